@@ -6,7 +6,6 @@
 #include <array>
 #include <fstream>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -53,7 +52,7 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::mask, "the mask of a token file, as its sidecar names it", "", ""},
     {Content::types, "the token types of a token file, as its sidecar names them", "", ""},
     {Content::labels, "the labels of a token file, as its sidecar names them", "", ""},
-    {Content::prediction, "what strata predict writes", "", ""},
+    {Content::prediction, "a file of predictions with probabilities", "", ""},
 });
 
 // The file's first bytes; nullopt where it cannot be read.
@@ -87,50 +86,31 @@ bool is_counted(const fs::path& path, Content content) {
   }
 }
 
-// What a line of predictions says.
-enum class Line : std::uint8_t { other, classes, number, long_number, words };
-
-Line kind_of_line(const simdjson::dom::element& root) {
+// Whether a line says the classes of a text and their probabilities, and nothing else.
+bool is_line_of_classes(const simdjson::dom::element& root) {
   simdjson::dom::object object, probabilities;
   simdjson::dom::element label;
   simdjson::dom::array list;
-  double number = 0;
-  if (root.get_object().get(object) != simdjson::SUCCESS) return Line::other;
+  if (root.get_object().get(object) != simdjson::SUCCESS || object.size() != 2) return false;
   const bool one = object["label"].get(label) == simdjson::SUCCESS;
   const bool many = object["labels"].get_array().get(list) == simdjson::SUCCESS;
-  if (one == many) return Line::other;
-  if (object.size() == 2 && object["probabilities"].get_object().get(probabilities) == simdjson::SUCCESS)
-    return Line::classes;
-  if (object.size() != 1) return Line::other;
-  if (many) {
-    for (const simdjson::dom::element word : list)
-      if (!word.is_null() && !word.is_string()) return Line::other;
-    return Line::words;
-  }
-  if (label.get_double().get(number) != simdjson::SUCCESS) return Line::other;
-  const std::string text = simdjson::minify(label);
-  return std::ranges::count_if(text, [](char c) { return c >= '0' && c <= '9'; }) < 7 ? Line::number
-                                                                                      : Line::long_number;
+  return one != many && object["probabilities"].get_object().get(probabilities) == simdjson::SUCCESS;
 }
 
-// Predictions have no mark either: the first lines are as `predict` writes them, classes with their probabilities,
-// numbers of 32 bits, or the classes of words. Numbers that people wrote have few digits, and their labels stand beside
-// texts; those of `tokenize` have a name of their own.
+// Predictions have no mark either: their first lines have probabilities. Without them, as of words and of regressions,
+// a line is what people write as labels, too, so that such a file is never known to be our own.
 bool is_prediction(const fs::path& path) {
   constexpr int kLines = 16;
   constexpr std::size_t kLongest = std::size_t{1} << 24;
-  if (path.filename().string().ends_with(".labels.jsonl")) return false;
   std::ifstream file(path, std::ios::binary);
-  std::set<Line> lines;
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   std::string line;
-  for (int i = 0; i < kLines && std::getline(file, line); ++i) {
-    if (line.size() > kLongest || parser.parse(line).get(root) != simdjson::SUCCESS) return false;
-    lines.insert(kind_of_line(root));
-  }
-  if (lines.contains(Line::long_number)) lines.erase(Line::number);
-  return lines.size() == 1 && !lines.contains(Line::other) && !lines.contains(Line::number);
+  int lines = 0;
+  for (; lines < kLines && std::getline(file, line); ++lines)
+    if (line.size() > kLongest || parser.parse(line).get(root) != simdjson::SUCCESS || !is_line_of_classes(root))
+      return false;
+  return lines > 0;
 }
 
 bool is_own(const fs::path& path, Content content) {

@@ -182,7 +182,7 @@ TEST_F(Overwrite, TokensAreKnownByTheirSidecar) {
   EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar beside it"));
 }
 
-// Predictions have no mark, so their lines are looked at: labels that people wrote are not among them.
+// Predictions have no mark, so their lines are looked at: labels and numbers may be what people wrote.
 TEST_F(Overwrite, PredictionsAreKnownByTheirLines) {
   const auto overwrites = [&](const std::string& name, const std::string& content) {
     folder_.write(name, content);
@@ -190,21 +190,25 @@ TEST_F(Overwrite, PredictionsAreKnownByTheirLines) {
       require_own({"--out", file(name)}, Content::prediction, false);
       return true;
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("is not what strata predict writes"));
+      EXPECT_THAT(error.what(), HasSubstr("is not a file of predictions with probabilities"));
       return false;
     }
   };
   for (const char* own :
        {"{\"label\": \"a\", \"probabilities\": {\"a\": 0.9, \"b\": 0.1}}\n",
         "{\"labels\": [], \"probabilities\": {\"a\": 0.1}}\n{\"labels\": [\"a\"], \"probabilities\": {\"a\": 1}}\n",
-        "{\"label\": 1}\n{\"label\": 0.123456787}\n", "{\"labels\": [null, \"B-PER\"]}\n{\"labels\": []}\n", ""})
+        ""})
     EXPECT_TRUE(overwrites("p.jsonl", own)) << own;
-  for (const char* other :
-       {"{\"label\": 1}\n{\"label\": 0.5}\n", "{\"label\": \"a\"}\n", "{\"text\": \"a\", \"label\": 1}\n",
-        "{\"labels\": [1, 0]}\n", "no JSON\n", "{\"labels\": [\"a\"], \"words\": [\"a\"]}\n",
-        "{\"labels\": [\"a\"]}\n{\"label\": 0.123456787}\n"})
+  for (const char* other : {"{\"label\": 1}\n{\"label\": 0.5}\n", "{\"label\": \"a\"}\n",
+                            "{\"text\": \"a\", \"label\": 1}\n", "{\"labels\": [1, 0]}\n", "no JSON\n",
+                            "{\"labels\": [\"a\"], \"words\": [\"a\"]}\n", "{\"label\": 1}\n{\"label\": 0.123456787}\n",
+                            "{\"label\": 0.1234567}\n", "{\"labels\": [null, \"B-PER\"]}\n{\"labels\": []}\n",
+                            "{\"labels\": []}\n", "{\"probabilities\": {\"a\": 1}}\n",
+                            "{\"label\": \"a\", \"probabilities\": {\"a\": 1}}\n{\"labels\": [\"a\"]}\n",
+                            "{\"label\": \"a\", \"probabilities\": {\"a\": 1}, \"text\": \"b\"}\n"}) {
     EXPECT_FALSE(overwrites("p.jsonl", other)) << other;
-  EXPECT_FALSE(overwrites("t.bin.labels.jsonl", "{\"labels\": [null, \"B-PER\"]}\n"));
+    EXPECT_NO_THROW(require_own({"--out", file("p.jsonl")}, Content::prediction, true)) << other;
+  }
 }
 
 }  // namespace
