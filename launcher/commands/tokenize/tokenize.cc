@@ -14,6 +14,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "launcher/commands/conveyor.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"
 #include "launcher/screen/printable.h"
@@ -72,6 +73,28 @@ bool begins_with_object_in_line(std::string_view text) {
   return line.size() > 2 && line.starts_with('{') && line.ends_with('}');
 }
 
+// A file named .json of which no whole object was seen in the first line.
+[[noreturn]] void refuse_json(const std::string& name, std::string_view head) {
+  const std::string file = shell_word(name), lines = shell_word(name + "l");
+  head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
+  if (head.starts_with('['))
+    fail(Exit::usage,
+         "{} may be one JSON list: jq -c '.[]' {} > {} makes a line of each record (--format text takes it as plain "
+         "text)",
+         name, file, lines);
+  if (head.starts_with('{'))
+    fail(
+        Exit::usage,
+        "{} begins with a JSON object that is no whole line within the first 4,096 bytes: jq -c . {} > {} makes a line "
+        "of each record (--format text takes it as plain text)",
+        name, file, lines);
+  fail(
+      Exit::usage,
+      "{} is not known to hold JSON objects, one per line: give them in a file named .jsonl (--format text takes it as "
+      "plain text)",
+      name);
+}
+
 // How an input holds documents: by --format, else by its name. head: how it begins.
 DocumentInput input_of(const std::string& name, std::string_view head, const TokenizeOptions& options) {
   const std::string format = options.format.value_or("");
@@ -81,10 +104,7 @@ DocumentInput input_of(const std::string& name, std::string_view head, const Tok
   if (named == InputKind::comma_table || named == InputKind::tab_table) return {name, *named};
   if (name != "-" && text::content_ending(name) == "json" && format != "text") {
     if (begins_with_object_in_line(head)) return {name, InputKind::lines};
-    fail(Exit::usage,
-         "{} may be one JSON list: jq -c '.[]' {} > {}l makes a line of each record (--format text takes "
-         "it as plain text)",
-         name, name, name);
+    refuse_json(name, head);
   }
   const bool records = !format.empty() && format != "text";
   return {name, named == InputKind::lines || records || (name == "-" && (options.field || !options.labels.empty()))

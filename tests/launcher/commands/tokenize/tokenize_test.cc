@@ -19,6 +19,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class TokenizeTest : public TokenizeCase {};
 
@@ -93,6 +94,25 @@ TEST_F(TokenizeTest, EndingsHaveNoCaseAndOtherNames) {
   folder_.write("c.CSV", "text\nab\n");
   run({"c.CSV"});
   EXPECT_EQ(text(), "ab");
+}
+
+// jq -c '.[]' takes an object apart into its fields.
+TEST_F(TokenizeTest, ObjectsInAFileNamedJsonAreNotAskedForAsAList) {
+  const auto refused = [&](const std::string& name, const std::string& content, const auto& what) {
+    SCOPED_TRACE(content.substr(0, 60));
+    folder_.write(name, content);
+    EXPECT_FAILURE(run({name}), Exit::usage, AllOf(what, HasSubstr("--format text")));
+  };
+  const auto object =
+      AllOf(HasSubstr("jq -c . " + path("a.json") + " > " + path("a.jsonl") + " "), Not(HasSubstr("list")));
+  const std::string record = "{\"text\": \"" + std::string(5000, 'x') + "\"}\n";
+  for (const std::string& content :
+       {record + record, record, std::string("{\"text\": \"a\"}"), std::string("\n {\n\"text\": \"a\"\n}\n")})
+    refused("a.json", content, object);
+  refused("a.json", "\n [\n{\"text\": \"a\"}]", HasSubstr("jq -c '.[]' "));
+  for (const char* content : {"text\n", "\n\n", "\"text\"\n"})
+    refused("a.json", content, AllOf(HasSubstr(".jsonl"), Not(HasSubstr("jq"))));
+  refused("a b.json", "{", HasSubstr("/a b.json' > '"));
 }
 
 TEST_F(TokenizeTest, WhatFollowsSepIsTheTable) {
