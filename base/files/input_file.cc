@@ -52,7 +52,8 @@ std::string read_input(const Descriptor& file, const std::string& named, std::si
     if (n < 0) fail(Exit::usage, "{} cannot be read: {}", named, std::strerror(error));
     if (n == 0) return text;
     if (text.size() > most)
-      fail(Exit::usage, "{} is larger than {} MiB: it is another file", named, std::max<std::size_t>(most >> 20, 1));
+      fail(Exit::usage, "{} is larger than {} MiB: this is not such a file", named,
+           std::max<std::size_t>(most >> 20, 1));
   }
 }
 

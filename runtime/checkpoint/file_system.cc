@@ -98,9 +98,11 @@ class PosixFileSystem final : public FileSystem {
 void make_durable_folder(FileSystem& system, const fs::path& path) {
   std::error_code error;
   std::vector<fs::path> missing;
-  fs::path at = fs::absolute(path / "", error).lexically_normal().parent_path();
+  // Not normalized: after a link, `..` is another folder than its text says.
+  fs::path at = fs::absolute(path / "", error).parent_path();
   if (error) failed(path, "made a folder", error.value());
-  for (; !fs::exists(at, error) && at.has_relative_path(); at = at.parent_path()) missing.push_back(at);
+  for (; !fs::exists(at, error) && at.has_relative_path(); at = at.parent_path())
+    if (at.filename() != "." && at.filename() != "..") missing.push_back(at);
   if (!fs::is_directory(at, error)) failed(path, "made a folder", error ? error.value() : ENOTDIR);
   for (; !missing.empty(); missing.pop_back()) {
     const fs::path& folder = missing.back();

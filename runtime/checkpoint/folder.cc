@@ -173,7 +173,7 @@ void CheckpointFolder::try_to_remove(const fs::path& path, F&& f) {
   try {
     f();
   } catch (const Error& error) {
-    say_once(path, fmt::format("{} stays, as it cannot be removed ({}): remove it by hand, or the disk fills",
+    say_once(path, fmt::format("{} cannot be removed ({}) and stays: remove it by hand before the disk fills",
                                path.string(), error.what()));
   }
 }
@@ -221,7 +221,13 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   std::optional<std::int64_t> best;
   if (manifest.progress.best && keeps_best != manifest.recipe.end() && keeps_best->second == "true")
     best = manifest.progress.best->step;
-  remove_old(best);
+  try {
+    remove_old(best);
+  } catch (const Error& error) {  // the new checkpoint is durable: older ones that cannot be read end no run
+    say_once(path_, fmt::format("older checkpoints of {} cannot be read ({}) and stay: remove them by hand before the "
+                                "disk fills",
+                                path_.string(), error.what()));
+  }
 }
 
 void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
@@ -243,10 +249,11 @@ void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
     if (is_best) best.reset();
     if (static_cast<std::int64_t>(i) < keep_ || is_best) continue;
     if (std::find(best_ones.begin(), best_ones.end(), i) != best_ones.end()) {
-      say_once(found.path,
-               fmt::format("{} stays: a run before kept it as its best one, and no better one by the same measure is "
-                           "there (checkpoint.keep_best, data.validation, evaluation.*); remove it if nobody needs it",
-                           found.path.string()));
+      say_once(
+          found.path,
+          fmt::format("{} stays: an earlier run kept it as its best, and there is no better one by the same "
+                      "measure (checkpoint.keep_best, data.validation, evaluation.*); remove it if you do not need it",
+                      found.path.string()));
       continue;
     }
     // One that somebody reads stays until a later checkpoint.

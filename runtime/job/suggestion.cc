@@ -386,7 +386,7 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
       std::erase(plain, '"');
       text += fmt::format(" --set {}={}", key, plain);
     }
-    constexpr const char* kNumbers[] = {"", "; the same batch, rounded otherwise", "; losses change"};
+    constexpr const char* kNumbers[] = {"", "; same batch, rounded differently", "; losses change"};
     text += fmt::format("  ({}{})", memory_text(s.memory), kNumbers[static_cast<std::size_t>(numbers_with(s.changes))]);
   }
   return text;

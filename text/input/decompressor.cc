@@ -35,7 +35,7 @@ class MemberDecompressor : public Decompressor {
       if (after_one_ && (padded_ || in.starts_with('\0'))) {
         padded_ = true;
         in.remove_prefix(std::min(in.find_first_not_of('\0'), in.size()));
-        if (!in.empty()) damaged("after the zeros that fill it up stands something else");
+        if (!in.empty()) damaged("other data follows the zeros that pad its end");
       }
       if (in.empty()) return 0;
       begin();
@@ -84,7 +84,7 @@ class Gzip final : public MemberDecompressor {
     written = room - stream_.avail_out;
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-      damaged(stream_.msg ? stream_.msg : "zlib takes it for none of its own");
+      damaged(stream_.msg ? stream_.msg : "zlib does not recognize it");
     return result == Z_STREAM_END;
   }
 
@@ -113,7 +113,7 @@ class Bzip2 final : public MemberDecompressor {
     written = room - stream_.avail_out;
     if (result == BZ_MEM_ERROR) throw std::bad_alloc();
     if (result != BZ_OK && result != BZ_STREAM_END)
-      damaged(result == BZ_DATA_ERROR_MAGIC ? "this is no beginning of bzip2's" : "a checksum or a block is wrong");
+      damaged(result == BZ_DATA_ERROR_MAGIC ? "no bzip2 stream begins here" : "a checksum or a block is wrong");
     return result == BZ_STREAM_END;
   }
 
@@ -146,7 +146,7 @@ class Xz final : public Decompressor {
     // The first call without progress is no error yet.
     if ((result == LZMA_OK || result == LZMA_BUF_ERROR) && nothing_more && written == 0) truncated();
     if (result != LZMA_OK && !ended_ && result != LZMA_BUF_ERROR)
-      damaged(result == LZMA_FORMAT_ERROR    ? "something that is not xz stands after the first stream"
+      damaged(result == LZMA_FORMAT_ERROR    ? "data that is not xz follows the first stream"
               : result == LZMA_OPTIONS_ERROR ? "it was made with options that liblzma does not know"
                                              : "a checksum or a block is wrong");
     return written;

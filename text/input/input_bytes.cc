@@ -123,7 +123,7 @@ void InputBytes::open() {
   compression_ = compression_of(compressed_);
   const Compression named = standard_ ? Compression::none : compression_of_name(name_);
   if (named != Compression::none && compression_ == Compression::none && have > 0)
-    fail(Exit::corrupt, "{} is not compressed by {}, in spite of its name: rename it, or fetch it anew", name_,
+    fail(Exit::corrupt, "{} is not {} data, although its name says so: rename it, or download it again", name_,
          name_of(named));
   if (compression_ != Compression::none) decompressor_ = make_decompressor(compression_);
   head_.resize(kSignatureBytes);
@@ -166,7 +166,7 @@ void InputBytes::refuse_zeros(std::string_view text, std::uint64_t offset) const
   const std::size_t at = text.find('\0');
   if (at == text.npos) return;
   fail(Exit::usage,
-       "{}, offset {}: a byte of zero (NUL), which no text has: it is some other kind of file, or damaged (tr -d "
+       "{}, offset {}: a NUL byte, which text never has: the file is of another kind, or damaged (tr -d "
        "'\\000' removes such bytes)",
        name_, offset + at);
 }
@@ -212,8 +212,7 @@ void InputBytes::read(std::string& text, std::size_t size) {
 
 InputHead look_at_input(const std::string& name) {
   struct stat status {};
-  if (name == "-" || (::stat(name.c_str(), &status) == 0 && S_ISFIFO(status.st_mode)))
-    return {};
+  if (name == "-" || (::stat(name.c_str(), &status) == 0 && S_ISFIFO(status.st_mode))) return {};
   InputBytes input(name);
   InputHead out;
   input.read(out.text, kSignatureBytes);

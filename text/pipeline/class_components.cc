@@ -13,7 +13,7 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
   const bool own_strips = own.flag_or("strip_accents", own_lower);
   const auto differs = [&](bool wanted, bool its, const char* key, bool given) {
     if (wanted == its) return;
-    remarks.push_back(fmt::format("{} = {}{} counts, as for transformers; tokenizer.json has {}", key, wanted,
+    remarks.push_back(fmt::format("{} = {}{} is used, as in transformers, although tokenizer.json says {}", key, wanted,
                                   given ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)",
                                   its));
   };
@@ -52,7 +52,7 @@ std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings
   }
   if (!changed) return std::nullopt;
   remarks.push_back(fmt::format(
-      "add_prefix_space = {}{} counts, as for transformers; tokenizer.json has {}", wanted,
+      "add_prefix_space = {}{} is used, as in transformers, although tokenizer.json says {}", wanted,
       settings.prefix_space ? " of tokenizer_config.json" : " (tokenizer_config.json does not say it)", !wanted));
   return text;
 }

@@ -162,7 +162,7 @@ void Pipeline::compare_template(const FolderSettings& settings) {
     if (TextTemplate::added(of_class.single) == 0 ||
         (same(of_class.single, template_.single) && same(of_class.pair, template_.pair)))
       return;
-    remarks_.push_back(fmt::format("the template of {} counts, as for transformers; tokenizer.json has another",
+    remarks_.push_back(fmt::format("the template of {} is used, as in transformers; that of tokenizer.json differs",
                                    settings.tokenizer_class));
     template_ = std::move(of_class);
     return;
