@@ -97,10 +97,8 @@ void ignore_what_does_not_compute(const Config& config) {
                  "repetition_penalty",
                  "length_penalty",
                  "max_new_tokens",
-                 "quantization_config",
                  "auto_map",
-                 "is_llama_config",
-                 "rope_interleaved"});
+                 "is_llama_config"});
   for (const std::string& key : config.unread())
     if (key.starts_with('_') || key.starts_with("summary_") || key.starts_with("id2label.") ||
         key.starts_with("label2id.") || key.starts_with("strata_") || key.starts_with("task_specific_params."))

@@ -32,19 +32,24 @@ std::optional<double> number_in(std::string_view json) {
 Facts facts_of(const Config& config) {
   const std::string family = config.has("model_type") ? config.json("model_type") : "";
   const auto is = [&](std::string_view name) { return family == fmt::format("\"{}\"", name); };
-  const auto number = [&](std::initializer_list<std::string_view> keys) {
-    return number_in(config.json(config.spelled(keys))).value_or(0);
+  const bool llama = is("llama") || is("mistral") || is("qwen2") || is("qwen3");
+  // A size that is left out is that of transformers' class, as the family then reads it.
+  const auto number = [&](std::initializer_list<std::string_view> keys, double otherwise) {
+    return number_in(config.json(config.spelled(keys))).value_or(otherwise);
   };
-  Facts f{.llama = is("llama") || is("mistral") || is("qwen2") || is("qwen3"),
+  Facts f{.llama = llama,
           .qwen2 = is("qwen2"),
           .qwen3 = is("qwen3"),
           .gpt2 = is("gpt2"),
           .modernbert = is("modernbert"),
-          .hidden = number({"hidden_size", "n_embd", "dim"}),
-          .heads = number({"num_attention_heads", "n_head", "n_heads"}),
-          .layers = number({"num_hidden_layers", "n_layer", "n_layers"}),
+          .hidden = number({"hidden_size", "n_embd", "dim"}, llama ? 4096 : 768),
+          .heads = number({"num_attention_heads", "n_head", "n_heads"}, llama ? 32 : 12),
+          .layers = number({"num_hidden_layers", "n_layer", "n_layers"}, llama              ? 32
+                                                                         : is("modernbert") ? 22
+                                                                         : is("distilbert") ? 6
+                                                                                            : 12),
           .head_dim = 0};
-  f.head_dim = number({"head_dim"});
+  f.head_dim = llama ? number({"head_dim"}, 0) : 0;
   if (f.head_dim == 0 && f.heads > 0) f.head_dim = is("qwen3") ? 128 : f.hidden / f.heads;
   return f;
 }
@@ -74,9 +79,11 @@ constexpr Inert kAllOne = [](const std::string& json, const Facts&) {
   return true;
 };
 constexpr Inert kHidden = [](const std::string& json, const Facts& f) { return is_number(json, f.hidden); };
-constexpr Inert kHeadDim = [](const std::string& json, const Facts& f) { return is_number(json, f.head_dim); };
+constexpr Inert kHeadDim = [](const std::string& json, const Facts& f) {
+  return json == "null" || (f.head_dim > 0 && is_number(json, f.head_dim));
+};
 constexpr Inert kSoftmaxScale = [](const std::string& json, const Facts& f) {
-  return is_number(json, 1 / std::sqrt(f.head_dim));
+  return json == "null" || (f.head_dim > 0 && is_number(json, 1 / std::sqrt(f.head_dim)));
 };
 constexpr Inert kRootOfLayers = [](const std::string& json, const Facts& f) {
   return is_number(json, std::sqrt(f.layers));
