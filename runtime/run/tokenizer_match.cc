@@ -1,7 +1,6 @@
 #include "runtime/run/tokenizer_match.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -11,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files/mapped_file.h"
 #include "models/classes.h"
+#include "text/pipeline/tokenizer_hash.h"
 #include "text/tokenizer.h"
 
 namespace strata::runtime {
@@ -30,9 +29,7 @@ std::vector<std::string> tokenizer_hashes(const fs::path& directory) {
   std::vector<std::string> out;
   for (const char* name : text::kTokenizerFiles) {
     std::error_code ignored;
-    if (!fs::exists(directory / name, ignored)) continue;
-    const MappedFile file(directory / name);
-    out.push_back(fmt::format("{:016x}", XXH3_64bits(file.bytes().data(), file.bytes().size())));
+    if (fs::exists(directory / name, ignored)) out.push_back(text::tokenizer_hash(directory / name));
   }
   return out;
 }
@@ -79,7 +76,7 @@ void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Co
 void require_types_of_model(const models::Model& model, std::span<const TokenFile> files) {
   // DistilBERT and the causal families have no types at all, and are given none: their tokenizers' templates still name
   // some for pairs, which transformers drops, too.
-  constexpr std::array<std::string_view, 3> kOfTypes = {"bert", "roberta", "xlm-roberta"};
+  constexpr std::array<std::string_view, 4> kOfTypes = {"bert", "roberta", "xlm-roberta", "camembert"};
   if (model.batch.types || std::ranges::find(kOfTypes, model.family) == kOfTypes.end()) return;
   for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->types)

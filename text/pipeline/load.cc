@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-#include <xxhash.h>
-
 #include <string_view>
 #include <system_error>
 
@@ -10,6 +7,7 @@
 #include "text/pipeline/folder_settings.h"
 #include "text/pipeline/pipeline.h"
 #include "text/pipeline/sentence_piece.h"
+#include "text/pipeline/tokenizer_hash.h"
 #include "text/pipeline/vocabulary_files.h"
 #include "text/tokenizer.h"
 
@@ -30,8 +28,8 @@ std::string_view text_of(const MappedFile& file) {
 std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
   const MappedFile file(path);
   const std::string_view bytes = text_of(file);
-  std::string hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
   const FolderSettings settings = read_folder_settings(path.parent_path());
+  std::string hash = tokenizer_hash(path, bytes, settings);
   if (path.extension() == ".model") return make_sentence_piece(bytes, path, std::move(name), std::move(hash), settings);
   if (path.filename() == "vocab.json" || path.filename() == "vocab.txt")
     return Pipeline::parse(tokenizer_json_of(path, bytes, settings), path.string(), std::move(name), std::move(hash),

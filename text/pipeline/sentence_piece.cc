@@ -202,7 +202,8 @@ class SentencePiece final : public Tokenizer {
       const bool marked = llama_ && (part.starts_with(' ') || part.starts_with(kSpaceMark));
       encode_part(!plain_ || (begins && !marked) ? processor_ : *plain_, part, buffers, out);
     });
-    add(text_at + 1, template_.single.end());
+    // A template that has no place for the text stands before it as a whole.
+    if (text_at != template_.single.end()) add(text_at + 1, template_.single.end());
   }
   std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const override {
     std::vector<int> known;

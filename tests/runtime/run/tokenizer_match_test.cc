@@ -13,6 +13,7 @@
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
+#include "text/tokenizer.h"
 
 namespace strata::runtime {
 namespace {
@@ -61,6 +62,25 @@ TEST_F(TokenizerMatchTest, TheContentCountsWhereverItLies) {
   compare(tokens("tokenizer.model", hash_of("pieces")), {model("model")});
   compare(tokens("model", hash_of(kTokenizer)), {model("model")});
   EXPECT_FAILURE(compare(tokens("other", hash_of("others")), {model("model")}), Exit::usage, HasSubstr("other"));
+}
+
+// Two tokenizers may have one vocabulary: merges and settings tell them apart.
+TEST_F(TokenizerMatchTest, AVocabularyWithOtherMergesIsAnotherTokenizer) {
+  const auto write = [&](const std::string& folder, const char* merges, const char* settings) {
+    run_.folder().write(folder + "/config.json", R"({"model_type":"gpt2"})");
+    run_.folder().write(folder + "/vocab.json", R"({"a":0,"b":1,"c":2,"ab":3,"bc":4})");
+    run_.folder().write(folder + "/merges.txt", merges);
+    run_.folder().write(folder + "/tokenizer_config.json", settings);
+    return text::load_tokenizer(run_.folder().path() / folder)->hash();
+  };
+  const std::string own = write("model", "a b\nb c\n", "{}");
+  compare(tokens("same", write("same", "a b\nb c\n", "{}")), {model("model")});
+  EXPECT_FAILURE(compare(tokens("merges", write("merges", "b c\na b\n", "{}")), {model("model")}), Exit::usage,
+                 HasSubstr("the tokenizer merges"));
+  EXPECT_FAILURE(
+      compare(tokens("prefix", write("prefix", "a b\nb c\n", R"({"add_prefix_space":true})")), {model("model")}),
+      Exit::usage, HasSubstr("the tokenizer prefix"));
+  compare(tokens("model", own), {model("model")});
 }
 
 TEST_F(TokenizerMatchTest, WhatNamesNoTokenizerIsNotCompared) {
@@ -116,6 +136,15 @@ TEST_F(TokenizerMatchTest, TypesThatTheModelDoesNotKnowAreRefused) {
         true);
   EXPECT_FAILURE(check(bert(1), true), Exit::usage,
                  AllOf(HasSubstr("t.bin holds tokens of two types"), HasSubstr("bert models have no more than one")));
+  for (const char* family : {"roberta", "xlm-roberta", "camembert"}) {
+    SCOPED_TRACE(family);
+    const std::string one = fmt::format(R"({{"model_type":"{}","hidden_size":8,"num_attention_heads":2,
+        "num_hidden_layers":1,"intermediate_size":12,"vocab_size":100,"max_position_embeddings":8,
+        "type_vocab_size":1,"pad_token_id":1}})",
+                                        family);
+    check(one, false);
+    EXPECT_FAILURE(check(one, true), Exit::usage, HasSubstr("t.bin holds tokens of two types"));
+  }
 }
 
 }  // namespace

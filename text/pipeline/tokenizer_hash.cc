@@ -1,0 +1,107 @@
+#include "text/pipeline/tokenizer_hash.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "text/pipeline/class_components.h"
+#include "text/pipeline/json.h"
+#include "text/pipeline/vocabulary_files.h"
+
+namespace strata::text {
+namespace {
+
+std::string hash_of(std::string_view bytes) {
+  return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+// Whether a token is special changes masks and decoding, not the ids of a text.
+bool same_ids(const AddedToken& a, const AddedToken& b) {
+  return a.id == b.id && a.content == b.content && a.normalized == b.normalized && a.left_strip == b.left_strip &&
+         a.right_strip == b.right_strip && a.single_word == b.single_word;
+}
+
+std::string listed(const std::vector<AddedToken>& tokens) {
+  std::string out;
+  for (const AddedToken& token : tokens)
+    out += fmt::format("\nadded {}:{} {} {}{}{}{}", token.content.size(), token.content, token.id,
+                       int{token.normalized}, int{token.left_strip}, int{token.right_strip}, int{token.single_word});
+  return out;
+}
+
+// Nothing is looked up in the vocabulary: it is of the same file, so that it tells no two folders apart.
+std::vector<AddedToken> with_folder(std::vector<AddedToken> own, const FolderSettings& settings) {
+  std::vector<std::string> ignored;
+  return with_added_tokens(
+      std::move(own), settings, [](std::string_view) { return std::nullopt; }, 0, ignored);
+}
+
+// What the folder changes of a tokenizer.json.
+std::string changes(const Json& json, const FolderSettings& settings) {
+  std::string out;
+  std::vector<std::string> ignored;
+  if (const auto own = json.find("normalizer"))
+    if (const auto made = normalizer_of_class(settings, *own, ignored)) out += "\nnormalizer " + *made;
+  if (const auto own = json.find("pre_tokenizer"))
+    if (const auto made = pre_tokenizer_of_class(settings, *own, ignored)) out += "\npre_tokenizer " + *made;
+  std::vector<AddedToken> own;
+  if (const auto found = json.find("added_tokens")) own = read_added_tokens(*found);
+  const std::vector<AddedToken> all = with_folder(own, settings);
+  if (!std::ranges::equal(own, all, same_ids)) out += listed(all);
+  return out;
+}
+
+// The template around a text is the class's if the file has none.
+std::string class_template(const FolderSettings& settings) {
+  std::string out = "\nclass " + settings.tokenizer_class;
+  for (const char* key : {"bos_token", "eos_token", "cls_token", "sep_token"})
+    out += fmt::format(" {}={}", key, settings.token_text(key));
+  return out + fmt::format(" {}{}", settings.add_bos.value_or(false), settings.add_eos.value_or(false));
+}
+
+// Added tokens that are no pieces of a SentencePiece model: a piece is a field of its own, the number 1, in the file.
+std::string tokens_beside(std::string_view model, const FolderSettings& settings) {
+  std::vector<AddedToken> out;
+  for (const auto* tokens : {&settings.listed, &settings.extra})
+    for (const AddedToken& token : *tokens) {
+      const std::string& text = token.content;
+      const bool piece =
+          text.size() < 128 && model.find(std::string{'\x0a', char(text.size())} + text) != std::string_view::npos;
+      if (!piece) out.push_back(token);
+    }
+  return listed(out);
+}
+
+}  // namespace
+
+std::string tokenizer_hash(const std::filesystem::path& file, std::string_view bytes, const FolderSettings& settings) {
+  std::string more;
+  if (file.extension() == ".model") {
+    more = tokens_beside(bytes, settings);
+  } else if (file.filename() == "vocab.json" || file.filename() == "vocab.txt") {
+    const std::string json = tokenizer_json_of(file, bytes, settings);
+    return hash_of(json + class_template(settings) + listed(with_folder({}, settings)));
+  } else {
+    const std::string name = file.string();
+    const JsonDocument document(bytes, name, "a tokenizer.json");
+    more = changes(document.root(), settings);
+  }
+  return more.empty() ? hash_of(bytes) : hash_of(hash_of(bytes) + more);
+}
+
+std::string tokenizer_hash(const std::filesystem::path& file) {
+  const MappedFile mapped(file);
+  const std::string_view bytes{reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
+  try {
+    return tokenizer_hash(file, bytes, read_folder_settings(file.parent_path()));
+  } catch (const Error&) {
+    return hash_of(bytes);  // no tokens were made by it
+  }
+}
+
+}  // namespace strata::text
