@@ -64,8 +64,9 @@ std::string class_template(const FolderSettings& settings) {
   return out + fmt::format(" {}{}", settings.add_bos.value_or(false), settings.add_eos.value_or(false));
 }
 
-// Added tokens that are no pieces of a SentencePiece model: a piece is a field of its own, the number 1, in the file.
-std::string tokens_beside(std::string_view model, const FolderSettings& settings) {
+// Classes that number the pieces of a SentencePiece model anew, and added tokens that are none of them: a piece is a
+// field of its own, the number 1, in the file.
+std::string changes_of_pieces(std::string_view model, const FolderSettings& settings) {
   std::vector<AddedToken> out;
   for (const auto* tokens : {&settings.listed, &settings.extra})
     for (const AddedToken& token : *tokens) {
@@ -74,7 +75,11 @@ std::string tokens_beside(std::string_view model, const FolderSettings& settings
           text.size() < 128 && model.find(std::string{'\x0a', char(text.size())} + text) != std::string_view::npos;
       if (!piece) out.push_back(token);
     }
-  return listed(out);
+  std::string text = listed(out);
+  // What follows an added token may begin as a text does.
+  if (!out.empty()) text += fmt::format("\nlegacy {}", settings.legacy.value_or(!settings.is_llama()));
+  if (settings.is_renumbered()) text += "\nclass " + settings.tokenizer_class;
+  return text;
 }
 
 }  // namespace
@@ -82,7 +87,7 @@ std::string tokens_beside(std::string_view model, const FolderSettings& settings
 std::string tokenizer_hash(const std::filesystem::path& file, std::string_view bytes, const FolderSettings& settings) {
   std::string more;
   if (file.extension() == ".model") {
-    more = tokens_beside(bytes, settings);
+    more = changes_of_pieces(bytes, settings);
   } else if (file.filename() == "vocab.json" || file.filename() == "vocab.txt") {
     const std::string json = tokenizer_json_of(file, bytes, settings);
     return hash_of(json + class_template(settings) + listed(with_folder({}, settings)));

@@ -76,6 +76,15 @@ TEST_F(TokenizerHashTest, AddedTokensBesideSentencePieceAreInTheHash) {
   EXPECT_NE(hash("tokenizer.model"), plain);
 }
 
+TEST_F(TokenizerHashTest, ClassesThatNumberPiecesAnewAreInTheHash) {
+  write("sentencepiece.bpe.model", read(kTokenizers / "sentencepiece/tokenizer.model"));
+  std::set<std::string> seen{bytes_hash("sentencepiece.bpe.model")};
+  for (const char* type : {"xlm-roberta", "camembert"}) {
+    write("config.json", fmt::format(R"({{"model_type": "{}"}})", type));
+    EXPECT_TRUE(seen.insert(hash("sentencepiece.bpe.model")).second) << type;
+  }
+}
+
 TEST_F(TokenizerHashTest, OfAVocabularyAloneMergesAndSettingsAreInTheHash) {
   write("vocab.json", R"({"a":0,"b":1,"c":2,"ab":3,"bc":4,"<|endoftext|>":5,"<s>":6,"</s>":7})");
   write("config.json", R"({"model_type": "gpt2"})");
