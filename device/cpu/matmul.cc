@@ -74,8 +74,8 @@ class Matmul::Worker {
     add(DNNL_ARG_BIAS, d.bias_desc());
   }
 
-  // The C interface, which takes a plain array: the C++ one builds a map at every call. Statuses are compared as numbers,
-  // since fmt 10 prints no enumeration.
+  // The C interface, which takes a plain array: the C++ one builds a map at every call. Statuses are compared as
+  // numbers, since fmt 10 prints no enumeration.
   void run(const dnnl::matmul& primitive, const void* a, const void* b, const void* bias, void* c, void* scratch) {
     for (int i = 0; i < used_; ++i) {
       const int argument = arguments_[i].arg;

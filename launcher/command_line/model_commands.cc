@@ -99,7 +99,8 @@ void add_predict(CLI::App& app, int& status) {
       app.add_subcommand("predict", "labels and probabilities of texts; mpirun -n N strata predict ... for N ranks");
   add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  add_path(command, "IN", options->input, ".jsonl, .csv or .tsv with a text in each record, compressed or not")->required();
+  add_path(command, "IN", options->input, ".jsonl, .csv or .tsv with a text in each record, compressed or not")
+      ->required();
   add_path(command, "-o,--out", options->out, "JSONL to write: a line for each text, in the order of the input")
       ->required();
   command->add_option("--threshold", options->threshold, "probability from which a class of several counts (0.5)")

@@ -148,7 +148,7 @@ TEST_F(Predict, TextsAreCutAsInTraining) {
   std::vector<std::string> options = {"--labels", "label", "--pair", "second"};
   options.insert(options.end(), cut.begin(), cut.end());
   learn("pair", options);
-  EXPECT_THAT(said_, HasSubstr("TEXTS.csv --pair 'second' -o OUT.jsonl"));
+  EXPECT_THAT(said_, HasSubstr("TEXTS.csv --pair second -o OUT.jsonl"));
   done(run({STRATA, "export", file("pair"), "-o", file("exported")}));
   for (const char* model : {"pair", "exported"})
     EXPECT_THAT(done(run({STRATA, "inspect", file(model)})),
@@ -170,7 +170,7 @@ TEST_F(Predict, TextsAreCutAsInTraining) {
                              {"--pair", "second", "--max-length", "5", "--truncation", "do_not_truncate"})),
                    Exit::corrupt, HasSubstr("do_not_truncate cuts nothing"));
   learn("words", {"--labels", "each", "--field", "words"}, {"training.objective=token_classification"});
-  EXPECT_THAT(said_, HasSubstr("TEXTS.jsonl --field 'words' -o OUT.jsonl"));
+  EXPECT_THAT(said_, HasSubstr("TEXTS.jsonl --field words -o OUT.jsonl"));
 }
 
 // transformers gives "" the scores of [CLS] [SEP].

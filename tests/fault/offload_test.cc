@@ -94,7 +94,7 @@ TEST_F(OffloadFault, TooLittleSpace) {
 
 TEST_F(OffloadFault, TwoRunsInOneFolder) {
   const std::string hash = expected_hash();
-  auto endless = train(nvme(), {"training.max_steps=1000000"});
+  auto endless = train(nvme(), {"training.max_steps=1000000", "report.summary=" + run_.file("endless.json")});
   Running first(endless);
   ASSERT_TRUE(first.wait_until(steps));
   const Outcome second = run(under_mpirun(2, train(nvme(), {"training.global_batch_size=2"})));

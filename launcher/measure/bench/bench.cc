@@ -174,7 +174,8 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   for (std::size_t k = 0; k < figures.by_kind_ms.size(); ++k) {
     if (figures.by_kind_ms[k] == 0) continue;
     fmt::print("  {:<12} {:>9.1f} ms\n", runtime::kTaskTraits[k].name, figures.by_kind_ms[k]);
-    kinds += fmt::format("{}\"{}\":{:.3f}", kinds.empty() ? "" : ",", runtime::kTaskTraits[k].name, figures.by_kind_ms[k]);
+    kinds +=
+        fmt::format("{}\"{}\":{:.3f}", kinds.empty() ? "" : ",", runtime::kTaskTraits[k].name, figures.by_kind_ms[k]);
   }
   fmt::print("  {:<12} {:>9.1f} ms (compute lane, for other lanes)\n", "waited", figures.waited_ms);
   write_json(options, fmt::format("{{\"tokens_per_s\":{:.2f},\"step_ms\":{:.3f},\"floor_ms\":{:.3f},\"floor_ratio\":"

@@ -66,7 +66,8 @@ TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
     std::string damaged = whole;
     for (std::size_t i = whole.size() / 2; i < whole.size() / 2 + 8; ++i) damaged[i] = static_cast<char>(~damaged[i]);
     EXPECT_THAT(fault_of(compression, damaged), testing::HasSubstr("damaged")) << name_of(compression);
-    EXPECT_THAT(fault_of(compression, whole + "and more after the end"), testing::HasSubstr("damaged")) << name_of(compression);
+    EXPECT_THAT(fault_of(compression, whole + "and more after the end"), testing::HasSubstr("damaged"))
+        << name_of(compression);
     EXPECT_EQ(fault_of(compression, whole), "none") << name_of(compression);
   }
   // As tapes and tar leave it.

@@ -111,10 +111,8 @@ TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
   EXPECT_THAT(load()->remarks(), IsEmpty());
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})");
-  EXPECT_THAT(
-      load()->remarks(),
-      ElementsAre(
-          "do_lower_case = true of tokenizer_config.json is used, as in transformers, although tokenizer.json says false"));
+  EXPECT_THAT(load()->remarks(), ElementsAre("do_lower_case = true of tokenizer_config.json is used, as in "
+                                             "transformers, although tokenizer.json says false"));
   // The class's own default counts, too.
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
   EXPECT_THAT(load()->remarks(), ElementsAre(HasSubstr("tokenizer_config.json does not say it")));

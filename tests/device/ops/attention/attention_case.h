@@ -210,7 +210,7 @@ class AttentionRun {
   }
 
   Array qkv{DType::fp32, 0}, q = qkv, k = qkv, v = qkv, d_o = qkv, o = qkv, lse = qkv, dqkv = qkv, dq = qkv, dk = qkv,
-        dv = qkv;
+                             dv = qkv;
 
   const AttentionShape& shape() const { return shape_; }
 

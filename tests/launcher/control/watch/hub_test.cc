@@ -1,6 +1,5 @@
 #include "launcher/control/watch/hub.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -15,7 +14,6 @@
 #include <random>
 #include <thread>
 
-#include "base/files/descriptor.h"
 #include "comm/communicator.h"
 #include "tests/scratch_folder.h"
 
@@ -190,18 +188,10 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
-// A full pipe that nobody empties: to write to it does not return, as on a drive that does not answer.
-TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
+// To open a pipe that nobody reads would never return: it is refused instead.
+TEST_F(StuckHubTest, EndsTheRunAlsoIfAPipeIsInTheFilesPlace) {
   ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
-  const Descriptor pipe(::open(file().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
-  ASSERT_GE(pipe.get(), 0);
-  const std::string page(4096, 'x');
-  while (::write(pipe.get(), page.data(), page.size()) > 0) {
-  }
-  EXPECT_THAT(verdict(), testing::HasSubstr("could not be written within 0.3 s"));
-  std::string frees_the_writer(1 << 20, ' ');
-  while (::read(pipe.get(), frees_the_writer.data(), frees_the_writer.size()) > 0) {
-  }
+  EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
 TEST_F(HubTest, KnowsWhetherItLooks) {
