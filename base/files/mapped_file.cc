@@ -25,7 +25,7 @@ std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
   return {reinterpret_cast<void*>(begin), part.empty() ? 0 : end - begin};
 }
 
-// A link whose target is gone, as in a cache of downloads that was cleared, looks like a file to whoever lists it.
+// A link whose target is gone, as in a cache of downloads that was cleared, looks like a file in a listing.
 [[noreturn]] void fail_to_open(const std::filesystem::path& path, int error) {
   const Exit code = error == ENOENT || error == ENOTDIR ? Exit::usage : Exit::failed;
   std::error_code ignored;
