@@ -176,6 +176,17 @@ std::string_view tier_title(std::size_t tier, bool on_cpu) {
   return tier == 0 && on_cpu ? "RAM for the model" : kTierNames[tier];
 }
 
+namespace {
+
+// Whether an evaluation is due at some step of a run from its beginning (PeriodicEvaluation::due).
+bool evaluates(const Recipe& recipe) {
+  const Recipe::Evaluation& evaluation = recipe.evaluation;
+  if (evaluation.at_start) return true;
+  return evaluation.every > 0 && evaluation.every <= recipe.training.max_steps.value_or(evaluation.every);
+}
+
+}  // namespace
+
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   const models::Config config = config_of(recipe.model);
   const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
@@ -184,7 +195,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   for (const std::string& remark : config.remarks())
     if (auto& notes = job.recipe.data.notes; std::ranges::find(notes, remark) == notes.end()) notes.push_back(remark);
   std::optional<Beside> evaluation, generation;
-  if (purpose == Purpose::train && recipe.evaluation.asked()) {
+  if (purpose == Purpose::train && evaluates(recipe)) {
     evaluation.emplace(config, shape_of(recipe, capacity.device, Purpose::evaluate));
     if (recipe.evaluation.prompts) generation.emplace(config, shape_of(recipe, capacity.device, Purpose::generate));
   }

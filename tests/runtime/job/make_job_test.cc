@@ -34,6 +34,14 @@ TEST(JobTest, EvaluationsAndAnswersHaveAPlanBesideTheSteps) {
   EXPECT_TRUE(answered.evaluation && answered.generation);
 }
 
+// No step of ten is a multiple of eleven: the plan has what the run does.
+TEST(JobTest, AnEvaluationThatNoStepReachesIsNotPlanned) {
+  const std::string steps = "training.max_steps=10", data = "data.validation=none.bin";
+  EXPECT_FALSE(tiny_job({steps, data, "evaluation.every=11"}, 1).evaluation);
+  EXPECT_TRUE(tiny_job({steps, data, "evaluation.every=10"}, 1).evaluation);
+  EXPECT_TRUE(tiny_job({steps, data, "evaluation.every=11", "evaluation.at_start=true"}, 1).evaluation);
+}
+
 TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
   const auto refused = [](const std::vector<std::string>& sets, int ranks, const char* words) {
     EXPECT_FAILURE(tiny_job(sets, ranks), Exit::usage, HasSubstr(words));
