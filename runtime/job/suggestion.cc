@@ -352,6 +352,28 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
   return {};
 }
 
+namespace {
+
+// The fewest of 2, 4, ... 64 times the job's ranks on which a step fits at ZeRO-3, each with this capacity, as planned;
+// with the same batch if so many ranks can share it. Empty: none of them.
+std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
+  const Recipe::Training& training = job.recipe.training;
+  const std::int64_t batch = training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.ranks;
+  for (int ranks = 2 * job.ranks; ranks <= 64 * job.ranks; ranks *= 2) {
+    const bool same = batch % (training.micro_batch_size * ranks) == 0;
+    Recipe recipe = job.recipe;
+    recipe.zero.stage = 3;
+    recipe.training.global_batch_size.reset();
+    recipe.training.gradient_accumulation_steps = same ? batch / (training.micro_batch_size * ranks) : 1;
+    if (fits(make_job(recipe, ranks, capacity).plan, capacity))
+      return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
+                         same ? "" : " (losses change, as the batch grows)");
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
   const auto memory_of = [&](std::size_t tier) {
     const bool on_cpu = job.plan.device.kind == device::Kind::cpu;
@@ -374,10 +396,13 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
         bytes_text(device), memory_of(0), bytes_text(host), memory_of(1), device + host, bytes_text(capacity.together),
         capacity.together);
   }
-  if (nearest.empty())
-    return text +
-           "; no change of stage, tiers, recomputation, micro-batch or prefetch was found that makes it fit: use more "
-           "ranks or a smaller model";
+  if (nearest.empty()) {
+    text += "; no change of stage, tiers, recomputation, micro-batch or prefetch was found that makes it fit";
+    if (job.plan.forward_only) return text + ": use more ranks or a smaller model";
+    const std::string ranks = ranks_that_fit(job, capacity);
+    if (!ranks.empty()) return text + ": use " + ranks;
+    return text + ", and more ranks do not help: use a smaller model, shorter sequences, or more memory for each rank";
+  }
   text += nearest.size() == 1 ? "; it fits with" : "; it fits with any of";
   for (const Suggestion& s : nearest) {
     text += "\n ";

@@ -74,7 +74,7 @@ TEST_F(MemoryFault, NothingFits) {
   EXPECT_FALSE(refused.fits);
   EXPECT_TRUE(refused.nearest.empty());
   EXPECT_COMPLAINT(run(under_mpirun(2, run_.train({"memory.device=4KiB"}))), Exit::does_not_fit,
-                   HasSubstr("more ranks or a smaller model"));
+                   HasSubstr("more ranks do not help: use a smaller model"));
 }
 
 // A limit that one rank runs under: the system refuses its memory, and the others are not left waiting. The memory is
