@@ -59,7 +59,7 @@ std::optional<double> quota_in(const fs::path& group, bool unified) {
 
 // The path of `group` below what is mounted; one that lies elsewhere has the mounted group alone above it.
 fs::path below(const Mount& mount, const fs::path& group) {
-  const fs::path path = group.lexically_relative(mount.group);
+  fs::path path = group.lexically_relative(mount.group);
   if (path.empty() || *path.begin() == ".." || path == ".") return {};
   return path;
 }

@@ -335,7 +335,7 @@ void refuse_other_mathematics(const Config& config) {
     const bool nothing = inside.empty() ? inert(json, facts) : quantises_nothing(config, key);
     if (!nothing) fail(Exit::usage, "{} is {}: {}", config.describe(key), json, what);
     config.ignore({key});
-    for (const std::string& part : inside) config.ignore({key + "." + part});
+    for (const std::string& part : inside) config.ignore({fmt::format("{}.{}", key, part)});
   };
   for (const std::string& key : config.root_keys()) {
     const auto* const known = std::ranges::find(kForeign, key, &Foreign::key);

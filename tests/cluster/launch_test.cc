@@ -68,7 +68,7 @@ TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
   ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return is_at_step(errors, 3); }, 120));
   const Outcome status = run(cluster.in("n2", {STRATA, "ctl", "status", file("checkpoints")}), 60);
   EXPECT_EQ(status.code, 0) << status.all();
-  EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2 of 29.1K parameters, ZeRO-3, pid "), HasSubstr(" on n1\n"),
+  EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2 of 79.0K parameters, ZeRO-3, pid "), HasSubstr(" on n1\n"),
                                    HasSubstr(" planned, host ")));
   const Outcome stop = run(cluster.in("n2", {STRATA, "ctl", "stop", file("checkpoints")}), 60);
   EXPECT_THAT(stop.output, HasSubstr("with a checkpoint")) << stop.all();

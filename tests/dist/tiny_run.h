@@ -31,10 +31,10 @@ class TinyRun {
   // strata COMMAND with every key set, then the test's own.
   std::vector<std::string> command(const std::string& name, const std::vector<std::string>& sets = {}) const {
     std::vector<std::string> all = {STRATA, name};
-    add_sets(all,
-             {"model.preset=tiny-gpt2", "model.config.n_layer=2", "model.config.n_embd=32", "model.config.n_head=2",
-              "model.config.vocab_size=97", "model.config.n_positions=16", "data.train=" + file("tokens.bin"),
-              "data.seq_len=16", "training.max_steps=3", "optimizer.learning_rate=1e-3"});
+    add_sets(all, {"model.preset=tiny-gpt2", "model.config.n_layer=2", "model.config.n_embd=32",
+                   "model.config.n_inner=512", "model.config.n_head=2", "model.config.vocab_size=97",
+                   "model.config.n_positions=16", "data.train=" + file("tokens.bin"), "data.seq_len=16",
+                   "training.max_steps=3", "optimizer.learning_rate=1e-3"});
     add_sets(all, sets);
     return all;
   }

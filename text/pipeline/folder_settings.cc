@@ -242,7 +242,7 @@ FolderSettings read_folder_settings(const fs::path& folder) {
       if (!id.is(Kind::integer))
         fail(Exit::corrupt, "{}: expected the number of \"{}\", found {}", list_file.string(), shortened(text.text()),
              kind_text(id));
-      const auto is_it = [&](const AddedToken& token) { return token.content == text.text(); };
+      const auto is_it = [&content = text.text()](const AddedToken& token) { return token.content == content; };
       const bool special =
           std::any_of(out.extra.begin(), out.extra.end(), is_it) ||
           std::any_of(out.named.begin(), out.named.end(), [&](const auto& named) { return is_it(named.second); });
