@@ -8,12 +8,12 @@
 
 namespace strata {
 
-// What may be opened besides regular files: nothing, or what the process was started with (is_handed_over()), such as
-// standard input or the pipe of a shell's <(...), whose other end is held open.
+// Whether a pipe may be opened. handed_over: if the process was started with it (is_handed_over()), such as standard
+// input or a shell's <(...), whose other end somebody holds open.
 enum class Pipes : std::uint8_t { refused, handed_over };
 
-// What lies at a path, opened for reading without waiting: what is no regular file (a pipe that nobody writes, a
-// device, a socket, a folder) would be waited for without end, and is refused.
+// A regular file, opened for reading without waiting. Anything else (a pipe that nobody writes to, a device, a socket,
+// a folder) is refused, since reading it might never end.
 struct InputFile {
   explicit InputFile(const std::filesystem::path& path, Pipes pipes = Pipes::refused);
 

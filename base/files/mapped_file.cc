@@ -37,7 +37,7 @@ std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
   fail(code, "{} cannot be opened: {}", path.string(), std::strerror(error));
 }
 
-// What a clone without Git LFS has in a large file's place (git-lfs/docs/spec.md).
+// A clone without Git LFS has such a pointer in place of each large file (git-lfs/docs/spec.md).
 void refuse_lfs_pointer(const std::filesystem::path& path, std::string_view text) {
   constexpr std::size_t kMostBytes = 1024;
   if (text.size() >= kMostBytes || !text.starts_with("version https://git-lfs.github.com/spec/")) return;

@@ -26,7 +26,7 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-// Of version 2, or of version 1's controller "cpu". A system without mountinfo has them in their usual places.
+// The mounts of version 2 (`unified`), or of version 1's controller "cpu"; without mountinfo, the usual places.
 std::vector<Mount> mounts(const fs::path& root, bool unified) {
   std::vector<Mount> out;
   std::ifstream table(root / "proc/self/mountinfo");
@@ -44,7 +44,8 @@ std::vector<Mount> mounts(const fs::path& root, bool unified) {
   return {{"/sys/fs/cgroup/cpu"}, {"/sys/fs/cgroup/cpu,cpuacct"}};
 }
 
-// Of version 2 "QUOTA PERIOD", with "max" for none; of version 1 in two files, with -1 for none.
+// The group's own quota, in cores. Version 2 has "QUOTA PERIOD" in one file, with "max" for no quota; version 1 has two
+// files, with -1 for none.
 std::optional<double> quota_in(const fs::path& group, bool unified) {
   double quota = 0, period = 0;
   if (unified) {
