@@ -74,6 +74,10 @@ bool native_bf16() {
   return processor().bf16_products || processor().tile_products;
 }
 
+bool avx512_bf16_products() {
+  return processor().bf16_products;
+}
+
 std::string describe() {
   const Processor& p = processor();
   return fmt::format("{} ({}{}, fp32 products native, bf16 products {}, fp16 products widened to fp32)", model_name(),

@@ -14,5 +14,7 @@ Isa isa();
 std::string describe();
 // True if oneDNN multiplies bf16 natively (AVX512_BF16 or AMX); elsewhere operands are widened to fp32.
 bool native_bf16();
+// True if own kernels multiply bf16 by AVX512_BF16.
+bool avx512_bf16_products();
 
 }  // namespace strata::device::cpu

@@ -50,7 +50,7 @@ struct AttentionKernels {
   void (*backward[3])(const AttentionCall&, const AttentionRows& document, std::size_t kv_head, std::size_t first,
                       float* scratch);
 };
-STRATA_KERNEL_TABLE(AttentionKernels, attention_kernels)
+STRATA_BF16_KERNEL_TABLE(AttentionKernels, attention_kernels)
 
 // Floats of scratch: forward's transposed queries, output and keys; backward's eight operands; scores and random words.
 inline constexpr std::size_t attention_scratch(std::size_t padded_head_dim) {

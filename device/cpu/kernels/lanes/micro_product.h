@@ -1,43 +1,72 @@
 #pragma once
 #include "device/cpu/kernels/lanes/lanes16.h"
 
-// Products of small fp32 matrices that lie in a core's own caches: c[m, 16 n] (+)= a[m, k] b[k, 16 n], cut into blocks
-// that live in registers. Every element of c is summed over k in order, whatever the block it falls into.
+// Products of small matrices that lie in a core's own caches: c[m, 16 n] (+)= a[m, k] b[k, 16 n] in fp32, cut into
+// blocks that live in registers. Every element of c is summed over k in order, whatever the block it falls into.
 namespace strata::device::cpu::STRATA_ISA {
 
+// An element of an operand is a float, or with AVX512_BF16 two bf16 that follow each other along k: the lower half
+// comes first.
+STRATA_LANES F32x16 multiply_add(float x, F32x16 line, F32x16 sum) {
+  return fma(broadcast(x), line, sum);
+}
+STRATA_LANES F32x16 load_line(const float* p) {
+  return load(p);
+}
+#if defined(__AVX512BF16__)
+struct Pair {
+  std::uint32_t halves;
+};
+STRATA_LANES __m512i load_line(const Pair* p) {
+  return _mm512_loadu_si512(p);
+}
+// Flushes subnormals to zero and rounds to nearest even after each of the two additions.
+STRATA_LANES F32x16 multiply_add(Pair x, __m512i line, F32x16 sum) {
+  const __m512i both = _mm512_set1_epi32(static_cast<int>(x.halves));
+  return {_mm512_dpbf16_ps(sum.v, reinterpret_cast<__m512bh>(both), reinterpret_cast<__m512bh>(line))};
+}
+#endif
+
 // An operand whose element (i, p) is at data[i * row + p * column].
+template <typename E>
 struct Left {
-  const float* data;
+  const E* data;
   std::size_t row, column;
 };
+template <typename E>
 struct Right {
-  const float* data;
+  const E* data;
   std::size_t row;
 };
 struct Sum {
   float* data;
   std::size_t row;
-  bool add;  // to what is there; else it is overwritten
+  bool add;                       // to what is there; else it is overwritten
+  const float* factor = nullptr;  // by row, multiplies what is there
 };
 
-template <int M, int N>
-STRATA_LANES void register_block(std::size_t k, Left a, Right b, Sum c) {
+template <int M, int N, typename E>
+STRATA_LANES void register_block(std::size_t k, Left<E> a, Right<E> b, Sum c) {
   F32x16 sum[M][N];
 #pragma GCC unroll 16
-  for (int i = 0; i < M; ++i)
+  for (int i = 0; i < M; ++i) {
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) sum[i][j] = c.add ? load(c.data + i * c.row + j * kLanes) : zeros();
-  const float* left = a.data;
-  const float* right = b.data;
-  for (std::size_t p = 0; p < k; ++p, left += a.column, right += b.row) {
-    F32x16 line[N];
+    if (c.factor)
 #pragma GCC unroll 4
-    for (int j = 0; j < N; ++j) line[j] = load(right + j * kLanes);
+      for (int j = 0; j < N; ++j) sum[i][j] = sum[i][j] * broadcast(c.factor[i]);
+  }
+  const E* left = a.data;
+  const E* right = b.data;
+  for (std::size_t p = 0; p < k; ++p, left += a.column, right += b.row) {
+    decltype(load_line(right)) line[N];
+#pragma GCC unroll 4
+    for (int j = 0; j < N; ++j) line[j] = load_line(right + j * kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < M; ++i) {
-      const F32x16 x = broadcast(left[i * a.row]);
+      const E x = left[i * a.row];
 #pragma GCC unroll 4
-      for (int j = 0; j < N; ++j) sum[i][j] = fma(x, line[j], sum[i][j]);
+      for (int j = 0; j < N; ++j) sum[i][j] = multiply_add(x, line[j], sum[i][j]);
     }
   }
 #pragma GCC unroll 16
@@ -47,8 +76,8 @@ STRATA_LANES void register_block(std::size_t k, Left a, Right b, Sum c) {
 }
 
 // Rows in blocks of M, what is left over in blocks of 4, 2 and 1. Contiguous: a.column, or else a.row, is 1.
-template <int M, int N, bool kRowsContiguous>
-static void column_block(std::size_t m, std::size_t k, Left a, Right b, Sum c) {
+template <int M, int N, bool kRowsContiguous, typename E>
+static void column_block(std::size_t m, std::size_t k, Left<E> a, Right<E> b, Sum c) {
   if (kRowsContiguous)
     a.column = 1;
   else
@@ -56,6 +85,7 @@ static void column_block(std::size_t m, std::size_t k, Left a, Right b, Sum c) {
   const auto step = [&](std::size_t rows) {
     a.data += rows * a.row;
     c.data += rows * c.row;
+    if (c.factor) c.factor += rows;
     m -= rows;
   };
   for (; m >= M; step(M)) register_block<M, N>(k, a, b, c);
@@ -65,8 +95,8 @@ static void column_block(std::size_t m, std::size_t k, Left a, Right b, Sum c) {
   if (m >= 1) register_block<1, N>(k, a, b, c);
 }
 
-template <bool kRowsContiguous>
-static void small_product(std::size_t m, std::size_t n, std::size_t k, Left a, Right b, Sum c) {
+template <bool kRowsContiguous, typename E>
+static void small_product(std::size_t m, std::size_t n, std::size_t k, Left<E> a, Right<E> b, Sum c) {
 #if defined(__AVX512F__)
   // 24 of 32 registers hold sums.
   for (; n >= 4; n -= 4, b.data += 4 * kLanes, c.data += 4 * kLanes) column_block<6, 4, kRowsContiguous>(m, k, a, b, c);
@@ -79,11 +109,11 @@ static void small_product(std::size_t m, std::size_t n, std::size_t k, Left a, R
 #endif
 }
 
-// to[j * to_row + i] = from[i * from_row + j] for i < 16 m, j < 16 n.
-static void transpose(std::size_t m, std::size_t n, const float* from, std::size_t from_row, float* to,
+// to[j * to_row + i] = from[i * from_row + j] for i < rows, j < columns, multiples of 4.
+static void transpose(std::size_t rows, std::size_t columns, const float* from, std::size_t from_row, float* to,
                       std::size_t to_row) {
-  for (std::size_t i = 0; i < m * kLanes; i += 4) {
-    for (std::size_t j = 0; j < n * kLanes; j += 4) {
+  for (std::size_t i = 0; i < rows; i += 4) {
+    for (std::size_t j = 0; j < columns; j += 4) {
       const float* f = from + i * from_row + j;
       __m128 r0 = _mm_loadu_ps(f), r1 = _mm_loadu_ps(f + from_row);
       __m128 r2 = _mm_loadu_ps(f + 2 * from_row), r3 = _mm_loadu_ps(f + 3 * from_row);

@@ -18,3 +18,19 @@
   inline const Table& name() {                                               \
     return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
   }
+
+// The same for a source that multiplies bf16 by AVX512_BF16's own instructions if the processor has them.
+#define STRATA_BF16_KERNEL_TABLE(Table, name)                                \
+  namespace avx2 {                                                           \
+  extern const Table name##_table;                                           \
+  }                                                                          \
+  namespace avx512 {                                                         \
+  extern const Table name##_table;                                           \
+  }                                                                          \
+  namespace avx512_bf16 {                                                    \
+  extern const Table name##_table;                                           \
+  }                                                                          \
+  inline const Table& name() {                                               \
+    if (avx512_bf16_products()) return avx512_bf16::name##_table;            \
+    return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
+  }

@@ -253,14 +253,14 @@ inline double roundoff(DType t) {
 }
 
 // One rounding to the dtype (fp16: or half the smallest subnormal), and fp32 sums of `terms` terms of about `size`
-// each: at worst terms * size * 2^-24, as operands are uniform in (-2, 2). Tensor cores take rounded probabilities and
-// gradients of scores: an error of one rounding of each term, whose absolute values sum to `sizes`.
+// each: at worst terms * size * 2^-24, as operands are uniform in (-2, 2). Tensor cores, and CPUs in bf16, take rounded
+// probabilities and gradients of scores: an error of one rounding of each term, whose absolute values sum to `sizes`.
 inline void expect_near(const Doubles& got, const Doubles& want, const Doubles& sizes, DType dtype, double terms,
                         double size, const char* what) {
   ASSERT_EQ(got.size(), want.size());
-  const bool tensor_cores = kDevice.kind == Kind::cuda && dtype != DType::fp32;
+  const bool rounded = dtype == DType::bf16 || (kDevice.kind == Kind::cuda && dtype == DType::fp16);
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const double bound = roundoff(dtype) * (std::abs(want[i]) + (tensor_cores ? sizes[i] : 0)) + terms * size * 0x1p-24;
+    const double bound = roundoff(dtype) * (std::abs(want[i]) + (rounded ? sizes[i] : 0)) + terms * size * 0x1p-24;
     if (!(std::abs(got[i] - want[i]) <= bound)) {
       ADD_FAILURE() << what << "[" << i << "] is " << got[i] << ", not " << want[i] << " within " << bound;
       return;

@@ -127,45 +127,62 @@ TEST(Attention, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST(Attention, BitsDoNotDependOnInstructionSet) {
-  const Case c{1, 100, 2, 1, 24, 70};
+// What the kernels of one instruction set give for two query heads that share a key head.
+std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, const Case& c) {
   const AttentionRun inputs(c);
-  const auto run = [&](const cpu::AttentionKernels& kernels) {
-    const std::size_t rows = c.seq * c.heads, wide = rows * c.head_dim, narrow = wide / c.heads;
-    Array q = inputs.q, k = inputs.k, v = inputs.v, d_o = inputs.d_o;
-    std::vector<Array> out;
-    for (const std::size_t size : {wide, rows, rows, rows * 32, wide, narrow, narrow})
-      out.emplace_back(DType::fp32, size);
-    cpu::AttentionCall call{.batch = 1, .seq = c.seq, .heads = 2, .kv_heads = 1, .head_dim = 24};
-    call.behind = c.shape().behind();
-    call.q_stride = 48;
-    call.k_stride = call.v_stride = 24;
-    call.scale = c.scale();
-    call.q = q.data();
-    call.k = k.data();
-    call.v = v.data();
-    call.d_o = d_o.data();
-    call.o_read = call.o = out[0].data();
-    call.lse = out[1].floats();
-    call.delta = out[2].floats();
-    call.dq_sum = out[3].floats();
-    call.dq = out[4].data();
-    call.dk = out[5].data();
-    call.dv = out[6].data();
-    std::vector<std::uint32_t> turns(rows);
-    const cpu::AttentionRows document{0, 0, c.seq};
-    call.turns = turns.data();
-    call.random = {1, 2, 3};
-    call.threshold = drop_threshold(0.2f);
-    call.keep_scale = 1 / 0.8f;
-    Array scratch(DType::fp32, cpu::attention_scratch(call.padded()));
-    for (std::size_t head = 0; head < 2; ++head) kernels.forward[0](call, document, head, 0, scratch.floats());
-    kernels.delta[0](call, 0, c.seq);
-    for (std::size_t row = 0; row < c.seq; row += cpu::kAttentionTile)
-      kernels.backward[0](call, document, 0, row, scratch.floats());
-    return out;
-  };
-  testing::expect_same_bits_on_both_isas(cpu::avx2::attention_kernels_table, cpu::avx512::attention_kernels_table, run);
+  const std::size_t rows = c.seq * c.heads, wide = rows * c.head_dim, narrow = wide / c.heads;
+  Array q = inputs.q, k = inputs.k, v = inputs.v, d_o = inputs.d_o;
+  Array o(c.dtype, wide), lse(DType::fp32, rows), delta(DType::fp32, rows), dq_sum(DType::fp32, rows * 32);
+  Array dq(c.dtype, wide), dk(c.dtype, narrow), dv(c.dtype, narrow);
+  cpu::AttentionCall call{.batch = 1, .seq = c.seq, .heads = 2, .kv_heads = 1, .head_dim = c.head_dim};
+  call.behind = c.shape().behind();
+  call.q_stride = 2 * c.head_dim;
+  call.k_stride = call.v_stride = c.head_dim;
+  call.scale = c.scale();
+  call.q = q.data();
+  call.k = k.data();
+  call.v = v.data();
+  call.d_o = d_o.data();
+  call.o_read = call.o = o.data();
+  call.lse = lse.floats();
+  call.delta = delta.floats();
+  call.dq_sum = dq_sum.floats();
+  call.dq = dq.data();
+  call.dk = dk.data();
+  call.dv = dv.data();
+  std::vector<std::uint32_t> turns(rows);
+  const cpu::AttentionRows document{0, 0, c.seq};
+  call.turns = turns.data();
+  call.random = {1, 2, 3};
+  call.threshold = drop_threshold(0.2f);
+  call.keep_scale = 1 / 0.8f;
+  Array scratch(DType::fp32, cpu::attention_scratch(call.padded()));
+  const auto type = static_cast<std::size_t>(c.dtype);
+  for (std::size_t head = 0; head < 2; ++head) kernels.forward[type](call, document, head, 0, scratch.floats());
+  kernels.delta[type](call, 0, c.seq);
+  for (std::size_t row = 0; row < c.seq; row += cpu::kAttentionTile)
+    kernels.backward[type](call, document, 0, row, scratch.floats());
+  return {o, lse, delta, dq_sum, dq, dk, dv};
+}
+
+TEST(Attention, BitsDoNotDependOnInstructionSet) {
+  for (const DType dtype : testing::kDTypes)
+    testing::expect_same_bits_on_both_isas(cpu::avx2::attention_kernels_table, cpu::avx512::attention_kernels_table,
+                                           [&](const cpu::AttentionKernels& kernels) {
+                                             return on_instruction_set(kernels, {1, 100, 2, 1, 24, 70, dtype});
+                                           });
+}
+
+// AVX512_BF16 has other bits than products in fp32, and only in bf16.
+TEST(Attention, NativeBf16ChangesBitsOfBf16Alone) {
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (!cpu::avx512_bf16_products()) GTEST_SKIP() << "this processor has no AVX512_BF16, or was told not to use it";
+  for (const DType dtype : testing::kDTypes) {
+    const Case c{1, 100, 2, 1, 24, 70, dtype};
+    const bool same = on_instruction_set(cpu::avx512::attention_kernels_table, c) ==
+                      on_instruction_set(cpu::avx512_bf16::attention_kernels_table, c);
+    EXPECT_EQ(same, dtype != DType::bf16) << name_of(dtype);
+  }
 }
 
 // A query's output does not depend on what comes after it, to the bit: generation must repeat what training saw.
