@@ -19,5 +19,9 @@ struct Dropout {
 
 // out = x * keep / (1 - p), or residual + that if residual is given. out may be x or residual.
 void dropout(Lane&, const Dropout&, ConstView x, ConstView residual, View out);
+// out = x + residual, rounded once. out may be x or residual.
+inline void add_residual(Lane& lane, ConstView x, ConstView residual, View out) {
+  dropout(lane, {}, x, residual, out);
+}
 
 }  // namespace strata::device

@@ -13,22 +13,23 @@
 #include "models/layers/embedding_norm.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
-#include "models/layers/modern_block.h"
+#include "models/layers/pre_norm_block.h"
 #include "models/layers/rotary_table.h"
 
 namespace strata::models {
 namespace {
 
 struct Shape {
-  ModernBlockSpec blocks;
-  std::size_t vocabulary, positions;
-  RotaryTable global, local;
+  std::size_t hidden, heads, inner, vocabulary, positions;
+  std::vector<bool> global;  // by layer: attention sees all of the document
+  std::size_t window;        // of the others: keys at most window / 2 rows away
+  float eps, deviation;
+  RotaryTable global_table, local_table;
   float embedding_dropout, class_dropout;
   bool tied, decoder_bias;
   bool mean;  // a document is classified by the mean of its rows, not by its first
 };
 
-// By layer: whether it attends to the whole document.
 std::vector<bool> read_layers(const Config& config, std::size_t layers) {
   const std::size_t every = size_or(config, "global_attn_every_n_layers", 3);
   const std::vector<bool> sliding = sliding_layers(config, layers);
@@ -40,24 +41,21 @@ std::vector<bool> read_layers(const Config& config, std::size_t layers) {
 
 Shape read_shape(const Config& config) {
   Shape s{};
-  ModernBlockSpec& b = s.blocks;
-  b.layers = "model.layers.";
-  b.hidden = size_or_default(config, "hidden_size", 768);
-  b.heads = size_or_default(config, "num_attention_heads", 12);
-  b.layers_count = size_or_default(config, "num_hidden_layers", 22, kMostLayers);
-  b.inner = size_or_default(config, "intermediate_size", 1152);
-  b.eps = static_cast<float>(positive_or(config, "norm_eps", 1e-5, Zero::allowed));
-  b.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
-  b.window = size_or(config, "local_attention", 128);
-  b.global = read_layers(config, b.layers_count);
+  s.hidden = size_or_default(config, "hidden_size", 768);
+  s.heads = size_or_default(config, "num_attention_heads", 12);
+  s.global = read_layers(config, size_or_default(config, "num_hidden_layers", 22, kMostLayers));
+  s.inner = size_or_default(config, "intermediate_size", 1152);
+  s.eps = static_cast<float>(positive_or(config, "norm_eps", 1e-5, Zero::allowed));
+  s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
+  s.window = size_or(config, "local_attention", 128);
   s.vocabulary = size_or_default(config, "vocab_size", 50368, kMostWords);
   s.positions = size_or_default(config, "max_position_embeddings", 8192, kMostPositions);
-  if (b.hidden % (2 * b.heads) != 0)
+  if (s.hidden % (2 * s.heads) != 0)
     fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={} into heads of an even size",
-         b.heads, b.hidden);
-  const std::size_t head_dim = b.hidden / b.heads;
-  s.global = read_rotary_table(config, head_dim, s.positions, "full_attention", "global_rope_theta", 160000);
-  s.local = read_rotary_table(config, head_dim, s.positions, "sliding_attention", "local_rope_theta", 10000);
+         s.heads, s.hidden);
+  const std::size_t head_dim = s.hidden / s.heads;
+  s.global_table = read_rotary_table(config, head_dim, s.positions, "full_attention", "global_rope_theta", 160000);
+  s.local_table = read_rotary_table(config, head_dim, s.positions, "sliding_attention", "local_rope_theta", 10000);
   s.embedding_dropout = dropout_probability(config, "embedding_dropout", 0);
   s.tied = config.bool_or("tie_word_embeddings", true);
   s.decoder_bias = config.bool_or("decoder_bias", true);
@@ -78,31 +76,58 @@ Shape read_shape(const Config& config) {
   return s;
 }
 
+// The first block has no norm before its attention: the embedding's stands there.
+PreNormBlockSpec blocks_of(const Shape& s, std::size_t positions) {
+  const Init normal{0, s.deviation};
+  PreNormBlockSpec spec{.prefix = "model.layers.",
+                        .attention_norm = "attn_norm",
+                        .qkv = {{{"attn.Wqkv", 3 * s.hidden}}, false, normal},
+                        .projection = {{{"attn.Wo", s.hidden}}, false, normal},
+                        .mlp_norm = "mlp_norm",
+                        .up = {{{"mlp.Wi", 2 * s.inner}}, false, normal},
+                        .down = {{{"mlp.Wo", s.hidden}}, false, normal},
+                        .hidden = s.hidden,
+                        .heads = s.heads,
+                        .kv_heads = s.heads,
+                        .head_dim = s.hidden / s.heads,
+                        .inner = s.inner,
+                        .norm = NormKind::layer_without_bias,
+                        .eps = s.eps,
+                        .mlp = MlpKind::geglu,
+                        .causal = false,
+                        .mlp_norm_with_up = true,
+                        .positions = positions};
+  const std::size_t global_angles = 0, local_angles = s.global_table.bytes(positions);
+  for (std::size_t layer = 0; layer < s.global.size(); ++layer)
+    spec.layers.push_back({.window = s.global[layer] ? 0 : s.window,
+                           .angles = s.global[layer] ? global_angles : local_angles,
+                           .has_norm = layer > 0});
+  return spec;
+}
+
 class ModernBert final : public Model {
  public:
   ModernBert(Shape shape, const Config& config, const RunShape& run) : shape_(std::move(shape)) {
-    Shape& s = shape_;
-    ModernBlockSpec& b = s.blocks;
+    const Shape& s = shape_;
     family = "modernbert";
     vocabulary = s.vocabulary;
-    hidden = b.hidden;
+    hidden = s.hidden;
     max_positions = s.positions;
-    heads = b.heads;
-    head_dim = b.hidden / b.heads;
+    heads = s.heads;
+    head_dim = s.hidden / s.heads;
     bidirectional = true;
     ignored_suffixes = {"rotary_emb.inv_freq"};
     optional_prefix = "model.";
     // Positions past the sequence are never looked up.
-    b.positions = std::min(s.positions, run.seq);
-    b.local_angles = s.global.bytes(b.positions);
-    constants_bytes = b.local_angles + s.local.bytes(b.positions);
+    positions_ = std::min(s.positions, run.seq);
+    constants_bytes = s.global_table.bytes(positions_) + s.local_table.bytes(positions_);
 
-    const Init normal{0, b.deviation};
+    const Init normal{0, s.deviation};
     units.push_back(
-        make_embedding({"model.embeddings.tok_embeddings.weight", "", s.vocabulary, 0, b.hidden, normal, 0}, run));
+        make_embedding({"model.embeddings.tok_embeddings.weight", "", s.vocabulary, 0, s.hidden, normal, 0}, run));
     units.push_back(make_embedding_norm(
-        {"model.embeddings.norm", b.hidden, b.eps, run.training ? s.embedding_dropout : 0, false}, run));
-    add_modern_blocks(units, b, run);
+        {"model.embeddings.norm", s.hidden, s.eps, run.training ? s.embedding_dropout : 0, false}, run));
+    add_pre_norm_blocks(units, blocks_of(s, positions_), run);
     if (*run.objective == Objective::masked_lm)
       add_words(run);
     else
@@ -112,23 +137,21 @@ class ModernBert final : public Model {
   }
 
   void fill_constants(std::byte* constants) const override {
-    const ModernBlockSpec& b = shape_.blocks;
-    shape_.global.fill(b.positions, constants + b.global_angles);
-    shape_.local.fill(b.positions, constants + b.local_angles);
+    shape_.global_table.fill(positions_, constants);
+    shape_.local_table.fill(positions_, constants + shape_.global_table.bytes(positions_));
   }
 
  private:
   void add_words(const RunShape& run) {
     const Shape& s = shape_;
-    const ModernBlockSpec& b = s.blocks;
     HeadSpec head{.gain_name = "head.norm.weight",
                   .weight_name = "decoder.weight",
                   .vocabulary = s.vocabulary,
-                  .hidden = b.hidden,
-                  .eps = b.eps,
-                  .init = {0, b.deviation},
+                  .hidden = s.hidden,
+                  .eps = s.eps,
+                  .init = {0, s.deviation},
                   .logit_bias_name = s.decoder_bias ? "decoder.bias" : "",
-                  .transform = PredictionTransformSpec{"head.dense", b.deviation, false, "model.final_norm.weight"},
+                  .transform = PredictionTransformSpec{"head.dense", s.deviation, false, "model.final_norm.weight"},
                   .centred = true};
     if (s.tied) head.tied = share(head.weight_name, units, 0, 0);
     units.push_back(make_head(head, run));
@@ -137,16 +160,15 @@ class ModernBert final : public Model {
   // Of documents, or of every row.
   void add_classes(const Classes& classes, const RunShape& run) {
     const Shape& s = shape_;
-    const ModernBlockSpec& b = s.blocks;
     const bool mean = s.mean && *run.objective == Objective::sequence_classification;
-    units.push_back(make_class_head({.hidden = b.hidden,
+    units.push_back(make_class_head({.hidden = s.hidden,
                                      .classes = classes.names.size(),
                                      .target = classes.target,
-                                     .init = {0, b.deviation},
+                                     .init = {0, s.deviation},
                                      .norm_gain = "model.final_norm.weight",
                                      .centred = true,
-                                     .eps = b.eps,
-                                     .mean_heads = mean ? b.heads : 0,
+                                     .eps = s.eps,
+                                     .mean_heads = mean ? s.heads : 0,
                                      .dense = "head.dense",
                                      .squash = Squash::gelu,
                                      .dense_biased = false,
@@ -158,6 +180,7 @@ class ModernBert final : public Model {
   }
 
   Shape shape_;
+  std::size_t positions_;  // of a sequence
 };
 
 }  // namespace

@@ -169,7 +169,7 @@ class Block final : public BlockUnit<BlockPlan> {
       case kUp:
         b.up.backward_parameters(lane, b.middle.of(saved), d_inner, gradients, scratch);
         b.up.backward_input(lane, c.parameters, d_inner, other, scratch);
-        dropout(lane, {}, other, narrow, narrow);
+        add_residual(lane, other, narrow, narrow);
         return;
       case kProjection: {
         b.attention_norm.backward(lane, c.parameters, narrow, b.attended.of(saved), b.mean1.of(saved),
@@ -184,7 +184,7 @@ class Block final : public BlockUnit<BlockPlan> {
                              dropout_of(c, 0), scratch);
         b.qkv.backward_parameters(lane, x, d_heads, gradients, scratch);
         b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
-        dropout(lane, {}, narrow, dx, dx);
+        add_residual(lane, narrow, dx, dx);
         return;
     }
   }

@@ -1,0 +1,310 @@
+#include "models/layers/pre_norm_block.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/ops/activation.h"
+#include "device/ops/attention/rope.h"
+#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
+#include "models/layers/attention_part.h"
+#include "models/layers/block_unit.h"
+#include "models/layers/linear.h"
+#include "models/layers/slots.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+struct NormOffsets {
+  std::size_t gain, bias;
+};
+
+// Of a block's parameters in its flat buffer; the same for every block of a kind.
+struct Offsets {
+  NormOffsets attention_norm, q_norm, k_norm, mlp_norm;
+  std::vector<Linear::Tensor> qkv, projection, up, down;
+};
+
+// The operations of a block, prepared once and shared by all blocks of a kind.
+struct BlockPlan : BlockOperations {
+  BlockPlan(const PreNormBlockSpec& s, const RunShape& run, const Offsets& o, const PreNormBlockSpec::Layer& kind)
+      : BlockOperations{run.tokens(),
+                        s.hidden,
+                        run.dtype,
+                        run.threads,
+                        AttentionPart({.heads = s.heads,
+                                       .kv_heads = s.kv_heads,
+                                       .head_dim = s.head_dim,
+                                       .window = kind.window,
+                                       .causal = s.causal,
+                                       .dropout = s.attention_dropout},
+                                      run),
+                        linear(s, run, s.hidden, o.qkv, s.qkv.biased),
+                        linear(s, run, s.query_width(), o.projection, s.projection.biased),
+                        linear(s, run, s.hidden, o.up, s.up.biased, gelu_of(s)),
+                        linear(s, run, s.inner, o.down, s.down.biased, Gelu::none, /*gelu_before=*/gelu_of(s))},
+        spec(s),
+        layer(kind),
+        attention_norm(s.norm, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.gain, o.attention_norm.bias),
+        mlp_norm(s.norm, norm_of_rows(tokens, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias),
+        q_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.heads, s.qkv_width(), s.qkv_width(), s.eps},
+               o.q_norm.gain),
+        k_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.kv_heads, s.qkv_width(), s.qkv_width(), s.eps},
+               o.k_norm.gain) {
+    const DType t = run.dtype;
+    const std::size_t rows = tokens * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : tokens;
+    const bool norms_heads = !s.q_norm.empty();
+    Slots save;
+    mean1 = save.add(kind.has_norm ? means : 0, DType::fp32);
+    rstd1 = save.add(kind.has_norm ? tokens : 0, DType::fp32);
+    normed1 = save.add(kind.has_norm ? rows : 0, t);
+    heads = save.add(tokens * s.qkv_width(), t);
+    raw = save.add(norms_heads ? tokens * s.qkv_width() : 0, t);
+    q_rstd = save.add(norms_heads ? tokens * s.heads : 0, DType::fp32);
+    k_rstd = save.add(norms_heads ? tokens * s.kv_heads : 0, DType::fp32);
+    mixed = save.add(tokens * s.query_width(), t);
+    lse = save.add(tokens * s.heads, DType::fp32);
+    middle = save.add(rows, t);
+    mean2 = save.add(means, DType::fp32);
+    rstd2 = save.add(tokens, DType::fp32);
+    normed2 = save.add(rows, t);
+    inner = save.add(tokens * up.out(), t);
+    active = save.add(tokens * s.inner, t);
+    bytes.saved = save.bytes();
+    bytes.cache = attention.cache_bytes();
+
+    Slots work;
+    const std::size_t norms =
+        std::max(mlp_norm.scratch_bytes(), norms_heads ? std::max(q_norm.scratch_bytes(), k_norm.scratch_bytes()) : 0);
+    scratch = work.add_bytes(std::max(scratch_bytes(), norms));
+    narrow = work.add(std::max(rows, tokens * s.query_width()), t);
+    no_bias = work.add(s.norm == NormKind::layer_without_bias ? s.hidden : 0, t);
+    bytes.forward_workspace = work.bytes();
+    wide = work.add(tokens * std::max(up.out(), s.qkv_width()), t);
+    d_active = work.add(s.mlp == MlpKind::gelu_tanh ? 0 : tokens * s.inner, t);
+    dropped = work.add(s.residual_dropout > 0 ? rows : 0, t);
+    bytes.backward_workspace = work.bytes();
+  }
+  static Gelu gelu_of(const PreNormBlockSpec& s) { return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : Gelu::none; }
+  static Linear linear(const PreNormBlockSpec& s, const RunShape& run, std::size_t in,
+                       const std::vector<Linear::Tensor>& tensors, bool biased, Gelu gelu_after = Gelu::none,
+                       Gelu gelu_before = Gelu::none) {
+    return Linear({run.tokens(), in, tensors, biased, s.input_major, run.dtype, run.device, gelu_after, gelu_before});
+  }
+
+  PreNormBlockSpec spec;
+  PreNormBlockSpec::Layer layer;
+  NormPart attention_norm, mlp_norm, q_norm, k_norm;
+  Slot mean1, rstd1, normed1, heads, raw, q_rstd, k_rstd, mixed, lse, middle, mean2, rstd2, normed2, inner,
+      active;                                              // saved
+  Slot scratch, narrow, no_bias, wide, d_active, dropped;  // workspace
+};
+
+class Block final : public BlockUnit<BlockPlan> {
+ public:
+  Block(const PreNormBlockSpec& s, std::size_t layer) : BlockUnit(layer) {
+    const std::string prefix = s.prefix + std::to_string(layer) + ".";
+    if (s.layers[layer].has_norm) o_.attention_norm = add_norm(s.norm, prefix + s.attention_norm, s.hidden);
+    o_.qkv = add_product(s, prefix, s.qkv, s.hidden);
+    if (!s.q_norm.empty()) {
+      o_.q_norm = add_norm(NormKind::root_mean_square, prefix + s.q_norm, s.head_dim);
+      o_.k_norm = add_norm(NormKind::root_mean_square, prefix + s.k_norm, s.head_dim);
+    }
+    end_part();
+    o_.projection = add_product(s, prefix, s.projection, s.query_width());
+    if (s.mlp_norm_with_up) end_part();
+    o_.mlp_norm = add_norm(s.norm, prefix + s.mlp_norm, s.hidden);
+    if (!s.mlp_norm_with_up) end_part();
+    o_.up = add_product(s, prefix, s.up, s.hidden);
+    end_part();
+    o_.down = add_product(s, prefix, s.down, s.inner);
+    end_part();
+  }
+  const Offsets& offsets() const { return o_; }
+
+  std::size_t saving_parts() const override { return kDown; }
+
+  void forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const override {
+    const BlockPlan& b = plan_of(c);
+    const PreNormBlockSpec& s = b.spec;
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
+    const View middle = b.middle.of(saved), inner = b.inner.of(saved), active = b.active.of(saved);
+    switch (part) {
+      case kAttention:
+        return forward_attention(lane, b, c, x, saved);
+      case kProjection:
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        dropout(lane, residual_dropout(c, 1), narrow, x, middle);
+        if (!s.mlp_norm_with_up) forward_mlp_norm(lane, b, c, saved);
+        return;
+      case kUp:
+        if (s.mlp_norm_with_up) forward_mlp_norm(lane, b, c, saved);
+        b.up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch,
+                     s.mlp == MlpKind::gelu_tanh ? active : View{});
+        if (s.mlp == MlpKind::swiglu) swiglu_forward(lane, b.tokens, s.inner, inner, active);
+        if (s.mlp == MlpKind::geglu) geglu_forward(lane, b.tokens, s.inner, inner, active);
+        return;
+      case kDown:
+        if (!y) return;
+        b.down.forward(lane, c.parameters, active, narrow, scratch);
+        dropout(lane, residual_dropout(c, 2), narrow, middle, y);
+        return;
+    }
+  }
+
+  // The gradients of the MLP's norm's output and of the mixed heads go from part to part in `narrow`, those of `inner`
+  // and of the heads in `wide`, and that of the residual stream in dx.
+  void backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
+    const BlockPlan& b = *plan_;
+    const PreNormBlockSpec& s = b.spec;
+    const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
+    const View d_normed = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
+    const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.up.out());
+    switch (part) {
+      case kDown: {
+        const ConstView inner = b.inner.of(saved), d_down = through_dropout(lane, residual_dropout(c, 2), dy, dropped);
+        b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
+        if (s.mlp == MlpKind::gelu_tanh)
+          return b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, inner);
+        const View d_active = b.d_active.of(c.workspace);
+        b.down.backward_input(lane, c.parameters, d_down, d_active, scratch);
+        if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
+        if (s.mlp == MlpKind::geglu) geglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
+        return;
+      }
+      case kUp:
+        b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
+        b.up.backward_input(lane, c.parameters, d_inner, d_normed, scratch);
+        if (s.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
+        return;
+      case kProjection: {
+        if (!s.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
+        const ConstView d_projection = through_dropout(lane, residual_dropout(c, 1), dx, dropped);
+        b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
+        b.projection.backward_input(lane, c.parameters, d_projection, d_mixed, scratch);
+        return;
+      }
+      case kAttention:
+        return backward_attention(lane, c, x, saved, d_mixed, d_normed, dx, gradients);
+    }
+  }
+
+ private:
+  // The parts, in the order of the flat buffer.
+  enum : std::size_t { kAttention, kProjection, kUp, kDown };
+
+  NormOffsets add_norm(NormKind kind, const std::string& name, std::size_t width) {
+    const auto n = static_cast<std::int64_t>(width);
+    const std::size_t gain = add_parameter(name + ".weight", {n}, false, {1, 0});
+    return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", {n}, false, {0, 0}) : 0};
+  }
+  // Its matrices are neighbours, so that they are multiplied as one.
+  std::vector<Linear::Tensor> add_product(const PreNormBlockSpec& s, const std::string& prefix,
+                                          const PreNormBlockSpec::Product& product, std::size_t in) {
+    std::vector<Linear::Tensor> tensors;
+    for (const auto& [name, out] : product.matrices) {
+      std::vector<std::int64_t> shape{static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)};
+      if (s.input_major) std::swap(shape[0], shape[1]);
+      tensors.push_back({out, add_parameter(prefix + name + ".weight", std::move(shape), true, product.init)});
+    }
+    for (std::size_t i = 0; product.biased && i < tensors.size(); ++i)
+      tensors[i].bias = add_parameter(prefix + product.matrices[i].name + ".bias",
+                                      {static_cast<std::int64_t>(tensors[i].out)}, false, {0, 0});
+    return tensors;
+  }
+
+  void forward_attention(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
+    const View scratch = b.scratch.of(c.workspace), heads = b.heads.of(saved);
+    if (b.layer.has_norm) {
+      const View normed = b.normed1.of(saved);
+      b.attention_norm.forward(lane, c.parameters, x, normed, b.mean1.of(saved), b.rstd1.of(saved),
+                               b.no_bias.of(c.workspace));
+      x = normed;
+    }
+    if (b.spec.q_norm.empty()) {
+      b.qkv.forward(lane, c.parameters, x, heads, scratch);
+    } else {
+      const View raw = b.raw.of(saved);
+      b.qkv.forward(lane, c.parameters, x, raw, scratch);
+      cast(lane, raw, heads);  // v, and what the norms below overwrite
+      const AttentionPart& a = b.attention;
+      b.q_norm.forward(lane, c.parameters, a.queries(raw), a.queries(heads), {}, b.q_rstd.of(saved));
+      b.k_norm.forward(lane, c.parameters, a.keys(raw), a.keys(heads), {}, b.k_rstd.of(saved));
+    }
+    rotate(lane, b, c, heads, false);
+    b.attention.forward(lane, c, heads, b.mixed.of(saved), b.lse.of(saved), attention_dropout(c), scratch);
+  }
+
+  void backward_attention(Lane& lane, const Context& c, ConstView x, ConstView saved, ConstView d_mixed, View d_normed,
+                          View dx, const GradientRange& gradients) const {
+    const BlockPlan& b = *plan_;
+    const AttentionPart& a = b.attention;
+    const View scratch = b.scratch.of(c.workspace);
+    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * b.spec.qkv_width());
+    a.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), d_mixed, d_heads, attention_dropout(c),
+               scratch);
+    rotate(lane, b, c, d_heads, true);
+    if (!b.spec.q_norm.empty()) {
+      const ConstView raw = b.raw.of(saved);
+      b.q_norm.backward(lane, c.parameters, a.queries(d_heads), a.queries(raw), {}, b.q_rstd.of(saved), {},
+                        a.queries(d_heads), gradients, scratch);
+      b.k_norm.backward(lane, c.parameters, a.keys(d_heads), a.keys(raw), {}, b.k_rstd.of(saved), {}, a.keys(d_heads),
+                        gradients, scratch);
+    }
+    b.qkv.backward_parameters(lane, b.layer.has_norm ? b.normed1.of(saved) : x, d_heads, gradients, scratch);
+    b.qkv.backward_input(lane, c.parameters, d_heads, d_normed, scratch);
+    if (b.layer.has_norm)
+      b.attention_norm.backward(lane, c.parameters, d_normed, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
+                                gradients, scratch, b.no_bias.of(c.workspace));
+    else
+      add_residual(lane, d_normed, dx, dx);
+  }
+
+  static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, View saved) {
+    b.mlp_norm.forward(lane, c.parameters, b.middle.of(saved), b.normed2.of(saved), b.mean2.of(saved),
+                       b.rstd2.of(saved), b.no_bias.of(c.workspace));
+  }
+  void backward_mlp_norm(Lane& lane, const Context& c, ConstView d_normed, ConstView saved, ConstView dy, View dx,
+                         const GradientRange& gradients) const {
+    const BlockPlan& b = *plan_;
+    b.mlp_norm.backward(lane, c.parameters, d_normed, b.middle.of(saved), b.mean2.of(saved), b.rstd2.of(saved), dy, dx,
+                        gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace));
+  }
+
+  // Queries and keys by their rows' positions.
+  static void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) {
+    if (!b.layer.angles) return;
+    const PreNormBlockSpec& s = b.spec;
+    const std::size_t table = s.positions * (s.head_dim / 2);
+    const std::byte* const angles = c.constants + *b.layer.angles;
+    const ConstView cos{angles, table, DType::fp32}, sin{angles + table * sizeof(float), table, DType::fp32};
+    rope(lane, {b.tokens, s.heads, s.head_dim, s.qkv_width()}, b.attention.queries(heads), c.batch.positions, cos, sin,
+         inverse);
+    rope(lane, {b.tokens, s.kv_heads, s.head_dim, s.qkv_width()}, b.attention.keys(heads), c.batch.positions, cos, sin,
+         inverse);
+  }
+
+  device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }
+  // Of what the projection (1) and the MLP (2) add.
+  device::Dropout residual_dropout(const Context& c, std::uint32_t place) const {
+    return dropout_at(c, place, plan_->spec.residual_dropout);
+  }
+
+  Offsets o_{};
+};
+
+}  // namespace
+
+void add_pre_norm_blocks(std::vector<std::unique_ptr<Unit>>& units, const PreNormBlockSpec& spec, const RunShape& run) {
+  add_blocks<Block, BlockPlan>(units, spec, spec.layers.size(), run,
+                               [&](std::size_t layer) { return spec.layers[layer]; });
+}
+
+}  // namespace strata::models
