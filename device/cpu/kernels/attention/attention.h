@@ -2,14 +2,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cpu/kernels/attention/tiles.h"
 #include "device/cpu/kernels/lanes/select.h"
 #include "device/numeric/philox.h"
 #include "device/row_range.h"
 
 namespace strata::device::cpu {
-
-inline constexpr std::size_t kAttentionTile = 64;    // keys and queries of a tile; orders the sums
-inline constexpr std::size_t kForwardQueries = 128;  // queries of a forward task: two tiles that share packed keys
 
 // One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
 struct AttentionCall {
