@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "comm/mpi/leftovers.h"
 
 namespace strata::comm {
 
@@ -36,6 +37,7 @@ MpiSession::MpiSession() {
     std::vector<Process> all(static_cast<std::size_t>(node_size));
     STRATA_MPI(MPI_Allgather(&self, sizeof self, MPI_BYTE, all.data(), sizeof self, MPI_BYTE, node));
     STRATA_MPI(MPI_Comm_free(&node));
+    if (node_rank == 0) (void)clear_leftovers();
     // One that is dead to this rank now lives in another container.
     for (const Process& process : all)
       if (process.rank != rank && process.alive()) neighbours.push_back(process);

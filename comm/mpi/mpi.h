@@ -1,7 +1,7 @@
 #pragma once
 // comm/mpi/ connects processes: the session and the world (here), messages between nodes (messages.cc), the memory that
-// ranks of one node share (shared_memory.cc), who failed first (control_line.h), and a watch over ranks that never call
-// MPI (start_watch.h).
+// ranks of one node share (shared_memory.cc), who failed first (control_line.h), a watch over ranks that never call MPI
+// (start_watch.h), and what killed starts leave behind (leftovers.h).
 
 #include <mpi.h>
 

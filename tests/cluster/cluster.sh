@@ -142,6 +142,7 @@ down() {
     processes "n$i" | xargs -r kill -9 2>/dev/null || true
     ip link del "$(link "n$i")" 2>/dev/null || true
     ip netns del "$(namespace "n$i")" 2>/dev/null || true
+    rm -rf "${TMPDIR:-/tmp}/ompi.n$i.$(id -u)"  # what Open MPI leaves there if it is killed
   done
   [ ! -f "$dir/slurm/munged.pid" ] || kill "$(cat "$dir/slurm/munged.pid")" 2>/dev/null || true
   ip link del "$(link bridge)" 2>/dev/null || true

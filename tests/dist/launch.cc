@@ -1,19 +1,29 @@
 #include "tests/dist/launch.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
 
+#include "comm/mpi/leftovers.h"
+
 namespace strata::tests {
 namespace {
+
+// Tests kill processes of mpirun, whose segments of shared memory then stay.
+class NoLeftovers final : public testing::Environment {
+  void TearDown() override { (void)comm::clear_leftovers(); }
+};
+const auto* const no_leftovers = testing::AddGlobalTestEnvironment(new NoLeftovers);
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -148,6 +158,27 @@ Outcome Running::wait(double seconds) {
 
 Outcome run(const std::vector<std::string>& command, double seconds) {
   return Running(command).wait(seconds);
+}
+
+bool appears(const std::filesystem::path& path, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  while (!std::filesystem::exists(path)) {
+    if (seconds_since(start) > seconds) return false;
+    usleep(1'000);
+  }
+  return true;
+}
+
+int number_from(const std::filesystem::path& path, double seconds) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    std::ifstream file(path);
+    std::string line;
+    // At the end of the file the line is not whole.
+    if (std::getline(file, line) && !file.eof()) return std::stoi(line);
+    if (seconds_since(start) > seconds) throw std::runtime_error(path.string() + " holds no whole line");
+    usleep(1'000);
+  }
 }
 
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command, const std::string& script,

@@ -2,6 +2,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -48,6 +49,12 @@ class Running {
 };
 
 Outcome run(const std::vector<std::string>& command, double seconds = 60);
+
+// Waits for a file or folder that a process makes; false if it does not come in time.
+bool appears(const std::filesystem::path& path, double seconds = 60);
+// The number in a file that a process writes one line to: waits until the line is whole. Throws if it does not come in
+// time.
+int number_from(const std::filesystem::path& path, double seconds = 60);
 
 // `command` as `ranks` ranks under mpirun, every line of theirs tagged with the rank. `script` is what the shell of
 // each rank does: "$@" is the command there, $OMPI_COMM_WORLD_RANK the rank. `patience`: seconds that mpirun leaves the

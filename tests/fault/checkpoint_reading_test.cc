@@ -98,7 +98,7 @@ TEST_F(CheckpointReading, FsyncFails) {
 // Read while a run writes newer ones and removes older ones: what is read stays until it was.
 TEST_F(CheckpointReading, ReadWhileARunGoesOn) {
   Running running(train({"training.max_steps=1000000", "checkpoint.every=1", "checkpoint.keep=1"}));
-  while (!fs::exists(run_.file("checkpoints/step-00000002"))) usleep(1000);
+  ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));
   for (int i = 0; i < 10; ++i) {
     const std::string to = run_.file(fmt::format("exported-{}", i));
     for (const auto& command : {std::vector<std::string>{STRATA, "export", run_.file("checkpoints"), "-o", to},

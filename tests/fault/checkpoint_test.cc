@@ -240,7 +240,7 @@ class CheckpointCommand : public testing::Test {
 
 TEST_F(CheckpointCommand, FolderOfAnotherRun) {
   const Running running(train({"training.max_steps=1000000", "checkpoint.every=1"}));
-  while (!fs::exists(run_.file("checkpoints/step-00000002"))) usleep(1000);
+  ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));
   for (const auto& command : {train(), under_mpirun(2, train())})
     EXPECT_COMPLAINT(run(command), Exit::usage, AllOf(HasSubstr("in use"), HasSubstr("checkpoints")));
 }
@@ -351,8 +351,7 @@ TEST_F(CheckpointCommand, KilledAtAnyMoment) {
           [](const std::string&, const std::string& errors) { return errors.find("tokens/s") != std::string::npos; },
           20);
       usleep(static_cast<useconds_t>(random() % 120'000));
-      for (int rank = 0; rank < ranks; ++rank)
-        kill(std::stoi(run_.folder().read(fmt::format("pid.{}", rank))), SIGKILL);
+      for (int rank = 0; rank < ranks; ++rank) kill(number_from(run_.file(fmt::format("pid.{}", rank))), SIGKILL);
       running.wait(20);
     }
     const Outcome outcome = run(under_mpirun(ranks, train(more)), 120);

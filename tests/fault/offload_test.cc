@@ -111,7 +111,7 @@ TEST_F(OffloadFault, KilledRankLeavesNothing) {
   const std::string script = "trap '' TERM; \"$@\" & echo $! >" + folder + "/pid.$OMPI_COMM_WORLD_RANK; wait $!";
   Running running(under_mpirun(2, train(nvme(), {"training.max_steps=1000000"}), script, 2));
   ASSERT_TRUE(running.wait_until(steps));
-  const auto pid = [&](int rank) { return std::stoi(run_.folder().read(fmt::format("pid.{}", rank))); };
+  const auto pid = [&](int rank) { return number_from(run_.file(fmt::format("pid.{}", rank))); };
   const auto start = std::chrono::steady_clock::now();
   kill(pid(1), SIGKILL);
   while (kill(pid(0), 0) == 0 && std::chrono::steady_clock::now() - start < 10s) std::this_thread::sleep_for(10ms);

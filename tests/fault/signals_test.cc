@@ -36,8 +36,8 @@ class SignalFault : public testing::Test {
     return "trap '' TERM USR1; \"$@\" & echo $! >" + folder + "/pid.$OMPI_COMM_WORLD_RANK; wait $!; code=$?; " +
            "echo $code >" + folder + "/exit.$OMPI_COMM_WORLD_RANK; exit $code";
   }
-  int pid(int rank) const { return std::stoi(run_.folder().read(fmt::format("pid.{}", rank))); }
-  int exit_code(int rank) const { return std::stoi(run_.folder().read(fmt::format("exit.{}", rank))); }
+  int pid(int rank) const { return number_from(run_.file(fmt::format("pid.{}", rank))); }
+  int exit_code(int rank) const { return number_from(run_.file(fmt::format("exit.{}", rank))); }
   static bool steps(const std::string&, const std::string& errors) {
     return errors.find("step 3/") != std::string::npos;
   }
@@ -104,6 +104,35 @@ TEST_F(SignalFault, Usr1ThroughMpirunStopsAll) {
   ASSERT_TRUE(running.wait_until(steps));
   running.send(SIGUSR1);
   expect_stopped(running.wait());
+}
+
+// mpirun and its ranks at once, as a lack of memory or a scheduler does it: nobody tidies up after them but the next
+// start.
+TEST_F(SignalFault, WhatAKilledStartLeavesGoesWithTheNext) {
+  const std::string place = run_.file("sessions");
+  std::filesystem::create_directory(place);
+  const auto below = [&](std::vector<std::string> command) {
+    command.insert(command.begin() + 1, "TMPDIR=" + place);  // after env
+    return command;
+  };
+  Running running(below(under_mpirun(2, train(), script())));
+  ASSERT_TRUE(running.wait_until(steps));
+  std::vector<std::string> segments;
+  for (const int rank : {0, 1}) {
+    kill(pid(rank), SIGSTOP);
+    std::ifstream maps(fmt::format("/proc/{}/maps", pid(rank)));
+    for (std::string line; std::getline(maps, line);)
+      if (const std::size_t at = line.find("/dev/shm/"); at != line.npos) segments.push_back(line.substr(at));
+  }
+  running.send(SIGKILL);
+  for (const int rank : {0, 1}) kill(pid(rank), SIGKILL);
+  running.wait();
+  for (const std::string& segment : segments) EXPECT_TRUE(std::filesystem::exists(segment)) << segment;
+  EXPECT_FALSE(std::filesystem::is_empty(place));
+  const Outcome next = run(below(under_mpirun(2, run_.train())));
+  EXPECT_EQ(next.code, 0) << next.all();
+  for (const std::string& segment : segments) EXPECT_FALSE(std::filesystem::exists(segment)) << segment;
+  EXPECT_TRUE(std::filesystem::is_empty(place));
 }
 
 // What is asked in a step ends the run behind it: an evaluation that is due there waits for the run to go on. Some of

@@ -1,0 +1,134 @@
+#include "comm/mpi/leftovers.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/files/descriptor.h"
+#include "base/host/host_name.h"
+
+namespace strata::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path session_place() {
+  for (const char* name : {"TMPDIR", "TEMP", "TMP"})
+    if (const char* folder = std::getenv(name); folder && *folder) return folder;
+  return "/tmp";
+}
+
+// Names of this machine that may stand in a file's: whole, and up to its domain.
+std::vector<std::string> own_names() {
+  const std::string whole = host_name();
+  const std::string first = whole.substr(0, whole.find('.'));
+  return first == whole ? std::vector{whole} : std::vector{whole, first};
+}
+
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    out.push_back(at->path());
+  return out;
+}
+
+bool is_own(const fs::path& path, mode_t kind) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & S_IFMT) == kind;
+}
+
+// A regular file that no other process has open or mapped: the kernel gives a lease of its writing for no other. It
+// counts those in other containers, too, whose numbers and maps a look through /proc does not show.
+class UnusedFile {
+ public:
+  explicit UnusedFile(const fs::path& path) {
+    if (!is_own(path, S_IFREG)) return;
+    file_.reset(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    // Who opens it while the lease lasts is told to this process by a signal, which would end it.
+    leased_ = file_.get() >= 0 && ::fcntl(file_.get(), F_SETSIG, SIGURG) == 0 &&
+              ::fcntl(file_.get(), F_SETLEASE, F_WRLCK) == 0;
+  }
+  explicit operator bool() const { return leased_; }
+
+ private:
+  Descriptor file_;  // the lease ends with it
+  bool leased_ = false;
+};
+
+// "N" or "N..." as a process's number; 0: it is none.
+pid_t number_in(std::string_view text) {
+  pid_t out = 0;
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  return std::max(out, 0);
+}
+
+bool is_running(pid_t process) {
+  return ::kill(process, 0) == 0 || errno != ESRCH;
+}
+
+// Of a start: its files are kept open while it lasts, and the folder may name its process.
+bool remove_session(const fs::path& folder, pid_t process) {
+  if (!is_own(folder, S_IFDIR) || (process > 0 && is_running(process))) return false;
+  std::error_code error;
+  bool has_files = false;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (!at->is_regular_file(error)) continue;
+    has_files = true;
+    if (!UnusedFile(at->path())) return false;
+  }
+  // Without a file it may be one that begins.
+  if (error || !has_files) return false;
+  fs::remove_all(folder, error);
+  return !error;
+}
+
+}  // namespace
+
+std::size_t clear_leftovers(SharedPlaces places) {
+  if (places.sessions.empty()) places.sessions = session_place();
+  std::size_t removed = 0;
+  const std::string user = std::to_string(::geteuid());
+  for (const std::string& host : own_names()) {
+    const std::array<std::string, 2> segments = {"vader_segment." + host + ".", "sm_segment." + host + "."};
+    for (const fs::path& path : entries(places.segments)) {
+      const std::string name = path.filename().string();
+      if (std::ranges::none_of(segments, [&](const std::string& begin) { return name.starts_with(begin); })) continue;
+      if (const UnusedFile unused(path); unused) removed += ::unlink(path.c_str()) == 0;
+    }
+    // Of Open MPI 4: a folder per user, in which there are one per mpirun (pid.N) and one per daemon (jf.N).
+    const fs::path all = places.sessions / ("ompi." + host + "." + user);
+    if (is_own(all, S_IFDIR)) {
+      for (const fs::path& path : entries(all)) {
+        const std::string name = path.filename().string();
+        const bool by_process = name.starts_with("pid.");
+        if (by_process || name.starts_with("jf."))
+          removed += remove_session(path, by_process ? number_in(std::string_view(name).substr(4)) : 0);
+      }
+      (void)::rmdir(all.c_str());  // if it is empty, as Open MPI does at its end
+    }
+    // Of Open MPI 5: TOOL.HOST.PROCESS.USER.
+    for (const std::string_view tool : {"prterun", "prte", "prted"}) {
+      const std::string begin = std::string(tool) + "." + host + ".";
+      for (const fs::path& path : entries(places.sessions))
+        if (const std::string name = path.filename().string(); name.starts_with(begin) && name.ends_with("." + user))
+          if (const pid_t process = number_in(std::string_view(name).substr(begin.size())); process > 0)
+            removed += remove_session(path, process);
+    }
+  }
+  return removed;
+}
+
+}  // namespace strata::comm
