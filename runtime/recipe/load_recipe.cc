@@ -24,6 +24,13 @@ namespace fs = std::filesystem;
 
 class Loader {
  public:
+  void apply_sets(std::span<const std::string> sets) {
+    for (const std::string& set : sets) {
+      const Set given = parse_set(set);
+      for (const Assignment& assignment : given.assignments) apply(assignment, {});
+    }
+  }
+
   void apply(const Assignment& assignment, const fs::path& folder) {
     const std::string& name = assignment.key;
     if (name.starts_with(kConfigPrefix) && name.size() > kConfigPrefix.size()) {
@@ -44,6 +51,9 @@ class Loader {
     }
     given_.insert_or_assign(name, *value);
   }
+
+  // As they are, one by one.
+  Recipe unchecked() && { return std::move(recipe_); }
 
   Recipe finish() {
     check_contradictions();
@@ -197,13 +207,20 @@ Recipe load_recipe(const std::optional<fs::path>& path, std::span<const std::str
     for (const Assignment& assignment : assignments_of(table, path->string()))
       loader.apply(assignment, path->parent_path());
   }
-  for (const std::string& set : sets) {
-    const Set given = parse_set(set);
-    for (const Assignment& assignment : given.assignments) loader.apply(assignment, {});
-  }
+  loader.apply_sets(sets);
   Recipe recipe = loader.finish();
   require_utf8(recipe);
   return recipe;
+}
+
+Recipe stored_keys(const std::map<std::string, std::string>& stored, std::span<const std::string_view> names) {
+  std::vector<std::string> sets;
+  for (const std::string_view name : names)
+    if (const auto found = stored.find(std::string(name)); found != stored.end())
+      sets.push_back(found->first + "=" + found->second);
+  Loader loader;
+  loader.apply_sets(sets);
+  return std::move(loader).unchecked();
 }
 
 }  // namespace strata::runtime

@@ -184,18 +184,16 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
 std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std::int64_t steps_done) {
   constexpr std::array<std::string_view, 5> kKeys = {"training.max_steps", "optimizer.learning_rate", "scheduler.name",
                                                      "scheduler.warmup_steps", "scheduler.min_lr_ratio"};
-  std::vector<std::string> sets = {"model.preset=tiny-gpt2"};
   std::string changes;
   for (const RecipeKey& key : recipe_keys()) {
     const auto stored = manifest.recipe.find(key.name);
     if (std::find(kKeys.begin(), kKeys.end(), key.name) == kKeys.end() || stored == manifest.recipe.end()) continue;
-    sets.push_back(key.name + "=" + stored->second);
     if (const std::string here = key.text(recipe); here != stored->second)
       changes += fmt::format("{}{} was {} and is {}", changes.empty() ? "" : ", ", key.name, stored->second, here);
   }
   const std::int64_t next = steps_done + 1, steps = recipe.training.max_steps.value_or(0);
   if (changes.empty() || next > steps) return {};
-  const Recipe before = load_recipe(std::nullopt, sets);
+  const Recipe before = stored_keys(manifest.recipe, kKeys);
   const auto rate = [](const Recipe& r, std::int64_t step) {
     return learning_rate(r.scheduler, r.optimizer.learning_rate, *r.training.max_steps, step);
   };

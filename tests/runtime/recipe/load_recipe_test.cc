@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "runtime/recipe/keys.h"
 #include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
@@ -145,6 +146,25 @@ TEST(LoadRecipeTest, WhatIsMistakenMostOftenIsSaid) {
   refused("[model]\npath = ../models/x\n", AllOf(HasSubstr("line 2"), HasSubstr("KEY = \"TEXT\"")));
   refused("[model]\npath = gpt2\n", HasSubstr("KEY = \"TEXT\""));
   refused("[training]\nmax_steps = 1 2\n", Not(HasSubstr("(")));
+}
+
+// A manifest has every key's text; a run asks for some.
+TEST(StoredKeysTest, AreReadAsTheyWereWritten) {
+  const Recipe wrote = recipe_with({"scheduler.name=wsd", "optimizer.learning_rate=0.00123", "training.max_steps=77",
+                                    "checkpoint.dir=/somewhere", "scheduler.warmup_steps=5"});
+  std::map<std::string, std::string> stored;
+  for (const RecipeKey& key : recipe_keys()) stored[key.name] = key.text(wrote);
+  stored.erase("scheduler.warmup_steps");
+  constexpr std::array<std::string_view, 4> kNames = {"scheduler.name", "optimizer.learning_rate", "training.max_steps",
+                                                      "scheduler.warmup_steps"};
+  const Recipe read = stored_keys(stored, kNames);
+  EXPECT_EQ(read.scheduler.name, Decay::wsd);
+  EXPECT_EQ(read.optimizer.learning_rate, 0.00123);
+  EXPECT_EQ(read.training.max_steps, 77);
+  EXPECT_EQ(read.scheduler.warmup_steps, 0) << "it is not stored";
+  EXPECT_FALSE(read.checkpoint.dir) << "nobody asked";
+  stored["scheduler.name"] = "\"steep\"";
+  EXPECT_FAILURE(stored_keys(stored, kNames), Exit::usage, HasSubstr("scheduler.name = \"steep\""));
 }
 
 TEST(LoadRecipeTest, BrokenFilesAreRefusedWithTheirLine) {
