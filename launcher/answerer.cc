@@ -47,11 +47,11 @@ std::vector<std::string> sharded(std::vector<std::string> sets) {
 }
 
 // Shared out, weights are gathered anew for every token: only if they do not fit whole on the device.
-bool fits_whole(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world) {
+bool fits_whole(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world) {
   bool fit = false;
   agree(world, [&] {
-    fit = recipe.zero.parameters == runtime::Tier::device &&
-          fits(make_job(recipe, world.size(), capacity, runtime::Purpose::generate).plan, capacity);
+    fit = workload.recipe.zero.parameters == runtime::Tier::device &&
+          fits(make_job(workload, world.size(), capacity, runtime::Purpose::generate).plan, capacity);
   });
   return fit;
 }
@@ -66,13 +66,15 @@ void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& pro
   generator_.reset();
   read_.clear();
   const std::vector<std::string> sets = recipe_of(options_, folder_, positions);
-  const auto shard_if_large = [&](runtime::Recipe& recipe, const runtime::Capacity& capacity) {
-    if (world_.size() > 1 && !fits_whole(recipe, capacity, world_))
-      recipe = read_recipe(std::nullopt, sharded(sets), world_, false);
+  const auto shard_if_large = [&](runtime::Workload& workload, const runtime::Capacity& capacity) {
+    if (world_.size() > 1 && !fits_whole(workload, capacity, world_))
+      workload.recipe = read_recipe(std::nullopt, sharded(sets), world_, false);
   };
-  job_.emplace(plan_run(read_recipe(std::nullopt, sets, world_, false), world_,
-                        {.purpose = runtime::Purpose::generate, .looks_at_data = false, .adjust = shard_if_large})
-                   .job);
+  const RunPlanning planning = {
+      .purpose = runtime::Purpose::generate, .looks_at_data = false, .adjust = shard_if_large};
+  const runtime::Recipe asked = read_recipe(std::nullopt, sets, world_, false);
+  // More positions are of the same model.
+  job_ = std::move((first ? plan_run(asked, world_, planning) : plan_run(job_->with(asked), world_, planning)).job);
   const runtime::Recipe& recipe = job_->recipe;
   threads_ = static_cast<int>(recipe.device.threads.value_or(threads_));
   agree(world_, [&] { check(prompt, tokenizer); });

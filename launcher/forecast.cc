@@ -73,7 +73,11 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
     changed.push_back(fmt::format("training.micro_batch_size={}", job.recipe.training.micro_batch_size));
     changed.push_back(fmt::format("{}={}", s.key, s.value));
     try {
-      const runtime::Job other = make_job(runtime::load_recipe(recipe, changed), job.ranks, capacity);
+      runtime::Recipe one = runtime::load_recipe(recipe, changed);
+      one.model = job.recipe.model;
+      one.data = job.recipe.data;
+      one.training.objective = job.recipe.training.objective;
+      const runtime::Job other = make_job(job.with(std::move(one)), job.ranks, capacity);
       if (!fits(other.plan, capacity)) continue;
       const double then = forecast(other, machine, ranks_per_node).tokens_per_s;
       if (then >= kWorthIt * now) out.push_back({s.key, s.value, then, s.same_numbers});

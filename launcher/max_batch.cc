@@ -71,16 +71,17 @@ const BatchSpeed* MaxBatch::fastest() const {
   return at == speeds.end() ? nullptr : &*at;
 }
 
-MaxBatch find_max_batch(const Recipe& recipe, int ranks, const runtime::Capacity& capacity,
+MaxBatch find_max_batch(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
                         const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  const Recipe& recipe = workload.recipe;
   MaxBatch found{
-      runtime::largest_micro_batch(recipe, ranks, capacity), {}, recipe.training.global_batch_size.has_value()};
+      runtime::largest_micro_batch(workload, ranks, capacity), {}, recipe.training.global_batch_size.has_value()};
   if (!machine || !found.largest.fits) return found;
   for (const std::int64_t size : sizes_to_compare(recipe, ranks, found.largest.fits->size)) {
     Recipe of_size = recipe;
     of_size.training.micro_batch_size = size;
     if (recipe.training.global_batch_size && of_size.accumulation_steps(ranks) > kMostMicroBatches) continue;
-    const runtime::Job job = runtime::make_job(of_size, ranks, capacity);
+    const runtime::Job job = runtime::make_job(workload.with(std::move(of_size)), ranks, capacity);
     if (runtime::fits(job.plan, capacity)) found.speeds.push_back(speed_of(job, *machine, ranks_per_node));
   }
   return found;

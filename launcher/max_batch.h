@@ -28,7 +28,7 @@ struct MaxBatch {
   const BatchSpeed* fastest() const;
 };
 // Throws what largest_micro_batch() and forecast() throw.
-MaxBatch find_max_batch(const runtime::Recipe& recipe, int ranks, const runtime::Capacity& capacity,
+MaxBatch find_max_batch(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
                         const std::optional<runtime::Machine>& machine, int ranks_per_node);
 
 // For people, in lines: the largest, what the next one would take, and which one is fastest and why.

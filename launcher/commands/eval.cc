@@ -98,7 +98,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
-    for (const std::string& text : job.recipe.data.notes) note(text);  // the recipe's own are of a training
+    for (const std::string& text : job.notes) note(text);  // the recipe's own are of a training
   }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);

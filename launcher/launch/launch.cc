@@ -27,6 +27,8 @@
 #include "launcher/launch/train_command.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/job/micro_batch.h"
 
 namespace strata::launcher {
 namespace {
@@ -194,8 +196,14 @@ class Launch {
                          (recipe_.device.kind == runtime::DeviceKind::automatic &&
                           std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
     Recipe settled = recipe_;
-    settle_as_far_as_seen(settled, [this](const std::string& text) { screen_.note(text); });
-    launcher::settle_batch(settled, ranks, {on_gpus ? device::Kind::cuda : device::Kind::cpu, 0});
+    if (const std::string text = runtime::resume_micro_batch(settled); !text.empty()) {
+      note(text);
+    } else {
+      runtime::Workload workload = runtime::open_workload(settled);
+      settle_as_far_as_seen(workload, [this](const std::string& unseen) { screen_.note(unseen); });
+      launcher::settle_batch(workload, ranks, {on_gpus ? device::Kind::cuda : device::Kind::cpu, 0});
+      settled = std::move(workload.recipe);
+    }
     command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
     recipe_ = command_.load();
   }

@@ -12,6 +12,7 @@
 #include "comm/agreement.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/screen/printable.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/micro_batch.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"
@@ -42,26 +43,26 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
 }
 
 // training.micro_batch_size = auto, by the data and checkpoints that rank 0 sees, for a training on these ranks.
-void agree_on_micro_batch(runtime::Recipe& recipe, const RunPlanning& planning, const runtime::Seat& seat,
+void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::Seat& seat,
                           comm::World& world) {
-  std::int64_t& size = recipe.training.micro_batch_size;
+  std::int64_t& size = workload.recipe.training.micro_batch_size;
   if (size != runtime::kAutomaticBatch) return;
   agree(world, [&] {
     if (world.rank() != 0) return;
-    runtime::Recipe training = recipe;
+    runtime::Workload training = workload;
     const bool settled = planning.purpose == Purpose::train && planning.looks_at_data;
     if (!settled) settle_as_far_as_seen(training, [](const std::string&) {});
     settle_batch(training, world.size(), seat.device);
-    size = training.training.micro_batch_size;
+    size = training.recipe.training.micro_batch_size;
   });
   size = std::stoll(world.exchange(std::to_string(size))[0]);
 }
 
-runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& capacity, comm::World& world,
+runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
   runtime::Job job;
   agree(world, [&] {
-    job = runtime::make_job(recipe, world.size(), capacity, purpose);
+    job = runtime::make_job(workload, world.size(), capacity, purpose);
     if (!runtime::fits(job.plan, capacity))
       fail(Exit::does_not_fit, "{}",
            runtime::refusal(job, capacity, runtime::nearest_that_fit(job, capacity, purpose)));
@@ -71,7 +72,7 @@ runtime::Job plan_job(const runtime::Recipe& recipe, const runtime::Capacity& ca
 
 // Ranks on other nodes may read another config.json, or have another number of cores.
 void require_same_plan(const runtime::Job& job, comm::World& world) {
-  const std::vector<std::string> configs = world.exchange(job.config);
+  const std::vector<std::string> configs = world.exchange(job.config().to_json());
   const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
   for (std::size_t r = 1; r < plans.size(); ++r) {
     if (configs[r] != configs[0])
@@ -87,35 +88,41 @@ void require_same_plan(const runtime::Job& job, comm::World& world) {
 
 }  // namespace
 
-PlannedRun plan_run(runtime::Recipe recipe, comm::World& world, const RunPlanning& planning) {
-  PlannedRun run{agree_on_seat(recipe, world), {}, {}, {}};
+PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning) {
+  runtime::Workload workload;
+  agree(world, [&] { workload = runtime::open_workload(recipe); });
+  return plan_run(std::move(workload), world, planning);
+}
+
+PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning) {
+  PlannedRun run{agree_on_seat(workload.recipe, world), {}, {}, {}};
   // Before anything of the data is in memory.
-  run.capacity = agree_on_capacity(recipe, run.seat, world);
+  run.capacity = agree_on_capacity(workload.recipe, run.seat, world);
   const bool generates = planning.purpose == Purpose::generate;
   const auto settle = [&] {
     if (planning.looks_at_data && !generates)
-      agree(world, [&] { run.data = runtime::settle(recipe, planning.purpose == Purpose::evaluate); });
+      agree(world, [&] { run.data = runtime::settle(workload, planning.purpose == Purpose::evaluate); });
   };
   // A training settles its batch by its data, an evaluation by the training's, which settles otherwise.
   if (planning.purpose == Purpose::train) settle();
-  if (!generates) agree_on_micro_batch(recipe, planning, run.seat, world);
+  if (!generates) agree_on_micro_batch(workload, planning, run.seat, world);
   if (planning.purpose == Purpose::evaluate) settle();
-  if (planning.adjust) planning.adjust(recipe, run.capacity);
-  run.job = plan_job(recipe, run.capacity, world, planning.purpose);
+  if (planning.adjust) planning.adjust(workload, run.capacity);
+  run.job = plan_job(workload, run.capacity, world, planning.purpose);
   require_same_plan(run.job, world);
   return run;
 }
 
-void settle_as_far_as_seen(runtime::Recipe& recipe, const Note& note) {
+void settle_as_far_as_seen(runtime::Workload& workload, const Note& note) {
   try {
-    (void)runtime::settle(recipe, false);
+    (void)runtime::settle(workload, false);
   } catch (const Error& error) {
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
   }
 }
 
-void settle_batch(runtime::Recipe& recipe, int ranks, device::Device device) {
-  const std::string text = runtime::settle_micro_batch(recipe, ranks, device);
+void settle_batch(runtime::Workload& workload, int ranks, device::Device device) {
+  const std::string text = runtime::settle_micro_batch(workload, ranks, device);
   if (!text.empty()) note(text);
 }
 

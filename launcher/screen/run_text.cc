@@ -187,7 +187,7 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   say_wrapped("ranks", {world.describe(), threads});
   if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(seat)});
   say_wrapped("memory", memory);
-  for (const auto* notes : {&recipe.notes, &recipe.data.notes})
+  for (const auto* notes : {&recipe.notes, &job.notes})
     for (const std::string& text : *notes) note(text);
   const auto where = places(recipe);
   if (!where.empty()) say_wrapped("writes", where);

@@ -88,16 +88,16 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
   return out;
 }
 
-models::Config config_of(const Recipe::Model& model) {
+Workload open_workload(Recipe recipe) {
+  const Recipe::Model& model = recipe.model;
   if (!model.path && !model.preset)
     fail(Exit::usage,
          "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
          "the named shapes (strata keys lists them)");
-  models::Config config = model.path
-                              ? ModelFolder(*model.path).config()
-                              : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
-  for (const auto& [key, json] : model.config) config.override_key(key, json);
-  return config;
+  models::Config description =
+      model.path ? ModelFolder(*model.path).config()
+                 : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  return {std::move(recipe), std::move(description)};
 }
 
 ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {

@@ -51,9 +51,9 @@ class ModelFolder {
   std::shared_ptr<const Checkpoint> open_;  // of whole()
 };
 
-// What the recipe says of the model: its directory's or preset's configuration, and the keys that it sets. Throws
-// Error{usage} if it names neither.
-models::Config config_of(const Recipe::Model& model);
+// The recipe with the description of its model, which is read from its directory or preset here and nowhere else.
+// Throws Error{usage} if the recipe names neither.
+Workload open_workload(Recipe recipe);
 
 // Rank 0's choice of ModelFolder::whole() on all ranks, whose folder a run may be writing to meanwhile. Collective;
 // throws AgreedError.

@@ -67,7 +67,7 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
       static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
   manifest_.ranks = job.ranks;
   manifest_.family = job.model->family;
-  manifest_.config = job.config;
+  manifest_.config = job.config().to_json();
   manifest_.tensors = tensors_of(*job.model);
   manifest_.recipe = recipe_map(job.recipe);
   manifest_.files.resize(records_.size());

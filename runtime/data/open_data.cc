@@ -120,16 +120,16 @@ std::uint64_t most_validation_sequences(const Recipe& recipe) {
   return most ? static_cast<std::uint64_t>(*most) : kAllSequences;
 }
 
-OpenedData settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling) {
+OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling) {
   Recipe::Data& data = recipe.data;
   data.packing = packing_of(data);
-  data.index_bytes = data.validation_index_bytes = 0;
-  data.mean_squares = 0;
+  facts.index_bytes = facts.validation_index_bytes = 0;
+  facts.mean_squares = 0;
   OpenedData opened;
   const bool packs = data.packing == Packing::documents;
   if (!packs && !labelling) return opened;
   // The head's rows are planned by what sequences came to.
-  const auto pack = data.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
+  const auto pack = facts.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
   const auto open = [&](const std::vector<std::string>& patterns, const char* key, Cut cut) {
     cut.pack = pack;
     std::vector<TokenFile> files;
@@ -140,19 +140,19 @@ OpenedData settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labe
   PackingFigures sum;
   if (!data.validation.empty() && (evaluates || recipe.evaluation.asked())) {
     opened.validation = open(data.validation, "data.validation", validation_cut(recipe));
-    data.validation_index_bytes = opened.validation->index_bytes();
+    facts.validation_index_bytes = opened.validation->index_bytes();
     if (packs && evaluates) sum = *opened.validation->packing();
     most_of_validation = opened.validation->most_labels();
   }
   for (std::size_t i = 0; !evaluates && i < data.train.size(); ++i) {
     const Sequences& source = *opened.train.emplace_back(open(data.train[i].files, "data.train", training_cut(i)));
-    data.index_bytes += source.index_bytes();
+    facts.index_bytes += source.index_bytes();
     if (packs) sum += *source.packing();
     most = std::max(most, source.most_labels());
   }
-  data.mean_squares = sum.mean_squares(static_cast<std::uint32_t>(data.seq_len));
-  if (packs && data.loss_rows > 0 && most > 0) data.loss_rows = most;
-  if (packs && data.loss_rows > 0 && most_of_validation > 0) data.validation_loss_rows = most_of_validation;
+  facts.mean_squares = sum.mean_squares(static_cast<std::uint32_t>(data.seq_len));
+  if (packs && facts.loss_rows > 0 && most > 0) facts.loss_rows = most;
+  if (packs && facts.loss_rows > 0 && most_of_validation > 0) facts.validation_loss_rows = most_of_validation;
   return opened;
 }
 

@@ -9,6 +9,7 @@
 
 #include "comm/same_files.h"
 #include "runtime/data/batches.h"
+#include "runtime/data/data_facts.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/data/sequences/sequences.h"
 #include "runtime/recipe/recipe.h"
@@ -27,11 +28,12 @@ struct OpenedData {
   std::unique_ptr<Sequences> validation;
 };
 
-// Before a run is planned: decides data.packing where it is automatic, and sets what of the data the plan has to know.
-// evaluates: the run reads data.validation, and not data.train. labelling: the next token, if not given. Opens packed
-// data, and those that are labelled otherwise; their data.loss_rows become what they came to. Throws Error if they
-// cannot be; files that are not there are left to who opens them.
-OpenedData settle_data(Recipe& recipe, bool evaluates, const MakeLabelling& labelling = {});
+// Before a run is planned: decides data.packing if it is automatic, opens packed data and those that are not labelled
+// by the next token, and fills in what they came to. `facts` has the objective's limit of the rows that the loss takes,
+// in whose place comes what there are. evaluates: the run reads data.validation, and not data.train. labelling: the
+// next token, if not given. Throws Error if data cannot be opened, with the facts of those that could; files that are
+// not there are left to the run if they need not be opened here.
+OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling = {});
 
 // What opening has to know, and gives to compare over ranks.
 struct Opening {

@@ -37,7 +37,8 @@ std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
   return std::min(rows, sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
 }
 
-models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Purpose purpose) {
+models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose) {
+  const Recipe& recipe = workload.recipe;
   const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
   const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
@@ -55,15 +56,15 @@ models::RunShape shape_of(const Recipe& recipe, const device::Device& device, Pu
           device,
           recipe.data.packing == Packing::documents,
           recipe.training.objective,
-          loss_rows(trains ? recipe.data.loss_rows : recipe.data.validation_loss_rows, recipe),
+          loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
           {recipe.training.class_weights.begin(), recipe.training.class_weights.end()}};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
 constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
-PlanRequest request_of(const Recipe& recipe, const models::Model& model, const models::RunShape& shape, int ranks,
-                       bool vertical, std::size_t tile_bytes) {
+PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
+                       const models::RunShape& shape, int ranks, bool vertical, std::size_t tile_bytes) {
   PlanRequest request{&model, shape, ranks, shape.training ? recipe.accumulation_steps(ranks) : 1,
                       placement_of(recipe.zero)};
   request.forward_only = !shape.training;
@@ -78,17 +79,17 @@ PlanRequest request_of(const Recipe& recipe, const models::Model& model, const m
   if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
   // What runs between a training's steps has its index in the training's plan.
   if (shape.training)
-    request.index_bytes = recipe.data.index_bytes + recipe.data.validation_index_bytes;
+    request.index_bytes = data.index_bytes + data.validation_index_bytes;
   else if (shape.cache == 0)
-    request.index_bytes = recipe.data.validation_index_bytes;
-  if (shape.cache == 0) request.mean_squares = recipe.data.mean_squares;
+    request.index_bytes = data.validation_index_bytes;
+  if (shape.cache == 0) request.mean_squares = data.mean_squares;
   return request;
 }
 
 // Of a plan of forwards alone, whose model gives scores: what an evaluation does with them.
-void add_scores(const Recipe& recipe, const models::Config& config, const models::Model& model, PlanRequest& request) {
+void add_scores(const DataFacts& data, const models::Config& config, const models::Model& model, PlanRequest& request) {
   if (!request.forward_only || request.shape.cache > 0 || model.loss_unit().classes() == 0) return;
-  const ScoreMemory scores(models::read_classes(config, model.objective), recipe.data.scored_rows, request.ranks,
+  const ScoreMemory scores(models::read_classes(config, model.objective), data.scored_rows, request.ranks,
                            model.loss_rows());
   request.score_bytes = scores.bytes;
   request.chunk_bytes = scores.chunk_bytes;
@@ -97,16 +98,17 @@ void add_scores(const Recipe& recipe, const models::Config& config, const models
 // What runs between a training's steps, in its memory: an evaluation, or answers to prompts.
 struct Beside {
   const models::Config& config;
+  const DataFacts& data;
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Beside(const models::Config& made_of, const models::RunShape& of)
-      : config(made_of), model(models::make_model(made_of, of)), shape(of) {}
+  Beside(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
+      : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
-    PlanRequest request = request_of(recipe, *model, shape, training.ranks, false, training.tile_bytes);
+    PlanRequest request = request_of(recipe, data, *model, shape, training.ranks, false, training.tile_bytes);
     request.beside = &training;
     request.index_bytes = 0;
-    add_scores(recipe, config, *model, request);
+    add_scores(data, config, *model, request);
     return make_plan(request);
   }
   // The training's plan takes the memory that both need.
@@ -117,8 +119,7 @@ struct Beside {
   }
   std::unique_ptr<Job> job(const Job& training) && {
     StepPlan own = plan(training.recipe, training.plan);
-    return std::make_unique<Job>(
-        Job{training.recipe, training.ranks, std::move(model), std::move(own), training.config});
+    return std::make_unique<Job>(Job{{training}, training.ranks, std::move(model), std::move(own)});
   }
 };
 
@@ -188,16 +189,21 @@ bool evaluates(const Recipe& recipe) {
 }  // namespace
 
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
-  const models::Config config = config_of(recipe.model);
-  const models::RunShape shape = shape_of(recipe, capacity.device, purpose);
-  Job job{recipe, ranks, models::make_model(config, shape), {}, config.to_json()};
+  return make_job(open_workload(recipe), ranks, capacity, purpose);
+}
+
+Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose) {
+  const Recipe& recipe = workload.recipe;
+  const models::Config config = workload.config();
+  const models::RunShape shape = shape_of(workload, capacity.device, purpose);
+  Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   job.recipe.training.objective = job.model->objective;
-  for (const std::string& remark : config.remarks())
-    if (auto& notes = job.recipe.data.notes; std::ranges::find(notes, remark) == notes.end()) notes.push_back(remark);
+  job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && evaluates(recipe)) {
-    evaluation.emplace(config, shape_of(recipe, capacity.device, Purpose::evaluate));
-    if (recipe.evaluation.prompts) generation.emplace(config, shape_of(recipe, capacity.device, Purpose::generate));
+    evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate));
+    if (recipe.evaluation.prompts)
+      generation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::generate));
   }
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
     fail(Exit::usage,
@@ -210,11 +216,11 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const bool both_orders = recipe.memory.order == AccumulationOrder::automatic &&
-                           request_of(recipe, *job.model, shape, ranks, false, 0).accumulation > 1 &&
+                           request_of(recipe, workload.data, *job.model, shape, ranks, false, 0).accumulation > 1 &&
                            calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
   const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
-    PlanRequest request = request_of(of, *job.model, shape, ranks, vertical, tile_bytes);
-    add_scores(of, config, *job.model, request);
+    PlanRequest request = request_of(of, workload.data, *job.model, shape, ranks, vertical, tile_bytes);
+    add_scores(workload.data, config, *job.model, request);
     const auto make = [&] {
       StepPlan plan = make_plan(request);
       for (const auto* beside : {&evaluation, &generation})
@@ -250,7 +256,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
       if (fits(job.plan, capacity)) break;
     }
   if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
-    job.recipe.data.notes.push_back(
+    job.notes.push_back(
         fmt::format("memory.tile = {} changes nothing: no unit that can be tiled is larger, or parameters are whole on "
                     "the device (see zero.stage and zero.parameters)",
                     bytes_text(*recipe.memory.tile)));

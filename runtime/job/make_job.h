@@ -12,7 +12,7 @@
 
 #include "runtime/job/seat.h"
 #include "runtime/plan/job.h"
-#include "runtime/recipe/recipe.h"
+#include "runtime/plan/workload.h"
 
 namespace strata::runtime {
 
@@ -30,12 +30,13 @@ struct Capacity {
   std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
 };
 
-// Reads the model's configuration and plans the step, for the capacity's device. Workspaces are sized for
-// every core of the machine, so that the plan is the same however ranks share them. memory.order = auto becomes
-// one of the two by order.h. Of an optimizer's state
-// on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If the step does
-// not fit and parameters are sharded, the largest units are gathered part by part, as few of them as needed. Throws
-// Error{usage}, Error{corrupt}.
+// Prepares the model and plans the step, for the capacity's device. Workspaces are sized for every core of the machine,
+// so that the plan is the same however ranks share them. memory.order = auto becomes one of the two by order.h. Of an
+// optimizer's state on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If
+// the step does not fit and parameters are sharded, the largest units are gathered part by part, as few of them as
+// needed. Throws Error{usage}, Error{corrupt}.
+Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
+// The same of a recipe whose model is opened here (open_workload), and whose data nobody looks at.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 
 // memory.* where the recipe sets it, else what the system has available now, shared by `ranks_on_node`, and what is

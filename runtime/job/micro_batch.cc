@@ -21,8 +21,8 @@ constexpr std::string_view kKey = "training.micro_batch_size";
 // Plans the recipe's step with micro-batches of one size after the other.
 class Search {
  public:
-  Search(const Recipe& recipe, int ranks, const Capacity& capacity)
-      : recipe_(recipe), ranks_(ranks), capacity_(capacity) {}
+  Search(const Workload& workload, int ranks, const Capacity& capacity)
+      : workload_(workload), recipe_(workload.recipe), ranks_(ranks), capacity_(capacity) {}
 
   LargestBatch run() {
     if (const auto& global = recipe_.training.global_batch_size) {
@@ -48,7 +48,7 @@ class Search {
   bool fits_with(std::int64_t size) {
     Recipe recipe = recipe_;
     recipe.training.micro_batch_size = size;
-    const Job job = make_job(recipe, ranks_, capacity_);
+    const Job job = make_job(workload_.with(std::move(recipe)), ranks_, capacity_);
     const bool does = fits(job.plan, capacity_);
     (does ? found_.fits : found_.too_large) = {size, job.plan.memory};
     return does;
@@ -86,6 +86,7 @@ class Search {
     if (fitting < most()) (void)fits_with(fitting + 1);  // what is said of it
   }
 
+  const Workload& workload_;
   const Recipe& recipe_;
   int ranks_;
   const Capacity& capacity_;
@@ -115,11 +116,11 @@ std::string sentence(const LargestBatch& found, const Recipe& recipe) {
 
 }  // namespace
 
-LargestBatch largest_micro_batch(const Recipe& recipe, int ranks, const Capacity& capacity) {
-  return Search(recipe, ranks, capacity).run();
+LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capacity& capacity) {
+  return Search(workload, ranks, capacity).run();
 }
 
-std::string settle_micro_batch(Recipe& recipe, int ranks, device::Device device) {
+std::string resume_micro_batch(Recipe& recipe) {
   std::int64_t& size = recipe.training.micro_batch_size;
   if (size != kAutomaticBatch) return {};
   for (const FoundCheckpoint& found : checkpoints_to_resume(recipe.checkpoint).found) {
@@ -130,7 +131,15 @@ std::string settle_micro_batch(Recipe& recipe, int ranks, device::Device device)
     size = std::stoll(stored->second);
     return fmt::format("{} = auto: {}, as {} has it", kKey, size, found.path.string());
   }
-  const LargestBatch found = largest_micro_batch(recipe, ranks, capacity_given(recipe.memory, device));
+  return {};
+}
+
+std::string settle_micro_batch(Workload& workload, int ranks, device::Device device) {
+  Recipe& recipe = workload.recipe;
+  std::int64_t& size = recipe.training.micro_batch_size;
+  if (size != kAutomaticBatch) return {};
+  if (std::string text = resume_micro_batch(recipe); !text.empty()) return text;
+  const LargestBatch found = largest_micro_batch(workload, ranks, capacity_given(recipe.memory, device));
   size = found.fits ? found.fits->size : 1;
   return sentence(found, recipe);
 }

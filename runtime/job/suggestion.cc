@@ -198,18 +198,19 @@ bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all)
 
 // What the recipe's step needs, if that fits. First it is planned with two micro-batches at most, which need no more
 // than many and are listed sooner. Adds the tasks of its plans to `tasks`.
-std::optional<Memory> memory_that_fits(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose,
+std::optional<Memory> memory_that_fits(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose,
                                        std::size_t& tasks) {
+  const Recipe& recipe = workload.recipe;
   constexpr std::int64_t kFew = 2;
   if (purpose == Purpose::train && recipe.accumulation_steps(ranks) > kFew) {
     Recipe few = recipe;
     few.training.global_batch_size.reset();
     few.training.gradient_accumulation_steps = kFew;
-    const Job job = make_job(few, ranks, capacity, purpose);
+    const Job job = make_job(workload.with(std::move(few)), ranks, capacity, purpose);
     tasks += job.plan.tasks.size();
     if (!fits(job.plan, capacity)) return std::nullopt;
   }
-  const Job job = make_job(recipe, ranks, capacity, purpose);
+  const Job job = make_job(workload, ranks, capacity, purpose);
   tasks += job.plan.tasks.size();
   return fits(job.plan, capacity) ? std::optional(job.plan.memory) : std::nullopt;
 }
@@ -218,8 +219,14 @@ std::optional<Memory> memory_that_fits(const Recipe& recipe, int ranks, const Ca
 class Search {
  public:
   // bf16: whether another precision may be among the changes.
-  Search(const Recipe& recipe, int ranks, std::size_t units, const Capacity& capacity, Purpose purpose, bool bf16)
-      : recipe_(recipe), ranks_(ranks), units_(units), capacity_(capacity), purpose_(purpose), bf16_(bf16) {}
+  Search(const Workload& workload, int ranks, std::size_t units, const Capacity& capacity, Purpose purpose, bool bf16)
+      : workload_(workload),
+        recipe_(workload.recipe),
+        ranks_(ranks),
+        units_(units),
+        capacity_(capacity),
+        purpose_(purpose),
+        bf16_(bf16) {}
 
   std::vector<Suggestion> run() {
     // First whether there is anything to be found: what follows lists hundreds of plans.
@@ -248,7 +255,7 @@ class Search {
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
       return std::nullopt;
     if (!plannable(c.recipe, units_, ranks_, purpose_)) return std::nullopt;
-    return memory_that_fits(c.recipe, ranks_, capacity_, purpose_, tasks_);
+    return memory_that_fits(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
   }
 
   // Whether no choice of tiers has room on the device: each is between some of these.
@@ -264,7 +271,7 @@ class Search {
             least.training.gradient_accumulation_steps = std::min(least.accumulation_steps(ranks_), 2);
             least.training.global_batch_size.reset();
           }
-          const Job job = make_job(least, ranks_, capacity_, purpose_);
+          const Job job = make_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
           if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
         }
     return true;
@@ -322,6 +329,7 @@ class Search {
     return found;
   }
 
+  const Workload& workload_;
   const Recipe& recipe_;
   int ranks_;
   std::size_t units_;
@@ -335,16 +343,16 @@ class Search {
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
   const std::size_t units = refused.model->units.size();
-  const auto search = [&](const Recipe& recipe, bool bf16) {
-    return Search(recipe, refused.ranks, units, capacity, purpose, bf16).run();
+  const auto search = [&](const Workload& workload, bool bf16) {
+    return Search(workload, refused.ranks, units, capacity, purpose, bf16).run();
   };
   // What changes the losses comes after all that does not, a drive to be named included.
   for (const bool bf16 : {false, true}) {
     if (bf16 && refused.recipe.training.precision != device::DType::fp32) break;
-    if (auto found = search(refused.recipe, bf16); !found.empty()) return found;
+    if (auto found = search(refused, bf16); !found.empty()) return found;
     if (!refused.recipe.memory.nvme.empty()) continue;
-    Recipe with_drive = refused.recipe;
-    with_drive.memory.nvme = {"FOLDER"};
+    Workload with_drive = refused;
+    with_drive.recipe.memory.nvme = {"FOLDER"};
     auto found = search(with_drive, bf16);
     for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
     if (!found.empty()) return found;
@@ -365,7 +373,7 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
     recipe.zero.stage = 3;
     recipe.training.global_batch_size.reset();
     recipe.training.gradient_accumulation_steps = same ? batch / (training.micro_batch_size * ranks) : 1;
-    if (fits(make_job(recipe, ranks, capacity).plan, capacity))
+    if (fits(make_job(job.with(std::move(recipe)), ranks, capacity).plan, capacity))
       return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
                          same ? "" : " (losses change, as the batch grows)");
   }

@@ -13,7 +13,6 @@
 #include "device/ops/losses/cross_entropy.h"
 #include "models/classes.h"
 #include "models/files/config.h"
-#include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/files/label_file.h"
 #include "runtime/recipe/value.h"
 
@@ -23,8 +22,8 @@ namespace {
 using models::Objective;
 
 // Families that predict the next token know of a text when they have read its last.
-ClassRow row_of(const Recipe& recipe) {
-  return models::predicts_next(config_of(recipe.model)) ? ClassRow::last : ClassRow::first;
+ClassRow row_of(const models::Config& config) {
+  return models::predicts_next(config) ? ClassRow::last : ClassRow::first;
 }
 
 // Those of all files, in order; nullopt: the run is there to predict them.
@@ -39,11 +38,12 @@ std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const mod
   return out;
 }
 
-std::shared_ptr<Labelling> of_documents(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
-  if (recipe.data.packing == Packing::stream)
+std::shared_ptr<Labelling> of_documents(const Workload& workload, std::span<const TokenFile> files, std::uint64_t) {
+  if (workload.recipe.data.packing == Packing::stream)
     fail(Exit::usage,
          "data.packing = \"stream\" cuts documents in pieces, and a class is of a whole one: take \"documents\"");
-  const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::sequence_classification);
+  const models::Config config = workload.config();
+  const models::Classes classes = models::read_classes(config, Objective::sequence_classification);
   auto labels = labels_of(files, classes, false);
   std::vector<std::uint64_t> documents_before, tokens_before;
   std::uint64_t documents = 0, tokens = 0;
@@ -54,11 +54,11 @@ std::shared_ptr<Labelling> of_documents(const Recipe& recipe, std::span<const To
     tokens += file.count();
   }
   return std::make_shared<DocumentClasses>(std::move(labels), std::move(documents_before), std::move(tokens_before),
-                                           row_of(recipe));
+                                           row_of(config));
 }
 
-std::shared_ptr<Labelling> of_tokens(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t) {
-  const models::Classes classes = models::read_classes(config_of(recipe.model), Objective::token_classification);
+std::shared_ptr<Labelling> of_tokens(const Workload& workload, std::span<const TokenFile> files, std::uint64_t) {
+  const models::Classes classes = models::read_classes(workload.config(), Objective::token_classification);
   return std::make_shared<TokenClasses>(labels_of(files, classes, true));
 }
 
@@ -112,11 +112,12 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
 
 // The metrics that are nothing if data.validation has too few kinds of labels: at the start, not at the first
 // evaluation.
-void look_at_metric(Recipe& recipe, const LabelColumn* of_validation) {
+void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
+  const Recipe& recipe = workload.recipe;
   const std::string& metric = recipe.evaluation.metric;
   const bool curve = metric == "eval_roc_auc";
   if (!recipe.evaluation.asked() || (!curve && metric != "eval_pearson")) return;
-  const models::Classes classes = models::read_classes(config_of(recipe.model), *recipe.training.objective);
+  const models::Classes classes = models::read_classes(workload.config(), *recipe.training.objective);
   STRATA_CHECK(of_validation != nullptr);
   const LabelColumn& labels = *of_validation;
   if (!curve) {
@@ -144,11 +145,12 @@ void look_at_metric(Recipe& recipe, const LabelColumn* of_validation) {
   }
 }
 
-Judged judged_of(const Recipe& recipe) {
-  const models::Classes classes = models::read_classes(config_of(recipe.model), *recipe.training.objective);
+Judged judged_of(const Workload& workload) {
+  const Objective objective = *workload.recipe.training.objective;
+  const models::Classes classes = models::read_classes(workload.config(), objective);
   if (classes.target == device::ClassTarget::number) return Judged::number;
   if (classes.target == device::ClassTarget::many) return Judged::many_classes;
-  const bool words = *recipe.training.objective == Objective::token_classification;
+  const bool words = objective == Objective::token_classification;
   return words && models::are_entity_tags(classes.names) ? Judged::entities : Judged::one_class;
 }
 
@@ -190,7 +192,8 @@ constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,
                                                           false,        judged_of, look_at_metric};
 constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, judged_of, look_at_metric};
 
-void settle_classes(Recipe& recipe) {
+void settle_classes(Workload& workload) {
+  Recipe& recipe = workload.recipe;
   const Objective objective = *recipe.training.objective;
   const bool anew = recipe.model.new_head;
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) {
@@ -199,7 +202,7 @@ void settle_classes(Recipe& recipe) {
            models::name_of(objective));
     return;
   }
-  const models::Config config = config_of(recipe.model);
+  const models::Config config = workload.config();
   const models::Classes own = models::read_classes(config, objective);
   if (own.target == device::ClassTarget::none) return;
   const auto data = classes_of_data(recipe.data);

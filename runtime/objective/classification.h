@@ -15,10 +15,10 @@ extern const ObjectiveRules kSequenceClassification;
 // A class per word, at its first token.
 extern const ObjectiveRules kTokenClassification;
 
-// Before a run is planned: gives the model's configuration the classes that the data's sidecars name, unless it has
-// some of its own, with the problem_type and architecture that go with them. Throws Error{usage} if there are no
-// labels.
-void settle_classes(Recipe& recipe);
+// Before a run is planned: gives the model's configuration (model.config.*) the classes that the data's sidecars name,
+// unless it has some of its own, with the problem_type and architecture that go with them. Throws Error{usage} if there
+// are no labels.
+void settle_classes(Workload& workload);
 
 // The row of a document of `rows` rows that its class is read from.
 enum class ClassRow : std::uint8_t { first, last };

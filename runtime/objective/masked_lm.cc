@@ -50,21 +50,23 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
   return out;
 }
 
-std::shared_ptr<Labelling> masked_tokens(const Recipe& recipe, std::span<const TokenFile> files, std::uint64_t stream) {
-  return std::make_shared<MaskedTokens>(vocabulary_of(files), recipe.training.mlm_probability.value_or(kMaskedShare),
-                                        recipe.training.seed, stream);
+std::shared_ptr<Labelling> masked_tokens(const Workload& workload, std::span<const TokenFile> files,
+                                         std::uint64_t stream) {
+  const Recipe::Training& training = workload.recipe.training;
+  return std::make_shared<MaskedTokens>(vocabulary_of(files), training.mlm_probability.value_or(kMaskedShare),
+                                        training.seed, stream);
 }
 
 // The first token of the first document of each file: with the tokenizer's template it is one of its special tokens.
-void look_for_templates(Recipe& recipe, const LabelColumn* of_validation) {
-  look_for_labels(recipe, of_validation);
-  for (const auto& path : data_files(recipe.data)) {
+void look_for_templates(Workload& workload, const LabelColumn* of_validation) {
+  look_for_labels(workload, of_validation);
+  for (const auto& path : data_files(workload.recipe.data)) {
     const TokenFile file(path, std::nullopt);
     if (!file.sidecar() || !file.sidecar()->special_tokens || file.count() == 0) continue;
     std::uint32_t first = 0;
     file.read(0, {&first, 1});
     if (std::ranges::find(*file.sidecar()->special_tokens, first) != file.sidecar()->special_tokens->end()) continue;
-    recipe.data.notes.push_back(
+    workload.data.notes.push_back(
         fmt::format("{} begins with a token of text: encoders know texts between their tokenizer's special tokens "
                     "([CLS], [SEP]), which strata tokenize --add-special puts there",
                     path.string()));

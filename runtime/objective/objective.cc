@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "models/files/config.h"
 #include "models/objective.h"
-#include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/files/label_column.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
@@ -49,8 +48,9 @@ void refuse_what_has_no_effect(const Recipe::Training& training) {
 }
 
 // Rows with a label of the validation data, if the run evaluates (else null). Nothing but classification has any.
-std::uint64_t scored_rows(const Recipe& recipe, const Sequences* validation) {
+std::uint64_t scored_rows(const Workload& workload, const Sequences* validation) {
   using models::Objective;
+  const Recipe& recipe = workload.recipe;
   const Objective objective = *recipe.training.objective;
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) return 0;
   if (validation == nullptr) return 0;
@@ -65,37 +65,39 @@ std::uint64_t scored_rows(const Recipe& recipe, const Sequences* validation) {
       rows +=
           objective == Objective::token_classification ? file.sidecar()->mask->count : file.sidecar()->documents->count;
   }
-  const std::uint64_t of_sequence = recipe.data.validation_loss_rows > 0
-                                        ? recipe.data.validation_loss_rows
+  const std::uint64_t of_sequence = workload.data.validation_loss_rows > 0
+                                        ? workload.data.validation_loss_rows
                                         : static_cast<std::uint64_t>(recipe.data.seq_len);
   const std::uint64_t sequences = most_validation_sequences(recipe);
   return sequences < rows / of_sequence + 1 ? std::min(rows, sequences * of_sequence) : rows;
 }
 
 // "BertModel" that learns masked words is "BertForMaskedLM" from now on, in checkpoints and exports.
-void name_architecture(Recipe& recipe) {
-  const models::Config config = config_of(recipe.model);
-  const std::string name = models::architecture_of(config, *recipe.training.objective);
+void name_architecture(Workload& workload) {
+  const models::Config config = workload.config();
+  const std::string name = models::architecture_of(config, *workload.recipe.training.objective);
   if (config.has("architectures") && config.texts("architectures") != std::vector{name})
-    recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
+    workload.recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
 }
 
 // An evaluation of cut or dropped texts has another loss and other metrics than one of whole ones.
-void note_long_documents(const Sequences& validation, Recipe& recipe) {
+void note_long_documents(const Sequences& validation, Workload& workload) {
   const PackingFigures* figures = validation.packing();
   if (figures == nullptr || figures->cut + figures->dropped == 0) return;
-  recipe.data.notes.push_back(fmt::format(
-      "evaluations {} {} of {} of data.validation, which {} above data.seq_len = {} (data.long = \"{}\")",
-      figures->cut > 0 ? "cut" : "leave out", figures->cut + figures->dropped, counted(figures->documents, "document"),
-      for_count(figures->cut + figures->dropped, "is", "are"), recipe.data.seq_len, figures->cut > 0 ? "cut" : "drop"));
+  workload.data.notes.push_back(
+      fmt::format("evaluations {} {} of {} of data.validation, which {} above data.seq_len = {} (data.long = \"{}\")",
+                  figures->cut > 0 ? "cut" : "leave out", figures->cut + figures->dropped,
+                  counted(figures->documents, "document"), for_count(figures->cut + figures->dropped, "is", "are"),
+                  workload.recipe.data.seq_len, figures->cut > 0 ? "cut" : "drop"));
 }
 
 }  // namespace
 
-MakeLabelling labelling_of(const Recipe& recipe) {
-  if (!rules_of(recipe).labelling) return {};
-  return [&recipe, &rules = rules_of(recipe)](std::span<const TokenFile> files, std::uint64_t stream) {
-    return rules.labelling(recipe, files, stream);
+MakeLabelling labelling_of(const Workload& workload) {
+  const ObjectiveRules& rules = rules_of(workload.recipe);
+  if (!rules.labelling) return {};
+  return [&workload, &rules](std::span<const TokenFile> files, std::uint64_t stream) {
+    return rules.labelling(workload, files, stream);
   };
 }
 
@@ -103,40 +105,43 @@ bool generates(const Recipe& recipe) {
   return rules_of(recipe).generates;
 }
 
-void look_for_labels(Recipe& recipe, const LabelColumn*) {
-  for (const auto& path : data_files(recipe.data)) {
+void look_for_labels(Workload& workload, const LabelColumn*) {
+  for (const auto& path : data_files(workload.recipe.data)) {
     const auto sidecar = read_sidecar(path);
     if (!sidecar || !sidecar->labels) continue;
-    recipe.data.notes.push_back(fmt::format(
+    workload.data.notes.push_back(fmt::format(
         "the labels of {} are left alone: training.objective is \"{}\", and {} learns them", path.string(),
-        models::name_of(*recipe.training.objective),
+        models::name_of(*workload.recipe.training.objective),
         sidecar->labels->problem == "token_classification" ? "token_classification" : "sequence_classification"));
     return;
   }
 }
 
-void settle_objective(Recipe& recipe) {
-  if (!recipe.training.objective) recipe.training.objective = models::objective_of(config_of(recipe.model));
+void settle_objective(Workload& workload) {
+  Recipe& recipe = workload.recipe;
+  if (!recipe.training.objective) recipe.training.objective = models::objective_of(workload.config());
   refuse_what_has_no_effect(recipe.training);
-  settle_classes(recipe);  // which asks what the model's own architecture is
-  name_architecture(recipe);
+  settle_classes(workload);  // which asks what the model's own architecture is
+  name_architecture(workload);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
-  recipe.data.loss_rows = recipe.data.validation_loss_rows = rows.value_or(0);
+  workload.data.loss_rows = workload.data.validation_loss_rows = rows.value_or(0);
 }
 
-OpenedData settle(Recipe& recipe, bool evaluates) {
-  settle_objective(recipe);
-  const Judged judged = rules_of(recipe).judged(recipe);
+OpenedData settle(Workload& workload, bool evaluates) {
+  settle_objective(workload);
+  Recipe& recipe = workload.recipe;
+  const ObjectiveRules& rules = rules_of(recipe);
+  const Judged judged = rules.judged(workload);
   if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
     fail(Exit::usage, "evaluation.metric = \"{}\", which this model has not: take one of {}", recipe.evaluation.metric,
          fmt::join(metric_names(judged), ", "));
-  if (rules_of(recipe).of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
+  if (rules.of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;
-  OpenedData opened = settle_data(recipe, evaluates, labelling_of(recipe));
-  recipe.data.scored_rows = scored_rows(recipe, opened.validation.get());
-  if (opened.validation) note_long_documents(*opened.validation, recipe);
-  if (!evaluates) rules_of(recipe).look(recipe, opened.validation ? opened.validation->column() : nullptr);
+  OpenedData opened = settle_data(recipe, workload.data, evaluates, labelling_of(workload));
+  workload.data.scored_rows = scored_rows(workload, opened.validation.get());
+  if (opened.validation) note_long_documents(*opened.validation, workload);
+  if (!evaluates) rules.look(workload, opened.validation ? opened.validation->column() : nullptr);
   return opened;
 }
 

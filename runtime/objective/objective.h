@@ -5,19 +5,19 @@
 
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/labelling.h"
-#include "runtime/recipe/recipe.h"
+#include "runtime/plan/workload.h"
 
 namespace strata::runtime {
 
-// Of training.objective, which is set; nothing: each row predicts the next token.
-MakeLabelling labelling_of(const Recipe& recipe);
+// Of training.objective, which is set; nothing: each row predicts the next token. The workload outlives it.
+MakeLabelling labelling_of(const Workload& workload);
 // Whether a model that learns it continues a text.
 bool generates(const Recipe& recipe);
 
-// Before a run is planned: training.objective, if the recipe leaves it to the model. Throws Error{usage} if that names
-// none that is built.
-void settle_objective(Recipe& recipe);
-// That, what the plan has to know of the objective, and settle_data(), whose data it returns.
-OpenedData settle(Recipe& recipe, bool evaluates);
+// Before a run is planned: training.objective, if the recipe leaves it to the model, and what the objective says of the
+// model and of the data. Throws Error{usage} if the model names none that is built.
+void settle_objective(Workload& workload);
+// That and settle_data(), whose data it returns.
+OpenedData settle(Workload& workload, bool evaluates);
 
 }  // namespace strata::runtime

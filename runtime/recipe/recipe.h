@@ -1,7 +1,8 @@
 #pragma once
 // runtime/recipe/ is what a user asks for: the values (here), one row per key with what is allowed and what it means
 // (keys/, the table that docs/recipe.md prints), and TOML with line numbers (load_recipe.h). To add a key: a field
-// here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to.
+// here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to. What
+// the files that a recipe names came to is in runtime/data/data_facts.h.
 
 #include <array>
 #include <cstdint>
@@ -78,16 +79,6 @@ struct Recipe {
     Packing packing = Packing::automatic;
     LongDocuments long_documents = LongDocuments::cut;
     bool any_tokenizer = false;
-    // No keys: what the files came to (runtime/data/open_data.h). Bytes for what sequences keep at most (index,
-    // labels), of train and of validation, for those that the run reads; and the mean over sequences of the sum of
-    // their documents' squared lengths; 0: a sequence is one document.
-    std::size_t index_bytes = 0, validation_index_bytes = 0;
-    double mean_squares = 0;
-    // Rows of a sequence that the loss takes at most, of train and of validation; 0: all.
-    std::uint64_t loss_rows = 0, validation_loss_rows = 0;
-    // Of a classifier that is evaluated: rows of data.validation with a label.
-    std::uint64_t scored_rows = 0;
-    std::vector<std::string> notes;  // what the files led to remark, a sentence each
   } data;
   struct Training {
     std::optional<models::Objective> objective;  // as the model's configuration has it where not set

@@ -52,7 +52,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    data = open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(recipe)}, std::move(opened));
+    data = open_validation_data(recipe, {vocabulary, check, seen, memory, labelling_of(job)}, std::move(opened));
   });
   comm::require_same(seen, world);
   return evaluated(std::move(data), recipe);
@@ -78,12 +78,12 @@ std::span<std::byte> bytes_of(const Executor& executor, int buffer, std::size_t 
 }
 
 models::Classes classes_of(const Job& job) {
-  return models::read_classes(models::Config::parse(job.config, "the model"), job.model->objective);
+  return models::read_classes(job.config(), job.model->objective);
 }
 
 // As the plan was made with.
 ScoreMemory score_memory(const Job& job, const models::Classes& classes) {
-  const ScoreMemory layout(classes, job.recipe.data.scored_rows, job.ranks, job.model->loss_rows());
+  const ScoreMemory layout(classes, job.data.scored_rows, job.ranks, job.model->loss_rows());
   STRATA_CHECK_EQ(layout.chunk_bytes, job.plan.chunks.bytes);
   return layout;
 }

@@ -70,7 +70,7 @@ std::map<std::string, std::string> keys_of(const std::string& config) {
 }
 
 void require_same_config(const Manifest& manifest, const fs::path& path, const Job& job) {
-  const auto stored = keys_of(manifest.config), wanted = keys_of(job.config);
+  const auto stored = keys_of(manifest.config), wanted = keys_of(job.config().to_json());
   const auto value = [](const std::map<std::string, std::string>& keys, const std::string& key) {
     const auto found = keys.find(key);
     return found == keys.end() ? std::string("nothing") : found->second;

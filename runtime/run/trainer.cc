@@ -40,7 +40,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
       require_types_of_model(*job.model, files);
     };
     const auto vocabulary = static_cast<std::int64_t>(job.model->vocabulary);
-    const MakeLabelling labelling = labelling_of(recipe);
+    const MakeLabelling labelling = labelling_of(job);
     if (!recipe.data.train.empty())
       batches_ = std::make_unique<Batches>(open_training_data(
           recipe, {vocabulary, check, train, index_memory_.resource(), labelling}, std::move(opened.train)));

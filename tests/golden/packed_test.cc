@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/files/safetensors.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/open_data.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/models/reference.h"
@@ -61,9 +62,9 @@ TEST_P(PackedGolden, TeachesWhatTransformersSays) {
                                          "optimizer.name=sgd",
                                          "optimizer.weight_decay=0",
                                          fmt::format("zero.stage={}", stage)};
-  Recipe settled = load_recipe(std::nullopt, sets);
-  settle_data(settled, false);
-  ASSERT_EQ(settled.data.packing, Packing::documents) << "a mask means documents";
+  Workload settled = open_workload(load_recipe(std::nullopt, sets));
+  settle_data(settled.recipe, settled.data, false);
+  ASSERT_EQ(settled.recipe.data.packing, Packing::documents) << "a mask means documents";
   const Trained trained = train_in_threads(std::nullopt, sets, ranks, [&](Trainer& trainer, const Job& job, int) {
     const std::lock_guard lock(mutex);
     gradients.resize(job.plan.layout.units.size());
@@ -87,7 +88,7 @@ TEST_P(PackedGolden, TeachesWhatTransformersSays) {
   const double loss = recorded("loss").at(0);
   EXPECT_NEAR(trained.steps[0].loss, loss, kLoss * loss);
 
-  const Job job = make_job(settled, 1, capacity_of(settled.memory, 1));
+  const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
   std::size_t seen = 1;  // the loss
   for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
     for (const models::Parameter& p : job.model->units[unit]->parameters()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
 #include "runtime/objective/objective.h"
@@ -62,15 +63,16 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
                                 std::size_t tile_bytes = 0, std::size_t update_chunk = 0,
                                 const std::function<void(Trainer&)>& before_step = {}) {
-  Recipe recipe = load_recipe(path, sets);
-  settle_objective(recipe);
-  if (recipe.data.loss_rows > 0) settle(recipe, false);
+  Workload workload = open_workload(load_recipe(path, sets));
+  const Recipe& recipe = workload.recipe;
+  settle_objective(workload);
+  if (workload.data.loss_rows > 0) settle(workload, false);
   // On the CPU unless the test says otherwise, also where there is a GPU.
   const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};
   Trained result;
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
-    Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1, seat));
+    Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat));
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk);
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;

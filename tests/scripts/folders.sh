@@ -6,7 +6,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/../..}"
 
 # What a folder sees besides itself and base. The order is that of the libraries in CMakeLists.txt.
-all_rooms="runtime/recipe runtime/plan runtime/forecast runtime/data runtime/memory runtime/tasks runtime/planner
+all_rooms="runtime/recipe runtime/data runtime/plan runtime/forecast runtime/memory runtime/tasks runtime/planner
   runtime/execute runtime/weights runtime/checkpoint runtime/objective runtime/job runtime/run"
 sees() {
   case $1 in
@@ -14,15 +14,15 @@ sees() {
     device) ;;
     models | offload | comm) echo device ;;
     runtime/recipe) echo models offload comm device ;;
-    runtime/plan | runtime/data) echo "$(sees runtime/recipe) runtime/recipe" ;;
-    runtime/forecast | runtime/memory) echo "$(sees runtime/plan) runtime/plan" ;;
+    runtime/data) echo "$(sees runtime/recipe) runtime/recipe" ;;
+    runtime/plan) echo "$(sees runtime/data) runtime/data" ;;
+    runtime/forecast | runtime/memory | runtime/objective) echo "$(sees runtime/plan) runtime/plan" ;;
     runtime/tasks) echo "$(sees runtime/memory) runtime/memory" ;;
     runtime/planner | runtime/execute) echo "$(sees runtime/tasks) runtime/tasks" ;;
     runtime/weights) echo "$(sees runtime/execute) runtime/execute" ;;
     runtime/checkpoint) echo "$(sees runtime/weights) runtime/weights" ;;
     runtime/job) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/forecast runtime/planner" ;;
-    runtime/objective) echo "$(sees runtime/checkpoint) runtime/checkpoint runtime/data" ;;
-    runtime/run) echo "$(sees runtime/job) runtime/job runtime/data runtime/objective text" ;;
+    runtime/run) echo "$(sees runtime/job) runtime/job runtime/objective text" ;;
     bench) echo launcher $(sees launcher) ;;
     launcher) echo text models offload comm device $all_rooms ;;
     *) return 1 ;;

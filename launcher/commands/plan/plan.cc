@@ -27,6 +27,7 @@
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/folded.h"
 #include "launcher/screen/printable.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
@@ -291,8 +292,8 @@ void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& r
 
 int plan(const PlanOptions& options) {
   const int ranks = options.ranks.value_or(std::max(1, comm::launched_ranks()));
-  runtime::Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
-  std::vector<NamedFile> outputs, inputs = inputs_of(recipe, options.recipe);
+  runtime::Recipe asked = runtime::load_recipe(options.recipe, options.sets);
+  std::vector<NamedFile> outputs, inputs = inputs_of(asked, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});
   if (options.trace) outputs.push_back({"--trace", *options.trace});
   if (options.html) outputs.push_back({"--html", *options.html});
@@ -300,9 +301,11 @@ int plan(const PlanOptions& options) {
   require_apart(outputs, inputs);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
-  runtime::settle_objective(recipe);
+  runtime::Workload workload = runtime::open_workload(std::move(asked));
+  runtime::Recipe& recipe = workload.recipe;
+  runtime::settle_objective(workload);
   std::string said;
-  settle_as_far_as_seen(recipe, [&](const std::string& text) {
+  settle_as_far_as_seen(workload, [&](const std::string& text) {
     said += text;
     note(text);
   });
@@ -315,26 +318,26 @@ int plan(const PlanOptions& options) {
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
   std::optional<MaxBatch> largest;
   if (options.max_batch) {
-    largest = find_max_batch(recipe, ranks, capacity, machine, per_node);
+    largest = find_max_batch(workload, ranks, capacity, machine, per_node);
     recipe.training.micro_batch_size = largest->largest.fits ? largest->largest.fits->size : 1;
   } else {
-    settle_batch(recipe, ranks, seat.device);
+    settle_batch(workload, ranks, seat.device);
   }
-  const runtime::Job job = runtime::make_job(recipe, ranks, capacity);
+  const runtime::Job job = runtime::make_job(workload, ranks, capacity);
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
   std::optional<Prediction> prediction;
   if (machine) prediction = predict(options, *machine, job, capacity, per_node);
   std::vector<Stage> stages;
-  if (options.stages || options.html) stages = plan_stages(recipe, job, capacity, machine, per_node);
+  if (options.stages || options.html) stages = plan_stages(workload, ranks, capacity, machine, per_node);
   std::vector<PlannedSetting> settings;
-  if (options.table) settings = plan_settings(job.recipe, ranks, capacity, machine, per_node);
+  if (options.table) settings = plan_settings(job, ranks, capacity, machine, per_node);
   print_table(job, capacity, per_node, machine);
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);
   if (options.table) fmt::print("\n{}", settings_text(settings));
-  for (const auto* notes : {&std::as_const(recipe).notes, &job.recipe.data.notes})
+  for (const auto* notes : {&std::as_const(recipe).notes, &job.notes})
     for (const std::string& text : *notes) note(text);
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");

@@ -24,18 +24,20 @@ std::string_view name_of(Kind kind) {
 
 }  // namespace
 
-std::vector<PlannedSetting> plan_settings(const runtime::Recipe& recipe, int ranks, const runtime::Capacity& capacity,
+std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int ranks,
+                                          const runtime::Capacity& capacity,
                                           const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  const runtime::Recipe& recipe = workload.recipe;
   std::vector<PlannedSetting> out;
   for (int stage = 0; stage < 4; ++stage) {
     if (ranks == 1 && stage != recipe.zero.stage) continue;
     for (const device::DType precision : {device::DType::fp32, device::DType::bf16, device::DType::fp16})
       for (const Kind kind : kRecomputed) {
         if (kind == Kind::none && recipe.zero.activations != runtime::Tier::device) continue;
-        runtime::Recipe other = recipe;
-        other.zero.stage = stage;
-        other.training.precision = precision;
-        other.training.recompute = {kind, {}};
+        runtime::Workload other = workload;
+        other.recipe.zero.stage = stage;
+        other.recipe.training.precision = precision;
+        other.recipe.training.recompute = {kind, {}};
         const runtime::Job job = runtime::make_job(other, ranks, capacity);
         PlannedSetting& row = out.emplace_back(PlannedSetting{
             stage, precision, kind, job.plan.vertical, runtime::fits(job.plan, capacity), job.plan.memory, {}, {}});

@@ -20,7 +20,8 @@ struct PlannedSetting {
 
 // The recipe in each precision and with each recomputation, and for several ranks at each ZeRO stage; nothing is run.
 // What the recipe's other keys exclude is left out.
-std::vector<PlannedSetting> plan_settings(const runtime::Recipe& recipe, int ranks, const runtime::Capacity& capacity,
+std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int ranks,
+                                          const runtime::Capacity& capacity,
                                           const std::optional<runtime::Machine>& machine, int ranks_per_node);
 std::string settings_text(const std::vector<PlannedSetting>& settings);
 // ,"table":[{"stage":0,"precision":"bf16",...}]

@@ -19,14 +19,13 @@ double paper_bytes(int stage, double parameters, double ranks) {
 
 }  // namespace
 
-std::vector<Stage> plan_stages(const runtime::Recipe& recipe, const runtime::Job& job,
-                               const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
-                               int ranks_per_node) {
+std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
+                               const std::optional<runtime::Machine>& machine, int ranks_per_node) {
   std::vector<Stage> out;
   for (int stage = 0; stage < 4; ++stage) {
-    runtime::Recipe other = recipe;
-    other.zero.stage = stage;
-    Stage& of_stage = out.emplace_back(Stage{runtime::make_job(other, job.ranks, capacity), false, {}});
+    runtime::Workload other = workload;
+    other.recipe.zero.stage = stage;
+    Stage& of_stage = out.emplace_back(Stage{runtime::make_job(other, ranks, capacity), false, {}});
     of_stage.fits = runtime::fits(of_stage.job.plan, capacity);
     if (machine) of_stage.step_ms = forecast(of_stage.job, *machine, ranks_per_node).step_ms;
   }

@@ -16,10 +16,9 @@ struct Stage {
   std::optional<double> step_ms;  // with a machine file
 };
 
-// Of stages 0 to 3, on as many ranks as `job`. Throws what make_job throws.
-std::vector<Stage> plan_stages(const runtime::Recipe& recipe, const runtime::Job& job,
-                               const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
-                               int ranks_per_node);
+// Of stages 0 to 3, on so many ranks. Throws what make_job throws.
+std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
+                               const std::optional<runtime::Machine>& machine, int ranks_per_node);
 // A row per stage, beside the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
 void print_stages(const std::vector<Stage>& stages);
 // The same, as a further member of a JSON object.

@@ -157,7 +157,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
 // place; what the recipe says of mathematics and batches; and what products are computed by.
 std::string print_of(const runtime::Job& job, const runtime::WeightSource& weights,
                      const device::AlgorithmTable* algorithms) {
-  std::string all = job.config;
+  std::string all = job.config().to_json();
   for (const comm::Seen& seen : weights.seen()) all += "\n" + seen.name + " " + seen.print;
   std::istringstream lines(runtime::to_text(job.recipe));
   for (std::string line; std::getline(lines, line);)
@@ -227,7 +227,11 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
   std::optional<Classifier> classifier;
-  agree(world, [&] { classifier.emplace(options, folder, folder.config()); });
+  models::Config description;
+  agree(world, [&] {
+    description = folder.config();
+    classifier.emplace(options, folder, models::Config(description));  // a copy, as it remembers what was read
+  });
   const auto& [classes, objective, limit] = *classifier;
   const fs::path tokens_path = PredictInput::path_of(options.out);
   runtime::Recipe recipe = recipe_of(options, folder, objective, limit.tokens, world);
@@ -237,7 +241,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   std::size_t least = 1;  // tokens of a text
   agree(world, [&] {
     if (!speaks) return;
-    const auto tokenizer = tokenizer_of(options, folder, folder.config(), recipe.data.any_tokenizer);
+    const auto tokenizer = tokenizer_of(options, folder, models::Config(description), recipe.data.any_tokenizer);
     const text::TextTemplate& made = tokenizer->text_template();
     // An empty text has the template's tokens alone.
     least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
@@ -252,11 +256,12 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   least = std::stoull(world.exchange(std::to_string(least))[0]);
   const std::uint64_t rows_of_loss =
       objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
-  const auto adjust = [&](runtime::Recipe& settled, const runtime::Capacity&) {
+  const auto adjust = [&](runtime::Workload& settled, const runtime::Capacity&) {
     settled.data.validation_loss_rows = rows_of_loss;
   };
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
+  PlannedRun planned = plan_run(runtime::Workload{std::move(recipe), std::move(description)}, world,
+                                {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
   const runtime::Job& job = planned.job;
   std::unique_ptr<runtime::WeightSource> weights;
   agree(world, [&] { weights = folder.weights(*job.model); });

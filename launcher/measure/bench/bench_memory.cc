@@ -125,10 +125,11 @@ class Runs {
 };
 
 // That documents have for this objective.
-RandomLabels labels_for(const Recipe& recipe, models::Objective objective) {
+RandomLabels labels_for(const runtime::Job& job) {
+  const models::Objective objective = job.model->objective;
   const bool per_token = objective == models::Objective::token_classification;
   if (objective != models::Objective::sequence_classification && !per_token) return {};
-  models::Classes classes = models::read_classes(runtime::config_of(recipe.model), objective);
+  models::Classes classes = models::read_classes(job.config(), objective);
   const bool number = classes.target == device::ClassTarget::number, many = classes.target == device::ClassTarget::many;
   return {per_token ? "token_classification"
           : number  ? "regression"
@@ -138,15 +139,13 @@ RandomLabels labels_for(const Recipe& recipe, models::Objective objective) {
 }
 
 // The recipe's data, or random documents in `folder`, enough for all steps.
-void settle_documents(Recipe& recipe, const models::Model& model, std::int64_t batch, int steps,
-                      const fs::path& folder) {
+void settle_documents(Recipe& recipe, const runtime::Job& job, std::int64_t batch, int steps, const fs::path& folder) {
   if (!recipe.data.train.empty()) return;
   const fs::path file = folder / "random.bin";
   // Shorter documents leave rows empty where they are packed; sequences that are left over are not read.
   const auto sequences = static_cast<std::uint64_t>(2 * batch * std::min(steps, 64));
-  write_random_documents(file, static_cast<std::int64_t>(model.vocabulary), recipe.data.seq_len,
-                         sequences * static_cast<std::uint64_t>(recipe.data.seq_len),
-                         labels_for(recipe, model.objective));
+  write_random_documents(file, static_cast<std::int64_t>(job.model->vocabulary), recipe.data.seq_len,
+                         sequences * static_cast<std::uint64_t>(recipe.data.seq_len), labels_for(job));
   recipe.data.train = {{{file.string()}, 1}};
   recipe.data.any_tokenizer = true;
   say("the recipe names no data.train: random documents of {} to {} tokens take its place",
@@ -181,7 +180,7 @@ int bench_memory(const BenchOptions& options) {
     fail(Exit::usage, "bench memory starts its runs itself, on one rank: start it without mpirun");
   if (options.steps < 3)
     fail(Exit::usage, "--steps {}: bench memory takes 3 or more, of which two are no measure", options.steps);
-  Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
+  const Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
   std::vector<NamedFile> outputs;
   if (options.json) outputs.push_back({"--json", *options.json});
   if (options.svg) outputs.push_back({"--svg", *options.svg});
@@ -211,18 +210,19 @@ int bench_memory(const BenchOptions& options) {
   std::vector<Recipe> recipes;
   std::string title;
   const std::string device = runtime::describe(seat);
+  runtime::Workload workload = runtime::open_workload(recipe);
   for (const MemorySetting& setting : settings) {
     if (recipes.empty()) {
-      const runtime::Job job = runtime::make_job(recipe_with(recipe, setting, batch, options.steps), 1, capacity);
-      settle_documents(recipe, *job.model, batch, options.steps, folder.path());
+      const runtime::Job job =
+          runtime::make_job(workload.with(recipe_with(recipe, setting, batch, options.steps)), 1, capacity);
+      settle_documents(workload.recipe, job, batch, options.steps, folder.path());
       // The classes that the data has are those of the configuration (labels_for): every run finds them again.
-      const auto asked = recipe.model.config;
-      runtime::settle(recipe, false);
-      recipe.model.config = asked;
+      runtime::settle(workload, false);
+      workload.recipe.model.config = recipe.model.config;
       title = title_of(job, batch);
     }
-    recipes.push_back(recipe_with(recipe, setting, batch, options.steps));
-    const runtime::Job job = runtime::make_job(recipes.back(), 1, capacity);
+    recipes.push_back(recipe_with(workload.recipe, setting, batch, options.steps));
+    const runtime::Job job = runtime::make_job(workload.with(recipes.back()), 1, capacity);
     MemoryRow& row = rows.emplace_back();  // GCC 14 takes the result of a row that is moved in for uninitialized
     row.setting = setting;
     row.planned = job.plan.memory;

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "comm/agreement.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/micro_batch.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
+#include "tests/opens.h"
 #include "tests/runtime/data/token_folder.h"
 
 namespace strata::launcher {
@@ -56,9 +58,9 @@ class PlannedRunTest : public testing::Test {
 
 TEST_F(PlannedRunTest, IsTheJobOfTheSettledRecipe) {
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate}) {
-    Recipe settled = recipe();
+    runtime::Workload settled = runtime::open_workload(recipe());
     (void)runtime::settle(settled, purpose == Purpose::evaluate);
-    const runtime::Capacity capacity = runtime::capacity_of(settled.memory, 2);
+    const runtime::Capacity capacity = runtime::capacity_of(settled.recipe.memory, 2);
     const runtime::Job job = runtime::make_job(settled, 2, capacity, purpose);
     const PlannedRun run = planned(recipe(), {purpose});
     EXPECT_EQ(runtime::hash_of(run.job.plan), runtime::hash_of(job.plan));
@@ -75,7 +77,7 @@ TEST_F(PlannedRunTest, LooksAtNoDataThatItDoesNotRead) {
   for (const Purpose purpose : {Purpose::train, Purpose::generate}) {
     const PlannedRun run = planned(elsewhere, {.purpose = purpose, .looks_at_data = false});
     EXPECT_TRUE(run.data.train.empty());
-    EXPECT_EQ(run.job.recipe.data.index_bytes, 0u);
+    EXPECT_EQ(run.job.data.index_bytes, 0u);
   }
   EXPECT_FAILURE(planned(elsewhere), Exit::usage, HasSubstr("gone.bin"));
 }
@@ -83,12 +85,12 @@ TEST_F(PlannedRunTest, LooksAtNoDataThatItDoesNotRead) {
 TEST_F(PlannedRunTest, AdjustsWhatWasSettledBeforeItIsPlanned) {
   std::mutex mutex;
   int calls = 0;
-  const auto adjust = [&](Recipe& settled, const runtime::Capacity& capacity) {
+  const auto adjust = [&](runtime::Workload& settled, const runtime::Capacity& capacity) {
     const std::lock_guard lock(mutex);
     ++calls;
-    EXPECT_EQ(settled.data.packing, runtime::Packing::documents);
+    EXPECT_EQ(settled.recipe.data.packing, runtime::Packing::documents);
     EXPECT_GT(capacity.together, 0u);
-    settled.training.micro_batch_size = 3;
+    settled.recipe.training.micro_batch_size = 3;
   };
   EXPECT_EQ(planned(recipe(), {.adjust = adjust}).job.model->batch.tokens, 3u * 16);
   EXPECT_EQ(calls, 2);
@@ -98,10 +100,10 @@ TEST_F(PlannedRunTest, AdjustsWhatWasSettledBeforeItIsPlanned) {
 TEST_F(PlannedRunTest, SettlesTheMicroBatch) {
   const std::vector<std::string> automatic = {"training.micro_batch_size=auto", "memory.device=100MB",
                                               "training.global_batch_size=64"};
-  Recipe settled = recipe(automatic);
+  runtime::Workload settled = runtime::open_workload(recipe(automatic));
   (void)runtime::settle(settled, false);
   (void)runtime::settle_micro_batch(settled, 2, {});
-  const std::int64_t size = settled.training.micro_batch_size;
+  const std::int64_t size = settled.recipe.training.micro_batch_size;
   ASSERT_GT(size, 1);
   for (const Purpose purpose : {Purpose::train, Purpose::evaluate})
     EXPECT_EQ(planned(recipe(automatic), {purpose}).job.recipe.training.micro_batch_size, size);
@@ -117,13 +119,45 @@ TEST_F(PlannedRunTest, WhatDoesNotFitIsRefusedByAllRanks) {
   });
 }
 
+// However often it is asked for: by the objective, the data, the size of the micro-batch, the plan, and what would fit.
+TEST_F(PlannedRunTest, ReadsTheModelsDescriptionOnce) {
+  const auto config = folder_.folder().write(
+      "m/config.json",
+      R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 32, "vocab_size": 130})");
+  const auto of_folder = [&](const std::vector<std::string>& more) {
+    Recipe r = recipe(more);
+    r.model = {.path = config.parent_path(),
+               .preset = {},
+               .init = runtime::Init::random,
+               .new_head = false,
+               .config = {{"n_layer", "1"}}};
+    return r;
+  };
+  const std::vector<std::string> automatic = {"training.micro_batch_size=auto", "evaluation.every=1"};
+  for (const Purpose purpose : {Purpose::train, Purpose::evaluate, Purpose::generate}) {
+    tests::Opens opens(config);
+    comm::run_threads(1, [&](comm::World& world) {
+      const PlannedRun run = plan_run(of_folder(automatic), world, {.purpose = purpose});
+      EXPECT_EQ(run.job.model->units.size(), 3u) << "with the recipe's keys";
+    });
+    EXPECT_EQ(opens.count(), 1);
+  }
+  tests::Opens opens(config);
+  comm::run_threads(1, [&](comm::World& world) {
+    EXPECT_FAILURE(plan_run(of_folder({"memory.device=20KB", "memory.host=100KB"}), world), Exit::does_not_fit,
+                   HasSubstr("fit"));
+  });
+  EXPECT_EQ(opens.count(), 1) << "a search of what would fit plans many recipes";
+}
+
 TEST_F(PlannedRunTest, DataElsewhereAreSaidAndNotCounted) {
   std::vector<std::string> notes;
-  Recipe elsewhere = recipe({"data.train=" + path("gone.bin"), "data.packing=documents"});
+  runtime::Workload elsewhere =
+      runtime::open_workload(recipe({"data.train=" + path("gone.bin"), "data.packing=documents"}));
   settle_as_far_as_seen(elsewhere, [&](const std::string& text) { notes.push_back(text); });
   EXPECT_THAT(notes, testing::ElementsAre(testing::AllOf(HasSubstr("not counted"), HasSubstr("gone.bin"))));
   notes.clear();
-  Recipe here = recipe();
+  runtime::Workload here = runtime::open_workload(recipe());
   settle_as_far_as_seen(here, [&](const std::string& text) { notes.push_back(text); });
   EXPECT_THAT(notes, testing::IsEmpty());
   EXPECT_GT(here.data.index_bytes, 0u);

@@ -36,7 +36,8 @@ TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
   folder_.write("masked.bin", {9, 9}, "001000000001000000");
   const auto settled = [&](const std::vector<std::string>& sets) {
     Recipe r = recipe(sets);
-    settle_data(r, false);
+    DataFacts facts;
+    settle_data(r, facts, false);
     return r.data.packing;
   };
   EXPECT_EQ(settled({"data.train=" + path("plain.bin")}), Packing::stream);
@@ -128,13 +129,13 @@ TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
       SCOPED_TRACE(packing);
       Recipe r = recipe({"data.train=" + path("t.bin"), "data.validation=" + path("v.bin"), "evaluation.every=1",
                          "evaluation.max_sequences=3", std::string("data.packing=") + packing});
-      r.data.loss_rows = 1;
+      DataFacts facts{.loss_rows = 1};
       std::uint64_t of_training = 0, of_validation = 0;
       const MakeLabelling make = [&](std::span<const TokenFile>, std::uint64_t stream) {
         return std::make_shared<Counting>(stream == kValidationStream ? of_validation : of_training);
       };
-      auto opened = settle_data(r, evaluates, make);
-      EXPECT_LT(r.data.validation_index_bytes, 3u * 65536 * 12) << "of one window of two";
+      auto opened = settle_data(r, facts, evaluates, make);
+      EXPECT_LT(facts.validation_index_bytes, 3u * 65536 * 12) << "of one window of two";
       const auto data =
           open_validation_data(r, {60000, [](std::span<const TokenFile>) {}, seen_}, std::move(opened.validation));
       EXPECT_GT(of_validation, 0u);

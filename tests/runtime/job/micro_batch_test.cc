@@ -13,6 +13,7 @@
 
 #include "base/quantity.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"
@@ -74,7 +75,7 @@ TEST(MicroBatchTest, TheLargestFitsAndTheNextDoesNot) {
     SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, fmt::join(sets, " ")));
     const Recipe recipe = recipe_of(sets);
     const Capacity capacity = capacity_of(recipe.memory, 1);
-    const LargestBatch found = largest_micro_batch(recipe, ranks, capacity);
+    const LargestBatch found = largest_micro_batch(open_workload(recipe), ranks, capacity);
     std::int64_t largest = 0;
     for (std::int64_t size = 1; size <= 48; ++size)
       if (fits(tiny_job(sized(sets, size), ranks).plan, capacity)) largest = size;
@@ -104,14 +105,15 @@ TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
     std::int64_t largest = 0;
     for (const std::int64_t size : {1, 2, 3, 4, 6, 8, 12, 24})
       if (fits(tiny_job(sized(sets, size), ranks).plan, capacity)) largest = size;
-    const LargestBatch found = largest_micro_batch(recipe, ranks, capacity);
+    const LargestBatch found = largest_micro_batch(open_workload(recipe), ranks, capacity);
     EXPECT_EQ(found.fits ? found.fits->size : 0, largest);
     EXPECT_EQ(found.too_large.has_value(), largest < 24);
     ++seen[largest];
   }
   EXPECT_GT(seen.size(), 3u);
   EXPECT_FAILURE(
-      largest_micro_batch(recipe_of({"training.global_batch_size=10"}), 4, capacity_of({}, 1)), Exit::usage,
+      largest_micro_batch(open_workload(recipe_of({"training.global_batch_size=10"})), 4, capacity_of({}, 1)),
+      Exit::usage,
       AllOf(HasSubstr("training.global_batch_size = 10"), HasSubstr("over 4 ranks"), HasSubstr("a multiple of 4")));
 }
 
@@ -119,7 +121,7 @@ TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
 TEST(MicroBatchTest, BothEnds) {
   const auto largest = [](const std::vector<std::string>& sets) {
     const Recipe recipe = recipe_of(sets);
-    return largest_micro_batch(recipe, 1, capacity_of(recipe.memory, 1));
+    return largest_micro_batch(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
   };
   const LargestBatch none = largest({"memory.device=1KiB"});
   EXPECT_FALSE(none.fits);
@@ -140,12 +142,13 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
   const std::size_t room = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
   const auto settled = [&](std::vector<std::string> sets, std::size_t device) {
     sets.insert(sets.end(), {"training.micro_batch_size=auto", fmt::format("memory.device={}", device)});
-    Recipe recipe = recipe_of(sets);
+    Workload workload = open_workload(recipe_of(sets));
+    const Recipe& recipe = workload.recipe;
     EXPECT_EQ(recipe.training.micro_batch_size, kAutomaticBatch);
     EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
-    const std::string text = settle_micro_batch(recipe, 1, {});
+    const std::string text = settle_micro_batch(workload, 1, {});
     EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
-    EXPECT_THAT(settle_micro_batch(recipe, 1, {}), IsEmpty()) << "it is settled";
+    EXPECT_THAT(settle_micro_batch(workload, 1, {}), IsEmpty()) << "it is settled";
     return std::pair(recipe.training.micro_batch_size, text);
   };
   const auto [five, of_five] = settled({}, room);
@@ -163,18 +166,18 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
   EXPECT_THAT(settled({}, 1000).second, IsEmpty()) << "its refusal says more";
   // A thousand times what any machine has.
   EXPECT_GT(settled({"zero.optimizer=host"}, std::size_t{1} << 50).first, 1000);
-  Recipe given = recipe_of({"training.micro_batch_size=3"});
+  Workload given = open_workload(recipe_of({"training.micro_batch_size=3"}));
   EXPECT_THAT(settle_micro_batch(given, 1, {}), IsEmpty());
-  EXPECT_EQ(given.training.micro_batch_size, 3);
+  EXPECT_EQ(given.recipe.training.micro_batch_size, 3);
 }
 
 // Where the activations go to the host it is the host's memory that bounds.
 TEST(MicroBatchTest, ActivationsOfTheHost) {
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
                                          "training.recompute=block", "zero.activations=host"};
-  Recipe recipe = recipe_of(with(sets, "memory.host=300KiB"));
-  EXPECT_THAT(settle_micro_batch(recipe, 1, {}), HasSubstr(", host "));
-  const std::int64_t size = recipe.training.micro_batch_size;
+  Workload workload = open_workload(recipe_of(with(sets, "memory.host=300KiB")));
+  EXPECT_THAT(settle_micro_batch(workload, 1, {}), HasSubstr(", host "));
+  const std::int64_t size = workload.recipe.training.micro_batch_size;
   const auto host = [&](std::int64_t of) {
     return tiny_job(with(sized(sets, of), "memory.host=300KiB"), 1).plan.memory[1].peak;
   };
@@ -198,10 +201,15 @@ TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   write("step-00000004", 2, "7", false);
   write("step-00000006", 3, "9", true);
   const auto settled = [&](const std::string& resume) {
-    Recipe recipe = recipe_of({"training.micro_batch_size=auto", "memory.device=1KiB",
-                               "checkpoint.dir=" + folder.path().string(), "checkpoint.resume=" + resume});
-    const std::string text = settle_micro_batch(recipe, 2, {});
-    return std::pair(recipe.training.micro_batch_size, text);
+    Workload workload =
+        open_workload(recipe_of({"training.micro_batch_size=auto", "memory.device=1KiB",
+                                 "checkpoint.dir=" + folder.path().string(), "checkpoint.resume=" + resume}));
+    Recipe alone = workload.recipe;
+    const std::string of_checkpoint = resume_micro_batch(alone), text = settle_micro_batch(workload, 2, {});
+    EXPECT_EQ(of_checkpoint, resume == "none" ? "" : text) << "without the model";
+    EXPECT_EQ(alone.training.micro_batch_size,
+              resume == "none" ? kAutomaticBatch : workload.recipe.training.micro_batch_size);
+    return std::pair(workload.recipe.training.micro_batch_size, text);
   };
   const auto [size, text] = settled("auto");
   EXPECT_EQ(size, 7);
@@ -210,8 +218,8 @@ TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   EXPECT_EQ(settled(folder.path().string()).first, 7);
   EXPECT_EQ(settled("none").first, 1);
   // Where no run has written yet, there is nothing to keep.
-  Recipe first = recipe_of(
-      {"training.micro_batch_size=auto", "memory.device=1KiB", "checkpoint.dir=" + (folder.path() / "new").string()});
+  Workload first = open_workload(recipe_of(
+      {"training.micro_batch_size=auto", "memory.device=1KiB", "checkpoint.dir=" + (folder.path() / "new").string()}));
   EXPECT_THAT(settle_micro_batch(first, 2, {}), IsEmpty());
 }
 

@@ -82,15 +82,16 @@ class SettledClassesTest : public ClassificationTest {
     folder_.write("m/config.json",
                   R"({"model_type": "bert", "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1)" +
                       (more.empty() ? "" : ", " + more) + "}");
-    recipe_ = {};
-    recipe_.model.path = folder_.path() / "m";
-    recipe_.model.init = init_;
-    recipe_.data.train = {{{(folder_.path() / "t.bin").string()}}};
-    recipe_.training.objective = models::Objective::sequence_classification;
-    settle_classes(recipe_);
-    return models::read_classes(config_of(recipe_.model), *recipe_.training.objective);
+    Recipe recipe;
+    recipe.model.path = folder_.path() / "m";
+    recipe.model.init = init_;
+    recipe.data.train = {{{(folder_.path() / "t.bin").string()}}};
+    recipe.training.objective = models::Objective::sequence_classification;
+    workload_ = open_workload(recipe);
+    settle_classes(workload_);
+    return models::read_classes(workload_.config(), *recipe.training.objective);
   }
-  Recipe recipe_;
+  Workload workload_;
   Init init_ = Init::random;
 };
 
@@ -144,7 +145,7 @@ TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
 
 TEST_F(SettledClassesTest, WhatTheDataAreIsKeptInTheConfiguration) {
   (void)settled({"a", "b"});
-  const models::Config config = config_of(recipe_.model);
+  const models::Config config = workload_.config();
   EXPECT_FALSE(config.bool_or("strata_trained_on.pairs", true));
   EXPECT_FALSE(config.has("strata_trained_on.tokenizer_hash")) << "the sidecar names none";
 }
@@ -254,8 +255,9 @@ TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
     }
     recipe.training.objective =
         objective == "words" ? models::Objective::token_classification : models::Objective::sequence_classification;
-    settle(recipe, evaluates);
-    return make_job(recipe, 2, capacity_of(recipe.memory, 1), evaluates ? Purpose::evaluate : Purpose::train);
+    Workload workload = open_workload(recipe);
+    settle(workload, evaluates);
+    return make_job(workload, 2, capacity_of(recipe.memory, 1), evaluates ? Purpose::evaluate : Purpose::train);
   };
   const auto bytes = [](const StepPlan& plan) {
     return plan.score_buffer < 0 ? 0 : plan.buffers[static_cast<std::size_t>(plan.score_buffer)].bytes;
@@ -267,11 +269,11 @@ TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
   };
   (void)file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b", "c"});
   const Job evaluates = make(true, "texts");
-  EXPECT_EQ(evaluates.recipe.data.scored_rows, 2u);
+  EXPECT_EQ(evaluates.data.scored_rows, 2u);
   EXPECT_EQ(bytes(evaluates.plan), scores(2));
   EXPECT_GT(evaluates.plan.chunks.bytes, 0u);
   // Sequences of three tokens hold a text each.
-  EXPECT_EQ(make(true, "texts", 1, 3).recipe.data.scored_rows, 1u);
+  EXPECT_EQ(make(true, "texts", 1, 3).data.scored_rows, 1u);
   const Job trains = make(false, "texts");
   EXPECT_EQ(bytes(trains.plan), 0u);
   ASSERT_TRUE(trains.evaluation);
@@ -281,7 +283,7 @@ TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
   (void)file("{\"labels\": [null, \"b\", null]}\n{\"labels\": [\"c\", null]}\n", "token_classification",
              {"0", "b", "c"});
   const Job words = make(true, "words");
-  EXPECT_EQ(words.recipe.data.scored_rows, 2u) << "words with a label, not tokens";
+  EXPECT_EQ(words.data.scored_rows, 2u) << "words with a label, not tokens";
   EXPECT_EQ(bytes(words.plan), scores(2));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/ops/losses/cross_entropy.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/objective.h"
@@ -210,10 +211,10 @@ TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
 }
 
 TEST_F(MaskedTokensTest, TokenizersWithoutAMaskAreRefused) {
-  Recipe recipe;
-  recipe.training.objective = models::Objective::masked_lm;
+  Workload workload;
+  workload.recipe.training.objective = models::Objective::masked_lm;
   const auto refused = [&](const std::vector<std::string>& names, const auto& words) {
-    EXPECT_FAILURE(labelling_of(recipe)(folder_.open(names), 0), Exit::usage, words);
+    EXPECT_FAILURE(labelling_of(workload)(folder_.open(names), 0), Exit::usage, words);
   };
   folder_.write("good.bin", {3});
   folder_.mask_token = 5;
@@ -285,14 +286,14 @@ TEST_F(MaskedRun, SameBitsOverRanksStagesTiersThreadsTilesAndRecomputation) {
 // rounding of sums of other shapes.
 TEST_F(MaskedRun, RowsThatTheLossDoesNotTakeMakeNoDifference) {
   const auto run = [&](bool few) {
-    Recipe recipe = load_recipe(std::nullopt, sets(1, {"training.precision=fp32"}));
-    settle(recipe, false);
-    EXPECT_GT(recipe.data.loss_rows, 0u);
-    EXPECT_LT(recipe.data.loss_rows, 16u);
-    if (!few) recipe.data.loss_rows = 0;
+    Workload workload = open_workload(load_recipe(std::nullopt, sets(1, {"training.precision=fp32"})));
+    settle(workload, false);
+    EXPECT_GT(workload.data.loss_rows, 0u);
+    EXPECT_LT(workload.data.loss_rows, 16u);
+    if (!few) workload.data.loss_rows = 0;
     std::vector<StepReport> steps;
     comm::run_threads(1, [&](comm::World& world) {
-      const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+      const Job job = make_job(workload, 1, capacity_of(workload.recipe.memory, 1));
       EXPECT_EQ(job.model->batch.loss_rows > 0, few);
       Trainer trainer(job, world, 1);
       while (!trainer.done()) steps.push_back(trainer.step(false));

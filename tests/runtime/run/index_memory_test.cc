@@ -101,15 +101,15 @@ class IndexMemoryTest : public testing::TestWithParam<std::vector<std::string>> 
 
 // Files that are gone once they were opened do not end the run: nobody opens them again.
 TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
-  Recipe settled = recipe(GetParam());
-  settled.evaluation.every = 1;
+  Workload settled = open_workload(recipe(GetParam()));
+  settled.recipe.evaluation.every = 1;
   const Unplanned unplanned;
   OpenedData opened = settle(settled, false);
   ASSERT_EQ(opened.train.size(), 1u);
   ASSERT_NE(opened.validation, nullptr);
   remove_data();
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(settled, 1, capacity_of(settled.memory, 1));
+    const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
     Trainer trainer(job, world, 1, Trainer::Weights::initial, std::nullopt, std::move(opened));
     EXPECT_EQ(unplanned.held(), 0u) << "of train and validation";
     PeriodicEvaluation evaluation(job, world, trainer);
@@ -125,12 +125,12 @@ TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
 TEST_P(IndexMemoryTest, OpenedBeforeOrByTheRunTheBitsAreTheSame) {
   std::vector<std::string> losses;
   for (const bool before : {true, false}) {
-    Recipe settled = recipe(GetParam());
-    settled.evaluation.every = 1;
+    Workload settled = open_workload(recipe(GetParam()));
+    settled.recipe.evaluation.every = 1;
     OpenedData opened = settle(settled, false);
     if (!before) opened = {};
     comm::run_threads(1, [&](comm::World& world) {
-      const Job job = make_job(settled, 1, capacity_of(settled.memory, 1));
+      const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
       Trainer trainer(job, world, 1, Trainer::Weights::initial, std::nullopt, std::move(opened));
       PeriodicEvaluation evaluation(job, world, trainer);
       std::string all;
@@ -142,13 +142,13 @@ TEST_P(IndexMemoryTest, OpenedBeforeOrByTheRunTheBitsAreTheSame) {
 }
 
 TEST_P(IndexMemoryTest, AnEvaluationOpensItsDataOnceIntoPlannedMemory) {
-  Recipe settled = recipe(GetParam());
+  Workload settled = open_workload(recipe(GetParam()));
   const Unplanned unplanned;
   OpenedData opened = settle(settled, true);
   EXPECT_TRUE(opened.train.empty());
   remove_data();
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(settled, 1, capacity_of(settled.memory, 1), Purpose::evaluate);
+    const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1), Purpose::evaluate);
     Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}), {}, {}, std::move(opened.validation));
     EXPECT_EQ(unplanned.held(), 0u);
     EXPECT_GT(evaluator.run([](auto, auto) { return true; })->labels, 0u);
@@ -157,14 +157,14 @@ TEST_P(IndexMemoryTest, AnEvaluationOpensItsDataOnceIntoPlannedMemory) {
 
 // Looked at, for the evaluations of another day, and nothing of them kept.
 TEST_P(IndexMemoryTest, ValidationDataThatNobodyEvaluatesAreCheckedAlone) {
-  Recipe settled = recipe(GetParam());
+  Workload settled = open_workload(recipe(GetParam()));
   const Unplanned unplanned;
   OpenedData opened = settle(settled, false);
   EXPECT_EQ(opened.validation, nullptr);
   EXPECT_EQ(settled.data.validation_index_bytes, 0u);
-  const std::string labels = settled.data.validation[0] + ".labels.jsonl";
+  const std::string labels = settled.recipe.data.validation[0] + ".labels.jsonl";
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(settled, 1, capacity_of(settled.memory, 1));
+    const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
     {
       Trainer trainer(job, world, 1, Trainer::Weights::later, std::nullopt, std::move(opened));
       EXPECT_EQ(unplanned.held(), 0u);

@@ -123,11 +123,12 @@ struct Evaluated {
 };
 
 Evaluated evaluate(const std::vector<std::string>& sets, int ranks) {
-  Recipe recipe = load_recipe(std::nullopt, sets);
-  settle_data(recipe, true);
+  Workload workload = open_workload(load_recipe(std::nullopt, sets));
+  const Recipe& recipe = workload.recipe;
+  settle_data(workload.recipe, workload.data, true);
   Evaluated result;
   comm::run_threads(ranks, [&](comm::World& world) {
-    const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
+    const Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
     EXPECT_EQ(job.plan.index_buffer >= 0, recipe.data.packing == Packing::documents);
     Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}));
     const Evaluation e = *evaluator.run([](std::uint64_t, std::uint64_t) { return true; });
@@ -163,16 +164,18 @@ TEST_F(PackedRun, ADocumentsLossIsWhatItIsAlone) {
 
 // As the program settles it: the index lies in memory that was planned.
 TEST_F(PackedRun, TheIndexIsInThePlan) {
-  Recipe recipe = load_recipe(std::nullopt, sets(1));
-  settle_data(recipe, false);
+  Workload workload = open_workload(load_recipe(std::nullopt, sets(1)));
+  const Recipe& recipe = workload.recipe;
+  const DataFacts& facts = workload.data;
+  settle_data(workload.recipe, workload.data, false);
   EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask means documents";
-  EXPECT_GT(recipe.data.index_bytes, 0u);
-  EXPECT_GT(recipe.data.mean_squares, 0);
-  EXPECT_LT(recipe.data.mean_squares, 16 * 16);
+  EXPECT_GT(facts.index_bytes, 0u);
+  EXPECT_GT(facts.mean_squares, 0);
+  EXPECT_LT(facts.mean_squares, 16 * 16);
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    const Job job = make_job(workload, 1, capacity_of(recipe.memory, 1));
     ASSERT_GE(job.plan.index_buffer, 0);
-    EXPECT_GE(job.plan.memory[static_cast<std::size_t>(Tier::host)].peak, recipe.data.index_bytes);
+    EXPECT_GE(job.plan.memory[static_cast<std::size_t>(Tier::host)].peak, facts.index_bytes);
     Trainer trainer(job, world, 1);
     const Trained unplanned = train_in_threads(std::nullopt, sets(1), 1);
     EXPECT_EQ(hex(trainer.step(false).loss), unplanned.loss_hex[0]);

@@ -123,8 +123,7 @@ class RanksWithDisks : public testing::Test {
     const Recipe recipe = load_recipe(std::nullopt, run_.sets(2, {"model.config.vocab_size=900"}));
     const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
     for (const int rank : {0, 1})
-      export_model(models::Config::parse(job.config, "test"), *random_weights(*job.model, 3), std::nullopt,
-                   disk(rank) / "model", {});
+      export_model(job.config(), *random_weights(*job.model, 3), std::nullopt, disk(rank) / "model", {});
   }
   fs::path disk(int rank) const { return run_.folder().path() / fmt::format("node{}", rank); }
 

@@ -16,6 +16,7 @@
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 #include "tests/failure.h"
+#include "tests/opens.h"
 #include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"
 
@@ -33,7 +34,7 @@ class Plan : public testing::Test {
     PlanOptions options;
     options.ranks = ranks;
     options.ranks_per_node = ranks_per_node;
-    options.sets = {"model.preset=tiny-gpt2", "data.seq_len=16", "device.kind=cpu"};
+    options.sets = {model_, "data.seq_len=16", "device.kind=cpu"};
     options.sets.insert(options.sets.end(), sets.begin(), sets.end());
     options.json = folder_.path() / "plan.json";
     options.machine = machine_;
@@ -82,6 +83,7 @@ class Plan : public testing::Test {
   std::optional<std::filesystem::path> machine_, html_;
   bool stages_ = false, verbose_ = false, max_batch_ = false;
   bool table_ = false;
+  std::string model_ = "model.preset=tiny-gpt2";
   std::string json_;
 };
 
@@ -259,6 +261,21 @@ TEST_F(Plan, ATableHasEverySetting) {
 }
 
 // A width that is given carries those that are derived from it.
+// Dozens of plans, of one model.
+TEST_F(Plan, TheModelIsOpenedOnce) {
+  const auto config = folder_.write(
+      "m/config.json",
+      R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 2, "n_positions": 32, "vocab_size": 130})");
+  model_ = "model.path=" + config.parent_path().string();
+  stages_ = table_ = max_batch_ = true;
+  measured_by(2);
+  html_ = folder_.path() / "plan.html";
+  tests::Opens opens(config);
+  EXPECT_THAT(planned(2, 2, {"model.init=random", "training.recompute=block", "memory.device=1GiB"}),
+              AllOf(HasSubstr("ZeRO-3"), HasSubstr("predicted: ")));
+  EXPECT_EQ(opens.count(), 1);
+}
+
 TEST_F(Plan, WidthsOfAPresetFollow) {
   (void)planned(1, 1, {"model.config.n_embd=256", "model.config.n_layer=2"});
   const double d = 256;
