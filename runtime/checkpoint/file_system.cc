@@ -69,7 +69,8 @@ class PosixFileSystem final : public FileSystem {
     if (create_new_folder(path)) return;
     const int reason = errno;
     std::error_code ignored;
-    if (reason != EEXIST || !fs::is_directory(path, ignored)) failed(path, "made a folder", reason);
+    // Another rank's. A link to a folder is somebody else's: what is made would lie there.
+    if (reason != EEXIST || !fs::is_directory(fs::symlink_status(path, ignored))) failed(path, "made a folder", reason);
   }
 
   void sync_folder(const fs::path& path) override {

@@ -213,7 +213,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
   // A run that started over, or from an older one, meets names that are taken.
   fs::path place = step_folder(path_, manifest.progress.step);
   std::error_code ignored;
-  if (fs::exists(place, ignored)) place += fmt::format(".{}", manifest.serial);
+  if (fs::exists(fs::symlink_status(place, ignored))) place += fmt::format(".{}", manifest.serial);
   system_.rename(temporary, place);
   system_.sync_folder(path_);
   if (published_) published_(manifest.progress.step, place);

@@ -56,6 +56,19 @@ TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
   });
 }
 
+// Of somebody who may write to the folder, too: the link goes, and what it leads to stays.
+TEST_F(AtomicFileTest, ALinkIsReplacedAndNotFollowed) {
+  both_ways([&] {
+    fs::create_symlink(folder_.write("precious", "mine"), path());
+    AtomicFile file(path());
+    file.write("own");
+    file.commit();
+    EXPECT_FALSE(fs::is_symlink(path()));
+    EXPECT_EQ(folder_.read("out"), "own");
+    EXPECT_EQ(folder_.read("precious"), "mine");
+  });
+}
+
 // A folder has come to lie at the target meanwhile: it stays, and nothing else.
 TEST_F(AtomicFileTest, AFailedRenameLeavesNothing) {
   both_ways([&] {

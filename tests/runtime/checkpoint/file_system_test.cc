@@ -30,6 +30,15 @@ TEST(FileSystemTest, AnErrorOfFsyncIsAnError) {
   system->sync_folder(folder.path());
 }
 
+// Ranks make the folder of a checkpoint together; a link in its place is nobody's of them.
+TEST(FileSystemTest, AFolderThatAnotherRankMadeIsTakenAndALinkIsNot) {
+  const tests::ScratchFolder folder, elsewhere;
+  const auto system = posix_file_system();
+  for (int ranks = 0; ranks < 2; ++ranks) system->make_folder(folder.path() / "made");
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder.path() / "link");
+  EXPECT_FAILURE(system->make_folder(folder.path() / "link"), Exit::failed, HasSubstr("cannot be made a folder"));
+}
+
 // Some file systems cannot sync folders, and keep their order by themselves.
 TEST(FileSystemTest, AFolderThatCannotBeSyncedIsLetPass) {
   const tests::ScratchFolder folder;
