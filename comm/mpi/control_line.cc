@@ -87,11 +87,18 @@ void ControlLine::fail_with(const Failure& failure) {
 }
 
 void ControlLine::report_failure(const std::string& cause, Exit code) {
-  token_.set({session_.rank, cause, code});
   const std::lock_guard lock(mutex_);
-  Failure failure = token_.failure();
   // A token that names another rank was set by that rank's notice, which went to all.
-  if (failure.rank != session_.rank) return;
+  if (told_ || yields_ || (token_.is_set() && token_.failure().rank != session_.rank)) return;
+  // One whose notice has arrived, though nobody looked, failed first and says so.
+  try {
+    receive();
+  } catch (const Error&) {  // MPI itself may be what fails
+  }
+  yields_ = lowest_.rank >= 0;
+  token_.set({session_.rank, cause, code});
+  Failure failure = token_.failure();
+  if (failure.rank != session_.rank || yields_) return;
   failure.cause = fmt::format("rank {} failed: {}", session_.rank, failure.cause);
   fail_with(failure);
 }
@@ -100,6 +107,7 @@ Failure ControlLine::failure() {
   constexpr auto kTimeToHear = 200ms;
   Failure known = token_.failure();
   if (known.rank != session_.rank) return known;
+  if (const std::lock_guard lock(mutex_); yields_) return lowest_;
   for (auto naps = 0; !listened_ && naps < kTimeToHear / 5ms; ++naps) {
     {
       const std::lock_guard lock(mutex_);

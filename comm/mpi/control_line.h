@@ -61,7 +61,8 @@ class ControlLine {
   MPI_Request listening_ = MPI_REQUEST_NULL;
   Notice incoming_{}, failure_{}, farewell_{};
   bool told_ = false, listened_ = false;
-  Failure lowest_;  // of those that other ranks told of; rank -1: none
+  bool yields_ = false;  // when this rank failed, another had said that it did
+  Failure lowest_;       // of those that other ranks told of; rank -1: none
   std::vector<bool> left_;
   std::int64_t first_left_ = 0, next_look_ = 0;  // ns of the steady clock
   std::vector<MPI_Request> failure_requests_, farewell_requests_;

@@ -144,6 +144,93 @@ void end_one_rank(World& world, std::string_view mode) {
   }
 }
 
+// Whether this rank is the one that says why the run failed.
+void say_who_speaks(World& world) {
+  const Failure failure = world.failure();
+  std::fprintf(stderr, "rank %d %s: %s\n", world.rank(), world.speaks() ? "speaks" : "is silent",
+               failure.cause.c_str());
+}
+
+// Ranks that fail by themselves, before they have heard of each other: 1 and 2 at the same moment, or 1 a second after
+// 2, of whose failure nobody there has looked for a word. `in_a_lane`: the work has told the token already.
+void fail_on_two_ranks(World& world, bool late, bool in_a_lane) {
+  std::signal(SIGTERM, SIG_IGN);
+  world.barrier();
+  try {
+    if (world.rank() != 1 && world.rank() != 2)
+      for (;;) world.barrier();
+    if (late && world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (in_a_lane) world.abort_token().set({world.rank(), "the disk is full", Exit::failed});
+    fail(Exit::failed, "the disk is full");
+  } catch (const std::exception& e) {
+    world.report_failure(e.what(), Exit::failed);
+    say_who_speaks(world);
+    throw Aborted(e.what());
+  }
+}
+
+// A collective that ends in a part of a message: rank 1 is gone, or fails, once it has seen the beginning of a peer's
+// piece and not yet the end of it.
+void end_amid_a_message(World& world, bool dies) {
+  std::signal(SIGTERM, SIG_IGN);
+  constexpr std::size_t kShard = std::size_t{48} << 20;
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const Arena arena = world.allocate(kShard * (ranks + 1));
+  std::memset(arena.data(), 0, arena.size());
+  Lane lane("gather", 1, world.rank(), world.abort_token());
+  const auto gather = world.open(lane);
+  const ShardedRange range{kShard, 0, kShard * ranks};
+  try {
+    for (int round = 1; round < 250; ++round) {
+      std::memset(arena.data(), round, kShard);
+      world.barrier();
+      gather->all_gather(range, arena.at(0), arena.at(kShard));
+      const volatile std::byte* const begins = arena.at(kShard);  // rank 0's piece
+      const volatile std::byte* const ends = begins + kShard - 1;
+      const auto now = static_cast<std::byte>(round);
+      while (world.rank() == 1 && *ends != now && !world.abort_token().is_set())
+        if (*begins == now && *ends != now) {
+          if (dies) std::raise(SIGKILL);
+          fail(Exit::failed, "the disk is full amid a message");
+        }
+      lane.synchronize();
+    }
+  } catch (const std::exception& e) {
+    world.report_failure(e.what(), Exit::failed);
+    say_who_speaks(world);
+    try {
+      lane.synchronize();  // which ends as all waits do
+    } catch (const Aborted&) {
+    }
+    throw Aborted(e.what());
+  }
+}
+
+// Rank 1 says farewell while a lane of it has the last data still to send.
+void leave_before_the_last_data(World& world) {
+  constexpr std::size_t kShard = std::size_t{1} << 20;
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const Arena arena = world.allocate(kShard * (ranks + 1));
+  std::memset(arena.data(), world.rank() + 1, arena.size());
+  Lane lane("gather", 1, world.rank(), world.abort_token());
+  const auto gather = world.open(lane);
+  world.barrier();
+  std::jthread last([&] {
+    if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+    gather->all_gather({kShard, 0, kShard * ranks}, arena.at(0), arena.at(kShard));
+  });
+  if (world.rank() != 1) {
+    last.join();
+    lane.synchronize();
+  }
+  world.leave();
+  if (last.joinable()) last.join();
+  lane.synchronize();
+  for (std::size_t r = 0; r < ranks; ++r)
+    expect(arena.at(kShard)[r * kShard] == static_cast<std::byte>(r + 1), world, "the last gather", 0);
+  if (world.rank() == 0) std::printf("all left\n");
+}
+
 // As it is where ranks are on nodes of their own: none sees another's process. Rank 1 never comes to its end.
 std::unique_ptr<World> connect_strangers() {
   auto session = std::make_unique<MpiSession>();
@@ -223,6 +310,12 @@ int run(std::string_view mode, std::string_view transport_name) {
         measure(*world);
       else if (mode == "hang")
         hang_one_rank(*world);
+      else if (mode == "both" || mode == "late" || mode == "late in a lane")
+        fail_on_two_ranks(*world, mode != "both", mode == "late in a lane");
+      else if (mode == "killed amid a message" || mode == "fails amid a message")
+        end_amid_a_message(*world, mode == "killed amid a message");
+      else if (mode == "leaves early")
+        leave_before_the_last_data(*world);
       else if (mode != "solo")
         end_one_rank(*world, mode);
       if (mode == "check") world->leave();

@@ -61,6 +61,45 @@ TEST_P(Failures, RankThatEndsEarlyIsNamed) {
   expect_survivors_name(outcome, "rank 1 ended while rank [023] waited for it");
 }
 
+// Of ranks that fail at the same moment, and of one that fails when another has said so long ago, one alone speaks.
+TEST_P(Failures, OneOfTwoSpeaks) {
+  for (const char* mode : {"both", "late", "late in a lane"}) {
+    const Outcome outcome = mpirun(4, mode, GetParam(), kPatience);
+    EXPECT_NE(outcome.code, 0);
+    std::size_t speakers = 0;
+    for (const int rank : {0, 1, 2, 3}) {
+      speakers += outcome.errors.find("rank " + std::to_string(rank) + " speaks: ") != std::string::npos;
+      EXPECT_THAT(outcome.errors, ContainsRegex("rank " + std::to_string(rank) +
+                                                " (speaks|is silent): (rank [12] failed: )?the disk is full"));
+    }
+    EXPECT_EQ(speakers, 1U) << mode << outcome.all();
+    if (std::string(mode) != "both") {
+      EXPECT_THAT(outcome.errors, HasSubstr("rank 2 speaks: "));
+    }
+  }
+}
+
+// What of it has arrived is nobody's, and the buffers of the rest stay until the end.
+TEST_P(Failures, AMessageThatComesInPart) {
+  const Outcome fails = mpirun(3, "fails amid a message", GetParam(), kPatience);
+  EXPECT_EQ(fails.code, 1) << fails.all();
+  EXPECT_THAT(fails.errors, ContainsRegex("rank 1 speaks: (rank 1 failed: )?the disk is full amid a message"));
+  for (const char* rank : {"0", "2"})
+    EXPECT_THAT(fails.errors, HasSubstr(std::string("rank ") + rank + " is silent: rank 1 failed"));
+  const Outcome dies = mpirun(3, "killed amid a message", GetParam(), kPatience);
+  EXPECT_NE(dies.code, 0);
+  EXPECT_THAT(dies.errors, ContainsRegex("rank 0 speaks: rank 1 .pid [0-9]+ on this node. ended without a word"))
+      << dies.all();
+}
+
+// Data and farewells that are messages take different ways: that one has left is no failure while its last data are on
+// their way.
+TEST(Failures, AFarewellThatOvertakesTheLastData) {
+  const Outcome outcome = mpirun(3, "leaves early", "messages");
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.output, HasSubstr("all left"));
+}
+
 TEST(Failures, RankOfAnotherNodeThatDoesNotComeToTheEndIsNamed) {
   const Outcome outcome = mpirun(2, "hang", "messages", kPatience);
   EXPECT_THAT(outcome.errors, HasSubstr("rank 1 has not ended 2 s after rank 0: it hangs, or was lost without a word"));
