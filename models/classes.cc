@@ -19,7 +19,7 @@ void read_names(const Config& config, Classes& out) {
   config.require_object("id2label", kWanted);
   const std::vector<std::string> keys = config.keys_inside("id2label");
   for (std::string key = "id2label.0"; config.has(key); key = fmt::format("id2label.{}", out.names.size())) {
-    out.names.push_back(config.require_text(key));
+    out.names.push_back(config.require_label(key));
     out.named = out.named || out.names.back() != fmt::format("LABEL_{}", out.names.size() - 1);
   }
   if (out.names.size() == keys.size()) return;

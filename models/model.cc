@@ -89,6 +89,11 @@ void Model::write_constants(std::byte* constants) const {
     std::memcpy(constants + class_weights_at, class_weights.data(), class_weights.size() * sizeof(float));
 }
 
+void Model::ignore_layers(std::span<const std::string> layers) {
+  for (const std::string& layer : layers)
+    for (const char* ending : {".weight", ".bias", ".gamma", ".beta"}) ignored_suffixes.push_back(layer + ending);
+}
+
 const LossUnit& Model::loss_unit() const {
   const LossUnit* last = units.back()->as_loss();
   STRATA_CHECK(last);

@@ -256,6 +256,8 @@ class Model {
   std::size_t constants_bytes = 0;
   // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.
   std::vector<std::string> ignored_suffixes;
+  // Adds all tensors of these layers to them: weights, biases, and a norm's under their older names.
+  void ignore_layers(std::span<const std::string> layers);
   // Names of the parameters of a head that is drawn from the seed if the weights' files have none of them.
   std::vector<std::string> drawn_if_missing;
   // fp32 in the constants, from this byte on; empty: 1 each.

@@ -95,13 +95,10 @@ class Encoder final : public Model {
     add_encoder_blocks(units, b, run);
     add_head_of (*run.objective)(units, s, classes, run);
     for (const Parameter& parameter : units.back()->parameters()) drawn_if_missing.push_back(parameter.name);
-    if (*run.objective == Objective::masked_lm) {
-      for (const std::string& layer : {s.sequence_scores, s.token_scores})
-        for (const char* ending : {".weight", ".bias"}) ignored_suffixes.push_back(layer + ending);
-      return;
-    }
-    for (const std::string& layer : {s.transform, s.transform_norm, s.decoder, s.dense, s.sequence_scores})
-      for (const char* ending : {".weight", ".bias"}) ignored_suffixes.push_back(layer + ending);
+    // Of the heads that transformers has for these families.
+    ignore_layers(std::array{s.dense, s.sequence_scores, s.token_scores, std::string("qa_outputs")});
+    if (*run.objective == Objective::masked_lm) return;
+    ignore_layers(std::array{s.transform, s.transform_norm, s.decoder});
     ignored_suffixes.push_back(s.decoder_bias);
   }
 

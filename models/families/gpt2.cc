@@ -1,5 +1,6 @@
 // GPT-2 (Radford et al. 2019) as Hugging Face stores it: learned positions, LayerNorm before attention and MLP,
 // GELU-tanh, biases, matrices as Conv1D [in, out], the head tied to the token embedding.
+#include <array>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -78,6 +79,9 @@ class Gpt2 final : public Model {
     heads = s.heads;
     head_dim = s.hidden / s.heads;
     ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
+    // Of other heads; the last is TRL's, of values.
+    ignore_layers(std::to_array<std::string>(
+        {"score", "classifier", "qa_outputs", "multiple_choice_head.summary", "v_head.summary"}));
     optional_prefix = "transformer.";
 
     const Init normal{0, s.deviation};

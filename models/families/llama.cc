@@ -2,6 +2,7 @@
 // grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window, Qwen2 biases of q, k and v and a window of
 // some layers, Qwen3 an RMSNorm of each query and key head.
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "models/classes.h"
@@ -57,6 +58,8 @@ class Llama final : public Model {
     heads = s.heads;
     head_dim = s.head_dim;
     ignored_suffixes = {".rotary_emb.inv_freq"};
+    // Of other heads; the last is TRL's, of values.
+    ignore_layers(std::to_array<std::string>({"score", "qa_outputs", "v_head.summary"}));
     optional_prefix = "model.";
     // Positions past the sequence are never looked up.
     shape_.positions = std::min(s.positions, std::max(run.seq, run.cache));

@@ -48,6 +48,7 @@ Shape read_shape(const Config& config) {
   s.eps = static_cast<float>(positive_or(config, "norm_eps", 1e-5, Zero::allowed));
   s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
   s.window = size_or(config, "local_attention", 128);
+  if (config.has("sliding_window")) s.window = 2 * size_of_key(config, "sliding_window", kMostPositions);
   s.vocabulary = size_or_default(config, "vocab_size", 50368, kMostWords);
   s.positions = size_or_default(config, "max_position_embeddings", 8192, kMostPositions);
   if (s.hidden % (2 * s.heads) != 0)

@@ -110,6 +110,9 @@ constexpr Inert kQkvBias = [](const std::string& json, const Facts& f) {
 constexpr Inert kQkvBiasOfLlama = [](const std::string& json, const Facts&) {
   return json == "null" || json == "true" || json == "false";
 };
+constexpr Inert kCausal = [](const std::string& json, const Facts& f) {
+  return json == "null" || json == (f.llama || f.gpt2 ? "true" : "false");
+};
 constexpr Inert kManyHeads = [](const std::string& json, const Facts&) {
   return json == "null" || json == "\"multihead\"" || json == "\"multi_head\"" || json == "\"mha\"";
 };
@@ -134,6 +137,7 @@ constexpr std::string_view kHeadNorm = "a norm of queries and keys is not built 
 constexpr std::string_view kParallel = "attention and MLP side by side (a parallel residual) are not built";
 constexpr std::string_view kBiases = "biases in other layers than the family's are not built";
 constexpr std::string_view kOneKey = "attention with one key and value for all heads is not built in this family";
+constexpr std::string_view kDirection = "decoders that attend to later tokens, and encoders that do not, are not built";
 constexpr std::string_view kCross = "attention to another model's output (cross-attention) is not built";
 constexpr std::string_view kQuantised =
     "quantised weights are not built; give the model that they were made from, or one that was converted back to "
@@ -239,6 +243,7 @@ constexpr Foreign kForeign[] = {
     {"multi_query", kOff, kOneKey},
     {"multi_query_attention", kOff, kOneKey},
     {"attention_head_type", kManyHeads, kOneKey},
+    {"is_causal", kCausal, kDirection},
     {"add_cross_attention", kOff, kCross},
     {"cross_attention_layers", kOff, kCross},
     {"is_encoder_decoder", kOff, "a model of an encoder and a decoder is not built"},

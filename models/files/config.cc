@@ -259,6 +259,12 @@ std::string Config::require_text(std::string_view key) const {
   return text_or(key, "");
 }
 
+std::string Config::require_label(std::string_view key) const {
+  const Value* value = lookup(key, "a string");
+  if (!value || std::holds_alternative<Raw>(*value)) wrong_type(key, "a string");
+  return std::holds_alternative<std::string>(*value) ? std::get<std::string>(*value) : json_of(*value);
+}
+
 std::string Config::text_or(std::string_view key, std::string_view otherwise) const {
   const Value* value = lookup(key, "a string");
   if (!value) return std::string(otherwise);
@@ -271,6 +277,7 @@ std::vector<std::string> Config::texts(std::string_view key) const {
   constexpr std::string_view kAllowed = "a list of strings";
   const Value* value = lookup(key, kAllowed);
   if (!value) return {};
+  if (const auto* text = std::get_if<std::string>(value)) return {*text};
   const auto* raw = std::get_if<Raw>(value);
   if (!raw) wrong_type(key, kAllowed);
   std::vector<std::string> out;

@@ -56,7 +56,10 @@ class Config {
   bool bool_or(std::string_view key, bool otherwise) const;
   std::string require_text(std::string_view key) const;
   std::string text_or(std::string_view key, std::string_view otherwise) const;
-  // The strings of an array of strings (`architectures`, `layer_types`); empty if absent.
+  // The same of a name that may be written as a number (those of id2label).
+  std::string require_label(std::string_view key) const;
+  // The strings of an array of strings (`architectures`, `layer_types`), or the one that stands in its place; empty if
+  // absent.
   std::vector<std::string> texts(std::string_view key) const;
   // An integer, or those of an array of integers (`eos_token_id`); empty if absent.
   std::vector<std::int64_t> integers(std::string_view key) const;

@@ -336,6 +336,11 @@ const StoredTensor& Safetensors::require(std::string_view name, std::span<const 
            "{}: tensor {} is stored as {}, quantised: give the model that it was made from, or one that was converted "
            "back to bfloat16 (dequantize)",
            tensor->file.string(), name, tensor->dtype);
+    if (tensor->dtype == "F64")
+      fail(Exit::usage,
+           "{}: tensor {} is stored as F64, and F32, BF16 and F16 are read: convert the model with transformers "
+           "(AutoModel.from_pretrained(DIR, dtype=\"float32\").save_pretrained(OTHER))",
+           tensor->file.string(), name);
     corrupt(tensor->file, tensor->file_offset, fmt::format("tensor {} in F32, BF16 or F16", name), tensor->dtype);
   }
   return *tensor;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,7 +24,10 @@ using models::Objective;
 
 // Families that predict the next token know of a text when they have read its last.
 ClassRow row_of(const models::Config& config) {
-  return models::predicts_next(config) ? ClassRow::last : ClassRow::first;
+  if (!models::predicts_next(config)) return {.last = false};
+  const std::int64_t padding = config.int_or("pad_token_id", -1);
+  if (padding < 0 || padding > std::numeric_limits<std::uint32_t>::max()) return {.last = true};
+  return {.last = true, .padding = static_cast<std::uint32_t>(padding)};
 }
 
 // Those of all files, in order; nullopt: the run is there to predict them.
@@ -278,6 +282,13 @@ void settle_classes(Workload& workload) {
   to["label2id"] = "{" + backward + "}";
 }
 
+std::size_t ClassRow::of(std::span<const std::uint32_t> tokens) const {
+  if (!last) return 0;
+  std::size_t row = tokens.size() - 1;
+  while (row > 0 && tokens[row] == padding) --row;
+  return row;
+}
+
 DocumentClasses::DocumentClasses(std::optional<LabelColumn> labels, std::vector<std::uint64_t> documents_before,
                                  std::vector<std::uint64_t> tokens_before, ClassRow row)
     : labels_(std::move(labels)),
@@ -301,8 +312,7 @@ void DocumentClasses::fill(const Piece& piece, std::uint64_t, const Rows& own) c
   const auto file = static_cast<std::size_t>(after - tokens_before_.begin()) - 1;
   std::fill(own.labels.begin(), own.labels.end(), device::kIgnoredLabel);
   const std::uint64_t number = documents_before_[file] + piece.document;
-  own.labels[row_ == ClassRow::first ? 0 : piece.rows - 1] =
-      labels_ ? (*labels_)[number] : static_cast<std::int32_t>(number);
+  own.labels[row_.of(own.tokens)] = labels_ ? (*labels_)[number] : static_cast<std::int32_t>(number);
 }
 
 std::uint32_t TokenClasses::most(const Piece& piece) const {

@@ -20,8 +20,14 @@ extern const ObjectiveRules kTokenClassification;
 // are no labels.
 void settle_classes(Workload& workload);
 
-// The row of a document of `rows` rows that its class is read from.
-enum class ClassRow : std::uint8_t { first, last };
+// The row of a document that its class is read from: the first, or the last whose token is not that of padding (as
+// transformers has it; the first if all are).
+struct ClassRow {
+  bool last;
+  std::optional<std::uint32_t> padding = {};
+
+  std::size_t of(std::span<const std::uint32_t> tokens) const;
+};
 
 // What files' labels make of documents.
 class DocumentClasses final : public Labelling {

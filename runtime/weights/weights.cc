@@ -94,10 +94,7 @@ class StoredWeights final : public WeightSource {
     drawn_ = std::move(match.drawn);
     for (const std::size_t i : match.left_out)
       if (auto layer = layer_of(names[i], stored[i].shape.size())) left_out_.push_back(*std::move(layer));
-    for (const std::size_t i : match.unknown)
-      if (!is_shared(stored[i], model))
-        fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json",
-             stored[i].file.string(), names[i], model.family);
+    for (const std::size_t i : match.unknown) check_unknown(stored[i], model);
     for (const auto& tensors : tensors_) read_.emplace_back(tensors.size());
   }
 
@@ -161,13 +158,21 @@ class StoredWeights final : public WeightSource {
     const std::size_t element = size_of(*tensor.type);
     return tensor.bytes.subspan(begin * element, count * element);
   }
-  // Some writers store a shared tensor once more.
-  bool is_shared(const models::StoredTensor& tensor, const models::Model& model) const {
-    return std::ranges::any_of(model.units, [&](const auto& unit) {
+  // Some writers store a shared tensor once more. Throws Error for any other.
+  void check_unknown(const models::StoredTensor& tensor, const models::Model& model) const {
+    for (const auto& unit : model.units) {
       const auto& shared = unit->shared();
-      return shared && tensor.name == shared->name &&
-             same_bytes(tensor, *tensors_[shared->unit][shared->parameter]);  // a table is never drawn
-    });
+      if (!shared || tensor.name != shared->name) continue;
+      const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is never drawn
+      if (same_bytes(tensor, holder)) return;
+      fail(
+          Exit::usage,
+          "{}: tensor {} is another than {}, and config.json ties the two: with model.config.tie_word_embeddings=false "
+          "both are read, as transformers reads them",
+          tensor.file.string(), tensor.name, holder.name);
+    }
+    fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
+         tensor.name, model.family);
   }
   static bool same_bytes(const models::StoredTensor& a, const models::StoredTensor& b) {
     return a.dtype == b.dtype && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());

@@ -93,6 +93,7 @@ TEST(ClassNamesTest, NamesCountFromZero) {
   using ::testing::ElementsAre;
   using ::testing::HasSubstr;
   EXPECT_THAT(read(R"({"id2label": {"1": "b", "0": "a"}})").names, ElementsAre("a", "b"));
+  EXPECT_THAT(read(R"({"id2label": {"0": 0, "1": 1.5, "2": true}})").names, ElementsAre("0", "1.5", "true"));
   EXPECT_THAT(read(R"({"id2label": {}})").names, ElementsAre("LABEL_0", "LABEL_1"));
   EXPECT_FAILURE(read(R"({"id2label": ["a", "b"]})"), Exit::corrupt,
                  AllOf(HasSubstr("id2label of config.json is [\"a\",\"b\"]"), HasSubstr("{\"0\": \"no\"")));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "models/files/config.h"
+#include "models/model.h"
 #include "tests/failure.h"
 
 namespace strata::models {
@@ -38,6 +39,38 @@ TEST(OtherMathematicsTest, ScalesOfAttentionAreComparedWithTheClassesSizesIfTheF
   }
   // Without heads there is no scale to compare with.
   EXPECT_FAILURE(refuse("gpt2", R"("n_head":0,"softmax_scale":7)"), Exit::usage, HasSubstr("softmax_scale"));
+}
+
+TEST(OtherMathematicsTest, WhatAQuerySeesIsTheFamilysOwn) {
+  for (const std::string family : {"gpt2", "llama", "mistral", "qwen2", "qwen3", "bert", "distilbert", "modernbert"}) {
+    const bool decoder = family.find("bert") == std::string::npos;
+    for (const std::string value : {"true", "false", "null"}) {
+      const Config config =
+          Config::parse(fmt::format(R"({{"model_type":"{}","is_causal":{}}})", family, value), "config.json");
+      if (value == "null" || value == (decoder ? "true" : "false"))
+        EXPECT_NO_THROW(refuse_other_mathematics(config)) << family << value;
+      else
+        EXPECT_FAILURE(refuse_other_mathematics(config), Exit::usage,
+                       HasSubstr("is_causal of config.json is " + value));
+    }
+  }
+}
+
+// transformers' setter: half of local_attention, which it goes over.
+TEST(OtherMathematicsTest, ModernBertsWindowHasTwoNames) {
+  const auto attention = [](const std::string& window) {
+    const auto model = make_model(
+        Config::parse(R"({"model_type":"modernbert","hidden_size":8,"num_attention_heads":2,"num_hidden_layers":2,
+                          "intermediate_size":12,"vocab_size":5,"max_position_embeddings":32,)" +
+                          window + "}",
+                      "config.json"),
+        {1, 32, device::DType::fp32, 1});
+    const Unit& block = *model->units[3];
+    return block.work(Pass::forward, {0, block.size()}).attention_flops;
+  };
+  EXPECT_EQ(attention(R"("sliding_window":2)"), attention(R"("local_attention":4)"));
+  EXPECT_EQ(attention(R"("local_attention":16,"sliding_window":2)"), attention(R"("local_attention":4)"));
+  EXPECT_NE(attention(R"("local_attention":16)"), attention(R"("local_attention":4)"));
 }
 
 }  // namespace

@@ -39,6 +39,11 @@ TEST(ConfigTest, FlattensAndRemembersWhatWasRead) {
   EXPECT_THAT(config.unread(), ElementsAre("rope_parameters.rope_type"));
 }
 
+TEST(ConfigTest, OneStringStandsForAListOfIt) {
+  EXPECT_THAT(Config::parse(R"({"architectures":"BertForMaskedLM"})", "a").texts("architectures"),
+              ElementsAre("BertForMaskedLM"));
+}
+
 TEST(ConfigTest, WrongTypesNameKeyAndSource) {
   auto config = Config::parse(R"({"n_layer":"four","n_head":0,"eps":[1],"tied":1,"type":2})", "a/config.json");
   EXPECT_FAILURE(config.require_int("n_layer"), Exit::corrupt,

@@ -207,6 +207,15 @@ LabelColumn column(const std::vector<std::int32_t>& labels) {
   return out;
 }
 
+TEST(ClassRowTest, PaddingIsNoLastRow) {
+  const std::vector<std::uint32_t> tokens{0, 5, 0, 6, 0, 0};
+  EXPECT_EQ((ClassRow{.last = false, .padding = 0}.of(tokens)), 0u);
+  EXPECT_EQ((ClassRow{.last = true}.of(tokens)), 5u);
+  EXPECT_EQ((ClassRow{.last = true, .padding = 0}.of(tokens)), 3u);
+  EXPECT_EQ((ClassRow{.last = true, .padding = 7}.of(tokens)), 5u);
+  EXPECT_EQ((ClassRow{.last = true, .padding = 0}.of(std::vector<std::uint32_t>{0, 0})), 0u);
+}
+
 TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
   const auto made = file("{\"label\": \"a\"}\n{\"label\": \"b\"}\n", "single_label_classification", {"a", "b"});
   const Documents documents(made);
@@ -215,12 +224,12 @@ TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
   std::vector<std::int32_t> labels(2);
   std::vector<device::RowRange> ranges(2);
   const Rows rows{tokens, labels, positions, ranges};
-  for (const ClassRow row : {ClassRow::first, ClassRow::last}) {
-    const DocumentClasses labelling(column({7, 8}), {0}, {0}, row);
+  for (const bool last : {false, true}) {
+    const DocumentClasses labelling(column({7, 8}), {0}, {0}, {.last = last});
     EXPECT_EQ(labelling.most(second), 1u);
     labelling.fill(second, 0, rows);
-    EXPECT_EQ(labels[row == ClassRow::first ? 0 : 1], 8);
-    EXPECT_EQ(labels[row == ClassRow::first ? 1 : 0], kNone);
+    EXPECT_EQ(labels[last ? 1 : 0], 8);
+    EXPECT_EQ(labels[last ? 0 : 1], kNone);
     const Piece cut{made, &documents, 0, 0, 3, 0, 2};
     EXPECT_FAILURE((void)labelling.most(cut), Exit::usage, HasSubstr("document 1 has 3 tokens, above data.seq_len"));
   }

@@ -81,7 +81,8 @@ void read_with(const std::string& name, float value) {
 // Some writers store a shared tensor under the name of each unit that uses it: it has to be the same.
 TEST(WeightsTest, ASharedTensorMayBeStoredOnceMore) {
   EXPECT_NO_THROW(read_with("lm_head.weight", 0.5f));
-  EXPECT_FAILURE(read_with("lm_head.weight", 0.25f), Exit::corrupt, HasSubstr("lm_head.weight is not one that"));
+  EXPECT_FAILURE(read_with("lm_head.weight", 0.25f), Exit::usage,
+                 HasSubstr("lm_head.weight is another than transformer.wte.weight, and config.json ties the two"));
   EXPECT_FAILURE(read_with("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight is not one that"));
 }
 
@@ -183,6 +184,53 @@ TEST(WeightsTest, HeadsOfOtherObjectivesAreNamed) {
                                      {"classifier.weight", fp32, {3, 8}},
                                      {"bert.embeddings.position_ids", fp32, {1, 4}}});
   EXPECT_EQ(weights->left_out(), (std::vector<std::string>{"bert.pooler.dense", "classifier"}));
+}
+
+// Every head that transformers, or TRL, has for a family is left out of what another objective trains; a tensor of no
+// head is refused.
+TEST(WeightsTest, HeadsOfAllClassesAreLeftOut) {
+  struct Head {
+    std::string family;
+    models::Objective objective;
+    std::vector<std::string> tensors;
+  };
+  using enum models::Objective;
+  const std::vector<std::string> words{"cls.predictions.transform.LayerNorm.gamma",
+                                       "cls.predictions.transform.LayerNorm.beta",
+                                       "cls.predictions.transform.dense.weight",
+                                       "cls.predictions.decoder.weight",
+                                       "cls.predictions.bias",
+                                       "cls.seq_relationship.weight",
+                                       "cls.seq_relationship.bias"};
+  const std::vector<std::string> answers{"qa_outputs.weight", "qa_outputs.bias"};
+  for (const auto& [family, objective, names] : {Head{"bert", sequence_classification, words},
+                                                 {"bert", sequence_classification, answers},
+                                                 {"bert", token_classification, words},
+                                                 {"bert", masked_lm, answers},
+                                                 {"roberta", sequence_classification, answers},
+                                                 {"roberta", sequence_classification, {"classifier.weight"}},
+                                                 {"roberta", token_classification, {"classifier.out_proj.weight"}},
+                                                 {"distilbert", sequence_classification, answers},
+                                                 {"modernbert", masked_lm, {"classifier.weight", "classifier.bias"}},
+                                                 {"gpt2", causal_lm, {"multiple_choice_head.summary.weight"}},
+                                                 {"gpt2", causal_lm, {"score.weight", "v_head.summary.bias"}},
+                                                 {"llama", causal_lm, answers},
+                                                 {"llama", sequence_classification, {"v_head.summary.weight"}}}) {
+    models::RunShape run{1, 4, device::DType::fp32, 1};
+    run.objective = objective;
+    const auto model =
+        make_model(models::Config::parse(R"({"model_type":")" + family + R"(","hidden_size":8,"num_attention_heads":2,
+            "num_hidden_layers":1,"intermediate_size":12,"vocab_size":5,"max_position_embeddings":8,"pad_token_id":0})",
+                                         "config.json"),
+                   run);
+    const auto as_is = [](std::string name) { return name; };
+    std::vector<models::TensorSpec> more;
+    for (const std::string& name : names) more.push_back({name, device::DType::fp32, {2, 8}});
+    const tests::ScratchFolder folder;
+    EXPECT_NO_THROW(bert_weights(*model, folder, as_is, more)) << family << " " << names[0];
+    more.push_back({"classifer.weight", device::DType::fp32, {2, 8}});
+    EXPECT_FAILURE(bert_weights(*model, folder, as_is, more), Exit::corrupt, HasSubstr("classifer.weight is not one"));
+  }
 }
 
 }  // namespace
