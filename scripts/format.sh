@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Formats every C++ source as .clang-format says.
-#   scripts/format.sh [--check]   --check: changes nothing; fails where something would change, 77 without clang-format
+#   scripts/format.sh [--check]   --check: changes nothing; fails where something would change, 77 without clang-format 14
 . "$(dirname "$0")/steps.sh"
 
 mode=(-i)
@@ -12,6 +12,10 @@ case ${1:-} in
 esac
 if ! command -v clang-format >/dev/null; then
   echo "Skipped: clang-format is not installed (scripts/setup.sh --dev)"
+  exit 77
+fi
+if ! clang-format --version | grep -q 'version 14[.]'; then
+  echo "Skipped: the sources are formatted by clang-format 14 (Debian 12), and this is $(clang-format --version)"
   exit 77
 fi
 folders=()

@@ -34,7 +34,7 @@ for argument in "$@"; do
       ;;
     --dev)
       dev=1
-      packages+=(clang-format clang-tidy clang libclang-rt-14-dev ccache chromium python3-venv "${cluster[@]}")
+      packages+=(clang-format clang-tidy clang libclang-rt-dev ccache chromium python3-venv "${cluster[@]}")
       ;;
     --cluster) packages+=("${cluster[@]}") ;;
     -h | --help) sed -n '2,9s/^# //p' "$0" && exit 0 ;;
