@@ -30,10 +30,21 @@ class OneThread {
   int before_;
 };
 
+// How far apart the rows and the columns of a matrix of rows x columns lie. The stride of a dimension of one has no
+// meaning, but oneDNN 3.7 takes elements that lie apart for neighbours (the one column of C, the one row of A^T), and
+// so computes something else, unless both strides are the same. oneDNN 2 is left as it was: its bits are recorded.
+memory::dims strides(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
+  if constexpr (DNNL_VERSION_MAJOR >= 3) {
+    if (rows == 1 && column > 1) row = column;
+    if (columns == 1 && row > 1) column = row;
+  }
+  return {row, column};
+}
+
 dnnl::matmul::primitive_desc describe_primitive(const dnnl::engine& engine, const MatmulShape& s) {
-  const memory::desc a({s.m, s.k}, data_type(s.in), memory::dims{s.a_row, s.a_column});
-  const memory::desc b({s.k, s.n}, data_type(s.in), memory::dims{s.b_row, s.b_column});
-  const memory::desc c({s.m, s.n}, data_type(s.out), memory::dims{s.c_row, 1});
+  const memory::desc a({s.m, s.k}, data_type(s.in), strides(s.m, s.k, s.a_row, s.a_column));
+  const memory::desc b({s.k, s.n}, data_type(s.in), strides(s.k, s.n, s.b_row, s.b_column));
+  const memory::desc c({s.m, s.n}, data_type(s.out), strides(s.m, s.n, s.c_row, 1));
   const memory::desc bias = s.bias ? memory::desc({1, s.n}, data_type(s.in), memory::dims{s.n, 1}) : memory::desc();
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);

@@ -138,6 +138,20 @@ TEST(Product, AgreesWithReferenceForOneOfAnything) {
   expect_references(40, 1, 3);
   expect_references(40, 3, 1);
 }
+// One row or column of a wider matrix, or of its last tile: elements that lie apart.
+TEST(Product, AgreesWithReferenceForOneOfAnythingWithRowsApart) {
+  constexpr std::int64_t kSizes[][3] = {{1, 1, 1},   {1, 1, 3},   {1, 40, 1},    {40, 1, 1},
+                                        {1, 40, 33}, {40, 1, 33}, {257, 385, 20}};
+  for (const auto& [m, n, k] : kSizes)
+    for (ProductShape s : variants(m, n, k)) {
+      s.lda += 5;
+      s.ldb += 3;
+      s.ldc += 7;
+      Multiplication x(s);
+      x.run(1);
+      x.expect_reference();
+    }
+}
 // More than one tile each way, and more than two blocks of k, none of them whole.
 TEST(Product, AgreesWithReferenceAcrossTiles) {
   expect_references(300, 420, 10);
