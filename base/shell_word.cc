@@ -38,4 +38,10 @@ std::string shell_word(std::string_view word) {
   return "\"$(printf -- " + in_quotes(format) + ")\"";
 }
 
+std::string python_command(std::string_view code, std::initializer_list<std::string_view> arguments) {
+  std::string out = fmt::format("python3 -c \"from sys import argv; {}\"", code);
+  for (const std::string_view argument : arguments) out += " " + shell_word(argument);
+  return out;
+}
+
 }  // namespace strata

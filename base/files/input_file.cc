@@ -32,6 +32,7 @@ InputFile::InputFile(const fs::path& path, Pipes pipes) {
 
 Descriptor open_input(const fs::path& path, const std::string& named, Pipes pipes) {
   InputFile input(path, pipes);
+  if (input.error == ENOENT) refuse_broken_link(path);
   // A socket cannot be opened at all (ENXIO).
   if (input.file.get() < 0 && input.error != 0 && input.error != ENXIO)
     fail(Exit::usage, "{} cannot be read: {}", named, std::strerror(input.error));
@@ -58,7 +59,27 @@ std::string read_input(const Descriptor& file, const std::string& named, std::si
 }
 
 std::string read_input(const fs::path& path, const std::string& named, std::size_t most, Pipes pipes) {
-  return read_input(open_input(path, named, pipes), named, most);
+  std::string text = read_input(open_input(path, named, pipes), named, most);
+  refuse_lfs_pointer(text, named);
+  return text;
+}
+
+void refuse_broken_link(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_symlink(path, ignored) || fs::exists(path, ignored)) return;
+  fail(Exit::usage,
+       "{} is a link to {}, which is not there: the download is not complete, or its cache was cleared; download it "
+       "again, or copy it from where it is complete with links followed (cp -rL)",
+       path.string(), fs::read_symlink(path, ignored).string());
+}
+
+void refuse_lfs_pointer(std::string_view text, const std::string& named) {
+  constexpr std::size_t kMostBytes = 1024;
+  if (text.size() >= kMostBytes || !text.starts_with("version https://git-lfs.github.com/spec/")) return;
+  fail(Exit::usage,
+       "{} is a Git LFS pointer, not the file itself: fetch it with git lfs install && git lfs pull in its folder, or "
+       "download it again",
+       named);
 }
 
 }  // namespace strata

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -25,26 +24,10 @@ std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
   return {reinterpret_cast<void*>(begin), part.empty() ? 0 : end - begin};
 }
 
-// A link whose target is gone, as in a cache of downloads that was cleared, looks like a file in a listing.
 [[noreturn]] void fail_to_open(const std::filesystem::path& path, int error) {
-  const Exit code = error == ENOENT || error == ENOTDIR ? Exit::usage : Exit::failed;
-  std::error_code ignored;
-  if (error == ENOENT && std::filesystem::is_symlink(path, ignored))
-    fail(code,
-         "{} is a link to {}, which is not there: the download is not complete, or its cache was cleared; "
-         "download the model again, or copy it with its links followed (cp -L)",
-         path.string(), std::filesystem::read_symlink(path, ignored).string());
-  fail(code, "{} cannot be opened: {}", path.string(), std::strerror(error));
-}
-
-// A clone without Git LFS has such a pointer in place of each large file (git-lfs/docs/spec.md).
-void refuse_lfs_pointer(const std::filesystem::path& path, std::string_view text) {
-  constexpr std::size_t kMostBytes = 1024;
-  if (text.size() >= kMostBytes || !text.starts_with("version https://git-lfs.github.com/spec/")) return;
-  fail(Exit::usage,
-       "{} is a Git LFS pointer, not the file itself: fetch it with git lfs install && git lfs pull in its "
-       "folder, or download it again",
-       path.string());
+  refuse_broken_link(path);
+  fail(error == ENOENT || error == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}", path.string(),
+       std::strerror(error));
 }
 
 }  // namespace
@@ -63,7 +46,7 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   }
   data_ = static_cast<const std::byte*>(data);
   try {
-    refuse_lfs_pointer(path_, {reinterpret_cast<const char*>(data_), size_});
+    refuse_lfs_pointer({reinterpret_cast<const char*>(data_), size_}, path_.string());
   } catch (...) {
     ::munmap(data, size_);  // no destructor runs for what was not constructed
     throw;

@@ -1,5 +1,7 @@
 // DistilBERT (Sanh et al. 2019) as Hugging Face stores it: BERT's encoder without token types, and without dropout
 // behind the attention's projection.
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "models/families/encoder.h"
@@ -20,9 +22,11 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   b.eps = 1e-12f;
   b.attention_dropout = dropout_probability(config, "attention_dropout", 0.1);
   b.down_dropout = s.embedding_dropout = dropout_probability(config, "dropout", 0.1);
-  // Sines are how the table starts, and it then does not learn; what is stored is read as any table is.
-  if (run.training) require_bool(config, "sinusoidal_pos_embds", false, false);
-  (void)config.bool_or("sinusoidal_pos_embds", false);
+  if (config.bool_or("sinusoidal_pos_embds", false) && run.training)
+    config.remark(fmt::format(
+        "{} is true: the table of positions is read as it is stored, and learns, as in transformers 5 (in transformers "
+        "4 it does not); that of a new model starts at random here",
+        config.describe("sinusoidal_pos_embds")));
   s.sequence_dropout = dropout_probability(config, "seq_classif_dropout", 0.2);
   s.token_dropout = s.embedding_dropout;
   config.ignore({"qa_dropout", "tie_weights_"});  // of another head; of older versions

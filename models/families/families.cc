@@ -114,14 +114,18 @@ void name_unread(const Config& config, std::string_view family) {
       fail(Exit::usage, "{} is not a key that {} models have: leave it out", config.describe(key), family);
     // An object by its own name, unless the family reads some of it.
     std::string root = key.substr(0, key.find('.'));
-    if (!config.has(root) && config.keys_inside(root).empty()) root = key;  // a dot of its own
-    if (root.starts_with("rope_")) root = key;                              // a group that is read
+    if (root.starts_with("rope_")) root = key;  // a group that is read
     if (root == "auto_map") {
       code = true;
       continue;
     }
     if (names.empty() || names.back() != root) names.push_back(std::move(root));
   }
+  for (std::string& key : config.dotted_keys())
+    names.push_back(config.has(key) || !config.keys_inside(key).empty()
+                        ? fmt::format("\"{}\" (one key, whose name has a dot)", key)
+                        : std::move(key));
+  std::ranges::sort(names);
   if (code)
     config.remark(fmt::format("{}: the model brings code of its own, which is not run; it is read as a {} model",
                               config.describe("auto_map"), family));

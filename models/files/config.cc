@@ -45,6 +45,14 @@ Config::Value scalar(element node) {
   return Config::Raw{minified(node)};
 }
 
+// Python would take the last of two; which one was meant is not for us to guess.
+void require_each_once(simdjson::dom::object object, std::string_view inside) {
+  std::set<std::string_view> seen;
+  for (const auto field : object)
+    if (!seen.insert(field.key).second)
+      throw Malformed{fmt::format("has the key {}{}{} twice", inside, inside.empty() ? "" : ".", field.key)};
+}
+
 bool has_dotted_key(simdjson::dom::object object) {
   return std::any_of(object.begin(), object.end(),
                      [](auto field) { return field.key.find('.') != std::string_view::npos || field.key.empty(); });
@@ -53,9 +61,10 @@ bool has_dotted_key(simdjson::dom::object object) {
 void flatten(element node, const std::string& key, Values& out) {
   simdjson::dom::object object;
   if (node.get_object().get(object) != simdjson::SUCCESS || object.size() == 0 || has_dotted_key(object)) {
-    if (!out.emplace(key, scalar(node)).second) throw Malformed{fmt::format("has the key {} twice", key)};
+    out.emplace(key, scalar(node));
     return;
   }
+  require_each_once(object, key);
   for (const auto field : object) flatten(field.value, key + "." + std::string(field.key), out);
 }
 
@@ -112,11 +121,10 @@ Config Config::parse(std::string_view json, std::string source) {
     with_document(json, [&](element root) {
       simdjson::dom::object object;
       if (root.get_object().get(object) != simdjson::SUCCESS) throw Malformed{"is not a JSON object"};
+      require_each_once(object, "");
       for (const auto field : object) {
         if (field.key.find('.') != std::string_view::npos) {
-          const std::string key(field.key);
-          if (!out.dotted_.emplace(key, minified(field.value)).second)
-            throw Malformed{fmt::format("has the key {} twice", key)};
+          out.dotted_.emplace(std::string(field.key), minified(field.value));
           continue;
         }
         flatten(field.value, std::string(field.key), out.values_);
@@ -335,9 +343,13 @@ std::vector<std::string> Config::unread() const {
   for (const auto& [key, value] : values_) {
     if (!std::holds_alternative<std::nullptr_t>(value) && !read_.contains(key)) out.push_back(key);
   }
+  return out;
+}
+
+std::vector<std::string> Config::dotted_keys() const {
+  std::vector<std::string> out;
   for (const auto& [key, json] : dotted_)
     if (json != "null") out.push_back(key);
-  std::ranges::sort(out);
   return out;
 }
 

@@ -15,10 +15,10 @@
 namespace strata::models {
 
 // A config.json, flat: a nested key is "rope_parameters.rope_theta". A key of the file that has a dot itself
-// ("transformers.js_config") is kept and can only be unread(). NaN, Infinity and numbers of any size are read as Python
-// reads them. Remembers which keys were read, so that the rest can be named (unread()), and what is to be said of those
-// that were (remarks()); for that reason not to be shared between threads.
-// Errors: Exit::corrupt naming file and key, or Exit::usage if `model.config.*` gave the value.
+// ("transformers.js_config") is kept and read by nothing (dotted_keys()), also if a nested key has the same path. NaN,
+// Infinity and numbers of any size are read as Python reads them. Remembers which keys were read, so that the rest can
+// be named (unread()), and what is to be said of those that were (remarks()); for that reason not to be shared between
+// threads. Errors: Exit::corrupt naming file and key, or Exit::usage if `model.config.*` gave the value.
 class Config {
  public:
   struct Raw {  // an array, or an object that is empty or has a dot in a key: its JSON text
@@ -72,6 +72,8 @@ class Config {
   void ignore(std::initializer_list<std::string_view> keys) const;
   // Keys that are there, are not null and were never read; in byte order.
   std::vector<std::string> unread() const;
+  // The root's keys that have a dot themselves and are not null; in byte order.
+  std::vector<std::string> dotted_keys() const;
   // Keeps a sentence that the user should read; once, however often it is said.
   void remark(std::string sentence) const;
   const std::vector<std::string>& remarks() const { return remarks_; }

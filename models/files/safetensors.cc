@@ -13,6 +13,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json_fault.h"
+#include "base/shell_word.h"
 
 namespace strata::models {
 namespace {
@@ -230,10 +231,12 @@ Safetensors Safetensors::open(const fs::path& path) {
   } else if (fs::exists(path / "pytorch_model.bin", ignored) ||
              fs::exists(path / "pytorch_model.bin.index.json", ignored)) {
     fail(Exit::usage,
-         "{0} holds its weights as pickle (pytorch_model.bin), which can run code when it is read; convert them once: "
-         "python3 -c \"from transformers import AutoModelForCausalLM as M; "
-         "M.from_pretrained('{0}').save_pretrained('{0}')\"",
-         path.string());
+         "{} holds its weights as pickle (pytorch_model.bin), which can run code when it is read; convert them once: "
+         "{}",
+         path.string(),
+         python_command("import transformers as t; c = t.AutoConfig.from_pretrained(argv[1]); "
+                        "getattr(t, c.architectures[0]).from_pretrained(argv[1]).save_pretrained(argv[1])",
+                        {path.string()}));
   } else if (fs::is_symlink(whole, ignored) || fs::is_symlink(index, ignored)) {
     (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // which says where the link leads
   } else if (fs::exists(path / "adapter_config.json", ignored) ||

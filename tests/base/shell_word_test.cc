@@ -33,6 +33,11 @@ TEST(ShellWord, HasNoQuotesIfItNeedsNone) {
   EXPECT_EQ(shell_word(""), "''");
 }
 
+TEST(ShellWord, PythonFindsPathsInItsArguments) {
+  EXPECT_EQ(python_command("print(argv[1])", {"a/b", "it's \"c\" d"}),
+            R"py(python3 -c "from sys import argv; print(argv[1])" a/b 'it'\''s "c" d')py");
+}
+
 TEST(ShellWord, HasNoControlCharacters) {
   EXPECT_EQ(shell_word("a\nb"), "\"$(printf -- 'a\\012b')\"");
 }

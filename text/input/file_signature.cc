@@ -22,8 +22,7 @@ std::string without_ending(std::string_view name) {
 
 // A command that makes the file `name` into one with another ending; the paths are arguments and no part of the code.
 std::string conversion(std::string_view code, std::string_view name, std::string_view ending) {
-  return fmt::format("python3 -c \"from sys import argv; {}\" {} {} converts it", code, shell_word(name),
-                     shell_word(without_ending(name) + std::string(ending)));
+  return python_command(code, {name, without_ending(name) + std::string(ending)}) + " converts it";
 }
 
 constexpr std::string_view kToLines = ".to_json(argv[2], orient='records', lines=True)";

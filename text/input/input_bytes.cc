@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -59,9 +60,12 @@ InputBytes::InputBytes(const std::string& name)
     : name_(name == "-" ? "standard input" : name), standard_(name == "-"), ending_(content_ending(name)) {
   if (standard_) return;
   InputFile input(name, Pipes::handed_over);
+  if (input.error == ENOENT) refuse_broken_link(name);
   if (input.error != 0 && input.error != ENXIO)  // ENXIO: a socket
     fail(input.error == ENOENT || input.error == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}", name_,
          std::strerror(input.error));
+  if (std::error_code ignored; std::filesystem::is_directory(name, ignored))
+    fail(Exit::usage, "{} is a folder: give the files in it", name_);
   if (input.file.get() < 0)
     fail(Exit::usage, "{} is not a regular file: text that comes out of a pipe is read from standard input (-)", name_);
   file_ = std::move(input.file);
@@ -120,6 +124,7 @@ void InputBytes::open() {
     have += n;
   }
   compressed_.resize(have);
+  refuse_lfs_pointer(compressed_, name_);
   compression_ = compression_of(compressed_);
   const Compression named = standard_ ? Compression::none : compression_of_name(name_);
   if (named != Compression::none && compression_ == Compression::none && have > 0)
@@ -212,7 +217,8 @@ void InputBytes::read(std::string& text, std::size_t size) {
 
 InputHead look_at_input(const std::string& name) {
   struct stat status {};
-  if (name == "-" || (::stat(name.c_str(), &status) == 0 && S_ISFIFO(status.st_mode))) return {};
+  if (name == "-" || (::stat(name.c_str(), &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode))))
+    return {};
   InputBytes input(name);
   InputHead out;
   input.read(out.text, kSignatureBytes);

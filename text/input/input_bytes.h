@@ -59,7 +59,7 @@ class InputBytes {
 };
 
 // Looks at the beginning of a file, so that a long run does not end at its last input: throws as InputBytes does.
-// Returns its first bytes, decompressed. Not of what can be read only once (a pipe): that is empty.
+// Returns its first bytes, decompressed. Not of what can be read only once (a pipe, a terminal): that is empty.
 struct InputHead {
   std::string text;
   Compression compression = Compression::none;

@@ -148,6 +148,20 @@ TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
   EXPECT_FAILURE(make(tiny("gpt2"), {{"rms_norm_eps", "1e-5"}}), Exit::usage, HasSubstr("rms_norm_eps"));
 }
 
+// transformers makes an attribute of such a name, which nothing reads.
+TEST(FamiliesTest, AKeyWithADotIsNotTheNestedOneOfTheSamePath) {
+  const std::string nested = R"("rope_scaling":{"rope_type":"linear","factor":2.0})";
+  const std::string both = with("llama", nested + R"(,"rope_scaling.factor":4.0,"id2label.0":"x")");
+  EXPECT_THAT(remarks(both), ::testing::Contains(HasSubstr(R"(2 keys)")));
+  EXPECT_THAT(remarks(both),
+              ::testing::Contains(HasSubstr(R"(: "rope_scaling.factor" (one key, whose name has a dot), id2label.0)")));
+  expect_same(*make(both), *make(with("llama", nested)));
+  EXPECT_EQ(constants(*make(both)), constants(*make(with("llama", nested))));
+  // The recipe's is the nested one.
+  EXPECT_EQ(constants(*make(both, {{"rope_scaling.factor", "8.0"}})),
+            constants(*make(with("llama", nested), {{"rope_scaling.factor", "8.0"}})));
+}
+
 TEST(FamiliesTest, KeysOfOtherMathematicsAreRefusedInEveryFamilyAndTheirInertValuesAreNot) {
   struct Case {
     const char *key, *wrong, *inert, *words;

@@ -125,7 +125,8 @@ TEST(ConfigTest, KeepsKeysWithADotOfTheirOwn) {
   const auto config = Config::parse(R"({"transformers.js_config":{"kv_cache_dtype":{"q4.f16":"float16"}},"b.c":null,)"
                                     R"("transformers":{"js_config":1}})",
                                     "c.json");
-  EXPECT_THAT(config.unread(), ElementsAre("transformers.js_config", "transformers.js_config"));
+  EXPECT_THAT(config.unread(), ElementsAre("transformers.js_config"));
+  EXPECT_THAT(config.dotted_keys(), ElementsAre("transformers.js_config"));
   const auto again = Config::parse(config.to_json(), "x");
   EXPECT_EQ(again.to_json(), config.to_json());
   EXPECT_THAT(again.to_json(), HasSubstr(R"("transformers.js_config": {"kv_cache_dtype":{"q4.f16":"float16"}})"));
@@ -159,6 +160,9 @@ TEST(ConfigTest, RefusesWhatIsNoConfig) {
   refused("[1]", "not a JSON object");
   refused("{\"a\":1", "not JSON");
   refused("{\"a\":1,\"a\":2}", "a twice");
+  refused(R"({"a":1,"a":{"b":2}})", "a twice");
+  refused(R"({"a":{"b":1},"a":{"c":2}})", "a twice");
+  refused(R"({"a":{"b":{"c":1},"b":{"d":2}}})", "a.b twice");
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += "{\"a\":";
   refused(deep + "1" + std::string(100, '}'), "nested deeper");

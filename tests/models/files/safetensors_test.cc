@@ -158,11 +158,15 @@ TEST_F(SafetensorsTest, PickleIsRefusedWithTheCommandThatConvertsIt) {
   folder.write("pytorch_model.bin", "anything");
   EXPECT_FAILURE(Safetensors::open(folder.path()), Exit::usage,
                  testing::AllOf(testing::HasSubstr("pickle"), testing::HasSubstr("save_pretrained(")));
+  folder.write("it's a/pytorch_model.bin", "anything");
+  EXPECT_FAILURE(Safetensors::open(folder.path() / "it's a"), Exit::usage, HasSubstr("it'\\''s a'"));
 }
 
 TEST_F(SafetensorsTest, MissingFilesAreTheUsersMistake) {
   EXPECT_FAILURE(Safetensors::open(folder_.path()), Exit::usage, HasSubstr("model.safetensors"));
   EXPECT_FAILURE(Safetensors::open(folder_.path() / "x.safetensors"), Exit::usage, HasSubstr("x.safetensors"));
+  folder_.write("adapter/adapter_model.safetensors", "");
+  EXPECT_FAILURE(Safetensors::open(folder_.path() / "adapter"), Exit::usage, HasSubstr("holds an adapter (LoRA)"));
 }
 
 }  // namespace

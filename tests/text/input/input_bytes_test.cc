@@ -1,8 +1,11 @@
 #include "text/input/input_bytes.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -122,6 +125,47 @@ TEST_F(InputBytesTest, KindsOfFilesAreKnown) {
   EXPECT_FAILURE(read("c", std::string(5000, 'x') + '\0'), Exit::usage, HasSubstr("offset 5000"));
   EXPECT_FAILURE(read("d.gz", tests::compressed(Compression::gzip, tests::compressed(Compression::xz, "a"))),
                  Exit::usage, HasSubstr("compressed once more, by xz"));
+}
+
+// As data, too, what stands in a file's place says what to do, whatever the name promises.
+TEST_F(InputBytesTest, WhatWasNotDownloadedIsSaid) {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n";
+  for (const char* name : {"a.jsonl", "a.txt", "a.csv", "a", "a.jsonl.gz", "a.parquet", "a.zst"})
+    EXPECT_FAILURE(read(name, pointer), Exit::usage,
+                   AllOf(HasSubstr(std::string(name) + " is a Git LFS pointer"), HasSubstr("git lfs pull")));
+  EXPECT_EQ(read("b.txt", "On LFS:\n" + pointer), "On LFS:\n" + pointer);
+  const std::string log = pointer + std::string(1024, 'x');
+  EXPECT_EQ(read("c.txt", log), log) << "too long for one";
+  std::filesystem::create_symlink("../../blobs/0123abcd", folder_.path() / "d.jsonl");
+  EXPECT_FAILURE(InputBytes((folder_.path() / "d.jsonl").string()), Exit::usage,
+                 AllOf(HasSubstr("d.jsonl is a link to ../../blobs/0123abcd"), HasSubstr("download it again")));
+  EXPECT_FAILURE(InputBytes(folder_.path().string()), Exit::usage, HasSubstr("is a folder: give the files in it"));
+}
+
+// A terminal as standard input.
+class InputTerminalTest : public testing::Test {
+ protected:
+  InputTerminalTest() : kept_(::dup(STDIN_FILENO)), controller_(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    char name[64] = {};
+    EXPECT_EQ(::grantpt(controller_.get()) | ::unlockpt(controller_.get()), 0);
+    EXPECT_EQ(::ptsname_r(controller_.get(), name, sizeof name), 0);
+    const Descriptor terminal(::open(name, O_RDWR | O_NOCTTY));
+    EXPECT_EQ(::dup2(terminal.get(), STDIN_FILENO), STDIN_FILENO);
+  }
+  ~InputTerminalTest() override { ::dup2(kept_.get(), STDIN_FILENO); }
+  Descriptor kept_, controller_;
+};
+
+// What is typed can be read once: the look at the beginning must not take it.
+TEST_F(InputTerminalTest, WhatIsTypedIsNotLost) {
+  const std::string typed = "first\nsecond\n\x04\x04";
+  ASSERT_EQ(::write(controller_.get(), typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
+  EXPECT_EQ(look_at_input("/dev/stdin").text, "");
+  InputBytes input("/dev/stdin");
+  std::string text;
+  input.read(text, 1000);
+  EXPECT_EQ(text, "first\nsecond\n");
 }
 
 // Letters that mark other files may begin a text.
