@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 #include "text/template/template.h"
 #include "text/template/values/python_text.h"
 

@@ -105,6 +105,15 @@ FOLDERS = {
         tokenizer_class="GPT2TokenizerFast", add_prefix_space=True)},
     "tokenizer.json, bos that is not added": {"tokenizer.json": "gpt2.json", **config(
         tokenizer_class="PreTrainedTokenizerFast", bos_token="<|endoftext|>", add_bos_token=True, add_prefix_space=True)},
+    # A class that contradicts the tokenizer.json, if transformers 4 and 5 read the two alike.
+    "tokenizer.json of Llama, no space": {"tokenizer.json": "tokenizers/llama2/tokenizer.json", **config(
+        "llama", tokenizer_class="LlamaTokenizer", add_prefix_space=False, legacy=True)},
+    "tokenizer.json of TinyLlama": {"tokenizer.json": "tokenizers/tinyllama/tokenizer.json", **config(
+        "llama", tokenizer_class="LlamaTokenizerFast", legacy=False)},
+    "tokenizer.json of TinyLlama, no space": {"tokenizer.json": "tokenizers/tinyllama/tokenizer.json", **config(
+        "llama", tokenizer_class="LlamaTokenizer", add_prefix_space=False)},
+    "tokenizer.json of bytes, called Llama's": {"tokenizer.json": "gpt2.json", **config(
+        "llama", tokenizer_class="LlamaTokenizer", add_prefix_space=False)},
     "llama": {"tokenizer.model": PAIRS, **config(tokenizer_class="LlamaTokenizer", add_bos_token=True, add_eos_token=True,
                                                  eos_token="<|im_end|>", added_tokens_decoder=DECODER)},
     "llama, legacy": {"tokenizer.model": PAIRS, **config(tokenizer_class="LlamaTokenizer", add_bos_token=True, legacy=True,

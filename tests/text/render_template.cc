@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 #include "text/template/template.h"
 #include "text/template/values/json_text.h"
 #include "text/template/values/python_text.h"

@@ -9,7 +9,8 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
-#include "text/chat/json_value.h"
+#include "text/folder/folder_files.h"
+#include "text/json/json_value.h"
 
 namespace strata::text {
 namespace {
@@ -24,19 +25,6 @@ std::string read(const fs::path& path) {
   if (file.bytes().size() > kMaxBytes)
     fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", path.string(), file.bytes().size());
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-// A JSON object; an empty one if there is no such file.
-Value read_object(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return Value::dict({});
-  try {
-    Value out = parse_json(read(path));
-    if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
-    return out;
-  } catch (const JsonFault& fault) {
-    fail(Exit::corrupt, "{}, offset {}: {}", path.string(), fault.at, fault.message);
-  }
 }
 
 // "<|...|>" in a template: what looks like a special token.
@@ -152,8 +140,8 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
   const fs::path folder = is_folder ? tokenizer : tokenizer.parent_path();
   const bool has_folder = is_folder || fs::is_regular_file(tokenizer, ignored);
   ChatTemplate out;
-  const Value config = has_folder ? read_object(folder / "tokenizer_config.json") : Value::dict({});
-  const Value map = has_folder ? read_object(folder / "special_tokens_map.json") : Value::dict({});
+  const FolderFiles files = has_folder ? read_folder_files(folder) : FolderFiles{};
+  const Value config = files.config.value_or(Value::dict({})), map = files.map.value_or(Value::dict({}));
   std::vector<std::pair<Value, Value>> tokens;
   // As the classes of transformers that read such a file have them if nothing else is said.
   for (auto& [name, token] : known.named_tokens()) tokens.emplace_back(Value(name), Value(token));
@@ -205,6 +193,7 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
                        const Tokenizer& known) {
   templates_.emplace_back(name, std::make_shared<const jinja::Template>(source, name_));
   source_ += fmt::format("{}\n{}\n", name, source);
+  tokenizer_ = known.name();
   if (known.name() == "byte") return;  // which has no special tokens at all, and takes their bytes
   for (const auto& [key, token] : special_tokens_)
     if (has_word(source, key.text()) && !token.text().empty() && !known.id_of(token.text()))
@@ -221,6 +210,13 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
   for (std::string& token : tokens_in(source))
     if (!known.id_of(token) && std::find(plain_marks_.begin(), plain_marks_.end(), token) == plain_marks_.end())
       plain_marks_.push_back(std::move(token));
+}
+
+std::vector<std::string> ChatTemplate::remarks() const {
+  if (plain_marks_.empty()) return {};
+  return {fmt::format("{} writes {}, which {} of the tokenizer {}: read as plain text", name_,
+                      fmt::join(plain_marks_, ", "), plain_marks_.size() == 1 ? "is no token" : "are no tokens",
+                      tokenizer_)};
 }
 
 std::string ChatTemplate::hash() const {

@@ -32,8 +32,8 @@ class ChatTemplate {
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
   // Whether it has tools, or calls of them, and the template reads none.
   bool leaves_out_tools(const Conversation& conversation) const;
-  // "<|user|>" and the like that the templates write and that are plain text to the tokenizer.
-  const std::vector<std::string>& plain_marks() const { return plain_marks_; }
+  // A sentence for the user if the templates write "<|user|>" and the like, which are plain text to the tokenizer.
+  std::vector<std::string> remarks() const;
   // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and if none of
   // the templates is for it.
   jinja::Rendered render(const Conversation& conversation, std::size_t turns, bool add_generation_prompt) const;
@@ -48,6 +48,7 @@ class ChatTemplate {
   std::vector<std::pair<std::string, std::shared_ptr<const jinja::Template>>> templates_;  // by name: default, tool_use
   std::vector<std::pair<jinja::Value, jinja::Value>> special_tokens_;  // bos_token and so on, their texts
   std::vector<std::string> plain_marks_;
+  std::string tokenizer_;  // its name
 };
 
 }  // namespace strata::text

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/chat/json_value.h"
 #include "text/chat/table.h"
+#include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text {

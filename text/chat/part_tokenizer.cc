@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 
 namespace strata::text {
 

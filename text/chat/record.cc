@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 
 namespace strata::text {
 namespace {

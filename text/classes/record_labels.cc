@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/chat/json_value.h"
 #include "text/chat/record.h"
+#include "text/json/json_value.h"
 
 namespace strata::text {
 namespace {

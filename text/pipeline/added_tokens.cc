@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/subwords/vocabulary.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/utf8.h"
 

@@ -5,19 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "text/pipeline/json.h"
-#include "text/pipeline/vocabulary.h"
+#include "text/added_token.h"
+#include "text/json/json.h"
 
 namespace strata::text {
 
-// The id of a token that has none yet.
-inline constexpr std::uint32_t kNextId = ~std::uint32_t{0};
-
-struct AddedToken {
-  std::uint32_t id = kNextId;
-  std::string content = {};
-  bool special = false, normalized = false, left_strip = false, right_strip = false, single_word = false;
-};
 // "added_tokens" of a tokenizer.json.
 std::vector<AddedToken> read_added_tokens(const Json& json);
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "text/pipeline/json.h"
+#include "text/json/json.h"
 
 namespace strata::text {
 

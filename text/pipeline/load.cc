@@ -2,13 +2,14 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/input_file.h"
 #include "base/files/mapped_file.h"
+#include "text/folder/folder_settings.h"
+#include "text/folder/vocabulary_files.h"
 #include "text/pipeline/byte.h"
-#include "text/pipeline/folder_settings.h"
 #include "text/pipeline/pipeline.h"
 #include "text/pipeline/sentence_piece.h"
 #include "text/pipeline/tokenizer_hash.h"
-#include "text/pipeline/vocabulary_files.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {
@@ -49,6 +50,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
     return load_file(where, name.starts_with("tokenizer.") || name.starts_with("vocab.") ? folder : name);
   }
   if (!fs::is_directory(where, ignored)) {
+    refuse_broken_link(plain);
     fail(Exit::usage, "--tokenizer {}: there is neither a folder nor a file of that name (nor is it `byte`)",
          where.string());
   }
@@ -56,7 +58,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
     name = fs::absolute(where).lexically_normal().parent_path().filename();
   for (const char* file : kTokenizerFiles) {
     if (fs::exists(where / file, ignored)) return load_file(where / file, name);
+    refuse_broken_link(where / file);  // the next one may be of other ids
   }
+  if (fs::exists(where / "adapter_config.json", ignored))
+    fail(Exit::usage, "{} holds an adapter (LoRA), and no tokenizer: give the folder of the model that it was made for",
+         where.string());
   fail(Exit::usage, "{} holds neither a tokenizer.json nor a tokenizer.model, nor a vocab.json or vocab.txt",
        where.string());
 }

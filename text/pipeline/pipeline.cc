@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/pipeline/class_components.h"
-#include "text/pipeline/json.h"
+#include "text/folder/class_components.h"
+#include "text/json/json.h"
 #include "text/split/border.h"
 #include "text/subwords/byte_pair.h"
 #include "text/unicode/utf8.h"
@@ -53,7 +53,8 @@ class Pipeline::StageSink final : public PieceSink {
 std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::string& file, std::string name,
                                           std::string hash, const FolderSettings& settings, bool vocabulary_only) {
   const JsonDocument document(json, file, "a tokenizer.json");
-  std::unique_ptr<Pipeline> made(new Pipeline(document.root(), std::move(name), std::move(hash), settings));
+  std::unique_ptr<Pipeline> made(
+      new Pipeline(document.root(), std::move(name), std::move(hash), settings, vocabulary_only));
   if (vocabulary_only)
     made->template_ = template_of_class(settings, [&](std::string_view token) { return made->id_of(token); });
   else
@@ -62,7 +63,8 @@ std::unique_ptr<Pipeline> Pipeline::parse(std::string_view json, const std::stri
   return made;
 }
 
-Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const FolderSettings& settings)
+Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const FolderSettings& settings,
+                   bool vocabulary_only)
     : Tokenizer(std::move(name), std::move(hash)) {
   const Json model = json.at("model");
   const bool pairs = model.text_or("type", model.find("merges") ? "BPE" : "") == "BPE";
@@ -77,6 +79,8 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   };
   const auto normalizer = component("normalizer", normalizer_of_class, of_class[0]);
   const auto pre_tokenizer = component("pre_tokenizer", pre_tokenizer_of_class, of_class[1]);
+  if (!vocabulary_only)
+    if (auto remark = remark_on_components(settings, normalizer, pre_tokenizer)) remarks_.push_back(*std::move(remark));
   if (normalizer) {
     normalizers_ = make_normalizers(*normalizer);
     letters_of_ascii_ = normalizer->type() != "NFC";

@@ -11,12 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "text/folder/folder_settings.h"
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/decoder.h"
-#include "text/pipeline/folder_settings.h"
 #include "text/pipeline/post_processor.h"
 #include "text/split/pre_tokenizers.h"
 #include "text/subwords/model.h"
+#include "text/subwords/vocabulary.h"
 #include "text/tokenizer.h"
 #include "text/unicode/normalizer.h"
 
@@ -48,7 +49,7 @@ class Pipeline final : public Tokenizer {
   struct Buffers;
   class StageSink;
 
-  Pipeline(const Json& json, std::string name, std::string hash, const FolderSettings& settings);
+  Pipeline(const Json& json, std::string name, std::string hash, const FolderSettings& settings, bool vocabulary_only);
   void read_added(const Json& json, const FolderSettings& settings);
   void compare_template(const FolderSettings& settings);
   bool may_cut_at(char separator) const;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "text/pipeline/vocabulary.h"
+#include "text/subwords/vocabulary.h"
 
 namespace strata::text {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-#include "text/pipeline/json.h"
+#include "text/json/json.h"
 #include "text/text_template.h"
 
 namespace strata::text {

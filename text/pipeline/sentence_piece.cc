@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/folder/class_components.h"
 #include "text/pipeline/added_tokens.h"
-#include "text/pipeline/class_components.h"
-#include "text/pipeline/vocabulary.h"
 #include "text/split/border.h"
+#include "text/subwords/vocabulary.h"
 #include "text/unicode/utf8.h"
 
 namespace strata::text {
@@ -106,15 +106,13 @@ Numbering numbering_of(const std::filesystem::path& path, const FolderSettings& 
     return {{"<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"}, 1, true};
   if (path.filename() != "sentencepiece.bpe.model") return {};
   if (settings.tokenizer_class.empty())
-    fail(Exit::usage,
-         "{}: neither a tokenizer_config.json nor a config.json beside it says of which class it is, and ids are not "
-         "the same for all: put the model's config.json there",
-         path.string());
-  fail(
-      Exit::usage,
-      "{} is of {}, which numbers its pieces in a way of its own: python3 -c \"from transformers import AutoTokenizer; "
-      "AutoTokenizer.from_pretrained('{}').save_pretrained('{}')\" writes a tokenizer.json, which is read",
-      path.string(), settings.tokenizer_class, path.parent_path().string(), path.parent_path().string());
+    fail(
+        Exit::usage,
+        "{}: there is no tokenizer_config.json or config.json next to it that says of which tokenizer class it is, and "
+        "classes number its pieces differently: put the model's config.json there",
+        path.string());
+  fail(Exit::usage, "{} belongs to {}, which numbers pieces in its own way: {} writes a tokenizer.json, which is read",
+       path.string(), settings.tokenizer_class, save_command(path.parent_path()));
 }
 
 class SentencePiece final : public Tokenizer {

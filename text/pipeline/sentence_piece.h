@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/pipeline/folder_settings.h"
+#include "text/folder/folder_settings.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {

@@ -9,9 +9,10 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
-#include "text/pipeline/class_components.h"
-#include "text/pipeline/json.h"
-#include "text/pipeline/vocabulary_files.h"
+#include "text/folder/class_components.h"
+#include "text/folder/vocabulary_files.h"
+#include "text/json/json.h"
+#include "text/pipeline/added_tokens.h"
 
 namespace strata::text {
 namespace {
@@ -64,21 +65,30 @@ std::string class_template(const FolderSettings& settings) {
   return out + fmt::format(" {}{}", settings.add_bos.value_or(false), settings.add_eos.value_or(false));
 }
 
-// Classes that number the pieces of a SentencePiece model anew, and added tokens that are none of them: a piece is a
-// field of its own, the number 1, in the file.
+// Whether `text` is a piece of the SentencePiece model that a text holds only as a whole: one of control, the unknown
+// one, or the user's. A piece is a message whose fields are its text (1), its score (2) and, unless it is a plain one,
+// its kind (3).
+bool is_marked_piece(std::string_view model, const std::string& text) {
+  constexpr std::size_t kScore = 5;
+  if (text.size() >= 128) return false;
+  const std::string field = std::string{'\x0a', static_cast<char>(text.size())} + text + '\x15';
+  for (std::size_t at = model.find(field); at != std::string_view::npos; at = model.find(field, at + 1))
+    if (model.substr(std::min(at + field.size() - 1 + kScore, model.size())).starts_with('\x18')) return true;
+  return false;
+}
+
+// Classes that change the rules or the numbers of a SentencePiece model, and tokens that the folder adds to it.
 std::string changes_of_pieces(std::string_view model, const FolderSettings& settings) {
-  std::vector<AddedToken> out;
-  for (const auto* tokens : {&settings.listed, &settings.extra})
-    for (const AddedToken& token : *tokens) {
-      const std::string& text = token.content;
-      const bool piece =
-          text.size() < 128 && model.find(std::string{'\x0a', char(text.size())} + text) != std::string_view::npos;
-      if (!piece) out.push_back(token);
-    }
+  std::vector<AddedToken> out = settings.listed;
+  for (const auto& [key, token] : settings.named) out.push_back(token);
+  out.insert(out.end(), settings.extra.begin(), settings.extra.end());
+  std::erase_if(out, [&](const AddedToken& token) { return is_marked_piece(model, token.content); });
   std::string text = listed(out);
-  // What follows an added token may begin as a text does.
-  if (!out.empty()) text += fmt::format("\nlegacy {}", settings.legacy.value_or(!settings.is_llama()));
-  if (settings.is_renumbered()) text += "\nclass " + settings.tokenizer_class;
+  // What follows an added token or a piece of control may begin as a text does.
+  const bool by_itself = !settings.is_llama();
+  if (!out.empty() || settings.legacy.value_or(by_itself) != by_itself)
+    text += fmt::format("\nlegacy {}", settings.legacy.value_or(by_itself));
+  if (settings.is_renumbered() || settings.is_llama()) text += "\nclass " + settings.tokenizer_class;
   return text;
 }
 

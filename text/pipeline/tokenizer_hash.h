@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/pipeline/folder_settings.h"
+#include "text/folder/folder_settings.h"
 
 namespace strata::text {
 

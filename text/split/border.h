@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "text/pipeline/vocabulary.h"
+#include "text/subwords/vocabulary.h"
 
 namespace strata::text {
 

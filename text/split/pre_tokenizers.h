@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "text/pipeline/json.h"
+#include "text/json/json.h"
 #include "text/split/pre_tokenizer.h"
 
 namespace strata::text {

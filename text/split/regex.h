@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "text/pipeline/json.h"
+#include "text/json/json.h"
 
 namespace strata::text {
 

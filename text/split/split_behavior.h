@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-#include "text/pipeline/json.h"
+#include "text/json/json.h"
 #include "text/split/pre_tokenizer.h"
 
 namespace strata::text {

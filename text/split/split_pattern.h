@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "text/pipeline/json.h"
+#include "text/json/json.h"
 #include "text/split/pre_tokenizer.h"
 
 namespace strata::text {

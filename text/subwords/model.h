@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/pipeline/json.h"
-#include "text/pipeline/vocabulary.h"
+#include "text/json/json.h"
+#include "text/subwords/vocabulary.h"
 
 namespace strata::text {
 

@@ -18,6 +18,7 @@
 #include "launcher/commands/conveyor.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/remarks.h"
 #include "launcher/token_output.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/part_tokenizer.h"
@@ -231,7 +232,7 @@ int tokenize(const TokenizeOptions& options) {
   // How much there is to tokenize; 0 if nobody knows.
   const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
-  for (const std::string& remark : tokenizer->remarks()) note(fmt::format("{}: {}", options.tokenizer, remark));
+  tell_remarks(options.tokenizer, *tokenizer);
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
   // A template goes around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
@@ -252,10 +253,7 @@ int tokenize(const TokenizeOptions& options) {
       output.open(*tokenizer, whole ? end : std::nullopt, rules.train_on != text::TrainOn::all || rules.templated());
   if (rules.templated()) {
     output.written_by(*rules.made);
-    if (const auto& marks = rules.made->plain_marks(); !marks.empty())
-      say("{} writes {}, which {} no {} of the tokenizer {}: read as plain text", rules.made->name(),
-          fmt::join(marks, ", "), for_count(marks.size(), "is", "are"), for_count(marks.size(), "token", "tokens"),
-          tokenizer->name());
+    tell_remarks(*rules.made);
   }
   std::uint64_t unlabelled = 0, tools_left_out = 0;
   Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {

@@ -8,7 +8,7 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {
@@ -157,10 +157,10 @@ TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
     folder_.write("t.jinja", source);
     return ChatTemplate::find(folder_.path(), folder_.path() / "t.jinja", *smollm);
   };
-  EXPECT_THAT(find("<|im_start|>")->plain_marks(), testing::IsEmpty());
+  EXPECT_THAT(find("<|im_start|>")->remarks(), testing::IsEmpty());
   const auto made = find("<|user|><|im_start|><|user|><|assistant|>");
   EXPECT_EQ(made->render(chat, 1, false).text, "<|user|><|im_start|><|user|><|assistant|>");
-  EXPECT_THAT(made->plain_marks(), testing::ElementsAre("<|user|>", "<|assistant|>"));
+  EXPECT_THAT(made->remarks(), testing::ElementsAre(HasSubstr("writes <|user|>, <|assistant|>, which are no tokens")));
 }
 
 // What the folder's lists promise and the tokenizer does not keep is a mistake: transformers does not read the map
@@ -173,10 +173,10 @@ TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
     return ChatTemplate::find(folder_.path(), std::nullopt, *load_tokenizer(folder_.path()));
   };
   folder_.write("special_tokens_map.json", R"({"additional_special_tokens": ["<turn>"], "bos_token": "<|im_start|>"})");
-  EXPECT_THAT(find("<turn>{{ bos_token }}")->plain_marks(), testing::IsEmpty());
+  EXPECT_THAT(find("<turn>{{ bos_token }}")->remarks(), testing::IsEmpty());
   folder_.write("tokenizer_config.json", R"({"added_tokens_decoder": {}})");
   EXPECT_FAILURE(find("<turn>"), Exit::usage, AllOf(HasSubstr("writes <turn>"), HasSubstr("lists as a special token")));
-  EXPECT_THAT(find("<|turn|>")->plain_marks(), testing::ElementsAre("<|turn|>"));
+  EXPECT_THAT(find("<|turn|>")->remarks(), testing::ElementsAre(HasSubstr("writes <|turn|>, which is no token")));
 }
 
 class NamedTemplatesTest : public testing::Test {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 #include "text/template/values/json_text.h"
 
 namespace strata::text {

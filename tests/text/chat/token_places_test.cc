@@ -9,8 +9,8 @@
 #include <sstream>
 #include <string>
 
-#include "text/chat/json_value.h"
 #include "text/chat/record.h"
+#include "text/json/json_value.h"
 #include "text/template/template.h"
 #include "text/template/values/json_text.h"
 

@@ -9,8 +9,8 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
-#include "text/chat/json_value.h"
 #include "text/chat/record.h"
+#include "text/json/json_value.h"
 
 namespace strata::text {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "text/chat/json_value.h"
 #include "text/chat/record.h"
+#include "text/json/json_value.h"
 
 namespace strata::text {
 namespace {

@@ -63,6 +63,12 @@ TEST_F(TokenizerHashTest, WhatTheFolderChangesOfAFileIsInTheHash) {
     EXPECT_TRUE(seen.insert(hash("tokenizer.json")).second) << config;
   }
   write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
+  write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false,
+    "added_tokens_decoder": {"0": {"content": "<y>", "lstrip": true, "special": true}}})");
+  EXPECT_TRUE(seen.insert(hash("tokenizer.json")).second) << "a flag";
+  write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false,
+    "chat_template": "{{ 1 }}"})");
+  EXPECT_EQ(hash("tokenizer.json"), bytes_hash("tokenizer.json")) << "a chat template changes no ids";
   write("added_tokens.json", R"({"<z>": 40000})");
   EXPECT_TRUE(seen.insert(hash("tokenizer.json")).second);
   fs::remove(folder_.path() / "added_tokens.json");
@@ -74,6 +80,25 @@ TEST_F(TokenizerHashTest, AddedTokensBesideSentencePieceAreInTheHash) {
   const std::string plain = hash("tokenizer.model");
   write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "additional_special_tokens": ["<|turn|>"]})");
   EXPECT_NE(hash("tokenizer.model"), plain);
+}
+
+// Each changes the ids of a text; a token that the file marks by itself changes none.
+TEST_F(TokenizerHashTest, TheClassAndFlagsOfSentencePieceAreInTheHash) {
+  write("tokenizer.model", read(kTokenizers / "sentencepiece_pairs/tokenizer.model"));
+  std::set<std::string> seen{bytes_hash("tokenizer.model")};
+  for (const char* config :
+       {R"({"tokenizer_class": "LlamaTokenizer"})", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})",
+        R"({"tokenizer_class": "T5Tokenizer", "legacy": false})",
+        R"({"tokenizer_class": "T5Tokenizer", "pad_token": "<nothing>"})",
+        R"({"tokenizer_class": "T5Tokenizer", "additional_special_tokens": ["e"]})"}) {
+    write("tokenizer_config.json", config);
+    EXPECT_TRUE(seen.insert(hash("tokenizer.model")).second) << config;
+  }
+  for (const char* config : {R"({"tokenizer_class": "T5Tokenizer", "bos_token": "<s>", "unk_token": "<unk>"})",
+                             R"({"tokenizer_class": "T5Tokenizer", "legacy": true, "chat_template": "{{ 1 }}"})"}) {
+    write("tokenizer_config.json", config);
+    EXPECT_EQ(hash("tokenizer.model"), bytes_hash("tokenizer.model")) << config;
+  }
 }
 
 TEST_F(TokenizerHashTest, ClassesThatNumberPiecesAnewAreInTheHash) {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "tests/failure.h"
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {

@@ -1,15 +1,17 @@
-#include "text/pipeline/folder_settings.h"
+#include "text/folder/folder_settings.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <system_error>
 
 #include "base/error.h"
-#include "base/files/mapped_file.h"
-#include "text/chat/json_value.h"
+#include "base/shell_word.h"
+#include "text/folder/folder_files.h"
+#include "text/json/json.h"
+#include "text/json/json_value.h"
+#include "text/subwords/vocabulary.h"
 
 namespace strata::text {
 namespace {
@@ -17,25 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using jinja::Kind;
 using jinja::Value;
-constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
 constexpr std::array<std::string_view, 7> kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                     "pad_token", "cls_token", "mask_token"};
-
-// An object of `path`; none if there is no such file.
-std::optional<Value> read_object(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
-  const MappedFile file(path);
-  if (file.bytes().size() > kMaxBytes)
-    fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", path.string(), file.bytes().size());
-  try {
-    Value out = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
-    if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
-    return out;
-  } catch (const JsonFault& fault) {
-    fail(Exit::corrupt, "{}, offset {}: {}", path.string(), fault.at, fault.message);
-  }
-}
 
 std::optional<bool> flag(const Value& object, std::string_view key) {
   const Value* found = object.find(key);
@@ -203,17 +188,16 @@ bool FolderSettings::is_byte_level() const {
 }
 
 FolderSettings read_folder_settings(const fs::path& folder) {
+  return settings_of(read_folder_files(folder));
+}
+
+FolderSettings settings_of(const FolderFiles& files) {
   FolderSettings out;
-  const auto config = read_object(folder / "tokenizer_config.json");
-  std::optional<Value> model;
-  try {
-    model = read_object(folder / "config.json");
-  } catch (const Error&) {
-    // Whoever loads the model says what is wrong with it; a tokenizer can do without.
-  }
-  out.model_type = text_or(model ? &*model : nullptr, "model_type", "");
-  out.tokenizer_class = class_of(config ? &*config : nullptr, model ? &*model : nullptr, out.model_type);
-  const fs::path map_file = folder / "special_tokens_map.json", list_file = folder / "added_tokens.json";
+  const auto& [folder, config, map, added, model] = files;
+  const Value* const of_model = model ? &*model : nullptr;
+  out.model_type = text_or(of_model, "model_type", "");
+  out.tokenizer_class = class_of(config ? &*config : nullptr, of_model, out.model_type);
+  const fs::path list_file = folder / "added_tokens.json";
   const Value* decoder = config ? config->find("added_tokens_decoder") : nullptr;
   out.has_decoder = decoder && decoder->is(Kind::dict);
   if (config) {
@@ -227,7 +211,6 @@ FolderSettings read_folder_settings(const fs::path& folder) {
     out.splits_chinese = flag(*config, "tokenize_chinese_chars");
     out.cuts_front = text_or(&*config, "truncation_side", "") == "left";
   }
-  const auto map = read_object(map_file);
   if (map && !out.has_decoder) take_tokens(out, *map);
   if (out.has_decoder) {
     const fs::path path = folder / "tokenizer_config.json";
@@ -237,8 +220,8 @@ FolderSettings read_folder_settings(const fs::path& folder) {
       token->id = id_of_text(id.text(), path);
       if (!token->content.empty()) out.listed.push_back(*std::move(token));
     }
-  } else if (const auto list = read_object(list_file)) {
-    for (const auto& [text, id] : list->pairs()) {
+  } else if (added) {
+    for (const auto& [text, id] : added->pairs()) {
       if (!id.is(Kind::integer))
         fail(Exit::corrupt, "{}: expected the number of \"{}\", found {}", list_file.string(), shortened(text.text()),
              kind_text(id));
@@ -264,6 +247,12 @@ FolderSettings read_folder_settings(const fs::path& folder) {
       if (listed.content == token.content) token = listed;
   out.is_given = config || map || !out.listed.empty() || !out.tokenizer_class.empty() || !out.model_type.empty();
   return out;
+}
+
+std::string save_command(const fs::path& folder) {
+  return python_command(
+      "from transformers import AutoTokenizer as T; T.from_pretrained(argv[1]).save_pretrained(argv[1])",
+      {folder.empty() ? "." : folder.string()});
 }
 
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,

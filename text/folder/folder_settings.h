@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "text/pipeline/added_tokens.h"
+#include "text/added_token.h"
+#include "text/folder/folder_files.h"
 #include "text/text_template.h"
 
 namespace strata::text {
@@ -44,8 +45,12 @@ struct FolderSettings {
   bool makes_template() const { return is_bert() || is_renumbered() || tokenizer_class == "RobertaTokenizer"; }
 };
 
-// Throws Error{corrupt} for a file that is no JSON object, or whose tokens are none.
+// Throws Error{corrupt} for tokens that are none; of a folder also as read_folder_files does.
+FolderSettings settings_of(const FolderFiles& files);
 FolderSettings read_folder_settings(const std::filesystem::path& folder);
+
+// A command line that makes transformers read the tokenizer in `folder` and write it there as a tokenizer.json.
+std::string save_command(const std::filesystem::path& folder);
 
 // `own` (of the tokenizer's own file, with its ids) and what the folder adds: of the same text the first counts, and a
 // new one has the id of the vocabulary, or the next. `size`: entries of the vocabulary.

@@ -1,4 +1,4 @@
-#include "text/pipeline/json.h"
+#include "text/json/json.h"
 
 #include <fmt/format.h>
 #include <simdjson.h>

@@ -1,4 +1,6 @@
 #pragma once
+// text/json/ reads JSON: as a document of which messages name each place (here), or as values (json_value.h), as
+// Python's json.loads makes them.
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "text/pipeline/vocabulary_files.h"
+#include "text/folder/vocabulary_files.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "text/folder/class_components.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/utf8.h"
 
@@ -15,10 +16,6 @@ namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Of Qwen2Tokenizer, as a JSON string.
-constexpr std::string_view kQwenPattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
 
 std::string json_quoted(std::string_view text) {
   std::string out = "\"";
@@ -49,8 +46,7 @@ void each_line(std::string_view text, Use&& use) {
 std::string merges_of(const fs::path& file) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored))
-    fail(Exit::usage,
-         "{} is not there, which belongs to the vocab.json beside it: copy it from where the model is from",
+    fail(Exit::usage, "{} is missing: it belongs to the vocab.json next to it, so copy it from where that came from",
          file.string());
   const MappedFile mapped(file);
   const std::string_view text{reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
@@ -82,54 +78,39 @@ std::string words_of(const fs::path& file, std::string_view text) {
 }
 
 [[noreturn]] void refuse(const fs::path& file, const FolderSettings& settings) {
-  const std::string folder = file.parent_path().empty() ? "." : file.parent_path().string();
   const std::string& name = settings.tokenizer_class;
   for (const std::string_view python : {"PhobertTokenizer", "BertweetTokenizer", "BertJapaneseTokenizer",
                                         "CTRLTokenizer", "XLMTokenizer", "FlaubertTokenizer", "ProphetNetTokenizer"})
     if (name == python)
       fail(Exit::usage,
-           "{} is a vocabulary of {}, which only transformers' own Python reads and no tokenizer.json holds: tokenize "
-           "with that, and give the tokens as a file (docs/formats.md)",
+           "{} is the vocabulary of {}, which exists in Python alone and cannot become a tokenizer.json: tokenize "
+           "with transformers, and give the tokens as a file (docs/formats.md)",
            file.string(), name);
   if (name.empty() && settings.model_type.empty())
     fail(Exit::usage,
-         "{} is a vocabulary, and neither a tokenizer_config.json nor a config.json beside it says of which class: put "
-         "the model's config.json there",
+         "{} is a vocabulary, and there is no tokenizer_config.json or config.json next to it that says of which "
+         "tokenizer class: put the model's config.json there",
          file.string());
-  fail(Exit::usage,
-       "{} is a vocabulary of {}, which is read from a tokenizer.json alone: python3 -c \"from transformers import "
-       "AutoTokenizer; AutoTokenizer.from_pretrained('{}').save_pretrained('{}')\" writes one",
-       file.string(), name.empty() ? fmt::format("a {} model", settings.model_type) : name, folder, folder);
+  fail(Exit::usage, "{} is the vocabulary of {}, which is read from a tokenizer.json only: {} writes one",
+       file.string(), name.empty() ? fmt::format("a {} model", settings.model_type) : name,
+       save_command(file.parent_path()));
 }
 
 }  // namespace
 
 std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary, const FolderSettings& settings) {
-  const bool prefix = settings.prefix_space.value_or(false);
-  if (file.extension() == ".txt") {
-    if (!settings.is_bert()) refuse(file, settings);
-    const bool lower = settings.lowercase.value_or(true);
-    return fmt::format(
-        R"({{"normalizer":{{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":{},"strip_accents":{},)"
-        R"("lowercase":{}}},"pre_tokenizer":{{"type":"BertPreTokenizer"}},"decoder":{{"type":"WordPiece",)"
-        R"("prefix":"##","cleanup":true}},"model":{{"type":"WordPiece","unk_token":{},)"
-        R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{{{}}}}}}})",
-        settings.splits_chinese.value_or(true), settings.strip_accents.value_or(lower), lower,
-        json_quoted(settings.token_text("unk_token")), words_of(file, vocabulary));
-  }
-  if (!settings.is_byte_level()) refuse(file, settings);
-  const bool qwen = settings.tokenizer_class == "Qwen2Tokenizer";
-  const bool composes = qwen || settings.tokenizer_class == "GPTNeoXTokenizer";
-  std::string split = fmt::format(R"({{"type":"ByteLevel","add_prefix_space":{},"use_regex":{}}})", prefix, !qwen);
-  if (qwen)
-    split = fmt::format(
-        R"({{"type":"Sequence","pretokenizers":[{{"type":"Split","pattern":{{"Regex":"{}"}},"behavior":"Isolated",)"
-        R"("invert":false}},{}]}})",
-        kQwenPattern, split);
+  const bool words = file.extension() == ".txt";
+  if (words ? !settings.is_bert() : !settings.is_byte_level()) refuse(file, settings);
+  const ClassComponents made = components_of_class(settings);
+  if (words)
+    return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"WordPiece","prefix":"##",)"
+                       R"("cleanup":true}},"model":{{"type":"WordPiece","unk_token":{},)"
+                       R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{{{}}}}}}})",
+                       *made.normalizer, *made.pre_tokenizer, json_quoted(settings.token_text("unk_token")),
+                       words_of(file, vocabulary));
   return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"ByteLevel"}},"model":{{"type":"BPE",)"
                      R"("fuse_unk":false,"vocab":{},"merges":[{}]}}}})",
-                     composes ? R"({"type":"NFC"})" : "null", split, vocabulary,
-                     merges_of(file.parent_path() / "merges.txt"));
+                     *made.normalizer, *made.pre_tokenizer, vocabulary, merges_of(file.parent_path() / "merges.txt"));
 }
 
 }  // namespace strata::text

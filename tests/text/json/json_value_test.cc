@@ -1,4 +1,4 @@
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

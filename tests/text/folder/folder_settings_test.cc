@@ -1,5 +1,6 @@
-#include "text/pipeline/folder_settings.h"
+#include "text/folder/folder_settings.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
-#include "text/chat/json_value.h"
+#include "text/json/json_value.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {
@@ -129,6 +130,72 @@ TEST_F(FolderTest, WhatContradictsTheTokenizerIsSaid) {
   EXPECT_THAT(load()->remarks(), ElementsAre(AllOf(HasSubstr("add_bos_token = true"), HasSubstr("changes nothing"))));
 }
 
+// There the file counts, as for all models that were trained with transformers 4.
+TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
+  const auto remarks = [&](const char* name, const char* config, const char* type = "llama") {
+    take(name);
+    folder_.write("config.json", fmt::format(R"({{"model_type": "{}"}})", type));
+    folder_.write("tokenizer_config.json", config);
+    return load()->remarks();
+  };
+  const auto differs = [](const char* what, const char* name) {
+    return ElementsAre(AllOf(HasSubstr(std::string("the ") + what + " of tokenizer.json"),
+                             HasSubstr("as in transformers 4"), HasSubstr(std::string("anew for ") + name)));
+  };
+  const char* llama = R"({"tokenizer_class": "LlamaTokenizer", "legacy": false})";
+  EXPECT_THAT(remarks("llama2", llama), differs("normalizer and the pre_tokenizer", "LlamaTokenizer"));
+  EXPECT_EQ(load()->encode(" lead</s>x"), load_tokenizer(kGolden / "tokenizers/llama2")->encode(" lead</s>x"));
+  EXPECT_THAT(remarks("llama2", R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"),
+              ElementsAre(HasSubstr("add_prefix_space = false of tokenizer_config.json is used")));
+  EXPECT_THAT(remarks("tinyllama", llama), IsEmpty());
+  EXPECT_THAT(remarks("tinyllama", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})"),
+              differs("pre_tokenizer", "LlamaTokenizer"));
+  EXPECT_THAT(remarks("llama3", llama), IsEmpty()) << "of bytes";
+  EXPECT_THAT(remarks("llama2", llama, "mistral"), IsEmpty()) << "a type whose class is not believed";
+
+  const char* gpt2 = R"({"tokenizer_class": "GPT2Tokenizer"})";
+  EXPECT_THAT(remarks("gpt2", gpt2), IsEmpty());
+  EXPECT_THAT(remarks("smollm", gpt2), differs("pre_tokenizer", "GPT2Tokenizer"));
+  EXPECT_THAT(remarks("smollm", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})"),
+              differs("pre_tokenizer", "GPT2Tokenizer"));
+  EXPECT_EQ(load()->encode("x1234 y"), load_tokenizer(kGolden / "tokenizers/smollm")->encode("x1234 y"));
+  EXPECT_THAT(remarks("qwen2", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"), IsEmpty());
+  EXPECT_THAT(remarks("llama3", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"),
+              differs("normalizer and the pre_tokenizer", "Qwen2Tokenizer"));
+  EXPECT_THAT(remarks("words", R"({"tokenizer_class": "BertTokenizer"})"),
+              differs("normalizer and the pre_tokenizer", "BertTokenizer"));
+  EXPECT_THAT(remarks("xlmr", R"({"tokenizer_class": "XLMRobertaTokenizer"})", "xlm-roberta"),
+              ElementsAre(HasSubstr("the template of XLMRobertaTokenizer")));
+}
+
+// Each of these could be mended only by guessing another file.
+TEST_F(FolderTest, FoldersWithoutATokenizerSayWhatTheyAre) {
+  folder_.write("adapter_config.json", "{}");
+  EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("holds an adapter (LoRA)"), HasSubstr("no tokenizer")));
+  fs::create_symlink("../blobs/0123abcd", folder_.path() / "tokenizer.json");
+  folder_.write("tokenizer.model", "of other ids");
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("tokenizer.json is a link to ../blobs/0123abcd, which is not there"));
+  fs::create_symlink("snapshots/none", folder_.path() / "model");
+  EXPECT_FAILURE(load_tokenizer(folder_.path() / "model" / ""), Exit::usage, HasSubstr("is a link to snapshots/none"));
+  fs::remove(folder_.path() / "tokenizer.json");
+  folder_.write("tokenizer.json",
+                "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n");
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("tokenizer.json is a Git LFS pointer"));
+}
+
+// Paths come as arguments, so that quotes and blanks in them break nothing.
+TEST_F(FolderTest, WhatToRunIsACommand) {
+  folder_.write("it's a/vocab.json", R"({"a": 0})");
+  folder_.write("it's a/config.json", R"({"model_type": "t5"})");
+  EXPECT_FAILURE(load_tokenizer(folder_.path() / "it's a"), Exit::usage,
+                 AllOf(HasSubstr("save_pretrained(argv[1])\" '"), HasSubstr("it'\\''s a'")));
+  folder_.write("it's a/config.json", R"({"model_type": "t5", "tokenizer_class": "BarthezTokenizer"})");
+  fs::remove(folder_.path() / "it's a/vocab.json");
+  fs::copy(kGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "it's a/sentencepiece.bpe.model");
+  EXPECT_FAILURE(load_tokenizer(folder_.path() / "it's a"), Exit::usage,
+                 AllOf(HasSubstr("belongs to BarthezTokenizer"), HasSubstr("it'\\''s a'")));
+}
+
 TEST_F(FolderTest, TheMapCountsUnlessTheConfigurationListsTokens) {
   take("smollm");
   folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
@@ -158,20 +225,21 @@ TEST_F(FolderTest, VocabulariesOfOtherClassesAreRefusedWithWhatToRun) {
   folder_.write("bpe.codes", "a b 1\n");
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("config.json"));
   folder_.write("config.json", R"({"model_type": "roberta", "tokenizer_class": "PhobertTokenizer"})");
-  EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("PhobertTokenizer"), HasSubstr("tokenize with that")));
+  EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("PhobertTokenizer"), HasSubstr("tokenize with transformers")));
   fs::remove(folder_.path() / "vocab.txt");
   folder_.write("vocab.json", "{}");
   folder_.write("config.json", R"({"model_type": "openai-gpt"})");
   EXPECT_FAILURE(load(), Exit::usage,
-                 AllOf(HasSubstr("OpenAIGPTTokenizer"), HasSubstr("save_pretrained('" + folder_.path().string())));
+                 AllOf(HasSubstr("OpenAIGPTTokenizer"),
+                       HasSubstr("save_pretrained(argv[1])\" " + folder_.path().string() + " writes")));
   folder_.write("config.json", R"({"model_type": "gpt2"})");
-  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("merges.txt is not there"));
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("merges.txt is missing"));
   folder_.write("merges.txt", "#version: 0.2\na b c\n");
   EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("merges.txt, line 2"));
   fs::copy(kGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "sentencepiece.bpe.model");
   EXPECT_FAILURE(load(), Exit::usage, HasSubstr("GPT2Tokenizer"));
   fs::remove(folder_.path() / "config.json");
-  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("ids are not the same for all"));
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("classes number its pieces differently"));
 }
 
 // Spaces that a token has taken hold no others: the library's ids.

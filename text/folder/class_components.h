@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/pipeline/folder_settings.h"
+#include "text/folder/folder_settings.h"
+#include "text/json/json.h"
 #include "text/text_template.h"
 
 namespace strata::text {
@@ -17,6 +18,18 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
                                                std::vector<std::string>& remarks);
 std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings, const Json& own,
                                                   std::vector<std::string>& remarks);
+
+// What transformers 5 makes for a class in place of what a tokenizer.json has; JSON, "null" if it makes none. nullopt:
+// it leaves the file's.
+struct ClassComponents {
+  std::optional<std::string> normalizer, pre_tokenizer;
+};
+ClassComponents components_of_class(const FolderSettings& settings);
+
+// A sentence if transformers 4 and 5 differ in what they take: 4 the components of the file, as is done here, and 5 for
+// some classes its own. Given are the components that are used.
+std::optional<std::string> remark_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
+                                                const std::optional<Json>& pre_tokenizer);
 
 // The template that the class puts around a text if no tokenizer.json has one.
 TextTemplate template_of_class(const FolderSettings& settings,

@@ -1,4 +1,4 @@
-#include "text/pipeline/vocabulary.h"
+#include "text/subwords/vocabulary.h"
 
 namespace strata::text {
 

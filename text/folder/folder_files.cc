@@ -1,0 +1,47 @@
+#include "text/folder/folder_files.h"
+
+#include <system_error>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "text/json/json_value.h"
+
+namespace strata::text {
+namespace {
+
+namespace fs = std::filesystem;
+using jinja::Kind;
+using jinja::Value;
+
+std::optional<Value> read_object(const fs::path& path) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
+  const MappedFile file(path);
+  if (file.bytes().size() > kMaxBytes)
+    fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", path.string(), file.bytes().size());
+  try {
+    Value out = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+    if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
+    return out;
+  } catch (const JsonFault& fault) {
+    fail(Exit::corrupt, "{}, offset {}: {}", path.string(), fault.at, fault.message);
+  }
+}
+
+}  // namespace
+
+FolderFiles read_folder_files(const fs::path& folder) {
+  FolderFiles out{.folder = folder,
+                  .config = read_object(folder / "tokenizer_config.json"),
+                  .map = read_object(folder / "special_tokens_map.json"),
+                  .added = read_object(folder / "added_tokens.json")};
+  try {
+    out.model = read_object(folder / "config.json");
+  } catch (const Error&) {
+    // Loading the model says what is wrong with it.
+  }
+  return out;
+}
+
+}  // namespace strata::text
