@@ -10,7 +10,7 @@
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/commands/eval.h"
 #include "launcher/commands/plan/plan.h"
-#include "launcher/commands/train.h"
+#include "launcher/commands/train/train.h"
 #include "launcher/launch/launch.h"
 #include "launcher/launch/node/agent.h"
 #include "runtime/recipe/keys.h"

@@ -1,4 +1,7 @@
 #pragma once
+// launcher/commands/ has a file or a room per command: launcher/command_line/ reads its options, and what it returns is
+// the exit code.
+
 #include <filesystem>
 #include <optional>
 #include <string>

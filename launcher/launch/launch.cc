@@ -351,20 +351,12 @@ class Launch {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (std::chrono::steady_clock::now() < end) agents_.attend(100);
   }
-  // As from ranks that were stopped: the code says whether there is something to go on from.
   int stopped_between() {
-    const bool kept = !checkpoints_in(recipe_.checkpoint.dir).empty();
-    const Exit code = kept || !ended_ ? Exit::requeue : Exit::failed;
-    const std::string text = fmt::format("{}: {}",
-                                         stop_.times() > 1 && ended_ ? "ended at once, as it was asked to stop twice"
-                                         : ended_                    ? "stopped on request before a restart"
-                                                                     : "stopped on request before any rank was started",
-                                         kept      ? "run the same command to resume from the newest checkpoint"
-                                         : !ended_ ? "run the same command to start"
-                                                   : "there is no checkpoint to resume from");
-    events_.write({"end", {}, {}, static_cast<int>(code), text});
-    screen_.note(text);
-    return static_cast<int>(code);
+    const BetweenStarts end =
+        stopped_between_starts(!checkpoints_in(recipe_.checkpoint.dir).empty(), ended_.has_value(), stop_.times());
+    events_.write({"end", {}, {}, static_cast<int>(end.code), end.text});
+    screen_.note(end.text);
+    return static_cast<int>(end.code);
   }
 
   AskedToStop stop_;     // first: a stop counts from here on

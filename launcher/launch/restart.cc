@@ -36,6 +36,7 @@ std::string why_final(const Ended& ended, const std::optional<Ended>& before) {
       break;
   }
   if (ended.reason.is_stop()) return "it was stopped on request";
+  if (ended.reason.kind == EndReason::Kind::overflow) return "fp16 would overflow again";
   if (before && ended.reason.kind == EndReason::Kind::not_finite && ended.reason == before->reason)
     return "the same came twice, at the same step";
   return {};
@@ -90,6 +91,17 @@ std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const ru
     if (std::vector<Share> shares = spread(hosts, ranks, room); fits(shares)) return shares;
   }
   return {};
+}
+
+BetweenStarts stopped_between_starts(bool kept, bool started, int times) {
+  return {kept || !started ? Exit::requeue : Exit::failed,
+          fmt::format("{}: {}",
+                      times > 1 && started ? "ended at once, as it was asked to stop twice"
+                      : started            ? "stopped on request before a restart"
+                                           : "stopped on request before any rank was started",
+                      kept       ? "run the same command to resume from the newest checkpoint"
+                      : !started ? "run the same command to start"
+                                 : "there is no checkpoint to resume from")};
 }
 
 }  // namespace strata::launcher

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/attempt.h"
 #include "runtime/recipe/recipe.h"
@@ -40,5 +41,13 @@ std::vector<std::string> front_sets(const runtime::Recipe& recipe);
 // `fits` says that the plan does; empty: there are none.
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
+
+// How launch ends if it is asked to stop, so many times, while no rank runs. As from ranks that were stopped, the code
+// says whether there is something to resume from. `kept`: a checkpoint. `started`: ranks ran before.
+struct BetweenStarts {
+  Exit code;
+  std::string text;
+};
+BetweenStarts stopped_between_starts(bool kept, bool started, int times);
 
 }  // namespace strata::launcher

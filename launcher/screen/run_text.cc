@@ -243,25 +243,41 @@ std::string typed_recipe(const std::optional<std::filesystem::path>& file, const
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-std::string skipped_text(std::int64_t steps, std::int64_t skipped, float scale) {
+namespace {
+std::string skipped_as(const SkippedSteps& skipped) {
+  if (skipped.forwards == skipped.skipped) return "skipped, as the forward was not finite in fp16";
+  return skipped.forwards == 0
+             ? "skipped, as gradients overflowed in fp16"
+             : fmt::format("skipped in fp16, {} as the forward was not finite, the others as gradients overflowed",
+                           grouped(static_cast<std::uint64_t>(skipped.forwards)));
+}
+constexpr const char* kForForwards = "set training.precision = bf16 or fp32, or lower optimizer.learning_rate";
+}  // namespace
+
+std::string skipped_text(const SkippedSteps& skipped, float scale) {
   // Below it they are the price of a scale that is tried out again and again.
   constexpr double kFew = 0.02;
-  const std::string what =
-      fmt::format("{} of {} {} skipped, as gradients overflowed in fp16", grouped(static_cast<std::uint64_t>(skipped)),
-                  plural(static_cast<std::uint64_t>(steps), "step", "steps"), for_count(skipped, "was", "were"));
-  if (static_cast<double>(skipped) <= kFew * static_cast<double>(steps))
+  const std::string what = fmt::format("{} of {} {} {}", grouped(static_cast<std::uint64_t>(skipped.skipped)),
+                                       plural(static_cast<std::uint64_t>(skipped.steps), "step", "steps"),
+                                       for_count(skipped.skipped, "was", "were"), skipped_as(skipped));
+  if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
+  if (static_cast<double>(skipped.skipped) <= kFew * static_cast<double>(skipped.steps))
     return what + ": so few are usual while the loss scale finds its limit";
   return fmt::format("{}: set fp16.initial_scale = {:g}, which the run has come to, or training.precision = bf16", what,
                      scale);
 }
 
-std::string nothing_applied_text(const runtime::Recipe& recipe, std::int64_t steps, float scale) {
+std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSteps& skipped, float scale) {
+  const std::string what = fmt::format(
+      "nothing was trained: {} {}",
+      skipped.steps == 1 ? "the only step was"
+                         : fmt::format("all {} steps were", grouped(static_cast<std::uint64_t>(skipped.steps))),
+      skipped_as(skipped));
+  if (skipped.forwards > 0) return fmt::format("{}: {}", what, kForForwards);
   return fmt::format(
-      "nothing was trained: {} skipped, as gradients overflowed in fp16, and the loss scale has come down to {:g}: "
-      "{}set fp16.initial_scale = {:g}, or training.precision = bf16",
-      steps == 1 ? "the only step was" : fmt::format("all {} steps were", grouped(static_cast<std::uint64_t>(steps))),
-      scale, recipe.checkpoint.dir ? "raise training.max_steps to go on from its checkpoint with that scale, or " : "",
-      scale);
+      "{}, and the loss scale has come down to {:g}: {}set fp16.initial_scale = {:g}, or training.precision = bf16",
+      what, scale,
+      recipe.checkpoint.dir ? "raise training.max_steps to go on from its checkpoint with that scale, or " : "", scale);
 }
 
 void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,

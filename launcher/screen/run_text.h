@@ -31,11 +31,14 @@ struct RunEnd {
 // was predicted for it beside), memory as planned and as measured, where the files lie, and what to do next.
 void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,
                   const std::optional<runtime::Machine>& machine, int ranks_per_node);
-// fp16: how many steps were skipped as their gradients overflowed, and what to do about it. `scale`: the loss scale
-// that the run has come to.
-std::string skipped_text(std::int64_t steps, std::int64_t skipped, float scale);
+// fp16: of `steps`, how many were skipped, and how many of those because the forward was not finite.
+struct SkippedSteps {
+  std::int64_t steps, skipped, forwards;
+};
+// How many there are, and what to do about it. `scale`: the loss scale that the run has come to.
+std::string skipped_text(const SkippedSteps& skipped, float scale);
 // The same of a run that skipped every step, so that nothing was trained: why it has failed.
-std::string nothing_applied_text(const runtime::Recipe& recipe, std::int64_t steps, float scale);
+std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSteps& skipped, float scale);
 // "my.toml --set a=1": what names the same recipe in another command. What this run was to resume from is left out.
 std::string typed_recipe(const std::optional<std::filesystem::path>& file, const std::vector<std::string>& sets);
 

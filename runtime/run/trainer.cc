@@ -108,13 +108,20 @@ StepReport Trainer::step(std::uint64_t requests) {
   newest_step_ = number;
   const device::StepResult result = executor_.step(scalars, requests);
   const bool skipped = executor_.skipped();
-  // The scale multiplies gradients: a forward that breaks does so at any scale.
-  if (skipped && (!scaler_.enabled() || !std::isfinite(result.loss_sum))) report_nonfinite(result);
+  if (skipped && !scaler_.enabled()) report_nonfinite(result);
+  // The scale multiplies gradients: it neither breaks nor mends a forward, which says nothing about it.
+  const bool forward_is_finite = std::isfinite(result.loss_sum);
+  std::string remark;
+  if (forward_is_finite) {
+    nonfinite_forwards_.in_a_row = 0;
+  } else {
+    remark = take_nonfinite_forward();
+  }
   ++progress_.step;
   if (!skipped) ++progress_.updates;
   progress_.next_micro_batch += micro_batches_per_step();
   const double scale = static_cast<double>(scaler_.scale());
-  scaler_.update(skipped);
+  if (forward_is_finite) scaler_.update(skipped);
   progress_.loss_scale = scaler_.state();
   if (scaler_.exhausted()) report_exhausted_scale();
   const std::uint64_t tokens = job_.plan.tokens * micro_batches_per_step();
@@ -135,7 +142,8 @@ StepReport Trainer::step(std::uint64_t requests) {
           batches_->epochs_before(progress_.next_micro_batch),
           labels_,
           (result.stop & kStopAtOnce) != 0,
-          (result.stop & kCheckpoint) != 0};
+          (result.stop & kCheckpoint) != 0,
+          std::move(remark)};
 }
 
 // Where the numbers of the last step broke first, over all ranks.
@@ -149,15 +157,31 @@ std::string Trainer::first_nonfinite() {
 }
 
 void Trainer::report_nonfinite(const device::StepResult& result) {
-  const bool of_forward = scaler_.enabled();  // whose gradients may be anything
   throw AgreedError(
       Exit::failed,
-      fmt::format(
-          "step {}: the {} is not finite; {}; stopped before the update: {}lower optimizer.learning_rate, raise "
-          "scheduler.warmup_steps, or look at the data of this step",
-          progress_.step + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite(),
-          of_forward ? "no loss scale mends a forward: take training.precision = \"bf16\" or \"fp32\", " : ""),
+      fmt::format("step {}: the {} is not finite; {}; stopped before the update: lower optimizer.learning_rate, raise "
+                  "scheduler.warmup_steps, or look at the data of this step",
+                  progress_.step + 1, std::isfinite(result.loss_sum) ? "gradient norm" : "loss", first_nonfinite()),
       {EndReason::Kind::not_finite, progress_.step + 1});
+}
+
+std::string Trainer::take_nonfinite_forward() {
+  constexpr const char* kWhatToDo = "set training.precision = \"bf16\" or \"fp32\", or lower optimizer.learning_rate";
+  ++nonfinite_forwards_.all;
+  ++nonfinite_forwards_.in_a_row;
+  const std::int64_t step = progress_.step + 1;
+  if (nonfinite_forwards_.in_a_row == kNonfiniteForwards)
+    throw AgreedError(
+        Exit::failed,
+        fmt::format("step {}: the loss is not finite, {} steps in a row; {}; stopped before the update, as "
+                    "no loss scale mends a forward: {}",
+                    step, kNonfiniteForwards, first_nonfinite(), kWhatToDo),
+        {EndReason::Kind::overflow, step});
+  if (nonfinite_forwards_.all > 1) return {};
+  return fmt::format(
+      "step {} is skipped: its loss is not finite; {}; no loss scale mends a forward, so the scale stays as it is, and "
+      "{} such steps in a row end the run; if it happens again, {}",
+      step, first_nonfinite(), kNonfiniteForwards, kWhatToDo);
 }
 
 void Trainer::report_exhausted_scale() {
@@ -166,7 +190,8 @@ void Trainer::report_exhausted_scale() {
       fmt::format(
           "step {}: the loss scale has halved down to nothing, so no scale keeps the gradients finite; {}; stopped "
           "without an update: use training.precision = bf16, or lower optimizer.learning_rate",
-          progress_.step, first_nonfinite()));
+          progress_.step, first_nonfinite()),
+      {EndReason::Kind::overflow, progress_.step});
 }
 
 }  // namespace strata::runtime

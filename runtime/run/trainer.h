@@ -43,6 +43,7 @@ struct StepReport {
   std::uint64_t labels = 0;      // of the step that count, over all ranks
   bool at_once = false;          // the stop is to be without a checkpoint
   bool save = false;             // a checkpoint of this step was asked for
+  std::string remark = {};       // fp16: a sentence about the run's first forward that was not finite
 
   double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
 };
@@ -72,9 +73,11 @@ class Trainer {
   bool done() const { return progress_.step >= job_.recipe.training.max_steps.value_or(0); }
 
   // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
-  // update, naming step and the first unit whose output was not finite; in fp16 so does a loss scale that has halved
-  // down to nothing.
+  // update, naming the step and the first unit whose output was not finite. In fp16 the step is skipped; what throws is
+  // the third loss in a row that is not finite, and a loss scale that has halved down to nothing.
   StepReport step(std::uint64_t requests);
+  // fp16: how many of this process's steps were skipped because the forward was not finite.
+  std::int64_t nonfinite_forwards() const { return nonfinite_forwards_.all; }
 
   Executor& executor() { return executor_; }
   // For who evaluates between its steps, once: null if the recipe asks for no evaluation.
@@ -92,6 +95,9 @@ class Trainer {
   }
   void load_batches();
   [[noreturn]] void report_nonfinite(const device::StepResult& result);
+  // Counts a forward in fp16 that was not finite, and throws if there were kNonfiniteForwards in a row. Returns what to
+  // tell the user: something at the first one only.
+  std::string take_nonfinite_forward();
   [[noreturn]] void report_exhausted_scale();
   std::string first_nonfinite();
 
@@ -105,6 +111,12 @@ class Trainer {
   Progress progress_;
   std::int64_t newest_step_ = 0;
   std::uint64_t labels_ = 0;  // of the step about to run, over all ranks
+
+  // A batch may overflow once; weights that overflow do so in every step.
+  static constexpr std::int64_t kNonfiniteForwards = 3;
+  struct {
+    std::int64_t all = 0, in_a_row = 0;
+  } nonfinite_forwards_;
 };
 
 using comm::agree;

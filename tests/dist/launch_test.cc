@@ -169,6 +169,14 @@ TEST_F(LaunchAlone, ALossThatIsNotFiniteTwice) {
   EXPECT_THAT(last_line(outcome), AllOf(HasSubstr("twice, at the same step"), HasSubstr("is not finite")));
 }
 
+TEST_F(LaunchAlone, WhatFP16CannotHoldIsNotRestarted) {
+  for (const char* set : {"model.config.initializer_range=1e6", "fp16.initial_scale=1e30"}) {
+    const Outcome outcome = run(launch({"--max-restarts", "5"}, {set, "training.precision=fp16"}), 120);
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
+    EXPECT_THAT(outcome.errors, Not(HasSubstr("starts again"))) << outcome.all();
+  }
+}
+
 TEST_F(LaunchAlone, SignalsAskForAStop) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) {
     Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));

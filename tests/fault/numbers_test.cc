@@ -37,16 +37,24 @@ TEST_F(NumbersFault, LossStopsTheRunNamingStepAndUnit) {
   }
 }
 
-// A forward that is not finite is so at every loss scale: none is tried.
+// A forward that is not finite is so at every loss scale: none is tried. It is said at once, and soon ends the run.
 TEST_F(NumbersFault, AForwardThatNoLossScaleMends) {
-  const Outcome outcome = run(under_mpirun(
-      2, run_.train({"training.precision=fp16", "model.config.initializer_range=1e6", "fp16.initial_scale=1e-36",
-                     "training.max_steps=100", "report.summary=" + run_.file("summary.json")})));
+  const auto trained = [&](const char* steps) {
+    return run(under_mpirun(
+        2, run_.train({"training.precision=fp16", "model.config.initializer_range=1e6", "fp16.initial_scale=1e-36",
+                       std::string("training.max_steps=") + steps, "report.summary=" + run_.file("summary.json")})));
+  };
+  const Outcome outcome = trained("100");
   EXPECT_COMPLAINT(outcome, Exit::failed,
-                   AllOf(HasSubstr("step 1: the loss is not finite"), HasSubstr("is embedding"),
+                   AllOf(HasSubstr("step 3: the loss is not finite, 3 steps in a row"), HasSubstr("is embedding"),
                          HasSubstr("no loss scale"), HasSubstr("training.precision")));
+  EXPECT_THAT(outcome.errors, HasSubstr("strata: step 1 is skipped: its loss is not finite"));
   EXPECT_EQ(reported("exit"), 1);
-  EXPECT_EQ(reported("steps"), 0);
+  EXPECT_EQ(reported("steps"), 2);
+  EXPECT_EQ(reported("skipped_steps"), 2);
+  EXPECT_COMPLAINT(trained("2"), Exit::failed,
+                   AllOf(HasSubstr("nothing was trained: all 2 steps were skipped, as the forward was not finite"),
+                         HasSubstr("training.precision"), testing::Not(HasSubstr("fp16.initial_scale"))));
 }
 
 // The scale halves from above what fp16 holds: the first steps are lost, and the end says so.

@@ -12,7 +12,7 @@
 #include "launcher/commands/generate.h"
 #include "launcher/commands/plan/plan.h"
 #include "launcher/commands/tokenize/tokenize.h"
-#include "launcher/commands/train.h"
+#include "launcher/commands/train/train.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/calibrate.h"
 #include "runtime/forecast/machine.h"

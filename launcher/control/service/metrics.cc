@@ -116,7 +116,7 @@ std::string metrics_text(const pb::Status& s) {
     f.gauge("strata_remaining_seconds", "Until the last step, at the rate of the newest ones.", s.seconds_left());
   }
   f.counter("strata_tokens_total", "Tokens trained on by this run of the program.", number(s.tokens()));
-  f.counter("strata_overflow_skips_total", "Steps skipped as their gradients overflowed.",
+  f.counter("strata_overflow_skips_total", "Steps skipped because gradients or the forward were not finite.",
             static_cast<double>(s.skipped_steps()));
   for (const pb::Tier& tier : s.memory())
     f.gauge("strata_memory_bytes", "The most memory of a rank that was in use.", number(tier.measured_bytes()),

@@ -224,7 +224,8 @@ std::vector<RecipeKey> scheduler_keys() {
 std::vector<RecipeKey> fp16_keys() {
   return {
       number("fp16.initial_scale", 0x1p-126, kHuge, "a number above 0", STRATA_AT(fp16.initial_scale),
-             "loss scale of the first step"),
+             "loss scale of the first step; a gradient that is not finite halves it and skips the step; a forward that "
+             "is not finite skips the step alone, as no scale mends it, and the third in a row ends the run"),
       integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
               "steps without an overflow after which the scale doubles"),
   };

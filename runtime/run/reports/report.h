@@ -56,7 +56,7 @@ std::string io_json(const IoBytes& bytes);
 // What report.summary adds to the last steps.
 struct Summary {
   std::int64_t steps;
-  std::int64_t skipped_steps;  // of these; fp16: their gradients overflowed
+  std::int64_t skipped_steps;  // of these; fp16: gradients or the forward were not finite
   std::uint64_t tokens;
   double tokens_per_s;  // of the median step, the first two left out
   double flops_per_token;

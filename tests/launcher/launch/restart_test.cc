@@ -36,6 +36,23 @@ TEST(WhyFinal, ALossThatIsNotFiniteAtTheSameStepAgain) {
   EXPECT_THAT(why_final(at7, at7), HasSubstr("twice"));
 }
 
+TEST(WhyFinal, FP16OverflowsAgain) {
+  EXPECT_THAT(why_final(ended(Exit::failed, {EndReason::Kind::overflow, 7}), std::nullopt), HasSubstr("fp16"));
+}
+
+TEST(StoppedBetweenStarts, SaysWhatThereIsToResumeFrom) {
+  for (const bool started : {false, true}) {
+    const BetweenStarts kept = stopped_between_starts(true, started, 1);
+    EXPECT_EQ(kept.code, Exit::requeue);
+    EXPECT_THAT(kept.text, HasSubstr("resume from the newest checkpoint"));
+  }
+  EXPECT_EQ(stopped_between_starts(false, false, 2).code, Exit::requeue);
+  EXPECT_THAT(stopped_between_starts(false, false, 2).text, HasSubstr("before any rank was started"));
+  EXPECT_EQ(stopped_between_starts(false, true, 1).code, Exit::failed);
+  EXPECT_THAT(stopped_between_starts(false, true, 1).text, HasSubstr("no checkpoint to resume from"));
+  EXPECT_THAT(stopped_between_starts(true, true, 2).text, HasSubstr("asked to stop twice"));
+}
+
 TEST(RestartWait, GrowsToTwoMinutes) {
   EXPECT_EQ(restart_wait(1), 2);
   EXPECT_EQ(restart_wait(2), 4);

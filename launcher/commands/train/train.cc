@@ -1,20 +1,18 @@
-#include "launcher/commands/train.h"
+#include "launcher/commands/train/train.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cstdlib>
-#include <numeric>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/commands/train/checkpoints.h"
+#include "launcher/commands/train/training.h"
 #include "launcher/control/control.h"
 #include "launcher/evaluations.h"
 #include "launcher/outputs.h"
@@ -27,9 +25,7 @@
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"
-#include "runtime/checkpoint/writer.h"
 #include "runtime/data/data_figures.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/algorithms.h"
@@ -48,24 +44,10 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-// Asked on any rank.
-bool stop_requested(const StopSignal& stop, comm::World& world) {
-  const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
-  return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
-}
-
 std::uint64_t peak_rss() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
-
-double median_tokens_per_s(std::vector<double> rates) {
-  if (rates.empty()) return 0;
-  if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
 }
 
 std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
@@ -85,163 +67,6 @@ void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& exe
     if (texts[rank].empty() || (rank > 0 && texts[rank] == texts[0])) continue;
     say("nvme tier{} in {}: {}", rank > 0 ? fmt::format(" of rank {}", rank) : "", folders, texts[rank]);
   }
-}
-
-// Writes checkpoints when they are due; does nothing where the recipe names no folder.
-class Checkpoints {
- public:
-  Checkpoints(const runtime::Job& job, comm::World& world) : recipe_(job.recipe.checkpoint) {
-    if (recipe_.dir) folder_.emplace(*recipe_.dir, recipe_.keep, *system_, world, note);
-  }
-  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
-            control::Control& control) {
-    if (folder_) folder_->pass_over(start.damaged);
-    if (folder_)
-      folder_->tell([&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
-    saved_step_ = trainer.steps_done() > 0 ? trainer.steps_done() : -1;
-    if (folder_) writer_.emplace(job, world, trainer.executor(), *folder_);
-  }
-  bool can_save() const { return writer_.has_value(); }
-  // After which step the newest was begun; -1: none was.
-  std::int64_t saved_step() const { return saved_step_; }
-
-  // After a step: writes what is due, or `asked` for. True where the run is to end here for it.
-  bool after(const runtime::Trainer& trainer, bool asked) {
-    const std::int64_t step = trainer.steps_done();
-    if (folder_ && (asked || trainer.done() || (recipe_.every > 0 && step % recipe_.every == 0))) save(trainer);
-    return recipe_.stop_after == step;
-  }
-  void save(const runtime::Trainer& trainer) {
-    if (saved_step_ == trainer.steps_done()) return;
-    saved_step_ = trainer.steps_done();
-    writer_->start(trainer.progress());
-  }
-  void finish() {
-    if (writer_) writer_->finish();
-  }
-  std::optional<runtime::CheckpointFigures> figures() const {
-    if (!writer_) return std::nullopt;
-    return writer_->figures();
-  }
-
- private:
-  runtime::Recipe::Checkpoint recipe_;
-  std::unique_ptr<runtime::FileSystem> system_ = runtime::posix_file_system();
-  std::optional<runtime::CheckpointFolder> folder_;
-  std::optional<runtime::CheckpointWriter> writer_;
-  std::int64_t saved_step_ = -1;
-};
-
-// Ends a run early: with a checkpoint of where it stands where there is a folder for it.
-AgreedError stop_here(const runtime::Trainer& trainer, const runtime::Recipe& recipe, Checkpoints& checkpoints,
-                      const control::Control& control, bool at_once = false) {
-  const std::int64_t step = trainer.steps_done();
-  // Of rank 0, which says it.
-  const EndReason reason{control.stop_asked() != 0 || recipe.checkpoint.stop_after == step ? EndReason::Kind::request
-                                                                                           : EndReason::Kind::signal,
-                         step};
-  // As it was given, it would start where it did.
-  const char* again =
-      recipe.checkpoint.resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
-  if (at_once && checkpoints.can_save())
-    return {Exit::requeue,
-            fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
-                        checkpoints.saved_step() >= 0 ? fmt::format("{} goes on from the newest one", again)
-                                                      : "this run has written none, and the same command starts anew"),
-            reason};
-  if (!checkpoints.can_save())
-    return {Exit::failed,
-            fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what was "
-                        "trained",
-                        step),
-            reason};
-  checkpoints.save(trainer);
-  return {Exit::requeue,
-          fmt::format("stopped on request after step {}; its checkpoint is written: run {} to resume", step, again),
-          reason};
-}
-
-// Steps until the last one, or until something ends the run early: what that is.
-std::optional<AgreedError> train_steps(runtime::Trainer& trainer, const runtime::Job& job,
-                                       std::optional<runtime::RunReports>& reports, const StopSignal& stop,
-                                       Checkpoints& checkpoints, Evaluations& evaluations, comm::World& world,
-                                       std::optional<runtime::TraceRecorder>& trace, runtime::Summary& summary,
-                                       std::optional<RunEnd>& end, control::Control& control) {
-  std::vector<double> rates;
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<AgreedError> ended;
-  std::int64_t steps = 0;
-  if (stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints, control);
-  bool enough = false;
-  // A step's consensus has only what was asked before it began.
-  const auto stop_between_steps = [&] {
-    if (!trainer.done() && stop_requested(stop, world)) ended = stop_here(trainer, job.recipe, checkpoints, control);
-    return ended.has_value();
-  };
-  const auto evaluate = [&] {
-    const bool due = evaluations.due();
-    if (due && stop_between_steps()) return;  // it is due again when the run goes on
-    const bool best = due && evaluations.run(trainer, reports ? &*reports : nullptr);
-    control.evaluated();
-    if (due && evaluations.stopped())
-      ended = stop_here(trainer, job.recipe, checkpoints, control, evaluations.stopped_at_once());
-    enough = evaluations.out_of_patience();  // of an earlier run, too
-    // Patience needs no folder: then the run ends with nothing but its figures.
-    if (checkpoints.can_save() && (enough || (best && job.recipe.checkpoint.keep_best))) checkpoints.save(trainer);
-    if (enough && !checkpoints.can_save() && world.rank() == 0)
-      note("evaluation.patience is used up, and nothing was saved: set checkpoint.dir to keep what was trained");
-    if (due && !ended && !enough) stop_between_steps();
-  };
-  std::optional<Progress> progress;
-  if (world.rank() == 0) progress.emplace(job, stderr);
-  try {
-    if (!ended && job.recipe.training.max_steps != 0) {  // 0 only checks
-      evaluate();
-      if (enough && world.rank() == 0 && steps == 0 && trainer.progress().best)
-        note(fmt::format(
-            "no step is left: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
-            "to continue",
-            job.recipe.evaluation.patience, trainer.progress().best->newest));
-    }
-    while (!trainer.done() && !ended && !enough) {
-      ++steps;
-      if (trace && trace->wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
-      const std::uint64_t requests = control.requests();
-      const runtime::StepReport report = trainer.step(requests | (stop.requested() ? runtime::kStop : 0));
-      if (trace) trace->record(report.step, trainer.executor().spans());
-      rates.push_back(report.tokens_per_s());
-      if (trainer.executor().steps_since_spans() == 0) summary.timed_ms = report.step_ms;
-      if (!end) end = RunEnd{.first = report};
-      end->last = report;
-      if (reports) reports->step(report, trainer.executor().measured_memory());
-      if (progress) progress->show(report);
-      control.stepped(report, trainer.executor());
-      const bool stops = report.stop && !trainer.done();
-      if (!stops) evaluate();
-      if (ended) break;
-      if (checkpoints.after(trainer, report.save) || stops)
-        ended = stop_here(trainer, job.recipe, checkpoints, control, report.at_once);
-      if (reports && checkpoints.saved_step() == report.step) reports->event("checkpoint", report.step);
-    }
-  } catch (const AgreedError& error) {
-    ended = error;
-  }
-  checkpoints.finish();
-  summary.tokens_per_s = median_tokens_per_s(std::move(rates));
-  if (end) {
-    end->seconds = seconds_since(start);
-    end->median_ms = static_cast<double>(end->last.tokens) / summary.tokens_per_s * 1e3;
-  }
-  trainer.executor().drain();
-  summary.comm_bytes = evaluations.without(trainer.executor().comm_bytes()).per_step(steps);
-  summary.io_bytes = trainer.executor().io_bytes().per_step(steps);
-  summary.steps = trainer.steps_done();
-  summary.skipped_steps = summary.steps - trainer.progress().updates;
-  if (!ended && summary.steps > 0 && summary.skipped_steps == summary.steps)
-    ended.emplace(Exit::failed, nothing_applied_text(job.recipe, summary.steps, trainer.progress().loss_scale.scale));
-  summary.tokens = trainer.progress().tokens;
-  summary.checkpoints = checkpoints.figures();
-  return ended;
 }
 
 // Spans of a clock as those of the step's own.
@@ -339,12 +164,15 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   });
   if (speaks && recipe.evaluation.prompts && !recipe.report.jsonl)
     note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
-  std::optional<RunEnd> end;
   if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
     note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");
   control.train(trainer);
-  const std::optional<AgreedError> ended =
-      train_steps(trainer, job, reports, stop, checkpoints, evaluations, world, trace, summary, end, control);
+  Training training({job, world, stop, trainer, checkpoints, evaluations, control, reports ? &*reports : nullptr,
+                     trace ? &*trace : nullptr});
+  training.run();
+  training.report(summary);
+  const std::optional<AgreedError>& ended = training.ended();
+  const std::optional<RunEnd>& end = training.end();
   control.enter(runtime::Phase::writing);
 
   runtime::Executor& executor = trainer.executor();
@@ -396,7 +224,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     note(fmt::format("done after step {}{}", summary.steps,
                      recipe.checkpoint.dir ? "; its checkpoint is the newest" : ""));
     if (summary.skipped_steps > 0)
-      note(skipped_text(summary.steps, summary.skipped_steps, trainer.progress().loss_scale.scale));
+      note(skipped_text({summary.steps, summary.skipped_steps, trainer.nonfinite_forwards()},
+                        trainer.progress().loss_scale.scale));
     describe_end(typed_recipe(options.recipe, options.sets), job, summary, *end, machine, world.node_size());
   }
   if (ended) throw AgreedError(*ended);

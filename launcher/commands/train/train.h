@@ -1,6 +1,6 @@
 #pragma once
-// launcher/commands/ has a file or a room per command: launcher/command_line/ reads its options, and what it returns is
-// the exit code.
+// launcher/commands/train/ is `strata train`: from the recipe to the summary (train.cc), its steps and what happens
+// between two of them (training.h), its checkpoints (checkpoints.h).
 
 #include <filesystem>
 #include <optional>

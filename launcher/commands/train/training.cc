@@ -1,0 +1,172 @@
+#include "launcher/commands/train/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "launcher/screen/printable.h"
+
+namespace strata::launcher {
+namespace {
+
+using comm::AgreedError;
+
+// Asked on any rank.
+bool stop_requested(const StopSignal& stop, comm::World& world) {
+  const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
+  return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
+}
+
+// Of the median step, the first two left out.
+double median_tokens_per_s(std::vector<double> rates) {
+  if (rates.empty()) return 0;
+  if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
+}
+
+}  // namespace
+
+Training::Training(const Parts& parts) : p_(parts) {}
+
+void Training::run() {
+  begin();
+  try {
+    if (!ended_ && p_.job.recipe.training.max_steps != 0) {  // 0 only checks
+      evaluate();
+      if (out_of_patience_ && speaks() && p_.trainer.progress().best)
+        note(fmt::format(
+            "no step is left: evaluation.patience = {} was used up after step {}; raise it, or set it to 0, "
+            "to continue",
+            p_.job.recipe.evaluation.patience, p_.trainer.progress().best->newest));
+    }
+    while (!is_over()) step();
+  } catch (const AgreedError& error) {
+    ended_ = error;
+  }
+  finish();
+}
+
+void Training::begin() {
+  start_ = SteadyClock::now();
+  if (speaks()) progress_.emplace(p_.job, stderr);
+  if (stop_requested(p_.stop, p_.world)) stop_here();
+}
+
+void Training::step() {
+  const runtime::StepReport report = train_step();
+  tell(report);
+  const bool stops = report.stop && !p_.trainer.done();
+  if (!stops) evaluate();
+  if (ended_) return;
+  if (p_.checkpoints.after(p_.trainer, report.save) || stops) stop_here(report.at_once);
+  if (p_.reports && p_.checkpoints.saved_step() == report.step) p_.reports->event("checkpoint", report.step);
+}
+
+runtime::StepReport Training::train_step() {
+  runtime::Executor& executor = p_.trainer.executor();
+  ++steps_;
+  if (p_.trace && p_.trace->wants(p_.trainer.steps_done() + 1)) executor.time_next_step();
+  const std::uint64_t requests = p_.control.requests();
+  runtime::StepReport report = p_.trainer.step(requests | (p_.stop.requested() ? runtime::kStop : 0));
+  if (p_.trace) p_.trace->record(report.step, executor.spans());
+  if (executor.steps_since_spans() == 0) timed_ms_ = report.step_ms;
+  return report;
+}
+
+void Training::tell(const runtime::StepReport& report) {
+  rates_.push_back(report.tokens_per_s());
+  if (!end_) end_ = RunEnd{.first = report};
+  end_->last = report;
+  if (p_.reports) p_.reports->step(report, p_.trainer.executor().measured_memory());
+  if (speaks() && !report.remark.empty()) note(report.remark);
+  if (progress_) progress_->show(report);
+  p_.control.stepped(report, p_.trainer.executor());
+}
+
+void Training::evaluate() {
+  const bool due = p_.evaluations.due();
+  if (due && stops_between_steps()) return;  // it is due again when the run goes on
+  const bool best = due && p_.evaluations.run(p_.trainer, p_.reports);
+  p_.control.evaluated();
+  if (due && p_.evaluations.stopped()) stop_here(p_.evaluations.stopped_at_once());
+  out_of_patience_ = p_.evaluations.out_of_patience();  // of an earlier run, too
+  // Patience needs no folder: then the run ends with nothing but its figures.
+  if (p_.checkpoints.can_save() && (out_of_patience_ || (best && p_.job.recipe.checkpoint.keep_best)))
+    p_.checkpoints.save(p_.trainer);
+  if (out_of_patience_ && !p_.checkpoints.can_save() && speaks())
+    note("evaluation.patience is used up, and nothing was saved: set checkpoint.dir to keep what was trained");
+  if (due && !ended_ && !out_of_patience_) stops_between_steps();
+}
+
+bool Training::stops_between_steps() {
+  if (!p_.trainer.done() && stop_requested(p_.stop, p_.world)) stop_here();
+  return ended_.has_value();
+}
+
+void Training::stop_here(bool at_once) {
+  const runtime::Recipe::Checkpoint& recipe = p_.job.recipe.checkpoint;
+  const std::int64_t step = p_.trainer.steps_done();
+  // Of rank 0, which says it.
+  const bool asked = p_.control.stop_asked() != 0 || recipe.stop_after == step;
+  const EndReason reason{asked ? EndReason::Kind::request : EndReason::Kind::signal, step};
+  // As it was typed, the command would start where this run did.
+  const char* again =
+      recipe.resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
+  if (!p_.checkpoints.can_save()) {
+    ended_.emplace(Exit::failed,
+                   fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what "
+                               "was trained",
+                               step),
+                   reason);
+  } else if (at_once) {
+    ended_.emplace(
+        Exit::requeue,
+        fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
+                    p_.checkpoints.saved_step() >= 0 ? fmt::format("{} goes on from the newest one", again)
+                                                     : "this run has written none, and the same command starts anew"),
+        reason);
+  } else {
+    p_.checkpoints.save(p_.trainer);
+    ended_.emplace(
+        Exit::requeue,
+        fmt::format("stopped on request after step {}; its checkpoint is written: run {} to resume", step, again),
+        reason);
+  }
+}
+
+void Training::finish() {
+  p_.checkpoints.finish();
+  progress_.reset();
+  tokens_per_s_ = median_tokens_per_s(std::move(rates_));
+  if (end_) {
+    end_->seconds = seconds_since(start_);
+    end_->median_ms = static_cast<double>(end_->last.tokens) / tokens_per_s_ * 1e3;
+  }
+  p_.trainer.executor().drain();
+  const std::int64_t steps = p_.trainer.steps_done();
+  if (!ended_ && steps > 0 && p_.trainer.progress().updates == 0)
+    ended_.emplace(Exit::failed,
+                   nothing_applied_text(p_.job.recipe, {steps, steps, p_.trainer.nonfinite_forwards()},
+                                        p_.trainer.progress().loss_scale.scale),
+                   EndReason{EndReason::Kind::overflow, steps});
+}
+
+void Training::report(runtime::Summary& summary) const {
+  const runtime::Executor& executor = p_.trainer.executor();
+  const runtime::Progress& progress = p_.trainer.progress();
+  summary.tokens_per_s = tokens_per_s_;
+  summary.timed_ms = timed_ms_;
+  summary.comm_bytes = p_.evaluations.without(executor.comm_bytes()).per_step(steps_);
+  summary.io_bytes = executor.io_bytes().per_step(steps_);
+  summary.steps = progress.step;
+  summary.skipped_steps = progress.step - progress.updates;
+  summary.tokens = progress.tokens;
+  summary.checkpoints = p_.checkpoints.figures();
+}
+
+}  // namespace strata::launcher
