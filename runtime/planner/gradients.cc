@@ -28,14 +28,24 @@ Gradients::Gradients(Draft& draft)
       whole_(at(draft.units()), -1) {
   if (d_.request.forward_only) return;
   for (int unit = 0; unit < d_.units(); ++unit) {
-    // ZeRO-1 holds the whole gradient; a rank alone has nothing to share.
-    if (d_.plan.sharded_optimizer() && !d_.request.placement.gradients.sharded && !away())
+    if (holds_whole())
       whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
                                        d_.layout(unit).padded * d_.element, true);
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
     if (d_.plan.cyclic && d_.layout(unit).shared && !has_sums_) make_home({unit, true});
+}
+
+// ZeRO-1 holds the whole gradient; a rank alone has nothing to share. Not if sharding frees less of the device than
+// that takes: with the optimizer elsewhere, or with so little state that it is not twice the gradient, stage 1 would
+// take more than stage 0.
+bool Gradients::holds_whole() const {
+  if (!d_.plan.sharded_optimizer() || d_.request.placement.gradients.sharded || away() || d_.plan.cyclic) return false;
+  constexpr std::size_t kElements = device::kMomentBlock;
+  const std::size_t moments =
+      at(moment_count(d_.request.algorithm)) * device::moment_bytes(d_.request.moments, kElements);
+  return (d_.fp32() ? 0 : kElements * sizeof(float)) + moments >= 2 * kElements * d_.element;
 }
 
 const UnitLayout& Gradients::layout_of(const Owner& owner) const {

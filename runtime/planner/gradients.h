@@ -51,6 +51,7 @@ class Gradients {
     bool complete = false;
   };
 
+  bool holds_whole() const;
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
   static std::size_t index(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
   Sum& sum_of(const Owner& owner) { return sums_[index(owner)]; }

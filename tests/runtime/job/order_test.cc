@@ -5,7 +5,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <string>
 #include <vector>
@@ -18,7 +17,6 @@ namespace strata::runtime {
 namespace {
 
 constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
-constexpr std::array<AccumulationOrder, 2> kOrders = {AccumulationOrder::horizontal, AccumulationOrder::vertical};
 
 StepPlan planned(Recipe recipe, int ranks, AccumulationOrder order, device::Kind kind = device::Kind::cpu) {
   recipe.memory.order = order;
@@ -27,12 +25,6 @@ StepPlan planned(Recipe recipe, int ranks, AccumulationOrder order, device::Kind
 
 std::size_t device_peak(const StepPlan& plan) {
   return plan.memory[0].peak;
-}
-std::size_t least_device_peak(const Recipe& recipe, int ranks, device::Kind kind) {
-  std::size_t least = kUnlimited;
-  for (const AccumulationOrder order : kOrders)
-    least = std::min(least, device_peak(planned(recipe, ranks, order, kind)));
-  return least;
 }
 
 // A step of one task, which reads so many bytes in order.
@@ -100,9 +92,27 @@ TEST(Order, StagesOfALargeModelTakeLessAndLess) {
   }
 }
 
-// A plan's own needs may grow by a few buffers when state moves (a tiny model's window of gathered units is all of it);
-// the order never adds to that.
-RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeakByTheOrder, ()) {
+// What stage 3 may take beyond stage 2: the units that are gathered at once, next to all shards, may be more than the
+// whole parameters of a small model; and a shard that is uploaded lies next to what it is gathered into.
+std::size_t gathered_beside(const StepPlan& plan, const Recipe& recipe) {
+  std::size_t whole = 0, shards = 0, largest = 0;
+  for (const UnitLayout& unit : plan.layout.units) {
+    whole += unit.padded;
+    shards += unit.shard;
+    largest = std::max(largest, unit.padded);
+  }
+  const auto at_once = static_cast<std::size_t>(recipe.memory.prefetch + 2);  // a shared table among them
+  const std::size_t gathered = std::min(whole, at_once * largest);
+  const std::size_t more = recipe.zero.parameters != Tier::device
+                               ? at_once * largest / static_cast<std::size_t>(plan.ranks)
+                           : gathered + shards > whole ? gathered + shards - whole
+                                                       : 0;
+  return more * device::size_of(plan.dtype);
+}
+
+// But for that, what places more elsewhere, or shares out more, takes no more of the device: to within 1/64, as buffers
+// are packed to within a few percent of what lives at once.
+RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeak, ()) {
   std::vector<std::string> sets = {"model.preset=tiny-gpt2", "memory.nvme=/tmp", "memory.order=auto"};
   const auto set = [&](const char* key, const auto& value) { sets.push_back(fmt::format("{}={}", key, value)); };
   const auto tier = [] { return *rc::gen::element("device", "device", "host", "nvme"); };
@@ -111,10 +121,11 @@ RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeakByTheOrder, ()) {
   set("model.config.n_embd", *rc::gen::element(64, 128, 256));
   set("model.config.vocab_size", *rc::gen::element(256, 2048));
   set("training.micro_batch_size", *rc::gen::inRange(1, 5));
-  set("training.gradient_accumulation_steps", *rc::gen::inRange(2, 17));
+  set("training.gradient_accumulation_steps", *rc::gen::inRange(1, 17));
   set("training.precision", *rc::gen::element("fp32", "bf16"));
   set("training.reduce", *rc::gen::element("ordered", "ordered", "fast"));
   set("training.recompute", *rc::gen::element("block", "sqrt"));
+  set("optimizer.name", *rc::gen::element("adamw", "adamw", "adamw8bit", "lion", "sgd"));
   set("memory.prefetch", *rc::gen::inRange(0, 3));
   for (const char* key : {"zero.parameters", "zero.gradients", "zero.optimizer", "zero.activations"}) set(key, tier());
   set("zero.stage", *rc::gen::inRange(0, 4));
@@ -122,10 +133,10 @@ RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeakByTheOrder, ()) {
   const device::Kind kind = *rc::gen::element(device::Kind::cpu, device::Kind::cuda);
   const Recipe recipe = load_recipe({}, sets);
   const StepPlan plan = planned(recipe, ranks, AccumulationOrder::automatic, kind);
-  const std::size_t least = least_device_peak(recipe, ranks, kind);
   for (const Recipe& other : with_less_moved(recipe, ranks)) {
     const std::size_t theirs = device_peak(planned(other, ranks, AccumulationOrder::automatic, kind));
-    RC_ASSERT(device_peak(plan) <= std::max(theirs, least));
+    const bool gathers = plan.sharded_parameters() && other.zero.stage < 3;
+    RC_ASSERT(device_peak(plan) <= theirs + theirs / 64 + (gathers ? gathered_beside(plan, recipe) : 0));
   }
 }
 
