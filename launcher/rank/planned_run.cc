@@ -14,6 +14,7 @@
 #include "launcher/screen/printable.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/micro_batch.h"
+#include "runtime/job/refusal.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"
 

@@ -16,7 +16,5 @@ struct Suggestion {
 // those that do with one, with memory.nvme = "FOLDER" among the changes. Empty: none was found.
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
                                          Purpose purpose = Purpose::train);
-// The sentence that refuses a plan: what is needed, what there is, and what would fit.
-std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
 
 }  // namespace strata::runtime

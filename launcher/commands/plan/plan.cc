@@ -30,6 +30,7 @@
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
+#include "runtime/job/refusal.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"

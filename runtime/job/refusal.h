@@ -1,0 +1,12 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/job/suggestion.h"
+
+namespace strata::runtime {
+
+// The sentence that refuses a plan: what is needed, what there is, and what would fit.
+std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
+
+}  // namespace strata::runtime
