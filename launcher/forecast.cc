@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "base/error.h"
+#include "runtime/job/state_bytes.h"
 #include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher {
@@ -47,6 +49,17 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
   return out;
 }
 
+// Not if it is certain without a plan that it does not fit, or that all ranks would update more elements than hides
+// behind any step: a plan of 1T parameters that no rank shares out has millions of tasks, and takes a minute.
+bool is_worth_planning(const runtime::Recipe& recipe, const runtime::Job& job, const runtime::Capacity& capacity) {
+  constexpr std::size_t kMostUpdated = std::size_t{1} << 36;
+  std::size_t elements = 0;
+  for (const runtime::UnitLayout& unit : job.plan.layout.units) elements += unit.padded;
+  const bool whole = !runtime::placement_of(recipe.zero).optimizer.sharded;
+  if (whole && job.ranks > 1 && recipe.zero.optimizer != Tier::device && elements > kMostUpdated) return false;
+  return runtime::state_may_fit(recipe, job.plan.layout, capacity);
+}
+
 }  // namespace
 
 Bound Forecast::bound() const {
@@ -77,6 +90,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
       one.model = job.recipe.model;
       one.data = job.recipe.data;
       one.training.objective = job.recipe.training.objective;
+      if (!is_worth_planning(one, job, capacity)) continue;
       const runtime::Job other = make_job(job.with(std::move(one)), job.ranks, capacity);
       if (!fits(other.plan, capacity)) continue;
       const double then = forecast(other, machine, ranks_per_node).tokens_per_s;

@@ -1,0 +1,33 @@
+#include "runtime/job/state_bytes.h"
+
+#include <array>
+#include <cstddef>
+
+namespace strata::runtime {
+
+bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
+  const Placement placement = placement_of(recipe.zero);
+  const auto elements = [&](bool sharded) {
+    std::size_t sum = 0;
+    for (const UnitLayout& unit : layout.units) sum += sharded ? unit.shard : unit.padded;
+    return sum;
+  };
+  const device::DType dtype = recipe.training.precision;
+  const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer.sharded);
+  // The sums of all units are there when their norm is known.
+  const bool has_sums = layout.ranks > 1 || recipe.accumulation_steps(layout.ranks) > 1;
+  const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // the parameters are the master
+  const std::size_t moment = recipe.optimizer.moment_format() == device::MomentFormat::block8 ? 1 : 2;  // at least
+  const auto moments = static_cast<std::size_t>(device::moment_count(recipe.optimizer.algorithm()));
+
+  std::array<std::size_t, kTiers> bytes{};
+  const auto add = [&](Tier tier, std::size_t size) { bytes[static_cast<std::size_t>(tier)] += size; };
+  add(placement.parameters.tier, elements(placement.parameters.sharded) * parameter);
+  add(placement.gradients.tier, part * (has_sums ? sizeof(float) : parameter));
+  add(placement.optimizer.tier, part * (master + moments * moment));
+  for (std::size_t tier = 0; tier < kTiers; ++tier)
+    if (bytes[tier] > capacity.tier[tier]) return false;
+  return bytes[0] + bytes[1] <= capacity.together;
+}
+
+}  // namespace strata::runtime
