@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/counted.h"
-#include "base/host/cpu_quota.h"
 
 namespace strata::launcher {
 namespace {
@@ -69,11 +68,6 @@ CoreShare bind_cores(int node_rank, int node_size) {
   return within_quota(bind_share(node_rank, node_size), cpu_quota(), node_rank, node_size);
 }
 
-int threads_within(double quota) {
-  constexpr double kRounding = 0.01;  // 199999 us of 100000 are two
-  return static_cast<int>(std::clamp(quota + kRounding, 1.0, 1e6));
-}
-
 CoreShare within_quota(CoreShare share, std::optional<double> quota, int node_rank, int node_size) {
   if (!quota) return share;
   const std::int64_t all = threads_within(*quota);
@@ -97,8 +91,8 @@ std::string threads_text(const CoreShare& share, int threads, comm::World& world
                      most == 1 ? "thread" : "threads", fmt::join(notes, ", others "));
 }
 
-int cores_here() {
-  return Topology().cores();
+int cores_here(const std::optional<double>& quota) {
+  return cores_within(Topology().cores(), quota);
 }
 
 }  // namespace strata::launcher

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "base/host/cpu_quota.h"
 #include "comm/communicator.h"
 
 namespace strata::launcher {
@@ -18,12 +19,10 @@ CoreShare bind_cores(int node_rank, int node_size);
 
 // At most the rank's share of a quota of processor time, as a container's (cpu_quota); more threads would wait for it.
 CoreShare within_quota(CoreShare share, std::optional<double> quota, int node_rank, int node_size);
-// The whole threads that a quota has the time for, at least one.
-int threads_within(double quota);
 
 // "1 thread per rank (1 core each)": of all ranks, which may have different shares. Collective.
 std::string threads_text(const CoreShare& share, int threads, comm::World& world);
-// Of this machine, whatever this process is bound to.
-int cores_here();
+// Of this machine, whatever this process is bound to, as far as a quota has the time for them.
+int cores_here(const std::optional<double>& quota = cpu_quota());
 
 }  // namespace strata::launcher

@@ -7,6 +7,8 @@
 #include <limits>
 #include <string>
 
+#include "base/host/control_groups.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -36,44 +38,33 @@ std::uint64_t reclaimable(const fs::path& group) {
 }
 
 // The group, of this process's and those above it, that leaves the least.
-std::optional<Group> tightest_group() {
+std::optional<Group> tightest_group(const fs::path& root) {
   std::optional<Group> least;
-  const auto take = [&](const fs::path& limit_file, const fs::path& usage_file) {
-    const auto limit = number_in(limit_file);
-    if (!limit) return;
-    const std::uint64_t counted = number_in(usage_file).value_or(0);
-    const std::uint64_t used = std::min(counted - std::min(counted, reclaimable(limit_file.parent_path())), *limit);
+  for (const ControlGroup& group : control_groups("memory", root)) {
+    const auto limit = number_in(group.folder / (group.unified ? "memory.max" : "memory.limit_in_bytes"));
+    if (!limit) continue;
+    const char* usage = group.unified ? "memory.current" : "memory.usage_in_bytes";
+    const std::uint64_t counted = number_in(group.folder / usage).value_or(0);
+    const std::uint64_t used = std::min(counted - std::min(counted, reclaimable(group.folder)), *limit);
     if (!least || *limit - used < least->limit - least->used) least = Group{*limit, used};
-  };
-  const auto take_up = [&](const fs::path& root, fs::path group, const char* limit, const char* usage) {
-    for (group = group.relative_path();; group = group.parent_path()) {
-      take(root / group / limit, root / group / usage);
-      if (group.empty()) return;
-    }
-  };
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    if (line.starts_with("0::/")) take_up("/sys/fs/cgroup", line.substr(3), "memory.max", "memory.current");
-    if (const auto at = line.find(":memory:"); at != std::string::npos)
-      take_up("/sys/fs/cgroup/memory", line.substr(at + 8), "memory.limit_in_bytes", "memory.usage_in_bytes");
   }
   return least;
 }
 
 }  // namespace
 
-std::optional<std::uint64_t> control_group_limit() {
-  const auto group = tightest_group();
+std::optional<std::uint64_t> control_group_limit(const fs::path& root) {
+  const auto group = tightest_group(root);
   return group ? std::optional(group->limit) : std::nullopt;
 }
 
-std::uint64_t available_memory() {
+std::uint64_t available_memory(const fs::path& root) {
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream meminfo("/proc/meminfo");
+  std::ifstream meminfo(root / "proc/meminfo");
   std::string key, rest;
   for (std::uint64_t kib; meminfo >> key >> kib; std::getline(meminfo, rest))
     if (key == "MemAvailable:") available = kib * 1024;
-  if (const auto group = tightest_group()) available = std::min(available, group->limit - group->used);
+  if (const auto group = tightest_group(root)) available = std::min(available, group->limit - group->used);
   return available;
 }
 

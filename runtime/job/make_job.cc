@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host/cpu_quota.h"
 #include "base/quantity.h"
 #include "comm/staged.h"
 #include "models/classes.h"
@@ -39,8 +40,8 @@ std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
 
 models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose) {
   const Recipe& recipe = workload.recipe;
-  const auto cores = static_cast<std::int64_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  const int threads = static_cast<int>(std::max(cores, recipe.device.threads.value_or(1)));
+  const int cores = cores_within(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), cpu_quota());
+  const int threads = std::max(cores, static_cast<int>(recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
     return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,

@@ -22,9 +22,8 @@ using text::ClassTokens;
 
 std::size_t threads_of(const TokenizeOptions& options) {
   if (options.threads > 0) return static_cast<std::size_t>(options.threads);
-  const std::size_t threads = std::max(1u, std::thread::hardware_concurrency());
-  const auto quota = cpu_quota();
-  return quota ? std::min(threads, static_cast<std::size_t>(threads_within(*quota))) : threads;
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return static_cast<std::size_t>(cores_within(threads, cpu_quota()));
 }
 
 std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs) {

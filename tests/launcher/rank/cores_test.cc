@@ -68,5 +68,13 @@ TEST(WithinQuota, IsSaidIfItBounds) {
   EXPECT_EQ(within_quota({8, "all 8 cores"}, {}, 0, 1).cores, 8);
 }
 
+TEST(CoresHere, AreBoundedByAQuota) {
+  const int all = cores_here({});
+  EXPECT_GE(all, 1);
+  EXPECT_EQ(cores_here(1.5), 1);
+  EXPECT_EQ(cores_here(0.1), 1);
+  EXPECT_EQ(cores_here(all + 0.5), all);
+}
+
 }  // namespace
 }  // namespace strata::launcher

@@ -1,0 +1,77 @@
+#include "base/host/control_groups.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace strata {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where groups are mounted, and which group lies there: inside a container often not the topmost one.
+struct Mount {
+  fs::path folder, group = "/";
+};
+
+bool has_word(std::string_view list, std::string_view word) {
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    if (list.substr(begin, end - begin) == word) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+// The mounts of version 2 (`unified`), or of version 1's controller; without mountinfo, the usual places.
+std::vector<Mount> mounts(std::string_view controller, const fs::path& root, bool unified) {
+  std::vector<Mount> out;
+  std::ifstream table(root / "proc/self/mountinfo");
+  for (std::string line; std::getline(table, line);) {
+    const std::size_t dash = line.find(" - ");
+    if (dash == std::string::npos) continue;
+    std::istringstream before(line.substr(0, dash)), after(line.substr(dash + 3));
+    std::string skipped, group, folder, type, options;
+    if (!(before >> skipped >> skipped >> skipped >> group >> folder) || !(after >> type >> skipped >> options))
+      continue;
+    if (unified ? type == "cgroup2" : type == "cgroup" && has_word(options, controller)) out.push_back({folder, group});
+  }
+  if (!out.empty()) return out;
+  const fs::path usual = "/sys/fs/cgroup";
+  if (unified) return {{usual}, {usual / "unified"}};
+  if (controller == "cpu") return {{usual / "cpu"}, {usual / "cpu,cpuacct"}};
+  return {{usual / controller}};
+}
+
+// The path of `group` below what is mounted; one that lies elsewhere has the mounted group alone above it.
+fs::path below(const Mount& mount, const fs::path& group) {
+  fs::path path = group.lexically_relative(mount.group);
+  if (path.empty() || *path.begin() == ".." || path == ".") return {};
+  return path;
+}
+
+}  // namespace
+
+std::vector<ControlGroup> control_groups(std::string_view controller, const fs::path& root) {
+  std::vector<ControlGroup> out;
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // ID:CONTROLLERS:GROUP
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string_view controllers = std::string_view(line).substr(first + 1, second - first - 1);
+    const bool unified = controllers.empty();
+    if (!unified && !has_word(controllers, controller)) continue;
+    for (const Mount& mount : mounts(controller, root, unified)) {
+      const fs::path top = root / mount.folder.relative_path();
+      for (fs::path group = below(mount, line.substr(second + 1));; group = group.parent_path()) {
+        out.push_back({group.empty() ? top : top / group, unified});
+        if (group.empty()) break;
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace strata
