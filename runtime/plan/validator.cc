@@ -329,25 +329,4 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
   return std::nullopt;
 }
 
-std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks) {
-  const auto collectives = [](const StepPlan& plan) {
-    std::vector<const Task*> list;
-    for (const Task& task : plan.tasks)
-      if (traits_of(task.kind).collective != Collective::none) list.push_back(&task);
-    return list;
-  };
-  for (std::size_t r = 1; r < ranks.size(); ++r) {
-    const auto first = collectives(ranks[0]), mine = collectives(ranks[r]);
-    for (std::size_t i = 0; i < std::max(first.size(), mine.size()); ++i) {
-      const bool same = i < first.size() && i < mine.size() && first[i]->kind == mine[i]->kind &&
-                        first[i]->lane == mine[i]->lane && first[i]->unit == mine[i]->unit &&
-                        first[i]->micro_batch == mine[i]->micro_batch && first[i]->shared == mine[i]->shared &&
-                        first[i]->begin == mine[i]->begin && first[i]->end == mine[i]->end &&
-                        first[i]->cost.sent_bytes == mine[i]->cost.sent_bytes;
-      if (!same) return fmt::format("collective {} of rank {} is not that of rank 0", i, r);
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace strata::runtime

@@ -1,7 +1,6 @@
 #pragma once
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "runtime/plan/plan.h"
@@ -15,8 +14,5 @@ namespace strata::runtime {
 // tier's capacity; and every task uses only tiers that its lane can address. Returns the first violation as a sentence.
 // Knows nothing of what tasks compute, nor of how the plan was made. Some 0.1 s for the largest plans.
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity);
-
-// That all ranks issue the same collectives in the same order over all lanes.
-std::optional<std::string> find_mismatch(std::span<const StepPlan> ranks);
 
 }  // namespace strata::runtime
