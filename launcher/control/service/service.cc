@@ -148,7 +148,9 @@ class Service::Impl final : public pb::Run::CallbackService {
       if (board_.status().state() == pb::ENDING)
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the last step is done: the run ends by itself");
       const Board::Stop stop = board_.ask_stop(request->at_once());
-      board_.add_event(request->at_once() ? "asked to stop without a checkpoint" : "asked to stop");
+      // Too late to do without a checkpoint, the request changes nothing.
+      if (stop.at_once == request->at_once())
+        board_.add_event(stop.at_once ? "asked to stop without a checkpoint" : "asked to stop");
       reply->set_step(board_.steps_done());
       reply->set_last_step(stop.last);
       reply->set_checkpoint(!stop.at_once && sources_.can_save);

@@ -19,9 +19,11 @@ using ::testing::AllOf;
 using testing::constants;
 using testing::expect_same;
 using ::testing::HasSubstr;
+using testing::kFamilyNames;
 using testing::make;
 using testing::Overrides;
 using testing::tiny;
+using testing::with;
 
 TEST(FamiliesTest, ArchitecturesNameTheObjective) {
   const auto objective = [](const std::string& family, const std::string& architecture) {
@@ -112,19 +114,11 @@ TEST(FamiliesTest, SizesWhoseProductsWouldOverflowAreRefused) {
                  AllOf(HasSubstr("training.micro_batch_size"), HasSubstr("data.seq_len=16777217")));
 }
 
-// A line of the file among the tiny model's own.
-std::string with(const std::string& family, const std::string& lines) {
-  std::string json = tiny(family);
-  return json.replace(json.rfind('}'), 1, "," + lines + "}");
-}
 std::vector<std::string> remarks(const std::string& json) {
   const Config config = Config::parse(json, "config.json");
   (void)make_model(config, {1, testing::kSeq, device::DType::fp32, 1});
   return config.remarks();
 }
-constexpr const char* kFamilyNames[] = {"bert",       "camembert", "distilbert", "gpt2",    "llama",      "mistral",
-                                        "modernbert", "qwen2",     "qwen3",      "roberta", "xlm-roberta"};
-
 TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
   for (const char* family : kFamilyNames) {
     SCOPED_TRACE(family);
@@ -160,77 +154,6 @@ TEST(FamiliesTest, AKeyWithADotIsNotTheNestedOneOfTheSamePath) {
   // The recipe's is the nested one.
   EXPECT_EQ(constants(*make(both, {{"rope_scaling.factor", "8.0"}})),
             constants(*make(with("llama", nested), {{"rope_scaling.factor", "8.0"}})));
-}
-
-TEST(FamiliesTest, KeysOfOtherMathematicsAreRefusedInEveryFamilyAndTheirInertValuesAreNot) {
-  struct Case {
-    const char *key, *wrong, *inert, *words;
-  };
-  const Case cases[] = {
-      {"num_local_experts", "8", "0", "experts"},
-      {"num_experts", "64", "null", "experts"},
-      {"n_routed_experts", "256", "0", "experts"},
-      {"num_experts_per_tok", "2", "0", "experts"},
-      {"moe_intermediate_size", "768", "0", "experts"},
-      {"shared_expert_intermediate_size", "768", "0", "experts"},
-      {"attn_logit_softcapping", "50.0", "null", "soft cap"},
-      {"final_logit_softcapping", "30.0", "null", "soft cap"},
-      {"logits_soft_cap", "30.0", "0", "soft cap"},
-      {"logit_scale", "0.0625", "1.0", "scaling"},
-      {"logits_scaling", "8.0", "1", "scaling"},
-      {"embedding_multiplier", "12.0", "1.0", "scaling"},
-      {"residual_multiplier", "0.22", "1.0", "scaling"},
-      {"scale_emb", "12", "1", "scaling"},
-      {"attention_multiplier", "0.0078125", "0.35355339059327373", "scores of attention"},
-      {"query_pre_attn_scalar", "256", "8", "scores of attention"},
-      {"alibi", "true", "false", "ALiBi"},
-      {"alibi_starting_size", "512", "null", "ALiBi"},
-      {"position_embedding_type", "\"alibi\"", "null", "ALiBi"},
-      {"position_embedding_type", "\"relative_key_query\"", "null", "relative to each other"},
-      {"rope_interleaved", "true", "false", "neighbouring columns"},
-      {"no_rope_layers", "[1,0]", "[1,1]", "without rotary positions"},
-      {"kv_lora_rank", "512", "null", "latent attention"},
-      {"qk_layernorm", "true", "false", "norm of queries"},
-      {"clip_qkv", "8.0", "null", "clipped"},
-      {"use_parallel_residual", "true", "false", "parallel residual"},
-      {"multi_query", "true", "false", "one key and value"},
-      {"add_cross_attention", "true", "false", "cross-attention"},
-      {"is_encoder_decoder", "true", "false", "encoder and a decoder"},
-      {"scale_attn_by_inverse_layer_idx", "true", "false", "layer's number"},
-      {"quantization_config", R"({"bits":4,"quant_method":"gptq"})", "null", "quantised weights"},
-      {"quantization", R"({"group_size":64,"bits":4})", "{}", "quantised weights"},
-      {"quantization_config", R"({"quant_method":"fp8"})", R"({"load_in_4bit":false,"load_in_8bit":false})",
-       "quantised weights"},
-      {"draft_vocab_size", "25", "50", "draft model"},
-      {"dflash_config", R"({"target_layer_ids":[1]})", "null", "draft model"},
-      {"num_nextn_predict_layers", "1", "0", "several tokens"},
-      {"vision_config", R"({"hidden_size":8})", "null", "images"},
-      {"embedding_size", "16", "32", "another width"},
-      {"pruned_heads", R"({"0":[1]})", "{}", "different shapes"},
-      {"attention_window", "[8,8]", "[]", "windows"},
-  };
-  for (const char* family : kFamilyNames)
-    for (const Case& c : cases) {
-      SCOPED_TRACE(fmt::format("{} {}", family, c.key));
-      const bool own = std::string_view(c.key) == "qk_layernorm" && std::string_view(family) == "qwen3";
-      if (!own)
-        EXPECT_FAILURE(make(with(family, fmt::format(R"("{}":{})", c.key, c.wrong))), Exit::usage,
-                       AllOf(HasSubstr(c.key), HasSubstr(c.words), HasSubstr("not built")));
-      EXPECT_NO_THROW(make(with(family, fmt::format(R"("{}":{})", c.key, c.inert))));
-    }
-  for (const char* name : {"LlamaForCausalLMEagle3", "PEagleDraftModel", "DFlashDraftModel", "MedusaModel"})
-    EXPECT_FAILURE(objective_of(Config::parse(with("llama", fmt::format(R"("architectures":["{}"])", name)), "c.json")),
-                   Exit::usage, AllOf(HasSubstr(name), HasSubstr("draft model")));
-  for (const char* family : {"bert", "gpt2"}) {
-    EXPECT_NO_THROW(make(with(family, R"("use_qkv_bias":true,"rotary_pct":0,"use_bias":true)")));
-    EXPECT_FAILURE(make(with(family, R"("use_bias":false)")), Exit::usage, HasSubstr("biases in other layers"));
-    EXPECT_FAILURE(make(with(family, R"("rotary_pct":1.0)")), Exit::usage, HasSubstr("rotary positions"));
-  }
-  EXPECT_NO_THROW(make(with("llama", R"("use_qkv_bias":false,"rotary_pct":1.0,"use_bias":false)")));
-  EXPECT_NO_THROW(make(with("llama", R"("use_qkv_bias":true,"attention_bias":true)")));
-  EXPECT_NO_THROW(make(with("qwen2", R"("use_qkv_bias":true)")));
-  EXPECT_FAILURE(make(with("llama", R"("use_qkv_bias":true)")), Exit::usage, HasSubstr("biases in other layers"));
-  EXPECT_FAILURE(make(with("llama", R"("rotary_pct":0.25)")), Exit::usage, HasSubstr("part of a head"));
 }
 
 TEST(FamiliesTest, WhatIsMissingIsAsInTransformers) {

@@ -32,6 +32,14 @@ inline std::string tiny(const std::string& family) {
       "head_dim":8,"intermediate_size":48,"num_hidden_layers":2,"max_position_embeddings":24,"vocab_size":50}})",
                      family);
 }
+// With a line of the file among the tiny model's own.
+inline std::string with(const std::string& family, const std::string& lines) {
+  std::string json = tiny(family);
+  return json.replace(json.rfind('}'), 1, "," + lines + "}");
+}
+inline constexpr const char* kFamilyNames[] = {"bert",  "camembert", "distilbert", "gpt2",
+                                               "llama", "mistral",   "modernbert", "qwen2",
+                                               "qwen3", "roberta",   "xlm-roberta"};
 inline std::unique_ptr<Model> make(const std::string& json, const Overrides& overrides = {}, std::size_t seq = kSeq) {
   Config config = Config::parse(json, "config.json");
   for (const auto& [key, value] : overrides) config.override_key(key, value);

@@ -46,5 +46,15 @@ TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
   EXPECT_EQ(other.verdict()->rank, 7);
 }
 
+TEST(MapNodesTest, TellsNodesByNameAndByTheirRanksPlaces) {
+  const NodeMap block = map_nodes({{"a", 0}, {"a", 1}, {"b", 0}, {"b", 1}});
+  EXPECT_THAT(block.node_of, testing::ElementsAre(0, 0, 1, 1));
+  const NodeMap robin = map_nodes({{"a", 0}, {"b", 0}, {"a", 1}, {"b", 1}});
+  EXPECT_THAT(robin.node_of, testing::ElementsAre(0, 1, 0, 1));
+  const NodeMap same_name = map_nodes({{"node", 0}, {"node", 1}, {"node", 0}, {"node", 1}});
+  EXPECT_THAT(same_name.node_of, testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(same_name.nodes[1].ranks, testing::ElementsAre(2, 3));
+}
+
 }  // namespace
 }  // namespace strata::launcher::control
