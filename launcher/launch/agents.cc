@@ -31,7 +31,7 @@ constexpr const char* kConnectionEnded = "its connection ended: it is down, or w
 std::string why_ended(Child& child) {
   const int code = child.exit_code().value_or(0);
   if (code <= 128 || code == 255) return kConnectionEnded;
-  return fmt::format("its agent was ended by signal {} ({}): by hand, or as memory ran out", code - 128,
+  return fmt::format("its agent was ended by signal {} ({}): by hand, or because memory ran out", code - 128,
                      strsignal(code - 128));
 }
 std::string connection_ended(const std::string& host) {

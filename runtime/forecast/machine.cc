@@ -306,8 +306,8 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::s
         ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
   else if (m.gpu && m.ranks > ranks_per_node)
     text = fmt::format(
-        "{} of the machine's {} GPUs: each rank has {:.3g} times the host's cores and drives that the file "
-        "gives to one",
+        "{} of the machine's {} GPUs are used: each rank has {:.3g} times the share of cores and drives that the "
+        "file gives one rank",
         ranks_per_node, m.ranks, static_cast<double>(m.ranks) / ranks_per_node);
   if (m.disk && drives > 0 && static_cast<double>(drives) < m.disk->drives)
     text += fmt::format("{}memory.nvme names {} of {:.0f} drives: they have that part of the speed in the file",

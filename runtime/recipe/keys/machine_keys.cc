@@ -39,10 +39,10 @@ std::vector<RecipeKey> memory_keys() {
           "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
           "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding; 0 also keeps the first "
           "unit's state on NVMe from being read before a step begins"),
-      size("memory.tile", STRATA_AT(memory.tile),
-           "units whose parameters take more than this when they are gathered or uploaded come in tiles; default: as "
-           "few "
-           "of them as have to for the step to fit"),
+      size(
+          "memory.tile", STRATA_AT(memory.tile),
+          "a unit whose parameters take more than this when they are gathered or uploaded is run in tiles; default: as "
+          "few units in tiles as it takes for the step to fit"),
       choice<AccumulationOrder>(
           "memory.order",
           {{"auto", AccumulationOrder::automatic},
