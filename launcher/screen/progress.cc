@@ -8,10 +8,12 @@
 
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/quantity.h"
+#include "launcher/screen/printable.h"
 
 namespace strata::launcher {
 namespace {
@@ -55,6 +57,11 @@ Progress::Progress(const runtime::Job& job, std::FILE* out) : job_(job), out_(ou
 
 Progress::~Progress() {
   if (open_) std::fputc('\n', out_);
+}
+
+void Progress::remark(std::string_view text) {
+  if (std::exchange(open_, false)) std::fputc('\n', out_);
+  note(text);
 }
 
 void Progress::show(const runtime::StepReport& r) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/job/make_job.h"
@@ -29,6 +30,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const runtime::StepReport& report);
+  // A sentence for the user, on a line of its own.
+  void remark(std::string_view text);
 
  private:
   void show_live(std::vector<std::string> fields, bool last);

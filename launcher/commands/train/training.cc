@@ -83,7 +83,7 @@ void Training::tell(const runtime::StepReport& report) {
   if (!end_) end_ = RunEnd{.first = report};
   end_->last = report;
   if (p_.reports) p_.reports->step(report, p_.trainer.executor().measured_memory());
-  if (speaks() && !report.remark.empty()) note(report.remark);
+  if (progress_ && !report.remark.empty()) progress_->remark(report.remark);
   if (progress_) progress_->show(report);
   p_.control.stepped(report, p_.trainer.executor());
 }

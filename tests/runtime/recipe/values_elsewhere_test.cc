@@ -38,6 +38,8 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
       {"optimizer.name=adamw_torch_fused", "; you mean \"adamw\""},
       {"optimizer.name=paged_adamw_8bit", "; you mean \"adamw8bit\""},
       {"optimizer.name=adamw_bnb_8bit", "; you mean \"adamw8bit\""},
+      {"optimizer.name=nesterov", "; you mean \"sgd\", whose optimizer.momentum is not Nesterov's"},
+      {"optimizer.name=sgd_momentum", "; you mean \"sgd\", with optimizer.momentum"},
       {"optimizer.learning_rate='1e-4'", "; write 1e-4 without quotes"},
       {"scheduler.name=cosine_with_warmup",
        "; you mean \"cosine\", with scheduler.warmup_steps and "

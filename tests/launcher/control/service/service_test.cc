@@ -273,7 +273,8 @@ TEST_F(ServiceTest, SaysSoIfItIsTooLateToDoWithoutACheckpoint) {
   EXPECT_TRUE(late.checkpoint());
   EXPECT_EQ(late.last_step(), 1);
   EXPECT_EQ(board_.stop_asked(), runtime::kStop) << "nobody has been told otherwise";
-  for (const pb::Event& event : client.status().events())
+  const pb::Status status = client.status();
+  for (const pb::Event& event : status.events())
     EXPECT_THAT(event.text(), Not(HasSubstr("without a checkpoint"))) << "which is not what happens";
   close();
   Board evaluating;
