@@ -26,6 +26,7 @@
 #include "launcher/screen/class_text.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
+#include "launcher/screen/remarks.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/recipe/value.h"
@@ -98,7 +99,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
-    for (const std::string& text : job.notes) note(text);  // the recipe's own are of a training
+    tell_remarks(job.notes);  // the recipe's own are of a training
   }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);

@@ -4,6 +4,7 @@
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/remarks.h"
 #include "runtime/checkpoint/exporter.h"
 
 namespace strata::launcher {
@@ -13,12 +14,13 @@ int export_model(const ExportOptions& options) {
     Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
     return runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note, verifying.advance());
   }();
-  {
+  const auto remarks = [&] {
     Activity exporting("exporting", Activity::Unit::bytes);
-    runtime::export_model(
+    return runtime::export_model(
         folder, options.to,
         {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32, .advance = exporting.advance()});
-  }
+  }();
+  tell_remarks(remarks);
   say("{} exported to {} in {}{}", folder.path().string(), options.to.string(), options.dtype,
       folder.hugging_face()
           ? ""

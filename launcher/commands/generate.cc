@@ -27,6 +27,7 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/remarks.h"
 #include "models/files/end_tokens.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/recipe/value.h"
@@ -85,8 +86,9 @@ void take_chat(text::Dialogue& dialogue, const std::string& chat, const std::str
     dialogue.ask(chat.substr(first, chat.find_last_not_of(kWhite) + 1 - first));
 }
 
+// speaks: says what reading it found.
 Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
-                       bool typed) {
+                       bool typed, bool speaks) {
   Question out{.prompt = options.prompt_tokens, .typed = typed};
   const auto beside = folder.hugging_face();
   if (beside) out.ends = models::end_tokens(*beside);
@@ -96,7 +98,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
            folder.path().string());
     const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
     out.tokenizer = text::load_tokenizer(where);
-    for (const std::string& remark : out.tokenizer->remarks()) say("{}: {}", where.string(), remark);
+    if (speaks) tell_remarks(where, *out.tokenizer);
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
     if (options.chat) {
       auto made = text::ChatTemplate::find(where, options.chat_template, *out.tokenizer);
@@ -105,6 +107,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
              "{} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): give "
              "--chat-template FILE",
              where.string());
+      if (speaks) tell_remarks(*made);
       out.dialogue.emplace(std::move(*made), *out.tokenizer);
       if (!typed) take_chat(*out.dialogue, chat, *options.chat == "-" ? "standard input" : *options.chat);
       for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);
@@ -173,7 +176,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
       require_own({"--json", *options.json}, Content::generation, options.force);
       json.emplace(*options.json, "--json");
     }
-    question = read_question(options, folder, chat, typed);
+    question = read_question(options, folder, chat, typed, speaks);
   });
   const auto& [prompt, ends, tokenizer, dialogue, is_typed] = question;
   require_same("prompt or other options", fmt::format("{} {} {} {} {}", fmt::join(prompt, " "), options.max_new_tokens,

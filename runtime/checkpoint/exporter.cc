@@ -186,10 +186,11 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   out.put((to / "").parent_path());
 }
 
-void export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
+std::vector<std::string> export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
   const models::Config config = folder.config();
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);
+  return config.remarks();
 }
 
 }  // namespace strata::runtime

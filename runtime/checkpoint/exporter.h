@@ -21,7 +21,8 @@ struct ExportOptions {
 void export_model(const models::Config& config, const WeightSource& weights,
                   const std::optional<std::filesystem::path>& tokenizer, const std::filesystem::path& to,
                   const ExportOptions& options);
-// The model of a folder.
-void export_model(const ModelFolder& folder, const std::filesystem::path& to, const ExportOptions& options);
+// The model of a folder. Returns what its configuration's reading found, for the user.
+std::vector<std::string> export_model(const ModelFolder& folder, const std::filesystem::path& to,
+                                      const ExportOptions& options);
 
 }  // namespace strata::runtime

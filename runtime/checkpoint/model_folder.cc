@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/input_file.h"
 #include "comm/agreement.h"
 #include "models/families/families.h"
 #include "models/files/presets.h"
@@ -44,11 +45,19 @@ class SharedCheckpoint final : public WeightSource {
 };
 
 [[noreturn]] void no_model(const fs::path& path) {
+  refuse_broken_link((path / "").parent_path());
+  refuse_broken_link(path / "config.json");
   if (type_at(path / "adapter_config.json") != fs::file_type::not_found)
     fail(Exit::usage,
          "{} holds an adapter (LoRA), which is the difference to another model's weights and is not built: merge it "
          "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
          path.string());
+  if (path.extension() == ".gguf")
+    fail(
+        Exit::usage,
+        "{} holds a model as llama.cpp stores it, mostly quantised, which is not read: give the Hugging Face directory "
+        "that it was made from",
+        path.string());
   fail(Exit::usage,
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",

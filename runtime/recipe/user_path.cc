@@ -43,7 +43,8 @@ bool leads_to(const fs::path& one, const fs::path& other) {
 fs::path tidied(const fs::path& path) {
   fs::path plain = path.lexically_normal();
   const std::string text = plain.string();
-  if (path.string().starts_with("./") && text != "." && !text.starts_with("..")) plain = "./" + text;
+  const bool dotted = path.string().starts_with("./") && text != "." && !text.starts_with("..");
+  if (dotted || text.starts_with('-')) plain = "./" + text;  // in a command that is printed, it would be an option
   const bool up = std::find(path.begin(), path.end(), "..") != path.end();
   return up && !leads_to(path, plain) ? path : plain;
 }

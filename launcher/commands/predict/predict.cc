@@ -27,6 +27,7 @@
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/remarks.h"
 #include "models/classes.h"
 #include "models/model.h"
 #include "runtime/checkpoint/model_folder.h"
@@ -145,7 +146,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
          folder.path().string(), name.empty() ? "" : fmt::format(" (it was {})", name));
   const fs::path where = options.tokenizer ? *options.tokenizer : *beside;
   auto tokenizer = text::load_tokenizer(where);
-  for (const std::string& remark : tokenizer->remarks()) say("{}: {}", where.string(), remark);
+  tell_remarks(where, *tokenizer);
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
     fail(Exit::usage, "the tokenizer {} has {} tokens, and {} knows {}: give the one of its training's texts",
@@ -263,6 +264,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   PlannedRun planned = plan_run(runtime::Workload{std::move(recipe), std::move(description)}, world,
                                 {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
   const runtime::Job& job = planned.job;
+  if (speaks) tell_remarks(job.notes);
   std::unique_ptr<runtime::WeightSource> weights;
   agree(world, [&] { weights = folder.weights(*job.model); });
   if (!weights->drawn().empty())

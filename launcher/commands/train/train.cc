@@ -25,6 +25,7 @@
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/remarks.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/data/data_figures.h"
 #include "runtime/forecast/machine.h"
@@ -113,6 +114,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) describe_run(job, planned.seat, world, ranks_threads);
+  if (speaks && prompts) tell_remarks(prompts->remarks);
   control.planned(job);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);

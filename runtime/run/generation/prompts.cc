@@ -1,5 +1,7 @@
 #include "runtime/run/generation/prompts.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -39,7 +41,9 @@ class Reader {
     std::istringstream file(read_input(path_, "evaluation.prompts: " + path_.string(), kMostBytes));
     const auto sidecars = sidecars_of(job_.recipe);
     const fs::path where = tokenizer_of(sidecars);
-    Prompts out{.tokenizer = text::load_tokenizer(where), .all = {}};
+    Prompts out{.tokenizer = text::load_tokenizer(where), .all = {}, .remarks = {}};
+    for (const std::string& remark : out.tokenizer->remarks())
+      out.remarks.push_back(fmt::format("{}: {}", where.string(), remark));
     if (out.tokenizer->vocab_size() > job_.model->vocabulary)
       fail(Exit::usage, "evaluation.prompts: the tokenizer {} has {} tokens and the model {}", out.tokenizer->name(),
            out.tokenizer->vocab_size(), job_.model->vocabulary);
@@ -47,6 +51,8 @@ class Reader {
     if (const auto end = out.tokenizer->end_of_text()) ends_.push_back(*end);
     const bool records = path_.extension() == ".jsonl";
     const auto made = template_of(where, *out.tokenizer, sidecars, records);
+    if (made)
+      for (std::string& remark : made->remarks()) out.remarks.push_back(std::move(remark));
     int number = 0;
     for (std::string line; std::getline(file, line);) {
       ++number;

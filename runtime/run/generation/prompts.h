@@ -21,6 +21,7 @@ struct Prompts {
   };
   std::unique_ptr<text::Tokenizer> tokenizer;
   std::vector<Prompt> all;
+  std::vector<std::string> remarks;  // of the tokenizer and the template, for the user
 };
 
 // The prompts of the job's recipe, as its model reads them. Throws AgreedError on all ranks if the file cannot be read,

@@ -4,6 +4,7 @@
 
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
+#include "tests/scratch_folder.h"
 
 namespace strata::runtime {
 namespace {
@@ -26,6 +27,27 @@ TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
   fs::remove_all(run.checkpoints() / "step-00000002");
   fs::remove_all(run.checkpoints() / "step-00000003");
   EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr(": its only checkpoint is not whole: "));
+}
+
+TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
+  const tests::ScratchFolder folder;
+  const auto refused = [&](const char* name, const std::string& words) {
+    EXPECT_FAILURE(ModelFolder(folder.path() / name), Exit::usage, HasSubstr(words));
+  };
+  folder.write("adapter/adapter_config.json", "{}");
+  folder.write("adapter/adapter_model.safetensors", "");
+  refused("adapter", "adapter holds an adapter (LoRA)");
+  fs::create_directory(folder.path() / "cache");
+  fs::create_symlink("../../blobs/0123abcd", folder.path() / "cache/config.json");
+  refused("cache", "config.json is a link to ../../blobs/0123abcd, which is not there");
+  fs::create_symlink("snapshots/gone", folder.path() / "link");
+  refused("link", "link is a link to snapshots/gone, which is not there");
+  refused("none", "holds no model");
+  folder.write("q4.gguf", "GGUF");
+  refused("q4.gguf", "as llama.cpp stores it");
+  folder.write("lfs/config.json",
+               "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n");
+  EXPECT_FAILURE((void)ModelFolder(folder.path() / "lfs").config(), Exit::usage, HasSubstr("is a Git LFS pointer"));
 }
 
 // Read to the last block, also of the moments that nobody asks a model for; a checkpoint of its own path is not.
