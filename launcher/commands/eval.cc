@@ -13,6 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "launcher/outputs.h"
@@ -29,7 +30,6 @@
 #include "launcher/screen/remarks.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/job/algorithms.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/reports/report.h"
 
@@ -40,32 +40,37 @@ using comm::agree;
 using comm::AgreedError;
 
 // Of a classifier, for programs: its metrics, each class, and what was taken for what.
-std::string classes_json(const runtime::ClassReport& report, std::span<const std::string> names) {
-  std::string out;
-  for (const auto& [name, value] : report.metrics)
-    out += fmt::format("{}:{},", runtime::json_string(name), runtime::json_number(value));
-  std::string list;
+void add_classes(JsonObject& out, const runtime::ClassReport& report, std::span<const std::string> names) {
+  for (const auto& [name, value] : report.metrics) out.add(name, value);
+  JsonArray classes, rows;
   for (std::size_t i = 0; i < report.classes.size(); ++i) {
     const runtime::ClassQuality& q = report.classes[i];
-    list += fmt::format("{}{{\"name\":{},\"precision\":{},\"recall\":{},\"f1\":{},\"support\":{}}}", i > 0 ? "," : "",
-                        runtime::json_string(names[i]), runtime::json_number(q.precision),
-                        runtime::json_number(q.recall), runtime::json_number(q.f1), q.support);
+    classes.add(JsonObject()
+                    .add("name", names[i])
+                    .add("precision", q.precision)
+                    .add("recall", q.recall)
+                    .add("f1", q.f1)
+                    .add("support", q.support));
   }
-  if (!list.empty()) out += fmt::format("\"classes\":[{}],", list);
-  std::string rows;
-  for (const auto& row : report.confusion) rows += fmt::format("{}[{}]", rows.empty() ? "" : ",", fmt::join(row, ","));
-  if (!rows.empty()) out += fmt::format("\"confusion\":[{}],", rows);
-  return out;
+  if (!classes.empty()) out.add("classes", classes);
+  for (const auto& row : report.confusion) rows.add(JsonArray().add_all(row));
+  if (!rows.empty()) out.add("confusion", rows);
 }
 
 std::string to_json(const runtime::Evaluation& e, std::span<const std::string> names, const runtime::Job& job,
                     const runtime::Memory& measured) {
-  return fmt::format(
-      "{{\"loss\":{},\"loss_hex\":\"{:a}\",{}\"perplexity\":{},\"tokens\":{},\"sequences\":{},\"tokens_per_s\":{},"
-      "\"ranks\":{},\"memory\":{},\"exit\":0}}\n",
-      runtime::json_number(e.loss), e.loss, classes_json(e.classes, names), runtime::json_number(e.perplexity),
-      e.labels, e.sequences, runtime::json_number(e.tokens_per_s), job.ranks,
-      runtime::memory_json(job.plan.memory, &measured));
+  JsonObject out;
+  out.add("loss", e.loss).add("loss_hex", fmt::format("{:a}", e.loss));
+  add_classes(out, e.classes, names);
+  return out.add("perplexity", e.perplexity)
+             .add("tokens", e.labels)
+             .add("sequences", e.sequences)
+             .add("tokens_per_s", e.tokens_per_s)
+             .add("ranks", job.ranks)
+             .add("memory", JsonText{runtime::memory_json(job.plan.memory, &measured)})
+             .add("exit", 0)
+             .text() +
+         "\n";
 }
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
@@ -85,7 +90,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     planned = plan_run(asked, world, {runtime::Purpose::evaluate});
   } catch (const AgreedError& error) {
     if (json) {
-      json->write(fmt::format("{{\"exit\":{}}}\n", static_cast<int>(error.code())));
+      json->write(JsonObject().add("exit", static_cast<int>(error.code())).text() + "\n");
       json->close();
     }
     throw;

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/json_fault.h"
+#include "base/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
 #include "runtime/recipe/value.h"
@@ -144,10 +145,10 @@ std::vector<Step> thinned(const std::vector<Step>& steps, std::size_t most) {
 }
 
 template <typename Row, typename F>
-std::string column(const std::vector<Row>& rows, F&& f) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < rows.size(); ++i) text += (i ? "," : "") + json_number(f(rows[i]));
-  return text + "]";
+JsonArray column(const std::vector<Row>& rows, F&& f) {
+  JsonArray out;
+  for (const Row& row : rows) out.add(f(row));
+  return out;
 }
 
 // When a rank's tasks ran, by task, in us; 0: it did not.
@@ -192,7 +193,8 @@ std::string measured(const fs::path& path, std::size_t tasks) {
   parse_object(path, trace, parser);
   simdjson::dom::array events;
   if (trace["traceEvents"].get(events)) fail(Exit::corrupt, "{} is no trace: it has no traceEvents", path.string());
-  std::string ranks, step = "0";
+  JsonArray ranks;
+  std::string step = "0";
   std::size_t shown = 0;
   for (auto& [rank, timing] : timings_of(events, tasks)) {
     if (shown++ > 0 && shown * tasks > kMostTasks) break;
@@ -203,15 +205,13 @@ std::string measured(const fs::path& path, std::size_t tasks) {
       if (timing.end[t] > 0) first = std::min(first, timing.begin[t]);
     }
     const auto shifted = [&, &end = timing.end](const std::vector<double>& times) {
-      std::string text = "[";
-      for (std::size_t t = 0; t < tasks; ++t)
-        text += fmt::format("{}{:.1f}", t ? "," : "", end[t] > 0 ? times[t] - first : 0);
-      return text + "]";
+      JsonArray list;
+      for (std::size_t t = 0; t < tasks; ++t) list.add(Decimals{end[t] > 0 ? times[t] - first : 0, 1});
+      return list;
     };
-    ranks += fmt::format("{}{{\"rank\":{},\"begin\":{},\"end\":{}}}", ranks.empty() ? "" : ",", rank,
-                         shifted(timing.begin), shifted(timing.end));
+    ranks.add(JsonObject().add("rank", rank).add("begin", shifted(timing.begin)).add("end", shifted(timing.end)));
   }
-  return fmt::format("{{\"step\":{},\"ranks\":[{}]}}", step, ranks);
+  return JsonObject().add("step", JsonText{step}).add("ranks", ranks).text();
 }
 
 // `keys`, as JSON pointers: what the page's script takes for granted of a part.
@@ -353,23 +353,27 @@ std::string run_data(const RunFiles& files, std::size_t most) {
   double exposed_ms = kNone;  // of the step whose critical path the summary has, which may be left out of the curves
   for (const Step& step : lines.steps)
     if (step[kStep] == summary.exposed_step) exposed_ms = step[kTook];
-  std::string events;
+  JsonArray events;
   for (const Event& e : lines.events)
-    events += fmt::format("{}{{\"step\":{},\"time\":{},\"event\":{},\"more\":{}}}", events.empty() ? "" : ",",
-                          json_number(e.step), json_number(e.time), json_string(e.what), json_string(e.more));
+    events.add(JsonObject().add("step", e.step).add("time", e.time).add("event", e.what).add("more", e.more));
   const std::vector<Step> steps = thinned(lines.steps, most);
-  std::string columns;
+  JsonObject columns;
   for (std::size_t i = 0; i < kColumns.size(); ++i)
-    columns +=
-        fmt::format("{}\"{}\":{}", i ? "," : "", kColumns[i], column(steps, [i](const Step& s) { return s[i]; }));
-  return fmt::format(
-      "{{\"title\":{},\"subtitle\":{},\"steps\":{{{}}},\"evaluations\":{{\"step\":{},\"loss\":{}}},\"events\":[{}],"
-      "\"summary\":{},\"exposed_step_ms\":{},\"plan\":{},\"measured\":{},\"recipe\":{}}}",
-      json_string(title), json_string(subtitle), columns,
-      column(lines.evaluations, [](const Evaluation& e) { return e.step; }),
-      column(lines.evaluations, [](const Evaluation& e) { return e.loss; }), events, summary.json,
-      json_number(exposed_ms), plan.json, times.empty() ? "null" : times,
-      recipe.empty() ? "null" : json_string(recipe));
+    columns.add(kColumns[i], column(steps, [i](const Step& s) { return s[i]; }));
+  return JsonObject()
+      .add("title", title)
+      .add("subtitle", subtitle)
+      .add("steps", columns)
+      .add("evaluations", JsonObject()
+                              .add("step", column(lines.evaluations, [](const Evaluation& e) { return e.step; }))
+                              .add("loss", column(lines.evaluations, [](const Evaluation& e) { return e.loss; })))
+      .add("events", events)
+      .add("summary", JsonText{summary.json})
+      .add("exposed_step_ms", exposed_ms)
+      .add("plan", JsonText{plan.json})
+      .add("measured", JsonText{times.empty() ? "null" : times})
+      .add("recipe", JsonText{recipe.empty() ? "null" : json_string(recipe)})
+      .text();
 }
 
 }  // namespace strata::launcher

@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/json_writer.h"
+
 namespace strata::runtime {
 
 struct RecipeValue;
@@ -25,7 +27,6 @@ std::optional<double> number_of(const RecipeValue& value);
 std::optional<std::vector<std::string>> texts_of(const RecipeValue& value);
 // "2GiB", "512MiB", "1.5GB": bytes. nullopt if it is no size, or is 0.
 std::optional<std::uint64_t> parse_size(std::string_view text);
-// text in double quotes, with JSON's (and TOML's) escapes.
-std::string json_string(std::string_view text);
+using strata::json_string;  // TOML has the same escapes
 
 }  // namespace strata::runtime

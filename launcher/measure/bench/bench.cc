@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "comm/agreement.h"
 #include "device/ops/products/product.h"
 #include "device/ops/step/gradient_sum.h"
@@ -170,18 +171,20 @@ void bench_step(const BenchOptions& options, comm::World& world) {
              options.steps);
   fmt::print("floor {:.1f} ms: products alone {:.1f} ms, optimizer {:.1f} ms at {:.1f} GB/s; ratio {:.2f}\n",
              floor_s * 1e3, floor.products_s * 1e3, floor.optimizer_s * 1e3, floor.triad, figures.step_s / floor_s);
-  std::string kinds;
+  JsonObject kinds;
   for (std::size_t k = 0; k < figures.by_kind_ms.size(); ++k) {
     if (figures.by_kind_ms[k] == 0) continue;
     fmt::print("  {:<12} {:>9.1f} ms\n", runtime::kTaskTraits[k].name, figures.by_kind_ms[k]);
-    kinds +=
-        fmt::format("{}\"{}\":{:.3f}", kinds.empty() ? "" : ",", runtime::kTaskTraits[k].name, figures.by_kind_ms[k]);
+    kinds.add(runtime::kTaskTraits[k].name, Decimals{figures.by_kind_ms[k], 3});
   }
   fmt::print("  {:<12} {:>9.1f} ms (compute lane, for other lanes)\n", "waited", figures.waited_ms);
-  write_json(options, fmt::format("{{\"tokens_per_s\":{:.2f},\"step_ms\":{:.3f},\"floor_ms\":{:.3f},\"floor_ratio\":"
-                                  "{:.4f},\"by_kind_ms\":{{{}}}}}",
-                                  tokens / figures.step_s, figures.step_s * 1e3, floor_s * 1e3,
-                                  figures.step_s / floor_s, kinds));
+  write_json(options, JsonObject()
+                          .add("tokens_per_s", Decimals{tokens / figures.step_s, 2})
+                          .add("step_ms", Decimals{figures.step_s * 1e3, 3})
+                          .add("floor_ms", Decimals{floor_s * 1e3, 3})
+                          .add("floor_ratio", Decimals{figures.step_s / floor_s, 4})
+                          .add("by_kind_ms", kinds)
+                          .text());
 }
 
 void bench_comm(const BenchOptions& options, std::span<const std::string> sets, comm::World& world) {
@@ -197,7 +200,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
   device::Lane lane("bench", 1, world.rank(), world.abort_token(), device);
   const auto communicator = world.open(lane);
   const auto ranks = static_cast<std::size_t>(world.size());
-  std::string rows;
+  JsonArray rows;
   if (world.rank() == 0) fmt::print("{}, {}\n", counted(ranks, "rank"), world.describe());
   for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{64} << 20}) {
     const std::size_t shard = (bytes / ranks + 4095) / 4096 * 4096, whole = shard * ranks;
@@ -221,8 +224,11 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
       const double sent = static_cast<double>(whole - shard), rate = sent / ms / 1e6;
       if (world.rank() == 0)
         fmt::print("  {:<12}{:>12} bytes {:>10.3f} ms {:>8.2f} GB/s sent per rank\n", name, whole, ms, rate);
-      rows += fmt::format("{}{{\"collective\":\"{}\",\"bytes\":{},\"ms\":{:.4f},\"gb_per_s\":{:.3f}}}",
-                          rows.empty() ? "" : ",", name, whole, ms, rate);
+      rows.add(JsonObject()
+                   .add("collective", name)
+                   .add("bytes", whole)
+                   .add("ms", Decimals{ms, 4})
+                   .add("gb_per_s", Decimals{rate, 3}));
     };
     show("all_gather", time([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); }));
     // With the ordered sum that every all-to-all is followed by: in shared memory it is what moves the bytes.
@@ -233,7 +239,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
            communicator->release();
          }));
   }
-  if (world.rank() == 0) write_json(options, "{\"collectives\":[" + rows + "]}");
+  if (world.rank() == 0) write_json(options, JsonObject().add("collectives", rows).text());
   world.barrier();
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/json_writer.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench_stand.h"
@@ -95,19 +96,22 @@ int bench_adam(const BenchOptions& options) {
              rate / triad, counted(n, "parameter"), counted(static_cast<std::uint64_t>(threads), "thread"));
   fmt::print("best of {} rounds: {:.3f} ns a parameter, {:.1f} GB/s; triad {:.1f} GB/s, ratio {:.2f}\n", rounds,
              cases[0].least(), cases[0].bytes() / cases[0].least(), most, cases[0].bytes() / cases[0].least() / most);
-  std::string rows;
+  JsonArray rows;
   for (const Case& c : cases) {
     fmt::print("  {:<11}{:>8.3f} ns a parameter, best {:>6.3f} ({:>5.1f} GB/s, {:.2f} of adamw fp32's time)\n",
                c.name(), c.median(), c.least(), c.bytes() / c.least(), c.least() / cases[0].least());
-    rows += fmt::format("{}{{\"update\":\"{}\",\"ns_per_param\":{:.4f},\"best_ns_per_param\":{:.4f}}}",
-                        rows.empty() ? "" : ",", c.name(), c.median(), c.least());
+    rows.add(JsonObject()
+                 .add("update", c.name())
+                 .add("ns_per_param", Decimals{c.median(), 4})
+                 .add("best_ns_per_param", Decimals{c.least(), 4}));
   }
-  write_json(
-      options,
-      fmt::format(
-          "{{\"ns_per_param\":{:.4f},\"gb_per_s\":{:.3f},\"triad_gb_per_s\":{:.3f},\"best_triad_gb_per_s\":{:.3f},"
-          "\"updates\":[{}]}}",
-          ns, rate, triad, most, rows));
+  write_json(options, JsonObject()
+                          .add("ns_per_param", Decimals{ns, 4})
+                          .add("gb_per_s", Decimals{rate, 3})
+                          .add("triad_gb_per_s", Decimals{triad, 3})
+                          .add("best_triad_gb_per_s", Decimals{most, 3})
+                          .add("updates", rows)
+                          .text());
   return 0;
 }
 

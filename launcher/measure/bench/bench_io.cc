@@ -9,6 +9,7 @@
 
 #include "base/abort.h"
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "device/memory.h"
 #include "launcher/measure/bench/bench_stand.h"
 #include "offload/swap.h"
@@ -81,8 +82,11 @@ int bench_io(const BenchOptions& options) {
     const std::string rung = to_string(drive.rung);
     if (rungs.find(rung) == std::string::npos) rungs += (rungs.empty() ? "" : " | ") + rung;
   }
-  write_json(options, fmt::format("{{\"write_gb_per_s\":{:.4f},\"read_gb_per_s\":{:.4f},\"rung\":\"{}\"}}",
-                                  median(written), median(was_read), rungs));
+  write_json(options, JsonObject()
+                          .add("write_gb_per_s", Decimals{median(written), 4})
+                          .add("read_gb_per_s", Decimals{median(was_read), 4})
+                          .add("rung", rungs)
+                          .text());
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/losses/cross_entropy.h"
@@ -244,15 +245,19 @@ int bench_kernels(const BenchOptions& options) {
   const std::string name = runtime::describe(seat);
   const double copy = kernels.rows()[0].rate();
   fmt::print("{}, {} bytes a kernel, read and written; median of {}\n", name, *bytes, kRounds);
-  std::string json;
+  JsonArray rows_json;
   for (const Row& row : kernels.rows()) {
     fmt::print("  {:<30}{:>10.3f} ms {:>9.1f} GB/s {:>6.2f} of a copy's\n", row.name, row.seconds * 1e3, row.rate(),
                row.rate() / copy);
-    json += fmt::format("{}{{\"kernel\":\"{}\",\"bytes\":{:.0f},\"ms\":{:.4f},\"gb_per_s\":{:.2f},\"of_copy\":{:.4f}}}",
-                        json.empty() ? "" : ",", row.name, row.bytes, row.seconds * 1e3, row.rate(), row.rate() / copy);
+    rows_json.add(JsonObject()
+                      .add("kernel", row.name)
+                      .add("bytes", Decimals{row.bytes, 0})
+                      .add("ms", Decimals{row.seconds * 1e3, 4})
+                      .add("gb_per_s", Decimals{row.rate(), 2})
+                      .add("of_copy", Decimals{row.rate() / copy, 4}));
   }
-  write_json(options, fmt::format("{{\"device\":{},\"copy_gb_per_s\":{:.2f},\"kernels\":[{}]}}",
-                                  runtime::json_string(name), copy, json));
+  write_json(options,
+             JsonObject().add("device", name).add("copy_gb_per_s", Decimals{copy, 2}).add("kernels", rows_json).text());
   return 0;
 }
 

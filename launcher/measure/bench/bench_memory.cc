@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/host/own_program.h"
+#include "base/json_writer.h"
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "launcher/launch/ranks/attempt.h"
@@ -33,7 +34,6 @@
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::launcher {
 namespace {
@@ -238,10 +238,14 @@ int bench_memory(const BenchOptions& options) {
   Activity activity("settings");
   const auto write = [&] {
     if (options.svg) write_chart(*options.svg, memory_chart(rows, of, title, device));
-    write_json(options,
-               fmt::format("{{\"bench\":\"memory\",\"title\":{},\"device\":{},\"batch\":{},\"steps\":{},\"rows\":{}}}",
-                           runtime::json_string(title), runtime::json_string(device), batch, options.steps,
-                           memory_rows_json(rows, of)));
+    write_json(options, JsonObject()
+                            .add("bench", "memory")
+                            .add("title", title)
+                            .add("device", device)
+                            .add("batch", batch)
+                            .add("steps", options.steps)
+                            .add("rows", JsonText{memory_rows_json(rows, of)})
+                            .text());
   };
   try {
     for (std::size_t i = 0; i < rows.size(); ++i) {

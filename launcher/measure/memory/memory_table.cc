@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/json_writer.h"
 #include "base/quantity.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
@@ -79,27 +79,31 @@ std::string promise_text(const std::vector<MemoryRow>& rows) {
 }
 
 std::string memory_rows_json(const std::vector<MemoryRow>& rows, MemoryOf of) {
-  std::string text;
+  JsonArray list;
   for (const MemoryRow& row : rows) {
-    const MemorySetting& s = row.setting;
-    text += fmt::format(
-        "{}\n{{\"precision\":\"{}\",\"recompute\":\"{}\",\"accumulation\":{},\"optimizer\":\"{}\",\"fits\":{},"
-        "\"planned_bytes\":{}",
-        text.empty() ? "" : ",", device::name_of(s.precision), name_of(s.recompute), s.accumulation,
-        runtime::kTierNames[static_cast<std::size_t>(s.optimizer)], row.fits, planned_bytes(row, of));
+    const MemorySetting& setting = row.setting;
+    JsonObject out;
+    out.add("precision", device::name_of(setting.precision))
+        .add("recompute", name_of(setting.recompute))
+        .add("accumulation", setting.accumulation)
+        .add("optimizer", runtime::kTierNames[static_cast<std::size_t>(setting.optimizer)])
+        .add("fits", row.fits)
+        .add("planned_bytes", planned_bytes(row, of));
     for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
-      text += fmt::format(",\"planned_{}_bytes\":{}", runtime::kTierNames[tier], row.planned[tier].peak);
+      out.add(fmt::format("planned_{}_bytes", runtime::kTierNames[tier]), row.planned[tier].peak);
     if (row.result) {
       for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
-        text += fmt::format(",\"measured_{}_bytes\":{}", runtime::kTierNames[tier], row.result->measured[tier]);
-      text += fmt::format(",\"measured_bytes\":{},\"process_bytes\":{},\"step_ms\":{:.3f},\"loss\":{},\"bits\":\"{}\"",
-                          measured_bytes(row, of), row.result->process, row.result->step_ms,
-                          runtime::json_number(row.result->loss), row.result->bits);
+        out.add(fmt::format("measured_{}_bytes", runtime::kTierNames[tier]), row.result->measured[tier]);
+      out.add("measured_bytes", measured_bytes(row, of))
+          .add("process_bytes", row.result->process)
+          .add("step_ms", Decimals{row.result->step_ms, 3})
+          .add("loss", row.result->loss)
+          .add("bits", row.result->bits);
     }
-    if (!row.failure.empty()) text += ",\"failure\":" + runtime::json_string(row.failure);
-    text += "}";
+    if (!row.failure.empty()) out.add("failure", row.failure);
+    list.add(out);
   }
-  return "[" + text + "]";
+  return list.text();
 }
 
 }  // namespace strata::launcher

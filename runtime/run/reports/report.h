@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "models/model.h"
@@ -20,8 +21,7 @@
 
 namespace strata::runtime {
 
-// JSON of a number: shortest text that reads back the same; null if it is not finite.
-std::string json_number(double x);
+using strata::json_number;
 
 // A line of report.jsonl.
 std::string step_line(const StepReport& report);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/json_writer.h"
 #include "runtime/recipe/recipe_text.h"
 
 namespace strata::runtime {
@@ -113,10 +114,10 @@ void RunReports::evaluation(const EvaluationReport& r) {
 void RunReports::event(std::string_view what, std::int64_t step,
                        const std::vector<std::pair<std::string_view, std::string>>& figures) {
   if (!events_) return;
-  std::string more;
-  for (const auto& [name, json] : figures) more += fmt::format(",\"{}\":{}", name, json);
-  events_->write(
-      fmt::format("{{\"step\":{},\"event\":\"{}\",\"time\":{:.3f}{}}}\n", step, what, seconds_since_epoch(), more));
+  JsonObject line;
+  line.add("step", step).add("event", what).add("time", Decimals{seconds_since_epoch(), 3});
+  for (const auto& [name, json] : figures) line.add(name, JsonText{json});
+  events_->write(line.text() + "\n");
 }
 
 void RunReports::close() {
