@@ -18,13 +18,18 @@ namespace {
 // What the libraries take at a time: their lengths are 32 bits wide.
 constexpr std::size_t kMost = std::size_t{1} << 30;
 
-constexpr std::string_view kGzip = "\x1f\x8b", kXz{"\xfd\x37\x7a\x58\x5a\x00", 6}, kZstd = "\x28\xb5\x2f\xfd";
+constexpr std::string_view kGzip = "\x1f\x8b", kXz{"\xfd\x37\x7a\x58\x5a\x00", 6}, kZstd = "\x28\xb5\x2f\xfd",
+                           kBzip2 = "BZh", kSkippable = "\x2a\x4d\x18";
 
 [[noreturn]] void truncated() {
   throw StreamFault{"it ends in the middle: it was cut off, or not copied whole"};
 }
 [[noreturn]] void damaged(std::string_view what) {
   throw StreamFault{fmt::format("it is damaged ({})", what)};
+}
+// What follows a stream must begin as another does; the libraries wait for more bytes before they say that it does not.
+void require_magic(std::string_view in, std::string_view magic) {
+  if (!magic.starts_with(in.substr(0, magic.size()))) damaged("other data follows its end");
 }
 
 // Streams that the library decompresses one at a time. Zeros after the last are padding, as tapes and gzip have it.
@@ -38,6 +43,7 @@ class MemberDecompressor : public Decompressor {
         if (!in.empty()) damaged("other data follows the zeros that pad its end");
       }
       if (in.empty()) return 0;
+      if (after_one_) require_magic(in, magic());
       begin();
       inside_ = true;
     }
@@ -53,6 +59,7 @@ class MemberDecompressor : public Decompressor {
   }
 
  protected:
+  virtual std::string_view magic() const = 0;
   // Of the next member.
   virtual void begin() = 0;
   // Whether the member ends.
@@ -72,6 +79,7 @@ class Gzip final : public MemberDecompressor {
   Gzip& operator=(const Gzip&) = delete;
 
  protected:
+  std::string_view magic() const override { return kGzip; }
   void begin() override { inflateReset(&stream_); }
   bool step(std::string_view& in, std::span<char> out, std::size_t& written) override {
     const std::size_t given = std::min(in.size(), kMost), room = std::min(out.size(), kMost);
@@ -97,6 +105,7 @@ class Bzip2 final : public MemberDecompressor {
   ~Bzip2() override { BZ2_bzDecompressEnd(&stream_); }
 
  protected:
+  std::string_view magic() const override { return kBzip2; }
   void begin() override {
     BZ2_bzDecompressEnd(&stream_);
     stream_ = {};
@@ -123,16 +132,21 @@ class Bzip2 final : public MemberDecompressor {
 
 class Xz final : public Decompressor {
  public:
-  Xz() {
-    if (lzma_stream_decoder(&stream_, std::numeric_limits<std::uint64_t>::max(), LZMA_CONCATENATED) != LZMA_OK)
-      throw std::bad_alloc();
-  }
+  Xz() { begin(); }
   ~Xz() override { lzma_end(&stream_); }
   Xz(const Xz&) = delete;
   Xz& operator=(const Xz&) = delete;
 
   std::size_t run(std::string_view& in, std::span<char> out, bool last) override {
-    if (ended_) return 0;
+    if (between_) {
+      const std::size_t zeros = std::min(in.find_first_not_of('\0'), in.size());
+      padding_ += zeros;
+      in.remove_prefix(zeros);
+      if (padding_ % 4 != 0 && (last || !in.empty())) damaged("the zeros after its end are no multiple of four");
+      if (in.empty()) return 0;
+      require_magic(in, kXz);
+      begin();
+    }
     stream_.next_in = reinterpret_cast<const std::uint8_t*>(in.data());
     stream_.avail_in = in.size();
     stream_.next_out = reinterpret_cast<std::uint8_t*>(out.data());
@@ -141,20 +155,27 @@ class Xz final : public Decompressor {
     const lzma_ret result = lzma_code(&stream_, last ? LZMA_FINISH : LZMA_RUN);
     in.remove_prefix(in.size() - stream_.avail_in);
     const std::size_t written = out.size() - stream_.avail_out;
-    ended_ = result == LZMA_STREAM_END;
+    between_ = result == LZMA_STREAM_END;
     if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
     // The first call without progress is no error yet.
     if ((result == LZMA_OK || result == LZMA_BUF_ERROR) && nothing_more && written == 0) truncated();
-    if (result != LZMA_OK && !ended_ && result != LZMA_BUF_ERROR)
-      damaged(result == LZMA_FORMAT_ERROR    ? "data that is not xz follows the first stream"
+    if (result != LZMA_OK && !between_ && result != LZMA_BUF_ERROR)
+      damaged(result == LZMA_FORMAT_ERROR    ? "other data follows its end"
               : result == LZMA_OPTIONS_ERROR ? "it was made with options that liblzma does not know"
                                              : "a checksum or a block is wrong");
     return written;
   }
 
  private:
+  void begin() {
+    if (lzma_stream_decoder(&stream_, std::numeric_limits<std::uint64_t>::max(), 0) != LZMA_OK) throw std::bad_alloc();
+    between_ = false;
+    padding_ = 0;
+  }
+
   lzma_stream stream_ = LZMA_STREAM_INIT;
-  bool ended_ = false;
+  bool between_ = false;  // two streams; each may have zeros after it
+  std::size_t padding_ = 0;
 };
 
 class Zstd final : public Decompressor {
@@ -173,6 +194,10 @@ class Zstd final : public Decompressor {
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     // Without input only what is left of a frame may be asked for: a frame that ended would begin anew.
     if (in.empty() && wants_ == 0) return 0;
+    if (wants_ == 0 && (in[0] & '\xf0') == '\x50')
+      require_magic(in.substr(1), kSkippable);
+    else if (wants_ == 0)
+      require_magic(in, kZstd);
     wants_ = ZSTD_decompressStream(context_, &to, &from);
     if (ZSTD_isError(wants_)) damaged(ZSTD_getErrorName(wants_));
     const bool took_nothing = in.empty();
@@ -209,7 +234,7 @@ Compression compression_of(std::string_view head) {
   if (head.starts_with(kXz)) return Compression::xz;
   if (head.starts_with(kZstd)) return Compression::zstd;
   // A skippable frame, with which what zstd wrote in parts may begin: 0x184D2A50 to 5F.
-  if (head.size() > 3 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == "\x2a\x4d\x18") return Compression::zstd;
+  if (head.size() > 3 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == kSkippable) return Compression::zstd;
   // Of text, "BZh9" might be the beginning: what follows is not.
   if (head.size() >= 6 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9' &&
       (head.substr(4, 2) == "1A" || head.substr(4, 2) == "\x17\x72"))

@@ -68,8 +68,18 @@ TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
     EXPECT_THAT(fault_of(compression, damaged), testing::HasSubstr("damaged")) << name_of(compression);
     EXPECT_THAT(fault_of(compression, whole + "and more after the end"), testing::HasSubstr("damaged"))
         << name_of(compression);
+    for (const char* more : {"g", "go", "garbage", "garbage and more"})
+      for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, whole.size(), whole.size() + 3})
+        EXPECT_THAT(fault_of(compression, whole + more, piece), testing::HasSubstr("data follows its end"))
+            << name_of(compression) << " " << more << " " << piece;
+    EXPECT_THAT(fault_of(compression, whole + whole.substr(0, 2)), testing::HasSubstr("ends in the middle"))
+        << name_of(compression);
     EXPECT_EQ(fault_of(compression, whole), "none") << name_of(compression);
   }
+  // xz pads to four bytes, also between two streams.
+  const std::string xz = tests::compressed(Compression::xz, text);
+  EXPECT_EQ(fault_of(Compression::xz, xz + std::string(8, '\0') + xz + std::string(4, '\0')), "none");
+  EXPECT_THAT(fault_of(Compression::xz, xz + std::string(3, '\0') + xz), testing::HasSubstr("multiple of four"));
   // As tapes and tar leave it.
   EXPECT_EQ(fault_of(Compression::gzip, tests::compressed(Compression::gzip, text) + std::string(100, '\0')), "none");
 }
