@@ -17,6 +17,8 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, bool add_spe
 }
 
 std::optional<std::uint32_t> Tokenizer::mask_id() const {
+  if (!mask_token_.empty())
+    if (const auto id = id_of(mask_token_)) return id;
   for (const char* known : {"[MASK]", "<mask>"})
     if (const auto id = id_of(known)) return id;
   return std::nullopt;

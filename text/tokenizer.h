@@ -52,7 +52,8 @@ class Tokenizer {
   // What the tokenizer's own file names beside its folder's configuration: "bos_token", "eos_token", "unk_token" and
   // "pad_token" of SentencePiece, with their texts.
   virtual std::vector<std::pair<std::string, std::string>> named_tokens() const { return {}; }
-  // The token that stands for one to be predicted: "[MASK]" or "<mask>", if there is one.
+  // The token that stands for one to be predicted: of the folder's configuration (`mask_token`), else "[MASK]" or
+  // "<mask>", if there is one.
   std::optional<std::uint32_t> mask_id() const;
 
   // Sentences for the user: where the files of the tokenizer's folder contradict each other, and what counts.
@@ -79,6 +80,7 @@ class Tokenizer {
  protected:
   TextTemplate template_;
   std::vector<std::string> remarks_;
+  std::string mask_token_;  // empty: none is named
 
  private:
   std::string name_, hash_;

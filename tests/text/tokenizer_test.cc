@@ -308,6 +308,54 @@ TEST(TokenizerTest, ScoresAreRoundedAsTheLibraryReadsThem) {
   EXPECT_EQ(ids("-7.6377461897661405", "-15.275492379532281"), (Ids{3}));
 }
 
+std::unique_ptr<Tokenizer> with_model(const std::string& model, const std::string& more = {}) {
+  const tests::ScratchFolder folder;
+  folder.write("tokenizer.json", fmt::format(R"({{"version":"1.0",{}"model":{}}})", more, model));
+  return load_tokenizer(folder.path());
+}
+
+// As tokenizers before 0.9 wrote it. (Ids of tokenizers 0.23.)
+TEST(TokenizerTest, AModelWithoutATypeIsKnownByItsKeys) {
+  const std::string words = R"("unk_token":"[UNK]","vocab":{"[UNK]":0,"a":1,"##b":2,"c":3})";
+  const std::string pieces = R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,)";
+  EXPECT_EQ(with_model("{" + pieces + words + "}")->encode("ab"), (Ids{1, 2}));
+  EXPECT_EQ(with_model("{" + words + "}")->encode("ab"), (Ids{0})) << "WordLevel";
+  EXPECT_EQ(with_model(R"({"continuing_subword_prefix":"##",)" + words + "}")->encode("ab"), (Ids{0}));
+  EXPECT_EQ(with_model("{" + pieces + words + R"(,"merges":[]})")->encode("ca"), (Ids{3, 0})) << "BPE";
+  EXPECT_EQ(with_model(R"({"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]})")->encode("ab"), (Ids{2}));
+  EXPECT_EQ(with_model(R"({"unk_id":0,"vocab":[["<unk>",-9],["a",-1.0],["b",-2.0]]})")->encode("abx"), (Ids{1, 2, 0}));
+  EXPECT_EQ(with_model(R"({"vocab":[["<unk>",-9],["a",-1.0],["b",-2.0]]})")->encode("ab"), (Ids{1, 2}));
+  EXPECT_FAILURE(with_model(R"({"vocab":{"a":0}})"), Exit::corrupt, HasSubstr("a model with its \"type\""));
+}
+
+// As CamemBERT's <unk>: the last one is found, and both have their ids. (Ids of tokenizers 0.23.)
+TEST(TokenizerTest, ATokenThatIsInTheVocabularyTwice) {
+  const std::string unigram = R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0],["a",-1.0],["b",-2.0],)"
+                              R"(["<unk>",-100.0],["a",-3.0],["ab",-9.0]]})";
+  const auto added = [](int id, const char* token) {
+    return fmt::format(R"({{"id":{},"content":"{}","special":true,"normalized":false}})", id, token);
+  };
+  for (const int id : {0, 3}) {  // that of the file is either one's
+    const auto tokenizer =
+        with_model(unigram, fmt::format(R"("added_tokens":[{},{}],)", added(id, "<unk>"), added(6, "<x>")));
+    EXPECT_EQ(tokenizer->encode("aba"), (Ids{4, 2, 4}));
+    EXPECT_EQ(tokenizer->encode("xab"), (Ids{0, 4, 2}));
+    EXPECT_EQ(tokenizer->encode("<unk>b"), (Ids{3, 2}));
+    EXPECT_EQ(tokenizer->encode("a<x>b"), (Ids{4, 6, 2}));
+    EXPECT_EQ(tokenizer->decode(Ids{1, 4}), "a a");
+    EXPECT_THAT(tokenizer->remarks(),
+                ElementsAre(AllOf(HasSubstr("2 tokens"), HasSubstr("\"<unk>\""), HasSubstr("the last counts"))));
+  }
+  const auto words =
+      with_model(R"({"type":"WordPiece","unk_token":"[UNK]","vocab":{"[UNK]":0,"a":1,"##b":2,"a":3,"c":4}})");
+  EXPECT_EQ(words->encode("ab"), (Ids{3, 2}));
+  EXPECT_EQ(words->decode(Ids{1, 3}), "a");
+  EXPECT_EQ(words->vocab_size(), 5u);
+  EXPECT_THAT(words->remarks(), ElementsAre("the vocabulary has \"a\" twice: the last counts, as in transformers"));
+  EXPECT_EQ(with_model(R"({"type":"WordLevel","unk_token":"a","vocab":{"a":1,"b":2,"a":3}})")->encode("a"), (Ids{3}));
+  EXPECT_EQ(with_model(R"({"vocab":{"a":1,"b":2,"a":3,"ab":4},"merges":["a b"]})")->encode("aab"), (Ids{3, 4}));
+}
+
 TEST(TokenizerTest, SpecialIdsStandWhereTheyWere) {
   const auto tokenizer = load_tokenizer(kGolden / "sentencepiece");
   const Ids words = tokenizer->encode("the waters");

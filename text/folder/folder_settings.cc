@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <utility>
 
 #include "base/error.h"
 #include "base/shell_word.h"
@@ -209,6 +210,7 @@ FolderSettings settings_of(const FolderFiles& files) {
     out.lowercase = flag(*config, "do_lower_case");
     out.strip_accents = flag(*config, "strip_accents");
     out.splits_chinese = flag(*config, "tokenize_chinese_chars");
+    out.splits_special = flag(*config, "split_special_tokens").value_or(false);
     out.cuts_front = text_or(&*config, "truncation_side", "") == "left";
   }
   if (map && !out.has_decoder) take_tokens(out, *map);
@@ -258,16 +260,16 @@ std::string save_command(const fs::path& folder) {
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
                                           std::uint32_t size, std::vector<std::string>& remarks) {
-  // A class that makes the tokenizer anew has the folder's flags, else the file's count.
+  // Flags of the folder stand in place of the file's; what is special there stays so unless the class makes all anew.
   const bool anew = settings.is_bert() || settings.is_byte_level();
   std::uint32_t next = size;
   for (AddedToken& token : own) {
     next = std::max(next, token.id + 1);
     for (const AddedToken& listed : settings.listed) {
-      if (!anew || !settings.has_decoder || listed.content != token.content) continue;
-      const std::uint32_t id = token.id;
-      token = listed;
-      token.id = id;
+      if (!settings.has_decoder || listed.content != token.content) continue;
+      const AddedToken own_token = std::exchange(token, listed);
+      token.id = own_token.id;
+      token.special = listed.special || (own_token.special && !anew);
     }
   }
   const auto add = [&](AddedToken token) {

@@ -28,7 +28,8 @@ struct FolderSettings {
   std::vector<AddedToken> listed;  // added_tokens_decoder, else added_tokens.json, by rising id
   bool has_decoder = false;        // the former
   std::optional<bool> add_bos, add_eos, prefix_space, legacy, lowercase, strip_accents, splits_chinese;
-  bool cuts_front = false;  // truncation_side
+  bool cuts_front = false;      // truncation_side
+  bool splits_special = false;  // split_special_tokens: special tokens in a text are plain text
 
   const AddedToken* token(std::string_view key) const;
   // The text of a named token; that which the class has by itself if the files do not name it; empty if there is none.

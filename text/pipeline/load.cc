@@ -30,6 +30,11 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
   const MappedFile file(path);
   const std::string_view bytes = text_of(file);
   const FolderSettings settings = read_folder_settings(path.parent_path());
+  if (settings.splits_special)
+    fail(Exit::usage,
+         "{}: split_special_tokens = true is not supported: a special token that a text contains becomes that token "
+         "here, not plain text; set it to false if that is right for your data",
+         (path.parent_path() / "tokenizer_config.json").string());
   std::string hash = tokenizer_hash(path, bytes, settings);
   if (path.extension() == ".model") return make_sentence_piece(bytes, path, std::move(name), std::move(hash), settings);
   if (path.filename() == "vocab.json" || path.filename() == "vocab.txt")

@@ -1,6 +1,7 @@
 #include "text/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "base/error.h"
@@ -13,8 +14,21 @@
 namespace strata::text {
 namespace {
 
+// Files of tokenizers before 0.9 do not say it: the library then tries what the keys fit, in this order.
+std::string type_of_model(const Json& json) {
+  const auto has = [&](std::initializer_list<const char*> keys) {
+    return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return json.find(key).has_value(); });
+  };
+  if (const auto type = json.find("type")) return std::string(type->text());
+  if (has({"merges"})) return "BPE";
+  if (const auto vocabulary = json.find("vocab"); vocabulary && vocabulary->is_array()) return "Unigram";
+  if (has({"unk_token", "continuing_subword_prefix", "max_input_chars_per_word"})) return "WordPiece";
+  if (has({"unk_token"})) return "WordLevel";
+  json.wrong("a model with its \"type\"");
+}
+
 std::unique_ptr<Model> make_model(const Json& json, bool bytes) {
-  const std::string type = json.text_or("type", json.find("merges") ? "BPE" : "");
+  const std::string type = type_of_model(json);
   if (type == "BPE") return make_byte_pair(json, bytes);
   if (type == "Unigram") return make_unigram(json);
   if (type == "WordPiece") return make_word_piece(json);
@@ -67,7 +81,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
                    bool vocabulary_only)
     : Tokenizer(std::move(name), std::move(hash)) {
   const Json model = json.at("model");
-  const bool pairs = model.text_or("type", model.find("merges") ? "BPE" : "") == "BPE";
+  const bool pairs = type_of_model(model) == "BPE";
   // What the class makes of the settings stands in place of what the file has.
   static const std::string kPlace = "tokenizer_config.json";
   std::optional<JsonDocument> of_class[2];
@@ -87,7 +101,14 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   }
   if (pre_tokenizer) pre_tokenizers_ = make_pre_tokenizers(*pre_tokenizer, pairs && takes_bytes(model));
   model_ = make_model(model, pre_tokenizers_.bytes);
-  vocab_size_ = model_->vocabulary().limit();
+  const Vocabulary& vocabulary = model_->vocabulary();
+  vocab_size_ = vocabulary.limit();
+  if (const std::string* twice = vocabulary.repeated())
+    remarks_.push_back(
+        fmt::format("the vocabulary has {} twice: the last counts, as in transformers",
+                    vocabulary.repetitions() == 1
+                        ? fmt::format("\"{}\"", shortened(*twice))
+                        : fmt::format("{} tokens (\"{}\" is one)", vocabulary.repetitions(), shortened(*twice))));
   read_added(json, settings);
   if (const auto found = json.find("post_processor")) template_ = make_text_template(*found);
   for (const auto* pieces : {&template_.single, &template_.pair}) {
@@ -100,10 +121,13 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   if (const AddedToken* eos = settings.token("eos_token")) {
     end_of_text_ = id_of(eos->content);
   } else {
+    // The class's own comes first: RoBERTa's vocabulary has <|endoftext|> as a word.
+    if (const std::string own = settings.token_text("eos_token"); !own.empty()) end_of_text_ = id_of(own);
     for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
       if (!end_of_text_) end_of_text_ = id_of(known);
     }
   }
+  mask_token_ = settings.token_text("mask_token");
   for (const char separator : {'\n', ' '}) {
     if (may_cut_at(separator)) separators_ += separator;
   }
@@ -112,8 +136,11 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
 
 void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   if (const auto found = json.find("added_tokens")) added_ = read_added_tokens(*found);
-  for (const AddedToken& token : added_) {
+  for (AddedToken& token : added_) {
     const auto of_model = model_->vocabulary().find(token.content);
+    // The earlier of two equal ones: the library, too, takes the last.
+    if (const std::string* same = model_->vocabulary().token(token.id); of_model && same && *same == token.content)
+      token.id = *of_model;
     if (of_model && *of_model != token.id)
       json.at("added_tokens").wrong(fmt::format("\"{}\" under the id {}, as in the model", token.content, *of_model));
   }

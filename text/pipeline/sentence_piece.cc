@@ -140,6 +140,7 @@ class SentencePiece final : public Tokenizer {
     } else if (processor_.eos_id() >= 0) {
       end_of_text_ = id_of(processor_.IdToPiece(processor_.eos_id()));
     }
+    mask_token_ = settings.token_text("mask_token");
     drops_space_ = spec.dummy_prefix;
     if ((spec.known_rules || llama_) && (spec.unigrams || spec.pairs) && !spec.space_as_suffix && spec.escapes_spaces &&
         (spec.dummy_prefix || !spec.removes_spaces) && words_stay_apart())

@@ -82,7 +82,9 @@ std::string changes_of_pieces(std::string_view model, const FolderSettings& sett
   std::vector<AddedToken> out = settings.listed;
   for (const auto& [key, token] : settings.named) out.push_back(token);
   out.insert(out.end(), settings.extra.begin(), settings.extra.end());
-  std::erase_if(out, [&](const AddedToken& token) { return is_marked_piece(model, token.content); });
+  std::erase_if(out, [&](const AddedToken& token) {
+    return !token.left_strip && !token.right_strip && !token.single_word && is_marked_piece(model, token.content);
+  });
   std::string text = listed(out);
   // What follows an added token or a piece of control may begin as a text does.
   const bool by_itself = !settings.is_llama();

@@ -100,7 +100,7 @@ Unigram::Unigram(const Json& json) {
     });
     if (n != 2) entry.wrong("a token and its score");
     const auto id = static_cast<std::uint32_t>(scores_.size());
-    if (!vocabulary_.add(token, id)) entry.wrong("a token that is not there yet");
+    vocabulary_.add_last(token, id, true);  // CamemBERT's has <unk> twice: the library finds the last
     scores_.push_back(score);
     worst_ = std::min(worst_, score);
     if (!token.empty()) tokens_.add(token, id);

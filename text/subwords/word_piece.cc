@@ -88,7 +88,7 @@ class WordLevel final : public Model {
 Vocabulary read_vocabulary(const Json& json) {
   Vocabulary out;
   json.each_field([&](std::string_view token, const Json& id) {
-    if (!out.add(token, static_cast<std::uint32_t>(id.integer(0, kMaxId)))) id.wrong("a token and an id of its own");
+    if (!out.add_last(token, static_cast<std::uint32_t>(id.integer(0, kMaxId)), false)) id.wrong("an id of its own");
   });
   if (out.count() == 0) json.wrong("a vocabulary that is not empty");
   return out;

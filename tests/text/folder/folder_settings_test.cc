@@ -205,6 +205,101 @@ TEST_F(FolderTest, TheMapCountsUnlessTheConfigurationListsTokens) {
   EXPECT_EQ(load()->end_of_text(), load()->id_of("<|im_end|>"));
 }
 
+// RoBERTa's vocabulary has <|endoftext|> as a word; no file names the class's </s>.
+TEST_F(FolderTest, TheClassHasAnEndOfText) {
+  folder_.write("vocab.json", R"({"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,"a":4,"b":5,"ab":6,"<|endoftext|>":7})");
+  folder_.write("merges.txt", "#version: 0.2\na b\n");
+  folder_.write("config.json", R"({"model_type": "roberta"})");
+  EXPECT_EQ(load()->end_of_text(), 2u);
+  folder_.write("tokenizer_config.json", R"({"model_max_length": 512})");
+  EXPECT_EQ(load()->end_of_text(), 2u);
+  folder_.write("tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})");
+  EXPECT_EQ(load()->end_of_text(), 7u);
+  folder_.write("tokenizer_config.json", R"({"eos_token": "<s>"})");
+  EXPECT_EQ(load()->end_of_text(), 0u);
+}
+
+TEST_F(FolderTest, TheMaskIsTheConfigurations) {
+  folder_.write("tokenizer.json",
+                R"({"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"<unk>",)"
+                R"("vocab":{"<unk>":0,"a":1,"b":2,"<blank>":3,"[MASK]":4}}})");
+  EXPECT_EQ(load()->mask_id(), 4u);
+  folder_.write("tokenizer_config.json", R"({"mask_token": "<blank>"})");
+  EXPECT_EQ(load()->mask_id(), 3u);
+  EXPECT_EQ(load()->encode("a <blank> b"), (Ids{1, 3, 2}));
+  folder_.write("tokenizer_config.json", R"({"mask_token": {"content": "<new>"}})");
+  EXPECT_EQ(load()->mask_id(), 5u) << "the next id, as for transformers";
+  fs::remove(folder_.path() / "tokenizer.json");
+  fs::copy(kGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
+  folder_.write("tokenizer_config.json", R"({"mask_token": "</s>"})");
+  EXPECT_EQ(load()->mask_id(), load()->id_of("</s>"));
+}
+
+// For all classes, and in both directions. (Ids of transformers 5.24.)
+TEST_F(FolderTest, FlagsOfListedTokensCount) {
+  const auto flags = [](std::string_view flag) {
+    std::string out = R"("content":"</s>")";
+    for (const std::string_view one : {"special", "lstrip", "rstrip", "single_word", "normalized"})
+      out += fmt::format(R"(,"{}":{})", one, one == flag || (one == "special" && flag != "normalized"));
+    return out;
+  };
+  struct Case {
+    const char* flag;
+    Ids spaced, tight, end;  // of "x </s> y", "x</s>y" and "x </s>"
+  };
+  const Case cases[] = {{"", {1, 4, 3, 4, 2}, {1, 3, 2}, {1, 4, 3}},
+                        {"lstrip", {1, 3, 4, 2}, {1, 3, 2}, {1, 3}},
+                        {"rstrip", {1, 4, 3, 2}, {1, 3, 2}, {1, 4, 3}},
+                        {"single_word", {1, 4, 3, 4, 2}, {1, 0, 0, 0, 0, 2}, {1, 4, 3}},
+                        {"normalized", {1, 4, 3, 4, 2}, {1, 3, 2}, {1, 4, 3}}};
+  for (const char* own : {"", "lstrip", "single_word", "normalized"}) {
+    folder_.write("tokenizer.json",
+                  fmt::format(R"({{"added_tokens":[{{"id":3,{}}}],"normalizer":{{"type":"Replace",)"
+                              R"("pattern":{{"String":" "}},"content":"Ġ"}},"pre_tokenizer":{{"type":"Split",)"
+                              R"("pattern":{{"Regex":"."}},"behavior":"Isolated","invert":false}},"model":{{)"
+                              R"("type":"WordLevel","unk_token":"<unk>",)"
+                              R"("vocab":{{"<unk>":0,"x":1,"y":2,"</s>":3,"Ġ":4}}}}}})",
+                              flags(own)));
+    for (const char* name : {R"("tokenizer_class":"PreTrainedTokenizerFast",)", ""})
+      for (const Case& one : cases) {
+        SCOPED_TRACE(fmt::format("{} over {} of {}", one.flag, own, name));
+        folder_.write("tokenizer_config.json",
+                      fmt::format(R"({{{}"added_tokens_decoder":{{"3":{{{}}}}}}})", name, flags(one.flag)));
+        EXPECT_EQ(load()->encode("x </s> y"), one.spaced);
+        EXPECT_EQ(load()->encode("x</s>y"), one.tight);
+        EXPECT_EQ(load()->encode("x </s>"), one.end);
+      }
+  }
+}
+
+// The same of a tokenizer.model. (Ids of transformers 5.24.)
+TEST_F(FolderTest, FlagsOfListedTokensCountForPieces) {
+  fs::copy(kGolden / "tokenizers/sentencepiece_pairs/tokenizer.model", folder_.path() / "tokenizer.model");
+  const auto flagged = [&](std::string_view flag) {
+    folder_.write("tokenizer_config.json",
+                  fmt::format(R"({{"tokenizer_class":"LlamaTokenizer","added_tokens_decoder":{{"2":{{)"
+                              R"("content":"</s>","{}":true,"special":true}}}}}})",
+                              flag));
+    return load();
+  };
+  const auto strips_before = flagged("lstrip"), strips_after = flagged("rstrip"), word = flagged("single_word");
+  EXPECT_EQ(strips_before->encode("the </s> waters"), (Ids{261, 2, 717, 451}));
+  EXPECT_EQ(strips_after->encode("the </s> waters"), (Ids{261, 720, 2, 737, 281, 451}));
+  EXPECT_EQ(word->encode("the </s> waters"), (Ids{261, 720, 2, 717, 451}));
+  EXPECT_EQ(word->encode("the</s>waters"), (Ids{261, 824, 796, 727, 821, 737, 281, 451}));
+  EXPECT_NE(strips_before->hash(), strips_after->hash());
+}
+
+TEST_F(FolderTest, SplittingSpecialTokensIsRefused) {
+  take("smollm");
+  folder_.write("tokenizer_config.json", R"({"split_special_tokens": false})");
+  EXPECT_NE(load(), nullptr);
+  folder_.write("tokenizer_config.json", R"({"split_special_tokens": true})");
+  EXPECT_FAILURE(load(), Exit::usage,
+                 AllOf(HasSubstr("tokenizer_config.json: split_special_tokens = true is not supported"),
+                       HasSubstr("set it to false")));
+}
+
 TEST_F(FolderTest, BrokenFilesAreRefused) {
   take("smollm");
   folder_.write("added_tokens.json", R"({"<a>": "x"})");
