@@ -245,18 +245,21 @@ void settle_classes(Workload& workload) {
   if (of_numbers) names = {"LABEL_0"};
   if (names.size() == 1 && !of_numbers && data->problem != "multi_label_classification")
     fail(Exit::usage, "{} knows one class alone, {}: there is nothing to tell apart", data->file, names[0]);
-  const bool has_layer = recipe.model.init == Init::pretrained && config.has("id2label.0") &&
+  const bool has_layer = recipe.model.init == Init::pretrained && (own.counted || config.has("id2label.0")) &&
                          std::ranges::any_of(config.texts("architectures"), [&](const std::string& name) {
                            return name.ends_with(per_token ? "ForTokenClassification" : "ForSequenceClassification");
                          });
-  if (has_layer && !anew && !of_numbers && !own.counted && own.names.size() != names.size()) {
-    // Its layer is in the weights: the data have texts of some of its classes.
-    if (std::ranges::all_of(names, [&](const std::string& name) {
-          return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
-        }))
-      return;
-    fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
-         config.describe("id2label"), classes_text(own.names), data->file, classes_text(names));
+  // The data name the model's own classes, all of them or some.
+  const bool all_own = std::ranges::all_of(names, [&](const std::string& name) {
+    return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
+  });
+  if (has_layer && !anew && !of_numbers) {
+    // Its layer is in the weights, whose scores are in the model's order: names that the data list in another order do
+    // not replace it ("LABEL_10" comes before "LABEL_2").
+    if (all_own && (own.names.size() == names.size() || !own.counted)) return;
+    if (!own.counted && own.names.size() != names.size())
+      fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
+           config.describe("id2label"), classes_text(own.names), data->file, classes_text(names));
   }
   if (anew) {
     if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());

@@ -22,6 +22,13 @@ namespace {
 
 using simdjson::dom::element;
 
+// Whether all of a text is a whole number, which goes to `out`.
+template <typename Number>
+bool is_whole(std::string_view text, Number& out) {
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && rest == text.data() + text.size();
+}
+
 // Looks values up among a model's classes.
 class ClassNumbers {
  public:
@@ -30,8 +37,7 @@ class ClassNumbers {
       const std::string& name = classes.names[i];
       numbers_.emplace(name, i);
       std::int64_t number = 0;
-      const auto [rest, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-      named_by_numbers_ = named_by_numbers_ || (error == std::errc() && rest == name.data() + name.size());
+      named_by_numbers_ = named_by_numbers_ || is_whole(name, number);
     }
   }
 
@@ -46,12 +52,12 @@ class ClassNumbers {
     // The column of a vector, which the data could not name.
     if (!number && name.starts_with(models::kNumberedLabel)) {
       std::size_t place = 0;
-      const char* end = name.data() + name.size();
-      const auto [rest, error] = std::from_chars(name.data() + models::kNumberedLabel.size(), end, place);
-      if (error == std::errc() && rest == end && place < classes_.names.size()) return static_cast<std::int32_t>(place);
+      if (is_whole(name.substr(models::kNumberedLabel.size()), place) && place < classes_.names.size())
+        return static_cast<std::int32_t>(place);
     }
-    // A class by its number; classes that numbers name have no others.
-    if (number && !named_by_numbers_ && whole >= 0 && static_cast<std::uint64_t>(whole) < classes_.names.size())
+    // A class by its number, in quotes or not; classes that numbers name have no others.
+    if ((number || is_whole(name, whole)) && !named_by_numbers_ && whole >= 0 &&
+        static_cast<std::uint64_t>(whole) < classes_.names.size())
       return static_cast<std::int32_t>(whole);
     wrong(number ? text : fmt::format("\"{}\"", name), line);
   }

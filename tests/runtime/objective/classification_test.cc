@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 
@@ -111,6 +112,29 @@ TEST_F(SettledClassesTest, TheNumberOfAClassifierThatIsThereStands) {
   EXPECT_THAT(settled({"a", "b"}, classifier).names, ElementsAre("a", "b"));
 }
 
+// The weights' scores are in the model's order, and the data list their names by bytes: 0, 1, 10, 2.
+TEST_F(SettledClassesTest, TheOrderOfAClassifiersScoresIsTheModels) {
+  std::vector<std::string> own, numbers;
+  for (int i = 0; i < 12; ++i) {
+    own.push_back(fmt::format("LABEL_{}", i));
+    numbers.push_back(fmt::format("{}", i));
+  }
+  std::string names;
+  for (int i = 0; i < 12; ++i) names += fmt::format("{}\"{}\": \"LABEL_{}\"", i > 0 ? ", " : "", i, i);
+  const std::string architecture = R"("architectures": ["BertForSequenceClassification"], )";
+  const std::string named = architecture + "\"id2label\": {" + names + "}";
+  init_ = Init::pretrained;
+  for (std::vector<std::string> of_data : {own, numbers}) {
+    EXPECT_EQ(settled(of_data, named).names, own);
+    std::sort(of_data.begin(), of_data.end());
+    EXPECT_EQ(settled(of_data, named).names, own) << of_data[2];
+    EXPECT_EQ(settled(of_data, architecture + "\"num_labels\": 12").names, own) << of_data[2];
+    EXPECT_EQ(settled(of_data, named, "multi_label_classification").names, own) << of_data[2];
+  }
+  // Other names take the place of those that say nothing, in the data's order.
+  EXPECT_THAT(settled({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, named).names[2], "c");
+}
+
 TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
   EXPECT_THAT(settled({"a", "b", "c"}).names, ElementsAre("a", "b", "c"));
   EXPECT_THAT(settled({"a", "b", "c"}, "\"num_labels\": 3").names, ElementsAre("a", "b", "c"));
@@ -191,6 +215,10 @@ TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
   EXPECT_FAILURE(labels_of(gap, classes({"2", "other", "4"}), false), Exit::usage, HasSubstr("the label 1 is none"));
   EXPECT_THAT(labels_of(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
   EXPECT_THAT(labels_of(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
+  // Nor in quotes.
+  const auto quoted = file("{\"label\": \"2\"}\n{\"label\": \"1\"}\n", "single_label_classification", {"1", "2"});
+  EXPECT_THAT(labels_of(quoted, classes({"LABEL_0", "LABEL_1", "LABEL_2"}), false), ElementsAre(2, 1));
+  EXPECT_FAILURE(labels_of(quoted, classes({"0", "2"}), false), Exit::usage, HasSubstr("the label \"1\" is none"));
 }
 
 TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
