@@ -236,6 +236,10 @@ const jinja::Template& ChatTemplate::of(const Conversation& conversation) const 
        name_);
 }
 
+bool ChatTemplate::names(std::string_view field) const {
+  return has_word(source_, field);
+}
+
 bool ChatTemplate::leaves_out_tools(const Conversation& conversation) const {
   const auto& turns = conversation.messages.items();
   const bool calls = std::any_of(turns.begin(), turns.end(), [](const Value& message) {

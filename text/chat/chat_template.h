@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ class ChatTemplate {
   std::string hash() const;
   // Whether the template that is taken for `conversation` marks what an assistant writes.
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
+  // Whether the templates' texts hold that name: what they do not name they do not write.
+  bool names(std::string_view field) const;
   // Whether it has tools, or calls of them, and the template reads none.
   bool leaves_out_tools(const Conversation& conversation) const;
   // A sentence for the user if the templates write "<|user|>" and the like, which are plain text to the tokenizer.

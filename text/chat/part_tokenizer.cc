@@ -5,10 +5,12 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/table.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {
@@ -30,6 +32,16 @@ std::string content_that_is_no_text(const Conversation& conversation) {
                          kind_text(*content));
   }
   return {};
+}
+
+bool is_empty(const simdjson::dom::element& value) {
+  std::string_view text;
+  simdjson::dom::array list;
+  simdjson::dom::object object;
+  if (value.get_string().get(text) == simdjson::SUCCESS) return text.empty();
+  if (value.get_array().get(list) == simdjson::SUCCESS) return list.size() == 0;
+  if (value.get_object().get(object) == simdjson::SUCCESS) return object.size() == 0;
+  return value.is_null();
 }
 
 }  // namespace
@@ -61,6 +73,8 @@ void PartTokenizer::run(const DocumentPart& part, PartTokens& out) {
   out.counts.clear();
   out.begins.clear();
   out.unlabelled = out.tools_left_out = 0;
+  out.unread.clear();
+  out.unread_in_turns.clear();
   switch (part.kind) {
     case InputKind::plain:
       if (part.begins) out.begins.push_back(0);
@@ -81,26 +95,26 @@ void PartTokenizer::records(const DocumentPart& part, PartTokens& out) {
   const bool whole = part.kind != InputKind::lines || rules_.format != DataFormat::text;
   if (!names.empty() && rules_.format == DataFormat::text &&
       std::find(names.begin(), names.end(), rules_.field) == names.end())
-    fail(Exit::usage, "{}: there is no field \"{}\" (--field); the fields are {}", part.name, rules_.field,
-         fmt::join(names, ", "));
+    fail(Exit::usage, "{}: there is no field \"{}\" (--field); the fields are {}: {}", part.name, rules_.field,
+         fmt::join(names, ", "), kHeaderNames);
   each_record(part, [&](const RecordPlace& place) {
     out.begins.push_back(out.ids.size());
     if (whole)
       record(value_of(place, names, read_), place, out);
     else
-      text(field_of(place), out);
+      text(field_of(place, out.unread), out);
     return true;
   });
 }
 
 // Without making values of the other fields.
-std::string_view PartTokenizer::field_of(const RecordPlace& place) {
+std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields& unread) {
   simdjson::dom::element root;
   simdjson::dom::object object;
   refuse_marks(place);
   if (parser_->parse(place.text.data(), place.text.size()).get(root) != simdjson::SUCCESS ||
       root.get_object().get(object) != simdjson::SUCCESS) {
-    return slow_field_of(place);
+    return slow_field_of(place, unread);
   }
   std::optional<simdjson::dom::element> value;
   names_.clear();
@@ -111,21 +125,25 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place) {
   std::sort(names_.begin(), names_.end());
   if (std::adjacent_find(names_.begin(), names_.end()) != names_.end()) (void)value_of(place, {});  // names the column
   std::string_view text;
-  if (!value || value->get_string().get(text) != simdjson::SUCCESS) return slow_field_of(place);
+  if (!value || value->get_string().get(text) != simdjson::SUCCESS) return slow_field_of(place, unread);
   const auto has = [&](std::string_view name) { return std::binary_search(names_.begin(), names_.end(), name); };
   if (rules_.found && (has("messages") || has("conversations") || has("prompt") || has("instruction")))
     refuse_two_formats(value_of(place, {}), place);
+  if (!rules_.field_given)
+    for (const auto [key, field] : object)
+      if (key != rules_.field && !is_empty(field)) count_unread(unread, key);
   return text;
 }
 
 // Of a line that simdjson does not read, as it holds numbers of any size; or has something else for a text.
-std::string_view PartTokenizer::slow_field_of(const RecordPlace& place) {
+std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFields& unread) {
   record_ = value_of(place, {}, read_);
   const Value* value = record_.find(rules_.field);
   if (!value || !value->is(Kind::text))
     place.bad(fmt::format("expected a string \"{}\" in each line, found {}", rules_.field,
                           value ? kind_text(*value) : "none"));
   if (rules_.found) refuse_two_formats(record_, place);
+  if (!rules_.field_given) find_unread(record_, std::array{std::string_view(rules_.field)}, unread);
   return value->text();
 }
 
@@ -141,6 +159,9 @@ void PartTokenizer::refuse_two_formats(const Value& record, const RecordPlace& p
 void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTokens& out) {
   try {
     if (rules_.found) refuse_formats_of_two(record);
+    if (rules_.format != DataFormat::text) refuse_preferences(record);
+    if (!rules_.field_given)
+      find_unread(record, fields_read(record, rules_.format, rules_.templated(), rules_.field), out.unread);
     if (rules_.format == DataFormat::text) {
       text(text_field(record, rules_.field), out);
     } else if (rules_.templated()) {
@@ -151,6 +172,7 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
         fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
       }
       if (rules_.made->leaves_out_tools(conversation)) ++out.tools_left_out;
+      find_unread_in_turns(conversation, out.unread_in_turns);
     } else {
       const Completion document = completion_of(record, rules_.format);
       LabelledText labels{document.prompt + document.answer, {}};
@@ -164,6 +186,23 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
     if (error.code() != Exit::usage) throw;
     fail(Exit::corrupt, "{}, line {}: {}", place.part.name, place.line, error.what());
   }
+}
+
+// What of the turns the template does not name. Calls of tools have a sentence of their own.
+void PartTokenizer::find_unread_in_turns(const Conversation& conversation, UnreadFields& out) {
+  constexpr std::array<std::string_view, 3> kThoughts = {"reasoning_content", "thinking", "reasoning"};
+  const auto names = [&](std::string_view field) { return rules_.made->names(field); };
+  for (const std::string& field : conversation.turn_fields) {
+    if (field == "tool_calls") continue;
+    auto known = named_.find(field);
+    if (known == named_.end()) {
+      const bool thought = std::find(kThoughts.begin(), kThoughts.end(), field) != kThoughts.end();
+      known =
+          named_.emplace(field, thought ? std::any_of(kThoughts.begin(), kThoughts.end(), names) : names(field)).first;
+    }
+    if (!known->second) count_unread(out, field);
+  }
+  for (const std::string& field : conversation.unread_turn_fields) count_unread(out, field);
 }
 
 void PartTokenizer::labelled(const LabelledText& document, const RecordPlace& place, PartTokens& out) {

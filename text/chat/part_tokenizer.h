@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +18,7 @@
 #include "text/chat/part_records.h"
 #include "text/chat/record.h"
 #include "text/chat/token_places.h"
+#include "text/chat/unread.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"
 
@@ -29,6 +32,7 @@ namespace strata::text {
 struct RecordRules {
   DataFormat format = DataFormat::text;
   bool found = false;                  // the first record said so: one of two formats is refused
+  bool field_given = false;            // --field says which field is read: others are not looked at
   std::string field = "text";          // of text
   bool add_special = false;            // with the tokenizer's template around each text
   const ChatTemplate* made = nullptr;  // of conversations; Alpaca's records are conversations if there is one
@@ -47,6 +51,8 @@ struct PartTokens {
   std::vector<std::size_t> begins;
   std::uint64_t unlabelled = 0;      // documents in which none counts
   std::uint64_t tools_left_out = 0;  // conversations with tools of which the template writes nothing
+  UnreadFields unread;               // of records, unless --field says which is read
+  UnreadFields unread_in_turns;      // of turns, as the template does not name them
 };
 
 // Turns parts into tokens; one for each thread. Throws Error: NAME, line N: what is wrong.
@@ -62,9 +68,10 @@ class PartTokenizer {
   void record(const jinja::Value& record, const RecordPlace& place, PartTokens& out);
   void text(std::string_view text, PartTokens& out);
   void labelled(const LabelledText& document, const RecordPlace& place, PartTokens& out);
-  std::string_view field_of(const RecordPlace& place);
-  std::string_view slow_field_of(const RecordPlace& place);
+  std::string_view field_of(const RecordPlace& place, UnreadFields& unread);
+  std::string_view slow_field_of(const RecordPlace& place, UnreadFields& unread);
   void refuse_two_formats(const jinja::Value& record, const RecordPlace& place);
+  void find_unread_in_turns(const Conversation& conversation, UnreadFields& out);
 
   const Tokenizer& tokenizer_;
   const RecordRules& rules_;
@@ -72,9 +79,10 @@ class PartTokenizer {
   TokenPlaces places_;
   std::vector<std::uint32_t> before_, behind_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
-  std::vector<std::string_view> names_;  // of the fields of the line in hand
-  jinja::Value record_;                  // it, if simdjson does not read its numbers
-  std::vector<std::string> read_;        // fields of which numbers count
+  std::vector<std::string_view> names_;             // of the fields of the line in hand
+  jinja::Value record_;                             // it, if simdjson does not read its numbers
+  std::vector<std::string> read_;                   // fields of which numbers count
+  std::map<std::string, bool, std::less<>> named_;  // fields of turns: whether the template names them
 };
 
 }  // namespace strata::text

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "text/chat/turn_mask.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {
@@ -40,12 +41,19 @@ std::string text_or_empty(const Value& record, std::string_view key) {
   return found->text();
 }
 
+// Up to `most` bytes, whole characters: a table without a header has a record's texts for names.
+std::string shortened(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return text.substr(0, most) + "...";
+}
+
 // The fields of a record, for messages.
 std::string keys_of(const Value& record) {
   constexpr std::size_t kMost = 100;
   std::string keys;
   for (const auto& [key, value] : record.pairs())
-    if (keys.size() < kMost) keys += (keys.empty() ? "" : ", ") + key.to_text();
+    if (keys.size() < kMost) keys += (keys.empty() ? "" : ", ") + shortened(key.to_text(), kMost);
   return keys.empty() ? "of an empty object" : keys;
 }
 
@@ -72,21 +80,8 @@ Value tools_of(const Value& record) {
   return tools;
 }
 
-// What `train` and `weight` of a turn say. A weight is 0 or 1: a mask has one bit.
-std::optional<bool> trained(const Value& message) {
-  const Value *train = find(message, "train"), *weight = find(message, "weight");
-  std::optional<bool> out;
-  if (weight) {
-    if (!weight->is_number() || (weight->real() != 0 && weight->real() != 1))
-      wrong("expected a \"weight\" of 0 or 1, found {}", weight->is_number() ? weight->to_text() : "no number");
-    out = weight->real() != 0;
-  }
-  if (train) {
-    if (!train->is(Kind::boolean)) wrong("expected true or false in \"train\", found {}", kind_text(*train));
-    if (out && *out != train->boolean()) wrong("\"train\" and \"weight\" of a turn contradict each other");
-    out = train->boolean();
-  }
-  return out;
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
 // As transformers does: a thought under any of its names is found under all that templates read.
@@ -101,7 +96,8 @@ Value with_reasoning(const Value& message) {
   return Value::dict(std::move(fields));
 }
 
-// Adds a turn; what only says whether it is trained on is no part of what the template sees.
+// Adds a turn. The template sees neither what only says whether it is trained on nor, as in transformers, fields that
+// are null: OpenAI's turns with calls have no content, and tables write all fields of all turns.
 void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
   const Value* role = find(message, "role");
@@ -111,10 +107,13 @@ void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   if (!role || !role->is(Kind::text))
     wrong("turn {} has no \"role\", and has the fields {}", turns.size() + 1, keys_of(message));
   out.answers.push_back(role->text() == "assistant");
-  out.trained.push_back(trained(message));
+  out.trained.push_back(trained(message, turns.size() + 1));
   Fields fields;
-  for (const auto& [key, value] : message.pairs())
-    if (key.text() != "train" && key.text() != "weight") fields.emplace_back(key, value);
+  for (const auto& [key, value] : message.pairs()) {
+    if (value.is(Kind::none) || is_turn_mask(key.text())) continue;
+    fields.emplace_back(key, value);
+    if (key.text() != "role" && key.text() != "content" && !says_nothing(value)) add_once(out.turn_fields, key.text());
+  }
   turns.push_back(with_reasoning(Value::dict(std::move(fields))));
 }
 
@@ -170,8 +169,12 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
       fields = {{text_value("role"), text_value(known->second)},
                 {text_value("content"), Value(text_or_empty(message, "value"))}};
     }
-    for (const char* key : {"train", "weight"})
-      if (const Value* flag = find(message, key)) fields.emplace_back(text_value(key), *flag);
+    for (const auto& [key, value] : message.pairs()) {
+      if (is_turn_mask(key.text()))
+        fields.emplace_back(key, value);
+      else if (key.text() != "from" && key.text() != "value" && !says_nothing(value))
+        add_once(out.unread_turn_fields, key.text());
+    }
     add(Value::dict(std::move(fields)), out, turns);
   }
 }
@@ -234,6 +237,7 @@ std::string other_names(const Value& record) {
     if (find(value.items()[0], "role")) return fmt::format("rename \"{}\" to \"messages\"", key.to_text());
     if (find(value.items()[0], "from")) return fmt::format("rename \"{}\" to \"conversations\"", key.to_text());
   }
+  // The first of these names under which the record has a text.
   const auto text_of = [&](std::initializer_list<std::string_view> names) {
     const auto* name = std::find_if(names.begin(), names.end(), [&](std::string_view one) {
       const Value* found = find(record, one);
@@ -244,10 +248,21 @@ std::string other_names(const Value& record) {
   const std::string_view asked = text_of({"prompt", "instruction", "question", "query", "problem", "input"});
   const std::string_view said = text_of({"completion", "output", "response", "answer", "solution", "target"});
   if (asked.empty() || said.empty()) return {};
-  if (asked == "prompt") return fmt::format("rename \"{}\" to \"completion\"", said);
-  if (asked == "instruction") return fmt::format("rename \"{}\" to \"output\"", said);
-  if (said == "completion") return fmt::format("rename \"{}\" to \"prompt\"", asked);
-  return fmt::format("rename \"{}\" to \"prompt\" and \"{}\" to \"completion\"", asked, said);
+  std::string_view with = text_of({"context", "input"});
+  if (with == asked) with = {};
+  const std::string_view system = text_of({"system", "system_prompt", "system_message"});
+  const bool alpaca = asked == "instruction" || !with.empty() || !system.empty();
+  std::vector<std::string> out;
+  const auto rename = [&](std::string_view from, std::string_view to) {
+    if (!from.empty() && from != to) out.push_back(fmt::format("\"{}\" to \"{}\"", from, to));
+  };
+  rename(asked, alpaca ? "instruction" : "prompt");
+  rename(with, "input");
+  rename(said, alpaca ? "output" : "completion");
+  rename(system, "system");
+  std::string all;
+  for (std::size_t i = 0; i < out.size(); ++i) all += (i == 0 ? "" : i + 1 < out.size() ? ", " : " and ") + out[i];
+  return "rename " + all;
 }
 
 }  // namespace
@@ -261,10 +276,14 @@ DataFormat format_of(const Value& record, std::string_view to_do) {
   if (find(record, "chosen") && find(record, "rejected"))
     wrong(
         "\"chosen\" and \"rejected\" are preferences, which nothing here is trained on: to train on what was chosen, "
-        "rename \"chosen\" to \"completion\" if it is an answer to \"prompt\", to \"messages\" if it is the "
-        "conversation");
+        "leave \"rejected\" out and rename \"chosen\": to \"completion\" if it is an answer to \"prompt\", to "
+        "\"output\" if "
+        "it is one to \"instruction\", to \"messages\" if it is the conversation");
   const std::string other = other_names(record);
   if (!other.empty()) to_do = other;
+  for (const char* key : {"text", "messages", "conversations", "prompt", "completion", "instruction", "output"})
+    if (const Value* field = record.find(key); other.empty() && field && field->is(Kind::none))
+      wrong("\"{}\" is null: leave such records out", key);
   wrong(
       "expected text, messages, conversations, prompt and completion, or instruction and output, found the fields {}{}",
       keys_of(record), to_do.empty() ? "" : fmt::format(": {}", to_do));

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "text/chat/record_fault.h"
 #include "text/template/values/value.h"
 
 namespace strata::text {
@@ -22,20 +22,17 @@ enum class DataFormat {
 std::string_view name_of(DataFormat format);
 std::optional<DataFormat> data_format(std::string_view name);
 
-// A line that is not what it should be, without its place.
-struct RecordFault {
-  std::string message;
-  Exit code = Exit::corrupt;
-};
-
 // Turns of a chat, for a template.
 struct Conversation {
   jinja::Value messages;                                    // list of dicts with a role
   jinja::Value tools;                                       // list, or none
   std::vector<std::pair<jinja::Value, jinja::Value>> more;  // further variables: chat_template_kwargs, documents
   std::vector<bool> answers;                                // which turns are an assistant's
-  std::vector<std::optional<bool>> trained;                 // what `train` or `weight` of a turn say
+  std::vector<std::optional<bool>> trained;                 // what `train`, `weight` and others of a turn say
   std::size_t prompt = 0;                                   // turns that are a prompt; 0: nothing says so
+  // Fields of turns, each once: those that go to the template (but role and content), and those of ShareGPT's turns
+  // that do not.
+  std::vector<std::string> turn_fields = {}, unread_turn_fields = {};
 };
 
 // A text to go on from, and how it goes on.
@@ -49,7 +46,8 @@ DataFormat format_of(const jinja::Value& record, std::string_view to_do = {});
 // Throws RecordFault if the fields are those of two formats.
 void refuse_formats_of_two(const jinja::Value& record);
 
-// Records of chat, alpaca, sharegpt and completion as turns; throw RecordFault.
+// Records of chat, alpaca, sharegpt and completion as turns, without the fields of a turn that are null, as
+// transformers has them; throw RecordFault.
 Conversation conversation_of(const jinja::Value& record, DataFormat format);
 // Records of completion and alpaca without a template: Alpaca's own prompt (Taori et al. 2023), in which `system`
 // stands in place of the sentence at its beginning.

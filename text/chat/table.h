@@ -9,6 +9,10 @@ namespace strata::text {
 // CSV and TSV (RFC 4180): fields between separators, in double quotes if they hold separators, line breaks or
 // quotes, which are then doubled. A quote inside a field that does not begin with one stands for itself.
 
+// What to say if a column is not there: the header may be the first record.
+inline constexpr std::string_view kHeaderNames =
+    "the first line of a table names its columns: if it is a record, put a line of names before it";
+
 // What is wrong with a record, without its place.
 struct TableFault {
   std::string message;

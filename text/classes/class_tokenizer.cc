@@ -23,12 +23,15 @@ void ClassTokens::clear() {
 }
 
 ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rules)
-    : tokenizer_(tokenizer), rules_(rules), workspace_(tokenizer.workspace()) {
+    : tokenizer_(tokenizer), rules_(rules), workspace_(tokenizer.workspace()), pair_(tokenizer.text_template().pair) {
   const TextTemplate& made = tokenizer.text_template();
-  if (rules.record.pair && made.pair.empty())
+  // Without a template a second text follows the first, with types of its own, as in transformers.
+  if (pair_.empty() && TextTemplate::added(made.single) == 0)
+    pair_ = {{TextTemplate::Kind::first}, {TextTemplate::Kind::second, 0, 1}};
+  if (rules.record.pair && pair_.empty())
     fail(Exit::usage, "--pair {}: the tokenizer {} has no template for two texts", *rules.record.pair,
          tokenizer.name());
-  const std::size_t added = TextTemplate::added(rules.record.pair ? made.pair : made.single);
+  const std::size_t added = TextTemplate::added(rules.record.pair ? pair_ : made.single);
   if (rules.max_length && *rules.max_length <= added)
     fail(Exit::usage, "--max-length {}: the tokenizer {} adds {} tokens of its own, and none of the text would be left",
          *rules.max_length, tokenizer.name(), added);
@@ -78,7 +81,7 @@ void ClassTokenizer::cut(std::vector<std::uint32_t>& ids, std::size_t length) co
 void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
   using Kind = TextTemplate::Kind;
   const TextTemplate& made = tokenizer_.text_template();
-  const auto& pieces = record.has_pair ? made.pair : made.single;
+  const auto& pieces = record.has_pair ? pair_ : made.single;
   first_.clear();
   second_.clear();
   DocumentLabels labels = record.labels;

@@ -8,6 +8,7 @@
 #include "text/classes/record_labels.h"
 #include "text/classes/truncation.h"
 #include "text/documents.h"
+#include "text/text_template.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {
@@ -51,6 +52,7 @@ class ClassTokenizer {
   const Tokenizer& tokenizer_;
   const ClassRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
+  std::vector<TextTemplate::Piece> pair_;  // how two texts are written; empty: nobody has said
   std::vector<std::uint32_t> first_, second_;
 };
 

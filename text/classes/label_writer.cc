@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/classes/joined_labels.h"
 #include "text/template/values/json_text.h"
 
 namespace strata::text {
@@ -59,6 +60,8 @@ void LabelWriter::add(const DocumentLabels& labels, std::string_view file) {
   using Kind = DocumentLabels::Kind;
   if (documents_++ == 0) kind_ = labels.kind;
   one_per_word_ = one_per_word_ && labels.one_per_word;
+  if (labels.kind == Kind::one && labels.several_words && several_words_++ == 0)
+    several_name_ = text_of(*labels.values.front());
   const auto place = [&] {
     return file.empty() ? fmt::format("record {}", documents_) : fmt::format("{}, line {}", file, labels.line);
   };
@@ -157,6 +160,34 @@ void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
   write(line + (kind_ == Kind::one ? "}\n" : "]}\n"));
 }
 
+// A column of several labels each is not one of names that are long.
+void LabelWriter::refuse_joined(const std::string& named) const {
+  constexpr std::string_view kWords =
+      "write JSONL with a list of words and a list of labels, one per word (--field for the words)";
+  if (one_per_word_ && several_words_ > 1)
+    fail(Exit::usage,
+         "{}: each label has as many words as its text, so they may be labels of words, such as \"{}\": if they are, "
+         "{}; "
+         "if each is the name of one class, write it without spaces",
+         named, shortened(several_name_), kWords);
+  const auto joined = joined_label(classes_);
+  if (!joined) return;
+  const std::string more = joined->more > 0 ? fmt::format(", and {} like it,", joined->more) : "";
+  if (joined->tags)
+    fail(Exit::usage, "{}: the label \"{}\"{} is of tags of words: {}", named, shortened(joined->name), more, kWords);
+  std::string list;
+  for (const std::string& part : joined->parts) list += (list.empty() ? "" : ", ") + json_of(part);
+  const bool numbers = joined->separator == ',' && std::ranges::all_of(joined->parts, [](const std::string& part) {
+                         return part.find_first_not_of("0123456789") == part.npos;
+                       });
+  fail(Exit::usage,
+       "{}: the label \"{}\"{} seems to be several, as its parts are labels of other records: if a text is of several "
+       "classes, write JSONL with lists ([{}]), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
+       "of one, write it without \"{}\"{}",
+       named, shortened(joined->name), more, list, joined->separator,
+       numbers ? "; if it is a number, with a point" : "");
+}
+
 LabelSummary LabelWriter::finish() {
   using Kind = DocumentLabels::Kind;
   if (lists_ == Lists::open && !open_.empty()) {  // one length, and nothing but 0 and 1
@@ -206,6 +237,7 @@ LabelSummary LabelWriter::finish() {
     fail(Exit::usage,
          "{}: {} has the label {}, which stands for none in Hugging Face's data sets: leave such records out", named,
          none_->place, none_->text);
+  if (kind_ == Kind::one) refuse_joined(named);
   std::vector<std::pair<std::string, std::uint64_t>> classes(classes_.begin(), classes_.end());
   if (all_whole_)
     std::sort(classes.begin(), classes.end(),

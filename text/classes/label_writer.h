@@ -41,7 +41,7 @@ class LabelWriter {
   // name classes. file: what messages name, beside the labels' line. Throws Error{corrupt} if a document's labels are
   // of another kind than those before, Error{usage} if lists may be either.
   void add(const DocumentLabels& labels, std::string_view file = {});
-  // Throws Error{usage} if no label counts.
+  // Throws Error{usage} if no label counts, or if names of classes seem to be lists of them.
   LabelSummary finish();
   // After finish(): XXH3-64 of the lines, 16 hex digits.
   std::string hash() const { return file_.hash(); }
@@ -55,6 +55,7 @@ class LabelWriter {
   void add_list(const DocumentLabels& labels, const Place& place);
   void add_vector(const std::vector<std::uint8_t>& flags);
   void add_values(const DocumentLabels& labels, const Place& place);
+  void refuse_joined(const std::string& named) const;
 
   HashedFile file_;
   std::vector<std::string> fields_;
@@ -77,6 +78,8 @@ class LabelWriter {
   std::vector<bool> open_;  // of lists of two that may be either: whether each is [0, 1], not [1, 0]
   std::vector<std::uint64_t> of_column_;
   bool one_per_word_ = true;
+  std::uint64_t several_words_ = 0;  // documents whose one label has several words, and the first of these
+  std::string several_name_;
 };
 
 }  // namespace strata::text

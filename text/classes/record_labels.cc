@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "text/chat/record.h"
+#include "text/chat/table.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {
@@ -28,25 +29,41 @@ template <typename... Args>
   throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// Whether programs write a number so: neither zeros before it ("007") nor an exponent without its sign ("1e5"), which
-// codes have.
+// Of a message.
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kMost = 100;
+  std::size_t end = kMost;
+  if (text.size() <= kMost) return text;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+// Whether programs write a number so: neither zeros before it ("007") nor a whole one with "+" or an exponent without
+// its sign ("+49", "1e5"), which codes have. A number with a point may lack digits on one side of it, as C and pandas
+// take it.
 bool is_written_number(std::string_view text) {
   const auto take_digits = [&] {
     const std::size_t n = std::min(text.find_first_not_of("0123456789"), text.size());
     text.remove_prefix(n);
     return n;
   };
+  const bool point = text.find('.') != text.npos;
   if (text == "-0") return false;
-  if (text.starts_with('-')) text.remove_prefix(1);
+  if (text.starts_with('-') || (point && text.starts_with('+'))) text.remove_prefix(1);
   const bool zero = text.starts_with('0');
   const std::size_t whole = take_digits();
-  if (whole == 0 || (zero && whole > 1)) return false;
+  if (zero && whole > 1) return false;
+  std::size_t behind = 0;
   if (text.starts_with('.')) {
     text.remove_prefix(1);
-    if (take_digits() == 0) return false;
+    behind = take_digits();
   }
-  if (text.starts_with("e-") || text.starts_with("e+")) {
-    text.remove_prefix(2);
+  if (whole + behind == 0) return false;
+  if (text.starts_with('e') || text.starts_with('E')) {
+    text.remove_prefix(1);
+    const bool sign = text.starts_with('-') || text.starts_with('+');
+    if (!sign && !point) return false;
+    if (sign) text.remove_prefix(1);
     if (take_digits() == 0) return false;
   }
   return text.empty();
@@ -55,7 +72,7 @@ bool is_written_number(std::string_view text) {
 // What a table's field says: a number if all of it is one.
 LabelValue from_text(const std::string& text) {
   if (!is_written_number(text)) return text;
-  const char *begin = text.data(), *end = begin + text.size();
+  const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
   std::int64_t whole = 0;
   if (const auto [rest, error] = std::from_chars(begin, end, whole); error == std::errc() && rest == end) return whole;
   double real = 0;
@@ -94,13 +111,13 @@ LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
   }
 }
 
-const Value& field_of(const Value& record, std::string_view name, const char* option) {
+const Value& field_of(const Value& record, std::string_view name, const char* option, bool of_table) {
   const Value* found = record.find(name);
   if (found) return *found;
   std::string names;
   for (const auto& [key, value] : record.pairs()) {
     const std::string field = key.to_text();
-    if (names.size() < 100) names += (names.empty() ? "" : ", ") + field;
+    if (names.size() < 100) names += (names.empty() ? "" : ", ") + shortened(field);
     // As a header "text, label" has it.
     const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
     if (field.substr(begin, field.find_last_not_of(' ') + 1 - begin) == name)
@@ -109,13 +126,14 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
                         Exit::usage};
   }
   const bool spaced = name.starts_with(' ') || name.ends_with(' ');
-  throw RecordFault{fmt::format("there is no field \"{}\" ({}); the fields are {}{}", name, option,
-                                names.empty() ? "none" : names, spaced ? "; write names without spaces between" : ""),
+  throw RecordFault{fmt::format("there is no field \"{}\" ({}); the fields are {}{}{}{}", name, option,
+                                names.empty() ? "none" : names, spaced ? "; write names without spaces between" : "",
+                                of_table ? ": " : "", of_table ? kHeaderNames : ""),
                     Exit::usage};
 }
 
-std::string_view text_of_field(const Value& record, std::string_view name, const char* option) {
-  const Value& found = field_of(record, name, option);
+std::string_view text_of_field(const Value& record, std::string_view name, const char* option, bool of_table) {
+  const Value& found = field_of(record, name, option, of_table);
   if (!found.is(Kind::text)) wrong("expected a string in \"{}\", found {}", name, kind_text(found));
   return found.text();
 }
@@ -181,7 +199,7 @@ std::size_t words_of(std::string_view text) {
 void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
   out.labels.kind = DocumentLabels::Kind::many;
   for (const std::string& name : rules.labels) {
-    const LabelValue value = value_of(field_of(record, name, "--labels"), name, rules.of_table);
+    const LabelValue value = value_of(field_of(record, name, "--labels", rules.of_table), name, rules.of_table);
     const std::string text = text_of(value);
     const auto* real = std::get_if<double>(&value);
     const bool yes = text == "1" || text == "true" || text == "True" || (real && *real == 1);
@@ -197,10 +215,13 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
     return add_flags(record, rules, out);
   }
   const std::string& name = rules.labels.front();
-  const Value& found = field_of(record, name, "--labels");
+  const Value& found = field_of(record, name, "--labels", rules.of_table);
   if (out.has_words) return add_word_labels(found, name, out);
   if (!found.is(Kind::list)) {
     out.labels.values.emplace_back(value_of(found, name, rules.of_table));
+    const std::size_t words = found.is(Kind::text) ? words_of(found.text()) : 1;
+    out.labels.one_per_word = words == words_of(out.text);
+    out.labels.several_words = words > 1;
     return;
   }
   out.labels.kind = DocumentLabels::Kind::many;
@@ -222,7 +243,7 @@ std::string text_of(const LabelValue& value) {
 
 ClassRecord class_record(const Value& record, const LabelRules& rules) {
   ClassRecord out;
-  const Value& text = field_of(record, rules.text, "--field");
+  const Value& text = field_of(record, rules.text, "--field", rules.of_table);
   out.has_words = text.is(Kind::list);
   if (out.has_words) {
     if (rules.pair) wrong("\"{}\" is a list of words, which has no pair", rules.text);
@@ -231,10 +252,10 @@ ClassRecord class_record(const Value& record, const LabelRules& rules) {
       out.words.push_back(word.text());
     }
   } else {
-    out.text = text_of_field(record, rules.text, "--field");
+    out.text = text_of_field(record, rules.text, "--field", rules.of_table);
   }
   if (rules.pair) {
-    out.pair = text_of_field(record, *rules.pair, "--pair");
+    out.pair = text_of_field(record, *rules.pair, "--pair", rules.of_table);
     out.has_pair = true;
   }
   if (!rules.labels.empty()) add_labels(record, rules, out);

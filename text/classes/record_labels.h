@@ -28,7 +28,8 @@ struct DocumentLabels {
   };
   Kind kind = Kind::one;
   std::vector<std::optional<LabelValue>> values;
-  bool one_per_word = false;  // of many: as many as the text has words, which may be what is meant
+  bool one_per_word = false;   // of many: as many as the text has words, which may be what is meant; of one: its words
+  bool several_words = false;  // of one: a name of several words
   // Of many, if the list has nothing but 0 and 1 (false and true): each of them, in its place. It may be a vector that
   // says of each class whether the text is of it; `is_vector`: it is nothing else (true, 0.0, or a number twice).
   std::vector<std::uint8_t> flags = {};

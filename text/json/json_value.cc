@@ -247,4 +247,19 @@ std::string_view kind_text(const jinja::Value& value) {
   }
 }
 
+bool says_nothing(const jinja::Value& value) {
+  switch (value.kind()) {
+    case jinja::Kind::none:
+      return true;
+    case jinja::Kind::text:
+      return value.text().empty();
+    case jinja::Kind::list:
+      return value.items().empty();
+    case jinja::Kind::dict:
+      return value.pairs().empty();
+    default:
+      return false;
+  }
+}
+
 }  // namespace strata::text

@@ -34,4 +34,7 @@ jinja::Value parse_json(std::string_view text, RepeatedKeys repeated = RepeatedK
 // What a value is, as messages say it: "a string", "an integer", "an object", "null".
 std::string_view kind_text(const jinja::Value& value);
 
+// Whether a value is null, or an empty text, list or object.
+bool says_nothing(const jinja::Value& value);
+
 }  // namespace strata::text

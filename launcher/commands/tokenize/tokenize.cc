@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/shell_word.h"
 #include "launcher/commands/conveyor.h"
+#include "launcher/commands/tokenize/tag_columns.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/remarks.h"
@@ -23,6 +24,8 @@
 #include "text/chat/chat_template.h"
 #include "text/chat/part_tokenizer.h"
 #include "text/chat/record.h"
+#include "text/chat/table.h"
+#include "text/chat/unread.h"
 #include "text/documents.h"
 #include "text/input/input_bytes.h"
 #include "text/token_writer.h"
@@ -125,9 +128,15 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
         fmt::format("{} begins like JSON and is read as plain text: --format chat, or what else its records are, reads "
                     "each line as one",
                     part->name));
+  if (part && part->kind == InputKind::plain && !options.format && has_tag_columns(part->text))
+    note(fmt::format("{} has a word and its tag in each line and is read as plain text: {}", part->name,
+                     conversion_of_columns(part->name)));
   if (!record || options.field) return DataFormat::text;
   try {
-    return text::format_of(*record, "give --field NAME for the one that holds text");
+    return text::format_of(*record,
+                           part->kind == InputKind::lines
+                               ? "give --field NAME for the one that holds text"
+                               : fmt::format("give --field NAME for the one that holds text; {}", text::kHeaderNames));
   } catch (const text::RecordFault& fault) {
     fail(Exit::corrupt, "{}, line {}: {}", part->name, part->line, fault.message);
   }
@@ -138,6 +147,7 @@ RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_
                      const std::optional<text::ChatTemplate>& made) {
   RecordRules rules{.format = format,
                     .found = (!options.format || is_table(*options.format)) && !options.field,
+                    .field_given = options.field.has_value(),
                     .field = options.field.value_or("text"),
                     .add_special = options.add_special};
   if (made && format != DataFormat::text && format != DataFormat::completion) rules.made = &*made;
@@ -256,10 +266,13 @@ int tokenize(const TokenizeOptions& options) {
     tell_remarks(*rules.made);
   }
   std::uint64_t unlabelled = 0, tools_left_out = 0;
+  text::UnreadFields unread, unread_in_turns;
   Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {
     write(tokens, writer);
     unlabelled += tokens.unlabelled;
     tools_left_out += tokens.tools_left_out;
+    for (const auto& [field, records] : tokens.unread) unread[field] += records;
+    for (const auto& [field, records] : tokens.unread_in_turns) unread_in_turns[field] += records;
   });
   conveyor.run(threads_of(options), [&] {
     auto maker = std::make_shared<PartTokenizer>(*tokenizer, rules);
@@ -269,6 +282,9 @@ int tokenize(const TokenizeOptions& options) {
   for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())
     note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
+  if (!unread.empty()) note(fmt::format("fields that are not read: {}", text::listed(unread)));
+  if (!unread_in_turns.empty())
+    note(fmt::format("fields of turns that {} does not write: {}", rules.made->name(), text::listed(unread_in_turns)));
   if (tools_left_out > 0)
     note(
         fmt::format("{} of {} {} tools or calls of them, which {} does not write, so that an answer may be empty: "

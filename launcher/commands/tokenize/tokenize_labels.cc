@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/host/cpu_quota.h"
 #include "launcher/commands/conveyor.h"
+#include "launcher/commands/tokenize/tag_columns.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"
 #include "text/classes/class_tokenizer.h"
+#include "text/input/input_bytes.h"
 
 namespace strata::launcher {
 
@@ -39,9 +41,13 @@ std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs) 
 int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs, std::uint64_t bytes,
                     const text::Tokenizer& tokenizer, TokenOutput& output) {
   for (const text::DocumentInput& input : inputs)
-    if (input.kind == text::InputKind::plain)
+    if (input.kind == text::InputKind::plain) {
+      if (input.name != "-" && has_tag_columns(text::look_at_input(input.name).text))
+        fail(Exit::usage, "{} has a word and its tag in each line, and --labels takes .jsonl, .csv or .tsv: {}",
+             input.name, conversion_of_columns(input.name));
       fail(Exit::usage, "{} is plain text, which has no labels: --labels takes .jsonl, .csv or .tsv (or --format csv)",
            input.name);
+    }
   ClassRules rules{.record = {.labels = options.labels, .text = options.field.value_or("text"), .pair = options.pair}};
   if (options.max_length) rules.max_length = static_cast<std::size_t>(*options.max_length);
   if (options.truncation) rules.truncation = *text::truncation(*options.truncation);

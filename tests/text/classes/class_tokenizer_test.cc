@@ -149,10 +149,38 @@ TEST(ClassTokenizerTest, AnEmptyTextIsItsTemplateIfItIsTaken) {
   EXPECT_THROW(ids(*byte, {.takes_empty = true}, {.text = ""}), RecordFault);
 }
 
+// A tokenizer of the words a, b and c with this post-processor.
+std::unique_ptr<Tokenizer> words_with(const std::string& post_processor) {
+  const tests::ScratchFolder folder;
+  folder.write("tokenizer.json",
+               R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, )"
+               R"("c": 2}, "unk_token": "c"}, "added_tokens": [], "post_processor": )" +
+                   post_processor + "}");
+  return load_tokenizer(folder.path());
+}
+
+// Values made by the tokenizers library: encode("a", "b b") of such a tokenizer.
+TEST(ClassTokenizerTest, WithoutATemplateASecondTextFollowsTheFirst) {
+  for (const char* post_processor :
+       {"null", R"({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true})"}) {
+    const auto tokenizer = words_with(post_processor);
+    const ClassRules rules{.record = {.pair = "pair"}, .max_length = 3};
+    ClassTokenizer made(*tokenizer, rules);
+    ClassTokens out;
+    made.add(class_record(parse_json(R"({"text": "a", "pair": "b b"})"), rules.record), out);
+    EXPECT_THAT(out.ids, ElementsAre(0u, 1u, 1u)) << post_processor;
+    EXPECT_THAT(out.types, ElementsAre(0, 1, 1)) << post_processor;
+    EXPECT_EQ(out.cut, 0u);
+  }
+}
+
 TEST(ClassTokenizerTest, WhatATokenizerCannotDoIsRefused) {
-  const auto tokenizer = load_tokenizer("byte");
   const auto make = [&](const Tokenizer& with, const ClassRules& rules) { ClassTokenizer made(with, rules); };
-  EXPECT_FAILURE(make(*tokenizer, {.record = {.pair = "b"}}), Exit::usage, HasSubstr("no template for two texts"));
+  const auto single =
+      words_with(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "c", "type_id": 0}}, )"
+                 R"({"Sequence": {"id": "A", "type_id": 0}}], "pair": [], )"
+                 R"("special_tokens": {"c": {"id": "c", "ids": [2], "tokens": ["c"]}}})");
+  EXPECT_FAILURE(make(*single, {.record = {.pair = "b"}}), Exit::usage, HasSubstr("no template for two texts"));
   EXPECT_FAILURE(make(*load_tokenizer(kTokenizers / "bert_cased"), {.record = {.pair = "b"}, .max_length = 3}),
                  Exit::usage, HasSubstr("adds 3 tokens of its own"));
 }

@@ -13,6 +13,7 @@
 namespace strata::text {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Kind = DocumentLabels::Kind;
@@ -124,6 +125,25 @@ TEST(LabelWriterTest, ListsAndWords) {
   const Written words = write({{Kind::words, {std::nullopt, LabelValue("O"), std::nullopt}}});
   EXPECT_EQ(words.lines, "{\"labels\": [null, \"O\", null]}\n");
   EXPECT_EQ(words.summary.problem, "token_classification");
+}
+
+// A column whose texts have several labels each is no column of long names.
+TEST(LabelWriterTest, LabelsThatSeemToBeSeveralAreAsked) {
+  EXPECT_FAILURE(write({one("2,5"), one(std::int64_t{2}), one(std::int64_t{5}), one("5,2")}), Exit::usage,
+                 AllOf(HasSubstr("--labels y: the label \"2,5\", and 1 like it, seems to be several"),
+                       HasSubstr("([\"2\", \"5\"])"), HasSubstr("a column per class"), HasSubstr("with a point")));
+  EXPECT_FAILURE(write({one("joy"), one("fear"), one("fear|joy")}), Exit::usage,
+                 AllOf(HasSubstr("\"fear|joy\" seems"), HasSubstr("write it without \"|\"")));
+  EXPECT_FAILURE(write({one("B-X O"), one("O O")}), Exit::usage, HasSubstr("\"B-X O\" is of tags of words"));
+  const auto words = [](const char* name, bool per_word) {
+    DocumentLabels out = one(name);
+    out.one_per_word = per_word;
+    out.several_words = true;
+    return out;
+  };
+  EXPECT_FAILURE(write({words("DET NOUN", true), words("NOUN VERB X", true)}), Exit::usage,
+                 AllOf(HasSubstr("as many words as its text"), HasSubstr("\"DET NOUN\"")));
+  EXPECT_EQ(write({words("turn on", true), words("turn off", false)}).summary.names.size(), 2u);
 }
 
 TEST(LabelWriterTest, WhatIsNoLabelIsRefused) {

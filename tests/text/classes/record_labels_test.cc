@@ -72,8 +72,8 @@ TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
     return *class_record(record, {.labels = {"y"}, .of_table = of_table}).labels.values[0];
   };
   for (const char* text : {"7", "007", "1e5", "2.0", "-1"}) EXPECT_EQ(value(text, false), LabelValue(text)) << text;
-  for (const char* text :
-       {"007", "-0", "-01", "1e5", "1E5", ".5", "5.", "01.5", "1.5.0", "nan", "inf", "0x10", "-", "+7"})
+  for (const char* text : {"007", "-0", "-01", "1e5", "1E5", "01.5", "1.5.0", "nan",  "inf",   "0x10",
+                           "-",   "+7", ".",   "+.",  "-.",  ".e5",  "+-1.5", "1.5e", "1.5e+", "1.5 "})
     EXPECT_EQ(value(text, true), LabelValue(text)) << text;
   EXPECT_EQ(value("7", true), LabelValue(std::int64_t{7}));
   EXPECT_EQ(value("-12", true), LabelValue(std::int64_t{-12}));
@@ -82,6 +82,15 @@ TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
   EXPECT_EQ(value("-0.25", true), LabelValue(-0.25));
   EXPECT_EQ(value("1e-05", true), LabelValue(1e-5)) << "as Python writes it";
   EXPECT_EQ(value("2.5e+20", true), LabelValue(2.5e20));
+  // As C and pandas read them.
+  EXPECT_EQ(value(".5", true), LabelValue(0.5));
+  EXPECT_EQ(value("-.72", true), LabelValue(-0.72));
+  EXPECT_EQ(value("1.", true), LabelValue(1.0));
+  EXPECT_EQ(value("+0.3", true), LabelValue(0.3));
+  EXPECT_EQ(value("+.5", true), LabelValue(0.5));
+  EXPECT_EQ(value("1.5E5", true), LabelValue(1.5e5));
+  EXPECT_EQ(value("-1.5e5", true), LabelValue(-1.5e5));
+  EXPECT_EQ(value("1E-05", true), LabelValue(1e-5));
 }
 
 // What an option names and a record does not have is the user's mistake; what a record has instead is the record's.

@@ -87,10 +87,111 @@ TEST_F(RecordsTest, ContentThatIsNoTextIsNamed) {
   folder_.write("a.jsonl",
                 R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": null}]})");
   EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), Exit::corrupt,
-                 AllOf(HasSubstr("a.jsonl, line 1"), HasSubstr("the content of turn 2 is null")));
+                 AllOf(HasSubstr("a.jsonl, line 1"), HasSubstr("turn 2 has no \"content\"")));
   folder_.write("b.jsonl", R"({"messages": [{"role": "assistant", "tool_calls": []}]})");
   EXPECT_FAILURE(shown({.inputs = {"b.jsonl"}, .chat_template = "t.jinja", .train_on = "all"}), Exit::corrupt,
                  HasSubstr("turn 1 has no \"content\""));
+}
+
+// Values are transformers' (render_jinja_template after _normalize_chat_messages).
+TEST_F(RecordsTest, FieldsOfATurnThatAreNullAreNotThere) {
+  const auto written = [&](const std::string& source) {
+    folder_.write("t.jinja", source);
+    return shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"});
+  };
+  folder_.write("a.jsonl", R"({"messages": [{"role": "user", "content": "q", "tool_calls": null, "name": null}, )"
+                           R"({"role": "assistant", "content": null, "tool_calls": [{"type": "function", "function": )"
+                           R"({"name": "f", "arguments": {"a": null}}}], "reasoning_content": null}, )"
+                           R"({"role": "tool", "content": "r", "tool_calls": null}, )"
+                           R"({"role": "assistant", "content": "b", "tool_calls": null}]})");
+  EXPECT_EQ(written("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] | trim }};{% endfor %}"),
+            "<user>q;[<assistant>;]<tool>r;[<assistant>b;]");
+  EXPECT_EQ(written("{% for m in messages %}<{{ m.role }}>{% if 'tool_calls' in m and m.tool_calls | length > 0 %}"
+                    "{{ m.tool_calls | length }}{% else %}{{ m['content'] }}{% endif %};{% endfor %}"),
+            "<user>q;[<assistant>1;]<tool>r;[<assistant>b;]");
+  EXPECT_EQ(written("{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}"
+                    "{% for part in m.content %}{{ part.text }}{% endfor %}{% endif %}{% if m.tool_calls is defined %}"
+                    "{{ m.tool_calls | tojson }}{% endif %};{% endfor %}"),
+            "<user>q;[<assistant>[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "
+            "{\"a\": null}}}];]<tool>r;[<assistant>b;]");
+}
+
+TEST_F(RecordsTest, WhatIsNotReadIsNamedOnceWithTheRecords) {
+  folder_.write("t.jinja", kTurns);
+  folder_.write(
+      "a.jsonl",
+      R"({"system": "s", "messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "q",)"
+      R"( "function_call": {"name": "f"}, "loss": true}], "images": ["a.png"]})"
+      "\n"
+      R"({"system": "s", "messages": [{"role": "assistant", "content": "r", "reasoning": "x"}], "images": []})");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:[q;]a:[r;]");
+  EXPECT_THAT(said_, AllOf(HasSubstr("fields that are not read: system (2 records), images (1 record)"),
+                           HasSubstr("t.jinja does not write: function_call (1 record), reasoning (1 record)")));
+  folder_.write("t.jinja", std::string(kTurns) + "{# thinking #}");
+  (void)shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"});
+  EXPECT_THAT(said_, testing::Not(HasSubstr("reasoning"))) << "under one name it is under all";
+  folder_.write("d.csv", "instruction,context,response,output\ni,c,r,o\nj,,r,o\n");
+  (void)shown({.inputs = {"d.csv"}});
+  EXPECT_THAT(said_, HasSubstr("not read: response (2 records), context (1 record)"));
+  folder_.write("b.jsonl", R"({"text": "a", "url": "u", "meta": null, "n": 1e400})"
+                           "\n"
+                           R"({"text": "b", "url": "u", "meta": {}, "tags": [1]})");
+  EXPECT_EQ(run({"b.jsonl"}), 0);
+  for (const bool given : {false, true}) {
+    testing::internal::CaptureStderr();
+    TokenizeOptions options{.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("b.jsonl")}};
+    if (given) options.field = "text";
+    tokenize(options);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("url (2 records), n (1 record), tags (1 record)") != said.npos, !given) << said;
+    EXPECT_EQ(said.find("not read") != said.npos, !given);
+  }
+}
+
+TEST_F(RecordsTest, PreferencesAreRefusedByLine) {
+  folder_.write("t.jinja", kTurns);
+  const std::string turns = R"({"messages": [{"role": "assistant", "content": "q"}])";
+  folder_.write("a.jsonl", turns + "}\n" + turns + ", \"label\": false}\n");
+  for (const char* format : {"", "chat"}) {
+    TokenizeOptions options{.inputs = {"a.jsonl"}, .chat_template = "t.jinja"};
+    if (*format) options.format = format;
+    EXPECT_FAILURE(shown(options), Exit::corrupt, AllOf(HasSubstr("a.jsonl, line 2"), HasSubstr("KTO")));
+  }
+  folder_.write("b.csv", "prompt,completion,label\np,c,True\n");
+  EXPECT_FAILURE(shown({.inputs = {"b.csv"}}), Exit::corrupt, HasSubstr("KTO"));
+  folder_.write("c.jsonl", R"({"conversations": [{"from": "human", "value": "q"}], "chosen": {"value": "a"}})");
+  EXPECT_FAILURE(shown({.inputs = {"c.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt, HasSubstr("preferences"));
+}
+
+TEST_F(RecordsTest, AMaskOfAnotherTrainerCounts) {
+  folder_.write("t.jinja", kTurns);
+  folder_.write("a.jsonl",
+                R"({"messages": [{"role": "assistant", "content": "wrong", "loss": false}, )"
+                R"({"role": "user", "content": "p"}, {"role": "assistant", "content": "q", "loss": true}]})");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "a:wrong;u:p;a:[q;]");
+}
+
+TEST_F(RecordsTest, TheFirstLineOfATableIsItsNames) {
+  folder_.write("a.tsv", "a charming journey\t1\nbad\t0\n");
+  EXPECT_FAILURE(run({"a.tsv"}), Exit::corrupt,
+                 AllOf(HasSubstr("a charming journey, 1"), HasSubstr("the first line of a table names its columns")));
+  EXPECT_FAILURE(shown({.inputs = {"a.tsv"}, .field = "text"}), Exit::usage, HasSubstr("names its columns"));
+  EXPECT_FAILURE(shown({.inputs = {"a.tsv"}, .labels = {"label"}}), Exit::usage, HasSubstr("names its columns"));
+}
+
+TEST_F(RecordsTest, ColumnsOfTaggedWordsSayHowToConvertThem) {
+  folder_.write("a.conll", "EU B-ORG\nrejects O\n\nPeter\tB-PER\n");
+  const auto said = [&](const std::string& name) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(run({name}), 0);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said("a.conll"), AllOf(HasSubstr("a.conll has a word and its tag in each line and is read as plain text"),
+                                     HasSubstr("jq -Rsc"), HasSubstr("--field tokens --labels tags")));
+  EXPECT_FAILURE(shown({.inputs = {"a.conll"}, .labels = {"tags"}}), Exit::usage,
+                 AllOf(HasSubstr("--labels takes .jsonl, .csv or .tsv: jq"), HasSubstr("a.conll.jsonl")));
+  folder_.write("b.txt", "Double-O\nBe O\nO\nTo O\n");
+  EXPECT_THAT(said("b.txt"), testing::Not(HasSubstr("jq")));
 }
 
 // A model that is never shown its tools learns to answer nothing.

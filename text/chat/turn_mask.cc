@@ -1,0 +1,57 @@
+#include "text/chat/turn_mask.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "text/chat/record_fault.h"
+#include "text/json/json_value.h"
+
+namespace strata::text {
+namespace {
+
+using jinja::Kind;
+using jinja::Value;
+
+constexpr std::array<std::string_view, 10> kFlags = {"train",  "training",  "trainable",   "train_on_turn",
+                                                     "loss",   "loss_mask", "loss_weight", "loss_scale",
+                                                     "weight", "masked"};
+constexpr std::array<std::string_view, 2> kDetails = {"train_detail", "training_detail"};
+
+template <std::size_t N>
+bool is_among(const std::array<std::string_view, N>& names, std::string_view field) {
+  return std::find(names.begin(), names.end(), field) != names.end();
+}
+
+}  // namespace
+
+bool is_turn_mask(std::string_view field) {
+  return is_among(kFlags, field) || is_among(kDetails, field);
+}
+
+std::optional<bool> trained(const Value& message, std::size_t turn) {
+  std::optional<bool> out;
+  std::string said;
+  for (const auto& [key, value] : message.pairs()) {
+    const std::string field = key.to_text();
+    if (value.is(Kind::none)) continue;
+    if (is_among(kDetails, field) && !(value.is(Kind::list) && value.items().empty()))
+      throw RecordFault{fmt::format(
+          "turn {} has \"{}\", a mask of parts of its text, and turns are learned whole or not at all here: leave the "
+          "field out, and say with \"train\": true or false which it is",
+          turn, field)};
+    if (!is_among(kFlags, field)) continue;
+    if (!value.is_number() || (value.real() != 0 && value.real() != 1))
+      throw RecordFault{fmt::format("turn {}: expected true, false, 0 or 1 in \"{}\", found {}", turn, field,
+                                    value.is_number() ? value.to_text() : std::string(kind_text(value)))};
+    const bool counts = (value.real() != 0) != (field == "masked");
+    if (out && *out != counts)
+      throw RecordFault{fmt::format("\"{}\" and \"{}\" of turn {} contradict each other", said, field, turn)};
+    out = counts;
+    said = field;
+  }
+  return out;
+}
+
+}  // namespace strata::text
