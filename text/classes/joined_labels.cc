@@ -26,6 +26,9 @@ std::vector<std::string> parts_of(std::string_view name, char separator) {
 bool is_tag(std::string_view part) {
   return part == "O" || (part.size() > 2 && (part.starts_with("B-") || part.starts_with("I-")));
 }
+bool is_number(std::string_view part) {
+  return part.find_first_not_of("0123456789") == part.npos;
+}
 bool are_tags(const std::vector<std::string>& parts) {
   return std::all_of(parts.begin(), parts.end(), is_tag) &&
          std::any_of(parts.begin(), parts.end(), [](const std::string& part) { return part != "O"; });

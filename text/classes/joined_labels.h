@@ -17,9 +17,9 @@ struct JoinedLabel {
 };
 
 // The first of `classes` (names, with how many labels each has) that seems to be several: if all parts of it between
-// commas, semicolons or bars are classes by themselves; between spaces, slashes, "+" or "&", which names have too, if
-// that is so of three of them; if labels are made of far fewer parts, each of them in several; or if all parts are
-// tags.
+// commas, semicolons or bars are classes by themselves, or whole numbers; between spaces, slashes, "+" or "&", which
+// names have too, if that is so of three of them; if labels are made of far fewer parts, each of them in several; or if
+// all parts are tags.
 std::optional<JoinedLabel> joined_label(const std::map<std::string, std::uint64_t>& classes);
 
 }  // namespace strata::text

@@ -167,8 +167,7 @@ void LabelWriter::refuse_joined(const std::string& named) const {
   if (one_per_word_ && several_words_ > 1)
     fail(Exit::usage,
          "{}: each label has as many words as its text, so they may be labels of words, such as \"{}\": if they are, "
-         "{}; "
-         "if each is the name of one class, write it without spaces",
+         "{}; if each is the name of one class, write it without spaces",
          named, shortened(several_name_), kWords);
   const auto joined = joined_label(classes_);
   if (!joined) return;
@@ -177,15 +176,14 @@ void LabelWriter::refuse_joined(const std::string& named) const {
     fail(Exit::usage, "{}: the label \"{}\"{} is of tags of words: {}", named, shortened(joined->name), more, kWords);
   std::string list;
   for (const std::string& part : joined->parts) list += (list.empty() ? "" : ", ") + json_of(part);
-  const bool numbers = joined->separator == ',' && std::ranges::all_of(joined->parts, [](const std::string& part) {
-                         return part.find_first_not_of("0123456789") == part.npos;
-                       });
+  const bool numbers = std::ranges::all_of(
+      joined->parts, [](const std::string& part) { return part.find_first_not_of("0123456789") == part.npos; });
   fail(Exit::usage,
-       "{}: the label \"{}\"{} seems to be several, as its parts are labels of other records: if a text is of several "
+       "{}: the label \"{}\"{} seems to be several, as its parts are {}: if a text is of several "
        "classes, write JSONL with lists ([{}]), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
        "of one, write it without \"{}\"{}",
-       named, shortened(joined->name), more, list, joined->separator,
-       numbers ? "; if it is a number, with a point" : "");
+       named, shortened(joined->name), more, numbers ? "numbers" : "labels of other records", list, joined->separator,
+       numbers && joined->separator == ',' ? "; if it is a number, with a point" : "");
 }
 
 LabelSummary LabelWriter::finish() {

@@ -24,6 +24,8 @@ TEST(JoinedLabelsTest, PartsThatAreClassesThemselves) {
   EXPECT_EQ(found({"joy", "anger", "joy,sorrow"}), "") << "sorrow is no class";
   EXPECT_EQ(found({"Paris, France", "Lyon, France", "Bonn, Germany"}), "");
   EXPECT_EQ(found({"a,", ",b"}), "");
+  EXPECT_EQ(found({"27", "2,5", "0, 3"}), "0, 3+1") << "numbers, which need not be alone anywhere";
+  EXPECT_EQ(found({"27", "v2,5", "2-5"}), "");
   const auto out = joined_label({{"2", 1}, {"5", 1}, {"2,5", 4}});
   ASSERT_TRUE(out);
   EXPECT_THAT(out->parts, ElementsAre("2", "5"));
