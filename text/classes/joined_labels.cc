@@ -50,8 +50,10 @@ std::optional<JoinedLabel> joined_label(const std::map<std::string, std::uint64_
       for (const std::string& part : parts) within[part].insert(name);
       if (parts.size() < 2) continue;
       const bool all_tags = separator == ' ' && are_tags(parts);
-      const bool all_classes = std::all_of(
-          parts.begin(), parts.end(), [&](const std::string& part) { return part != name && classes.contains(part); });
+      const bool all_numbers = of_lists && std::all_of(parts.begin(), parts.end(), is_number);
+      const bool all_classes = all_numbers || std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+                                 return part != name && classes.contains(part);
+                               });
       if (all_tags) ++tags;
       if (all_classes) ++of_classes;
       if (!first && (all_tags || all_classes)) first = JoinedLabel{name, parts, separator};
