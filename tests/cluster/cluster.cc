@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tests/source_dir.h"
+
 namespace strata::tests {
 namespace {
 
@@ -46,7 +48,7 @@ Cluster::~Cluster() {
 }
 
 std::vector<std::string> Cluster::words(std::vector<std::string> command) const {
-  const std::string script = STRATA_SOURCE_DIR "/tests/cluster/cluster.sh";
+  const std::string script = source_dir() / "tests/cluster/cluster.sh";
   command.insert(command.begin(), {"env", "STRATA_CLUSTER=" + folder_, script});
   return command;
 }
@@ -74,13 +76,12 @@ void ClusterRun::signal_rank(const Cluster& cluster, const std::string& node, in
   cluster.at(node,
              "for p in $(ip netns pids $(ip netns identify $$)); do tr '\\0' '\\n' </proc/$p/environ 2>/dev/null "
              "| grep -qE '^(OMPI_COMM_WORLD_RANK|PMIX_RANK)=" +
-                 std::to_string(rank) +
-                 "$' || continue; tr '\\0' ' ' </proc/$p/cmdline | grep -q '^" STRATA " train .*" +
-                 run_.folder().path().string() + "' && kill -" + signal + " $p && echo sent; done");
+                 std::to_string(rank) + "$' || continue; tr '\\0' ' ' </proc/$p/cmdline | grep -q '^" + kStrata +
+                 " train .*" + run_.folder().path().string() + "' && kill -" + signal + " $p && echo sent; done");
 }
 
 bool ClusterRun::has_control() {
-  return tests::run({STRATA, "keys", "control.timeout"}, 20).code == 0;
+  return tests::run({kStrata, "keys", "control.timeout"}, 20).code == 0;
 }
 
 std::vector<std::string> ClusterRun::train(const std::vector<std::string>& sets) const {
@@ -119,7 +120,7 @@ std::vector<std::string> ClusterRun::mpirun(const std::vector<std::string>& sets
 
 int ClusterRun::ranks_left(const Cluster& cluster, const std::string& node) const {
   const std::string count =
-      "ip netns pids $(ip netns identify $$) | xargs -r ps -o args= -p | grep -c '^" STRATA " train' || true";
+      "ip netns pids $(ip netns identify $$) | xargs -r ps -o args= -p | grep -c '^" + kStrata + " train' || true";
   return std::stoi(
       cluster.at(node, "for i in $(seq 100); do n=$(" + count + "); [ $n -gt 0 ] || break; sleep 0.2; done; echo $n")
           .output);

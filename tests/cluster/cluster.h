@@ -43,7 +43,7 @@ class ClusterRun : public testing::Test {
 
   // strata launch OPTIONS -- train with the keys of the run and more.
   std::vector<std::string> launch(const std::vector<std::string>& options, const std::vector<std::string>& sets = {},
-                                  const std::string& program = STRATA) const;
+                                  const std::string& program = kStrata) const;
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const;
   // The same by mpirun, two ranks on each of n1, n2 and n3.
   std::vector<std::string> mpirun(const std::vector<std::string>& sets = {}) const;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tests/cluster/cluster.h"
+#include "tests/source_dir.h"
 
 namespace strata::tests {
 namespace {
@@ -66,11 +67,11 @@ TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1", "--no-preflight"}, {"training.max_steps=100000"})));
   ASSERT_TRUE(running.wait_until([](const auto&, const std::string& errors) { return is_at_step(errors, 3); }, 120));
-  const Outcome status = run(cluster.in("n2", {STRATA, "ctl", "status", file("checkpoints")}), 60);
+  const Outcome status = run(cluster.in("n2", {kStrata, "ctl", "status", file("checkpoints")}), 60);
   EXPECT_EQ(status.code, 0) << status.all();
   EXPECT_THAT(status.output, AllOf(HasSubstr("training, gpt2 of 79.0K parameters, ZeRO-3, pid "), HasSubstr(" on n1\n"),
                                    HasSubstr(" planned, host ")));
-  const Outcome stop = run(cluster.in("n2", {STRATA, "ctl", "stop", file("checkpoints")}), 60);
+  const Outcome stop = run(cluster.in("n2", {kStrata, "ctl", "stop", file("checkpoints")}), 60);
   EXPECT_THAT(stop.output, HasSubstr("with a checkpoint")) << stop.all();
   EXPECT_EQ(running.wait(120).code, static_cast<int>(Exit::requeue));
 }
@@ -96,9 +97,9 @@ TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
   if (run({"python3", "-c", "import yaml"}).code != 0) GTEST_SKIP() << "python3-yaml is not installed";
   const Outcome words =
       run({"python3", "-c",
-           "import yaml; pod = yaml.safe_load(open('" STRATA_SOURCE_DIR
-           "/launcher/kubernetes/mpijob.yaml'))['spec']['mpiReplicaSpecs']['Launcher']['template']['spec']"
-           "; print(*pod['containers'][0]['args'], sep='\\n')"});
+           "import yaml; pod = yaml.safe_load(open('" + source_dir().string() +
+               "/launcher/kubernetes/mpijob.yaml'))['spec']['mpiReplicaSpecs']['Launcher']['template']['spec']"
+               "; print(*pod['containers'][0]['args'], sep='\\n')"});
   ASSERT_EQ(words.code, 0) << words.all();
   run_.folder().write("recipe.toml",
                       "model = { preset = \"tiny-gpt2\", config = { n_layer = 2, n_embd = 32, n_head = 2, "
@@ -112,7 +113,7 @@ TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
                                       "OMPI_MCA_orte_keep_fqdn_hostnames=true",
                                       "OMPI_MCA_orte_default_hostfile=" + file("hostfile"),
                                       "OMPI_MCA_plm_rsh_args=-o ConnectionAttempts=10",
-                                      STRATA};
+                                      kStrata};
   std::istringstream lines(words.output);
   for (std::string word; std::getline(lines, word);) {
     if (word.starts_with("/runs/")) word = file(word.substr(6));
@@ -185,7 +186,7 @@ TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {many + "\"" + recipe + "\"]"})), 90),
                  AllOf(HasSubstr("on n2, data.train: no file matches " + recipe), HasSubstr("other nodes see it")));
   EXPECT_THAT(
-      run(cluster.in("n1", {"mpirun", "--allow-run-as-root", "--host", "n1,n2", STRATA, "train", recipe}), 120).errors,
+      run(cluster.in("n1", {"mpirun", "--allow-run-as-root", "--host", "n1,n2", kStrata, "train", recipe}), 120).errors,
       AllOf(HasSubstr("rank 1 on n2: recipe " + recipe + " does not exist here"), HasSubstr("all nodes share")));
 }
 
@@ -203,9 +204,9 @@ TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {
   const Cluster cluster(3);
   std::filesystem::create_directories(file("bin"));
   const std::string program = file("bin/strata");
-  std::filesystem::copy_file(STRATA, program);
+  std::filesystem::copy_file(kStrata, program);
   // The same program with a byte more, which runs as well.
-  std::filesystem::copy_file(STRATA, file("another"));
+  std::filesystem::copy_file(kStrata, file("another"));
   std::ofstream(file("another"), std::ios::app) << "x";
   cluster.at("n2", "mount --bind " + file("another") + " " + program);
   cluster.at("n3", "mount -t tmpfs tmpfs " + file("bin"));

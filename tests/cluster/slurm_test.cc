@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "tests/cluster/cluster.h"
+#include "tests/source_dir.h"
 
 namespace strata::tests {
 namespace {
@@ -17,6 +18,8 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
+
+const std::string kBatch = source_dir() / "launcher/slurm/train.sbatch";
 
 struct Slurm : ClusterRun {
   void SetUp() override {
@@ -48,8 +51,8 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   // Slurm's shortest limit is a minute, and it is late by up to another: a signal in its place is the same to the job.
-  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" STRATA " sbatch -o job.log " +
-                       STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" + keys(sets));
+  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" + kStrata + " sbatch -o job.log " +
+                       kBatch + keys(sets));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/400", 120)) << run_.folder().read("job.log");
   cluster.at("n1", "scancel --batch --signal=USR1 1");
   EXPECT_TRUE(comes(cluster, "cat " + file("job.log"), "done after step 400", 240));
@@ -66,10 +69,8 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
 TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
-  cluster.at("n1", "cd " + run_.folder().path().string() +
-                       " && sbatch --export=STRATA_RUNS=runs,STRATA_PROGRAM=" STRATA " -o job.log " STRATA_SOURCE_DIR
-                       "/launcher/slurm/train.sbatch" +
-                       keys({"training.max_steps=100000"}));
+  cluster.at("n1", "cd " + run_.folder().path().string() + " && sbatch --export=STRATA_RUNS=runs,STRATA_PROGRAM=" +
+                       kStrata + " -o job.log " + kBatch + keys({"training.max_steps=100000"}));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/100000", 120)) << run_.folder().read("job.log");
   // A rank that takes its time, more than launch gives one that has to end.
   signal_rank(cluster, "n2", 3, "STOP");
@@ -91,11 +92,10 @@ TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
 TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
-  cluster.at("n1", "cd " + run_.folder().path().string() +
-                       " && STRATA_RUNS=runs STRATA_PROGRAM=" STRATA
+  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_RUNS=runs STRATA_PROGRAM=" + kStrata +
                        " sbatch --array=1-2 -N1 --ntasks-per-node=1 "
-                       "-o job-%a.log " STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" +
-                       keys({"training.max_steps=20", "report.summary=/dev/null"}));
+                       "-o job-%a.log " +
+                       kBatch + keys({"training.max_steps=20", "report.summary=/dev/null"}));
   for (const char* element : {"1", "2"}) {
     EXPECT_TRUE(
         comes(cluster, std::string("cat ") + file(std::string("job-") + element + ".log"), "done after step 20", 180));
@@ -112,8 +112,8 @@ TEST_F(Slurm, ANodeThatIsTakenAway) {
   const std::string bits = untouched(sets);
   const Cluster cluster(3, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
-  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" STRATA " sbatch -N3 -o job.log " +
-                       STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" + keys(sets));
+  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" + kStrata + " sbatch -N3 -o job.log " +
+                       kBatch + keys(sets));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/600", 120)) << run_.folder().read("job.log");
   // Drained, a node finishes what runs there.
   cluster.at("n1", "scontrol update nodename=n3 state=drain reason=test");
@@ -130,13 +130,13 @@ TEST_F(Slurm, ANodeThatIsTakenAway) {
 TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
   const Cluster cluster(3, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
-  const std::string batch = STRATA_SOURCE_DIR "/launcher/slurm/train.sbatch" + keys({"training.max_steps=30"});
+  const std::string batch = kBatch + keys({"training.max_steps=30"});
   // The file itself, held back until the node is gone.
   run_.folder().write("held.sbatch", "#!/bin/bash\ntouch begun\nuntil [ -e go ]; do sleep 0.2; done\nbash " + batch +
                                          "\necho without: $?\nSTRATA_LAUNCH_OPTIONS='--min-nodes 2' bash " + batch +
                                          "\necho with: $?\n");
-  cluster.at("n1", "cd " + run_.folder().path().string() +
-                       " && STRATA_PROGRAM=" STRATA " sbatch -N3 --ntasks-per-node=2 --no-kill -o job.log held.sbatch");
+  cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" + kStrata +
+                       " sbatch -N3 --ntasks-per-node=2 --no-kill -o job.log held.sbatch");
   ASSERT_TRUE(comes(cluster, "ls " + run_.folder().path().string(), "begun", 60));
   cluster.kill("n3");
   run_.folder().write("go", "");

@@ -20,7 +20,7 @@ using testing::Not;
 class BenchMemory : public testing::Test {
  protected:
   std::vector<std::string> command(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {STRATA, "bench", "memory"};
+    std::vector<std::string> all = {kStrata, "bench", "memory"};
     for (const std::string& set :
          {std::string("model.preset=tiny-gpt2"), std::string("model.config.n_layer=4"),
           std::string("model.config.n_embd=32"), std::string("model.config.n_head=2"),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/dist/tiny_run.h"
+#include "tests/source_dir.h"
 
 namespace strata::tests {
 
@@ -19,7 +20,7 @@ class ClassifierCase : public testing::Test {
     folder_.write("bert/config.json",
                   R"({"model_type": "bert", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
                       "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 2})");
-    std::filesystem::copy(std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden/tokenizers/bert/tokenizer.json",
+    std::filesystem::copy(source_dir() / "tests/golden/tokenizers/bert/tokenizer.json",
                           folder_.path() / "bert/tokenizer.json");
     for (int i = 0; i < kTexts; ++i) lines_.push_back(line(i));
     folder_.write("texts.jsonl", fmt::format("{}\n", fmt::join(lines_, "\n")));
@@ -46,14 +47,14 @@ class ClassifierCase : public testing::Test {
 
   // NAME.bin of the texts.
   void tokenize(const std::string& name, std::vector<std::string> options, const std::string& texts = "texts.jsonl") {
-    std::vector<std::string> command = {STRATA, "tokenize", "--tokenizer", tokenizer_, "-o", file(name + ".bin")};
+    std::vector<std::string> command = {kStrata, "tokenize", "--tokenizer", tokenizer_, "-o", file(name + ".bin")};
     command.insert(command.end(), options.begin(), options.end());
     command.push_back(file(texts));
     done(run(command));
   }
   std::vector<std::string> command(const std::string& verb, const std::string& name,
                                    const std::vector<std::string>& sets = {}) const {
-    std::vector<std::string> all = {STRATA, verb};
+    std::vector<std::string> all = {kStrata, verb};
     std::vector<std::string> keys = {"model.path=" + file("bert"),
                                      "model.init=random",
                                      "training.objective=sequence_classification",
@@ -80,8 +81,8 @@ class ClassifierCase : public testing::Test {
   }
   std::vector<std::string> asked(const std::string& model, const std::string& texts, const std::string& out,
                                  const std::vector<std::string>& options = {}) const {
-    std::vector<std::string> all = {STRATA, "predict", file(model), file(texts),
-                                    "-o",   file(out), "--set",     "device.threads=1"};
+    std::vector<std::string> all = {kStrata, "predict", file(model), file(texts),
+                                    "-o",    file(out), "--set",     "device.threads=1"};
     all.insert(all.end(), options.begin(), options.end());
     return all;
   }

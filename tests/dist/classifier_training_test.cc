@@ -77,7 +77,7 @@ TEST_F(ClassifierTraining, WhatAnEvaluationKeepsOfScoresIsInThePlan) {
 // not. The run resumes, and what it leaves is a classifier of words.
 TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
   learn("one", {"--labels", "label"});
-  done(run({STRATA, "export", file("one"), "-o", file("bert-of-texts")}));
+  done(run({kStrata, "export", file("one"), "-o", file("bert-of-texts")}));
   tokenize("words", {"--labels", "each", "--field", "words"});
   std::vector<std::string> sets = {"model.path=" + file("bert-of-texts"), "model.init=pretrained",
                                    "training.objective=token_classification"};
@@ -106,7 +106,7 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
 TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
   tokenize("filler", {"--no-eot", "--add-special"});
   done(run(command("train", "filler", {"training.objective=masked_lm"})));
-  done(run({STRATA, "export", file("filler"), "-o", file("filled")}));
+  done(run({kStrata, "export", file("filler"), "-o", file("filled")}));
   EXPECT_THAT(folder_.read("filled/config.json"), HasSubstr("BertForMaskedLM"));
   tokenize("one", {"--labels", "label"});
   for (const std::string model : {"filler", "filled"})
@@ -324,7 +324,7 @@ TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
 TEST_F(ClassifierTraining, AHeadThatTheCheckpointLacksIsDrawnAndSaid) {
   tokenize("one", {"--labels", "label"});
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
-  done(run({STRATA, "export", file("filler"), "-o", file("encoder")}));
+  done(run({kStrata, "export", file("filler"), "-o", file("encoder")}));
   const auto learnt = [&](const std::string& to, const std::string& seed) {
     return done(run(command("train", "one",
                             {"model.path=" + file("encoder"), "model.init=pretrained", "checkpoint.dir=" + file(to),

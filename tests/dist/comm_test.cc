@@ -16,7 +16,7 @@ using strata::tests::Outcome;
 constexpr int kPatience = 2;
 
 Outcome mpirun(int ranks, const std::string& mode, const std::string& transport, int patience = 0) {
-  return strata::tests::run(strata::tests::under_mpirun(ranks, {COMM_DIST, mode, transport}, "exec \"$@\"", patience));
+  return strata::tests::run(strata::tests::under_mpirun(ranks, {kCommDist, mode, transport}, "exec \"$@\"", patience));
 }
 
 class Ranks : public testing::TestWithParam<int> {};

@@ -33,7 +33,7 @@ class ControlDist : public testing::Test {
     return run_.train(sets);
   }
   std::vector<std::string> ctl(const std::string& what, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> out = {STRATA, "ctl", what, run_.file("ck")};
+    std::vector<std::string> out = {kStrata, "ctl", what, run_.file("ck")};
     out.insert(out.end(), more.begin(), more.end());
     return out;
   }
@@ -119,7 +119,7 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
 TEST_F(ControlDist, TopIntoAPipeEndsWellWithTheRun) {
   Running running(long_run());
   ASSERT_TRUE(steps(running));
-  Running top({STRATA, "top", run_.file("ck")});
+  Running top({kStrata, "top", run_.file("ck")});
   ASSERT_TRUE(top.wait_until([](const auto& output, const auto&) { return output.find("step ") != output.npos; }));
   EXPECT_EQ(run(ctl("stop")).code, 0);
   const Outcome stopped = running.wait();
@@ -153,7 +153,7 @@ TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
                                                 "\", \"pid\": 1, \"socket\": \"/s\", "
                                                 "\"address\": \"\", \"tls\": false}");
     return run(
-        {"env", "PATH=" + ssh.parent_path().string() + ":/usr/bin:/bin", STRATA, "ctl", "status", run_.file("far")});
+        {"env", "PATH=" + ssh.parent_path().string() + ":/usr/bin:/bin", kStrata, "ctl", "status", run_.file("far")});
   };
   EXPECT_THAT(asked("n2").output, HasSubstr("<-o><BatchMode=yes><--><n2><p="));
   const Outcome option = asked("-oProxyCommand=x");
@@ -178,7 +178,7 @@ TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
   for (const char* what : {"status", "watch", "checkpoint", "dump"})
     clients.emplace_back([&, what] {
       while (!over.load())
-        if (run({STRATA, "ctl", what, "unix:" + run_.file("s")}).code == 0) ++answered;
+        if (run({kStrata, "ctl", what, "unix:" + run_.file("s")}).code == 0) ++answered;
     });
   const Outcome on = running.wait(120);
   over.store(true);

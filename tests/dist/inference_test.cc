@@ -35,7 +35,7 @@ class Inference : public testing::Test {
   }
   // What is generated with these settings; `sharded`: whether it says that weights are.
   std::string written(int ranks, const std::string& model, const std::string& set = {}, bool sharded = false) {
-    std::vector<std::string> command = {STRATA,
+    std::vector<std::string> command = {kStrata,
                                         "generate",
                                         "--model",
                                         model,
@@ -68,7 +68,7 @@ TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) 
 
   const std::string text = written(1, run_.file("checkpoints"));
   EXPECT_GT(text.size(), 10u);
-  const Outcome exported = run({STRATA, "export", run_.file("checkpoints"), "-o", run_.file("exported")});
+  const Outcome exported = run({kStrata, "export", run_.file("checkpoints"), "-o", run_.file("exported")});
   EXPECT_EQ(exported.code, 0) << exported.all();
   EXPECT_EQ(written(1, run_.file("exported")), text);
   EXPECT_EQ(written(2, run_.file("exported")), text) << "whole on both, since they fit";
@@ -82,7 +82,7 @@ TEST_F(Inference, JsonOfBytesIsUtf8) {
                                  "checkpoint.dir=" + run_.file("bytes")});
   ASSERT_EQ(run(train).code, 0);
   const Outcome outcome =
-      run({STRATA, "generate", "--model", run_.file("bytes"), "--tokenizer", "byte", "--prompt", "\xff",
+      run({kStrata, "generate", "--model", run_.file("bytes"), "--tokenizer", "byte", "--prompt", "\xff",
            "--max-new-tokens", "40", "--temperature", "1", "--json", run_.file("written.json")});
   ASSERT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_TRUE(std::any_of(outcome.output.begin(), outcome.output.end(), [](char c) { return c < 0; }))
@@ -105,7 +105,7 @@ TEST_F(Inference, MessagesAreAnswered) {
   const std::vector<std::string> common = {"--model", run_.file("bytes"), "--tokenizer",
                                            "byte",    "--max-new-tokens", "5"};
   const auto written = [&](int ranks, std::vector<std::string> command) {
-    command.insert(command.begin(), {STRATA, "generate"});
+    command.insert(command.begin(), {kStrata, "generate"});
     command.insert(command.end(), common.begin(), common.end());
     const Outcome outcome = run(ranks > 1 ? under_mpirun(ranks, command) : command);
     EXPECT_EQ(outcome.code, 0) << outcome.all();
@@ -126,19 +126,18 @@ TEST_F(Inference, MessagesAreAnswered) {
                               " --tokenizer byte --max-new-tokens 5 --chat - "
                               "--chat-template " +
                               run_.file("t.jinja");
-  const Outcome piped = run({"sh", "-c", std::string(STRATA) + " generate" + options + " < " + run_.file("q.json")});
+  const Outcome piped = run({"sh", "-c", kStrata + " generate" + options + " < " + run_.file("q.json")});
   EXPECT_EQ(piped.output, answer.substr(0, answer.find(';'))) << piped.all();
-  const Outcome text = run({"sh", "-c", "echo '1+2?' | " + std::string(STRATA) + " generate" + options});
+  const Outcome text = run({"sh", "-c", "echo '1+2?' | " + kStrata + " generate" + options});
   EXPECT_EQ(text.output, piped.output) << text.all();
   const Outcome typed =
-      run({"sh", "-c",
-           "printf '1+2?\\n3?\\n\\004' | script -qec '" + std::string(STRATA) + " generate" + options + "' /dev/null"});
+      run({"sh", "-c", "printf '1+2?\\n3?\\n\\004' | script -qec '" + kStrata + " generate" + options + "' /dev/null"});
   EXPECT_EQ(typed.code, 0) << typed.all();
   EXPECT_GE(std::count(typed.output.begin(), typed.output.end(), '>'), 3) << typed.all();
 
   run_.folder().write("q.json", "[{\"role\": \"assistant\", \"content\": \"x\"}]");
   const auto refused = [&](std::vector<std::string> command) {
-    command.insert(command.begin(), {STRATA, "generate"});
+    command.insert(command.begin(), {kStrata, "generate"});
     command.insert(command.end(), common.begin(), common.end());
     return run(command);
   };
@@ -149,38 +148,38 @@ TEST_F(Inference, MessagesAreAnswered) {
 }
 
 TEST_F(Inference, MistakesAreOneSentence) {
-  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
+  EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
                    testing::HasSubstr("holds no model"));
   EXPECT_COMPLAINT(
-      run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "97", "--max-new-tokens", "2"}),
+      run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "97", "--max-new-tokens", "2"}),
       2, testing::HasSubstr("vocabulary of 97"));
-  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt", "text"}), 2,
+  EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt", "text"}), 2,
                    testing::HasSubstr("--tokenizer"));
-  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1"}), 2,
+  EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1"}), 2,
                    testing::HasSubstr("positions"));
-  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1",
+  EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1",
                         "--max-new-tokens", "2", "--set", "data.seq_len=2"}),
                    2, testing::HasSubstr("data.seq_len = 2 has no room"));
   auto mixed = under_mpirun(
-      1, {STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", "--max-new-tokens", "2"});
-  mixed.insert(mixed.end(), {":", "-n", "1", STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens",
-                             "2", "--max-new-tokens", "2"});
+      1, {kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", "--max-new-tokens", "2"});
+  mixed.insert(mixed.end(), {":", "-n", "1", kStrata, "generate", "--model", run_.file("checkpoints"),
+                             "--prompt-tokens", "2", "--max-new-tokens", "2"});
   EXPECT_COMPLAINT(run(mixed), 2, testing::HasSubstr("rank 1 was given another prompt"));
   for (const char* tokens : {"1,2,,3", "1,2,", ",1", "", "1.5", "-1", "4294967296", "1;2"})
-    EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", tokens}), 2,
+    EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", tokens}), 2,
                      testing::AllOf(testing::HasSubstr("--prompt-tokens"), testing::HasSubstr("is not a token")));
   for (const char* option : {"--temperature", "--top-p"})
     EXPECT_COMPLAINT(
-        run({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", option, "nan"}), 2,
+        run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", option, "nan"}), 2,
         testing::HasSubstr(option));
-  EXPECT_COMPLAINT(run({STRATA, "generate", "--model", run_.file("checkpoints"), "--tokenizer", "byte", "--prompt", "a",
-                        "--max-new-tokens", "2"}),
+  EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--tokenizer", "byte", "--prompt",
+                        "a", "--max-new-tokens", "2"}),
                    2, testing::HasSubstr("256 tokens and the model 97"));
   EXPECT_COMPLAINT(run(run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
                                              "checkpoint.dir=" + run_.file("elsewhere")})),
                    2, testing::HasSubstr("no whole checkpoint to evaluate"));
   EXPECT_COMPLAINT(run(run_.command("eval")), 2, testing::HasSubstr("data.validation"));
-  EXPECT_COMPLAINT(run({STRATA, "export", run_.file("checkpoints"), "-o", run_.folder().path().string()}), 2,
+  EXPECT_COMPLAINT(run({kStrata, "export", run_.file("checkpoints"), "-o", run_.folder().path().string()}), 2,
                    testing::HasSubstr("not empty"));
 }
 

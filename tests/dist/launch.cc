@@ -17,6 +17,9 @@
 #include "comm/mpi/leftovers.h"
 
 namespace strata::tests {
+
+const std::string kStrata = STRATA, kCommDist = COMM_DIST;
+
 namespace {
 
 // Tests kill processes of mpirun, whose segments of shared memory then stay.

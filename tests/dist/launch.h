@@ -10,6 +10,10 @@
 
 namespace strata::tests {
 
+// Files of the programs under test: launch.cc alone has them on its compile line (see source_dir.h).
+extern const std::string kStrata;
+extern const std::string kCommDist;  // a rank of comm_test's
+
 // How a process ended and what it said. Under mpirun: mpirun's exit code, and what all ranks and mpirun said.
 struct Outcome {
   int code = -1;   // exit code; -1 where a signal ended it

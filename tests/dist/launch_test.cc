@@ -23,7 +23,7 @@ class LaunchAlone : public testing::Test {
  protected:
   std::vector<std::string> launch(const std::vector<std::string>& options,
                                   const std::vector<std::string>& sets = {}) const {
-    std::vector<std::string> all = {STRATA, "launch", "--logs", run_.file("logs")};
+    std::vector<std::string> all = {kStrata, "launch", "--logs", run_.file("logs")};
     all.insert(all.end(), options.begin(), options.end());
     all.emplace_back("--");
     std::vector<std::string> more = {"device.threads=1", "training.global_batch_size=4"};
@@ -57,7 +57,7 @@ class LaunchAlone : public testing::Test {
   // Of the launch that has this run's folder in its command line.
   void kill_agent() const {
     const std::string text =
-        "for p in $(pgrep -f '^" STRATA " node-agent'); do parent=$(ps -o ppid= -p $p); if grep -qa '" +
+        "for p in $(pgrep -f '^" + kStrata + " node-agent'); do parent=$(ps -o ppid= -p $p); if grep -qa '" +
         run_.folder().path().string() + "' /proc/${parent// /}/cmdline; then kill -KILL $p && echo sent; fi; done";
     EXPECT_THAT(run({"bash", "-c", text}).output, HasSubstr("sent"));
   }
@@ -137,7 +137,7 @@ TEST_F(LaunchAlone, AKilledAgentOfARunThatStartsNoMore) {
   }
   Running running(launch({"--max-restarts", "3"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
-  EXPECT_EQ(run({STRATA, "ctl", "stop", run_.file("checkpoints")}, 60).code, 0);
+  EXPECT_EQ(run({kStrata, "ctl", "stop", run_.file("checkpoints")}, 60).code, 0);
   kill_agent();
   const Outcome outcome = running.wait(120);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
@@ -205,7 +205,7 @@ TEST_F(LaunchAlone, AClosedTerminalAsksOnce) {
 TEST_F(LaunchAlone, SignalsDoNotEndAgents) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
-  const std::string agents = "pgrep -f '^" STRATA " node-agent'";
+  const std::string agents = "pgrep -f '^" + kStrata + " node-agent'";
   ASSERT_EQ(run({"bash", "-c", agents}, 10).code, 0);
   for (const char* signal : {"TERM", "HUP", "INT", "USR1"})
     (void)run({"bash", "-c", "kill -" + std::string(signal) + " $(" + agents + ")"}, 10);
@@ -278,14 +278,14 @@ TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
 // Built again while it runs, from the same sources.
 TEST_F(LaunchAlone, AProgramThatIsReplacedMeanwhileStartsAgain) {
   const std::string program = run_.file("program");
-  std::filesystem::copy_file(STRATA, program);
+  std::filesystem::copy_file(kStrata, program);
   std::vector<std::string> command =
       launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()});
   command[0] = program;
   Running running(command);
   ASSERT_TRUE(running.wait_until(
       [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); }, 120));
-  std::filesystem::copy_file(STRATA, program + ".new");
+  std::filesystem::copy_file(kStrata, program + ".new");
   std::filesystem::rename(program + ".new", program);
   signal_rank(1, "KILL");
   ASSERT_TRUE(running.wait_until(steps(2), 120));
@@ -337,7 +337,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
 TEST_F(LaunchAlone, AScreenThatTakesNothingAtTheEndIsLeftToASignal) {
   std::string line;
   for (const std::string& word : launch({}, {"training.max_steps=3000"})) line += "'" + word + "' ";
-  const std::string launcher = "'^" STRATA " launch --logs " + run_.file("logs") + "'";
+  const std::string launcher = "'^" + kStrata + " launch --logs " + run_.file("logs") + "'";
   const Outcome outcome = run(
       {"bash", "-c",
        "(" + line + "; echo code $? >" + run_.file("code") + ") 2>&1 | (for i in $(seq 600); do grep -qs '\"end\"' " +
@@ -363,8 +363,8 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNoRestartUp) {
   const Outcome outcome =
       run({"bash", "-o", "pipefail", "-c",
            wait + line + "2>&1 | (wait_for 'step 2000/' " + log + "; " + kill + "wait_for restart " + events +
-               "; sleep 12; grep -o restart " + events + "; grep -c '\"start\"' " + events +
-               "; pkill -USR1 -f '^" STRATA " launch --logs " + run_.file("logs") + "'; cat)"},
+               "; sleep 12; grep -o restart " + events + "; grep -c '\"start\"' " + events + "; pkill -USR1 -f '^" +
+               kStrata + " launch --logs " + run_.file("logs") + "'; cat)"},
           240);
   EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
   EXPECT_THAT(outcome.output, AllOf(StartsWith("restart\n2\n"), HasSubstr("starts again in 2 s"),
@@ -386,10 +386,10 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
     const Outcome outcome = run(command, 60);
     EXPECT_COMPLAINT(outcome, Exit::usage, sentence);
   };
-  expect({STRATA, "launch"}, HasSubstr("nothing to launch"));
-  expect({STRATA, "launch", "--", "eval", "x.toml"}, HasSubstr("launch starts train, and not eval"));
-  expect({STRATA, "launch", "train", "x.toml"}, HasSubstr("stands behind two dashes: launch ... -- train RECIPE"));
-  expect({STRATA, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
+  expect({kStrata, "launch"}, HasSubstr("nothing to launch"));
+  expect({kStrata, "launch", "--", "eval", "x.toml"}, HasSubstr("launch starts train, and not eval"));
+  expect({kStrata, "launch", "train", "x.toml"}, HasSubstr("stands behind two dashes: launch ... -- train RECIPE"));
+  expect({kStrata, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
   expect(launch({"--hosts", "no-such-node.invalid:2"}), HasSubstr("no-such-node.invalid has no address"));
   expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));
   expect(launch({}, {"training.global_batch_size=5", "training.micro_batch_size=2"}), HasSubstr("does not divide"));

@@ -129,7 +129,7 @@ TEST_F(Predict, TextsAreTakenAsInTraining) {
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("pair", "texts.jsonl", "out.jsonl"))), Exit::usage,
                    AllOf(HasSubstr("was trained on pairs of texts"), HasSubstr("--pair")));
   EXPECT_THAT(said_, HasSubstr("strata predict " + file("one") + " TEXTS.csv -o OUT.jsonl"));
-  done(run({STRATA, "export", file("one"), "-o", file("exported")}));
+  done(run({kStrata, "export", file("one"), "-o", file("exported")}));
   for (const std::string model : {"one", "exported"}) {
     EXPECT_COMPLAINT(run(asked(model, "texts.jsonl", "other.jsonl", {"--pair", "second"})), Exit::usage,
                      HasSubstr("was trained on single texts: leave --pair out"));
@@ -149,12 +149,12 @@ TEST_F(Predict, TextsAreCutAsInTraining) {
   options.insert(options.end(), cut.begin(), cut.end());
   learn("pair", options);
   EXPECT_THAT(said_, HasSubstr("TEXTS.csv --pair second -o OUT.jsonl"));
-  done(run({STRATA, "export", file("pair"), "-o", file("exported")}));
+  done(run({kStrata, "export", file("pair"), "-o", file("exported")}));
   for (const char* model : {"pair", "exported"})
-    EXPECT_THAT(done(run({STRATA, "inspect", file(model)})),
+    EXPECT_THAT(done(run({kStrata, "inspect", file(model)})),
                 HasSubstr("predicts: 3 classes (maybe, no, yes), one per text; trained on tokens of bert, pairs of "
                           "texts, at most 18 tokens\n"));
-  EXPECT_THAT(done(run({STRATA, "inspect", file("pair.bin")})),
+  EXPECT_THAT(done(run({kStrata, "inspect", file("pair.bin")})),
               HasSubstr("labels: single_label_classification of 40 documents, 3 classes (maybe, no, yes), pairs of "
                         "texts, at most 18 tokens\n"));
   std::vector<std::string> as_said = {"--pair", "second"};
@@ -274,7 +274,7 @@ TEST_F(Predict, TextsAboveThePositionsAreRefused) {
       AllOf(HasSubstr("long.bin: document 2 has 184 tokens, above data.seq_len"), HasSubstr("--max-length")));
   EXPECT_COMPLAINT(run(command("train", "long", {"data.seq_len=200"})), Exit::usage,
                    AllOf(HasSubstr("data.seq_len is 200"), HasSubstr("positions for 40 tokens only")));
-  const Outcome cut = run({STRATA, "tokenize", "--tokenizer", file("bert"), "-o", file("cut.bin"), "--labels", "label",
+  const Outcome cut = run({kStrata, "tokenize", "--tokenizer", file("bert"), "-o", file("cut.bin"), "--labels", "label",
                            "--max-length", "40", "--truncation", "do_not_truncate", file("long.jsonl")});
   EXPECT_NE(cut.code, 0);
   EXPECT_THAT(cut.all(), AllOf(HasSubstr("long.jsonl, line 2"), HasSubstr("184 tokens"), HasSubstr("cuts nothing")));

@@ -30,7 +30,7 @@ class TinyRun {
 
   // strata COMMAND with every key set, then the test's own.
   std::vector<std::string> command(const std::string& name, const std::vector<std::string>& sets = {}) const {
-    std::vector<std::string> all = {STRATA, name};
+    std::vector<std::string> all = {kStrata, name};
     add_sets(all, {"model.preset=tiny-gpt2", "model.config.n_layer=2", "model.config.n_embd=32",
                    "model.config.n_inner=512", "model.config.n_head=2", "model.config.vocab_size=97",
                    "model.config.n_positions=16", "data.train=" + file("tokens.bin"), "data.seq_len=16",
@@ -42,7 +42,7 @@ class TinyRun {
 
   // The same from a stored model: a path instead of the preset, whose other keys config.json gives.
   std::vector<std::string> train_stored(const std::string& model, const std::vector<std::string>& sets = {}) const {
-    std::vector<std::string> all = {STRATA, "train"};
+    std::vector<std::string> all = {kStrata, "train"};
     add_sets(all, {"model.path=" + model, "data.train=" + file("tokens.bin"), "data.seq_len=16", "training.max_steps=3",
                    "training.precision=fp32"});
     add_sets(all, sets);

@@ -42,12 +42,12 @@ TEST_F(CheckpointReading, NewestWholeIsTheSameInEveryCommand) {
       eval,
       under_mpirun(2, eval),
       run_.command("eval", {"data.validation=" + run_.file("tokens.bin"), "checkpoint.resume=" + folder}),
-      {STRATA, "eval", "--set", "model.path=" + folder, "--set", "data.validation=" + run_.file("tokens.bin"), "--set",
+      {kStrata, "eval", "--set", "model.path=" + folder, "--set", "data.validation=" + run_.file("tokens.bin"), "--set",
        "data.seq_len=16"},
-      {STRATA, "generate", "--model", folder, "--prompt-tokens", "1,2", "--max-new-tokens", "2"},
-      under_mpirun(2, {STRATA, "generate", "--model", folder, "--prompt-tokens", "1,2", "--max-new-tokens", "2"}),
-      {STRATA, "export", folder, "-o", run_.file("exported")},
-      {STRATA, "inspect", folder},
+      {kStrata, "generate", "--model", folder, "--prompt-tokens", "1,2", "--max-new-tokens", "2"},
+      under_mpirun(2, {kStrata, "generate", "--model", folder, "--prompt-tokens", "1,2", "--max-new-tokens", "2"}),
+      {kStrata, "export", folder, "-o", run_.file("exported")},
+      {kStrata, "inspect", folder},
       run_.train_stored(folder),
       train({"training.max_steps=4"}),
   };
@@ -101,7 +101,7 @@ TEST_F(CheckpointReading, ReadWhileARunGoesOn) {
   ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));
   for (int i = 0; i < 10; ++i) {
     const std::string to = run_.file(fmt::format("exported-{}", i));
-    for (const auto& command : {std::vector<std::string>{STRATA, "export", run_.file("checkpoints"), "-o", to},
+    for (const auto& command : {std::vector<std::string>{kStrata, "export", run_.file("checkpoints"), "-o", to},
                                 run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
                                                       "checkpoint.dir=" + run_.file("checkpoints")})}) {
       const Outcome outcome = run(command);

@@ -49,7 +49,7 @@ TEST_F(DataFault, TokensOfAnotherTokenizerThanTheModels) {
                       R"({"model_type":"gpt2","n_layer":1,"n_embd":32,"n_head":2,"n_positions":16,"vocab_size":300})");
   run_.folder().write("model/tokenizer.json", "{}");
   run_.folder().write("text.txt", std::string(600, 'a'));
-  EXPECT_EQ(run({STRATA, "tokenize", "--tokenizer", "byte", "-o", run_.file("bytes.bin"), run_.file("text.txt")}).code,
+  EXPECT_EQ(run({kStrata, "tokenize", "--tokenizer", "byte", "-o", run_.file("bytes.bin"), run_.file("text.txt")}).code,
             0);
   const std::string bytes = run_.file("bytes.bin");
   const auto train = [&](const std::vector<std::string>& more) {

@@ -32,9 +32,9 @@ std::vector<std::string> onto_full_disk(const char* redirection, const std::vect
 }
 
 TEST_F(DiskFault, WhatWasAskedForOnStdoutIsMissed) {
-  EXPECT_COMPLAINT(run(onto_full_disk(">", {STRATA, "inspect", run_.file("tokens.bin")})), Exit::failed,
+  EXPECT_COMPLAINT(run(onto_full_disk(">", {kStrata, "inspect", run_.file("tokens.bin")})), Exit::failed,
                    HasSubstr("standard output cannot be written"));
-  EXPECT_COMPLAINT(run(onto_full_disk(">", {STRATA, "keys"})), Exit::failed,
+  EXPECT_COMPLAINT(run(onto_full_disk(">", {kStrata, "keys"})), Exit::failed,
                    HasSubstr("standard output cannot be written"));
 }
 
@@ -58,12 +58,12 @@ TEST_F(DiskFault, StderrOnAFullDiskChangesNoExitCode) {
   run_.folder().write("empty.bin", "");
   EXPECT_EQ(code_of(run_.train({"data.train=" + run_.file("empty.bin")})), Exit::corrupt);
   EXPECT_EQ(code_of(run_.command("eval", {dir, "data.validation=" + run_.file("tokens.bin")})), Exit::done);
-  EXPECT_EQ(code_of({STRATA, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1",
+  EXPECT_EQ(code_of({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1",
                      "--max-new-tokens", "4"}),
             Exit::done);
-  EXPECT_EQ(code_of({STRATA, "export", run_.file("checkpoints"), "-o", run_.file("model")}), Exit::done);
+  EXPECT_EQ(code_of({kStrata, "export", run_.file("checkpoints"), "-o", run_.file("model")}), Exit::done);
   run_.folder().write("a.txt", "some text");
-  EXPECT_EQ(code_of({STRATA, "tokenize", "--tokenizer", "byte", "-o", run_.file("a.bin"), run_.file("a.txt")}),
+  EXPECT_EQ(code_of({kStrata, "tokenize", "--tokenizer", "byte", "-o", run_.file("a.bin"), run_.file("a.txt")}),
             Exit::done);
 }
 
@@ -93,7 +93,7 @@ TEST_F(DiskFault, FolderThatIsNotThere) {
 // Folders of the nvme tier, as strata bench io sees them.
 TEST_F(DiskFault, OffloadFolders) {
   const auto bench = [](const std::string& folder, const std::string& size) {
-    return run({STRATA, "bench", "io", "--dir", folder, "--size", size});
+    return run({kStrata, "bench", "io", "--dir", folder, "--size", size});
   };
   EXPECT_COMPLAINT(bench(run_.file("none"), "1MiB"), Exit::usage,
                    AllOf(HasSubstr(run_.file("none")), HasSubstr("does not exist")));

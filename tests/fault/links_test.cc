@@ -111,7 +111,7 @@ class PlantedLinks : public ClassifierCase {
   }
 
   std::vector<std::string> strata(const std::vector<std::string>& words) const {
-    std::vector<std::string> all = {STRATA};
+    std::vector<std::string> all = {kStrata};
     all.insert(all.end(), words.begin(), words.end());
     return all;
   }
@@ -187,7 +187,7 @@ TEST_F(PlantedLinks, LogsOfALaunch) {
   std::vector<std::string> all = {"env",
                                   "OMPI_ALLOW_RUN_AS_ROOT=1",
                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                  STRATA,
+                                  kStrata,
                                   "launch",
                                   "--no-preflight",
                                   "--max-restarts",

@@ -30,11 +30,11 @@ class RanksFault : public testing::Test {
 };
 
 TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
-  const std::string plan = std::string("exec ") + STRATA + " plan --set model.preset=tiny-gpt2 --set data.seq_len=16";
+  const std::string plan = "exec " + kStrata + " plan --set model.preset=tiny-gpt2 --set data.seq_len=16";
   const struct {
     int rank;
     std::string instead;
-  } others[] = {{1, "exec true"}, {1, std::string("exec ") + STRATA + " keys"}, {0, plan}};
+  } others[] = {{1, "exec true"}, {1, "exec " + kStrata + " keys"}, {0, plan}};
   for (const auto& other : others) {
     SCOPED_TRACE(other.instead);
     const Outcome outcome = run(under_mpirun(2, run_.train(), instead_of(other.rank, other.instead)));
@@ -67,7 +67,7 @@ TEST_F(RanksFault, AWrongCommandLineOnOneRankOrOnAll) {
               AllOf(testing::StartsWith("rank 1: "), HasSubstr("--bogus"), HasSubstr("strata train --help")));
   EXPECT_THAT(complaint_of("train", "exec \"$@\" --bogus"), AllOf(Not(HasSubstr("rank")), HasSubstr("--bogus")));
   EXPECT_THAT(complaint_of("trian", "exec \"$@\""), AllOf(Not(HasSubstr("rank")), HasSubstr("no command trian")));
-  EXPECT_THAT(complaint_of("train", instead_of(1, std::string("exec ") + STRATA + " trian")),
+  EXPECT_THAT(complaint_of("train", instead_of(1, "exec " + kStrata + " trian")),
               AllOf(testing::StartsWith("rank 1: "), HasSubstr("no command trian")));
 }
 
@@ -89,7 +89,7 @@ TEST_F(RanksFault, OtherWeightsUnderTheSameName) {
   const auto save = [&](const std::string& name, const char* seed) {
     const Outcome trained = run(run_.train({"training.max_steps=1", seed, "checkpoint.dir=" + run_.file("saved")}));
     EXPECT_EQ(trained.code, 0) << trained.all();
-    EXPECT_EQ(run({STRATA, "export", run_.file("saved"), "-o", run_.file(name)}).code, 0);
+    EXPECT_EQ(run({kStrata, "export", run_.file("saved"), "-o", run_.file(name)}).code, 0);
     std::filesystem::remove_all(run_.file("saved"));
   };
   save("model", "training.seed=1");
@@ -98,11 +98,11 @@ TEST_F(RanksFault, OtherWeightsUnderTheSameName) {
   for (const char* stage : {"zero.stage=0", "zero.stage=3"})
     EXPECT_COMPLAINT(run(under_mpirun(2, run_.train_stored("/proc/self/cwd/model", {stage}), apart())), Exit::failed,
                      matcher);
-  EXPECT_COMPLAINT(
-      run(under_mpirun(
-          2, {STRATA, "generate", "--model", "/proc/self/cwd/model", "--prompt-tokens", "1,2", "--max-new-tokens", "4"},
-          apart())),
-      Exit::failed, matcher);
+  EXPECT_COMPLAINT(run(under_mpirun(2,
+                                    {kStrata, "generate", "--model", "/proc/self/cwd/model", "--prompt-tokens", "1,2",
+                                     "--max-new-tokens", "4"},
+                                    apart())),
+                   Exit::failed, matcher);
 }
 
 TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
@@ -110,13 +110,13 @@ TEST_F(RanksFault, OtherOptionsOfGenerateOnOneRank) {
   EXPECT_EQ(trained.code, 0) << trained.all();
   EXPECT_COMPLAINT(
       run(under_mpirun(
-          2, {STRATA, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2", "--max-new-tokens", "4"},
+          2, {kStrata, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2", "--max-new-tokens", "4"},
           instead_of(1, "set -- \"$@\" --seed 7"))),
       Exit::usage, HasSubstr("rank 1 was given another prompt or other options"));
 }
 
 TEST_F(RanksFault, APartThatBenchDoesNotKnowIsSaidOnce) {
-  EXPECT_COMPLAINT(run(under_mpirun(2, {STRATA, "bench", "NONSENSE"})), Exit::usage,
+  EXPECT_COMPLAINT(run(under_mpirun(2, {kStrata, "bench", "NONSENSE"})), Exit::usage,
                    AllOf(HasSubstr("not NONSENSE"), Not(HasSubstr("rank"))));
 }
 
@@ -124,8 +124,8 @@ TEST_F(RanksFault, APartThatBenchDoesNotKnowIsSaidOnce) {
 TEST_F(RanksFault, GenerateTellsTheThreadsOfAllRanks) {
   EXPECT_EQ(run(run_.train({"training.max_steps=1", "checkpoint.dir=" + run_.file("saved")})).code, 0);
   const Outcome outcome = run(under_mpirun(2,
-                                           {STRATA, "generate", "--model", run_.file("saved"), "--prompt-tokens", "1,2",
-                                            "--max-new-tokens", "4", "--set", "device.threads=1"},
+                                           {kStrata, "generate", "--model", run_.file("saved"), "--prompt-tokens",
+                                            "1,2", "--max-new-tokens", "4", "--set", "device.threads=1"},
                                            instead_of(1, "set -- \"$@\" --set device.threads=2")));
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors, HasSubstr(", 1 to 2 threads per rank ("));

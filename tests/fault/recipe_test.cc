@@ -58,14 +58,14 @@ TEST_F(RecipeFault, PathsThatAreNotUtf8) {
   run_.folder().write("caf\xe9/my.toml",
                       "[model]\npreset = \"tiny-gpt2\"\n[data]\ntrain = \"tokens.bin\"\nseq_len = 16\n"
                       "[training]\nmax_steps = 1\n");
-  EXPECT_COMPLAINT(run({STRATA, "train", folder + "/my.toml", "--set", dir}), Exit::usage,
+  EXPECT_COMPLAINT(run({kStrata, "train", folder + "/my.toml", "--set", dir}), Exit::usage,
                    AllOf(HasSubstr("data.train"), HasSubstr("not UTF-8")));
   EXPECT_FALSE(std::filesystem::exists(run_.file("checkpoints")));
   const std::string utf8 = run_.file("caf\u00e9");
   std::filesystem::create_directory_symlink(folder, utf8);
   const Outcome outcome = run(run_.train({dir, "data.train=" + utf8 + "/tokens.bin"}));
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_EQ(run({STRATA, "inspect", run_.file("checkpoints")}).code, 0);
+  EXPECT_EQ(run({kStrata, "inspect", run_.file("checkpoints")}).code, 0);
 }
 
 // A line break in a name makes no second line, which would look like another message.
@@ -78,7 +78,7 @@ TEST_F(RecipeFault, AComplaintIsOneLine) {
 }
 
 TEST_F(RecipeFault, FileThatIsMissingOrIsNoRecipe) {
-  const auto train = [&](const std::string& name) { return run({STRATA, "train", run_.file(name)}); };
+  const auto train = [&](const std::string& name) { return run({kStrata, "train", run_.file(name)}); };
   EXPECT_COMPLAINT(train("none.toml"), Exit::usage, AllOf(HasSubstr("none.toml"), HasSubstr("No such file")));
   run_.folder().write("bad.toml", "[training]\nmax_steps = = 3\n");
   EXPECT_COMPLAINT(train("bad.toml"), Exit::usage, AllOf(HasSubstr("bad.toml"), HasSubstr("line 2")));
@@ -118,7 +118,7 @@ TEST_F(RecipeFault, OutputsThatSomeoneElseWrote) {
   };
   const auto plan = with(run_.command("plan"), {"--json", file});
   EXPECT_COMPLAINT(run(plan), Exit::usage, AllOf(HasSubstr("--json " + file), HasSubstr("--force")));
-  EXPECT_COMPLAINT(run({STRATA, "calibrate", "-o", file}), Exit::usage, HasSubstr("is not a machine file"));
+  EXPECT_COMPLAINT(run({kStrata, "calibrate", "-o", file}), Exit::usage, HasSubstr("is not a machine file"));
   const auto train = run_.train({"report.jsonl=" + file});
   EXPECT_COMPLAINT(run(under_mpirun(2, train)), Exit::usage, HasSubstr("report.jsonl " + file));
   EXPECT_EQ(run_.folder().read("mine.toml"), mine);
@@ -143,10 +143,10 @@ TEST_F(RecipeFault, ANameThatIsEmpty) {
   auto eval = run_.command("eval"), plan = run_.command("plan");
   eval.insert(eval.end(), {"--json", ""});
   plan.insert(plan.end(), {"--trace", ""});
-  const std::vector<std::string> commands[] = {{STRATA, "tokenize", "--tokenizer", "byte", "-o", "", tokens},
-                                               {STRATA, "export", tokens, "-o", ""},
-                                               {STRATA, "calibrate", "-o", ""},
-                                               {STRATA, "inspect", ""},
+  const std::vector<std::string> commands[] = {{kStrata, "tokenize", "--tokenizer", "byte", "-o", "", tokens},
+                                               {kStrata, "export", tokens, "-o", ""},
+                                               {kStrata, "calibrate", "-o", ""},
+                                               {kStrata, "inspect", ""},
                                                eval,
                                                plan};
   for (const auto& command : commands) EXPECT_COMPLAINT(run(command), Exit::usage, HasSubstr("the name is empty"));

@@ -9,6 +9,7 @@
 #include "models/files/safetensors.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/training.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -25,7 +26,7 @@ double relative(double got, double want) {
 
 TEST_P(Golden, AgreesWithPyTorch) {
   const auto [family, ranks, stage] = GetParam();
-  const std::filesystem::path folder = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden" / family;
+  const std::filesystem::path folder = tests::source_dir() / "tests/golden" / family;
   std::vector<std::vector<float>> final_weights;
   std::mutex mutex;
   const Trained trained = train_in_threads(

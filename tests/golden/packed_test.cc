@@ -16,11 +16,12 @@
 #include "tests/models/reference.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/runtime/training.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
 
-const std::filesystem::path kGolden = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden";
+const std::filesystem::path kGolden = tests::source_dir() / "tests/golden";
 
 // Sums in another order than PyTorch's, through two blocks: some 1e-6 of a gradient's norm.
 constexpr double kLoss = 1e-6, kGradient = 1e-5;

@@ -12,6 +12,7 @@
 #include "models/files/safetensors.h"
 #include "tests/models/packed_learning.h"
 #include "tests/models/reference.h"
+#include "tests/source_dir.h"
 
 // What transformers made of a few documents (tests/golden): FOLDER/model, and in FOLDER/documents.safetensors the
 // documents, their loss, and the gradient of every parameter.
@@ -19,8 +20,7 @@ namespace strata::models::testing {
 
 class Recorded {
  public:
-  explicit Recorded(const std::string& folder)
-      : folder_(std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden" / folder) {}
+  explicit Recorded(const std::string& folder) : folder_(tests::source_dir() / "tests/golden" / folder) {}
 
   // Empty: there is none of that name.
   std::vector<float> values(const std::string& name) const {

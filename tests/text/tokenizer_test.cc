@@ -11,6 +11,7 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 #include "text/unicode/utf8.h"
 
 namespace strata::text {
@@ -22,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Ids = std::vector<std::uint32_t>;
 
-const fs::path kGolden = fs::path(STRATA_SOURCE_DIR) / "tests/golden/tokenizers";
+const fs::path kGolden = tests::source_dir() / "tests/golden/tokenizers";
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -281,7 +282,7 @@ TEST(TokenizerTest, PatternsBehindByteLevelEndNoWord) {
 
 // Rounding grows with the length of a text, and with it what a cut may change.
 TEST(TokenizerTest, UnigramsAreCutInLongTextsOnly) {
-  const auto tokenizer = load_tokenizer(fs::path(STRATA_SOURCE_DIR) / "tests/golden/unigrams.model");
+  const auto tokenizer = load_tokenizer(tests::source_dir() / "tests/golden/unigrams.model");
   std::string text;
   while (text.size() <= (1u << 20)) text += "the waters under the firmament 1:7 ";
   EXPECT_EQ(tokenizer->safe_cut(text, 1000).end, 0u);

@@ -9,6 +9,7 @@
 #include "launcher/commands/tokenize/tokenize.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::launcher {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::string kSmollm = std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm";
+const std::string kSmollm = (tests::source_dir() / "tests/golden/tokenizers/smollm").string();
 
 class ShowDocumentsTest : public testing::Test {
  protected:

@@ -12,6 +12,7 @@
 #include "models/families/families.h"
 #include "models/files/config.h"
 #include "tests/models/packed_learning.h"
+#include "tests/source_dir.h"
 
 namespace strata::models {
 namespace {
@@ -62,7 +63,7 @@ std::vector<std::int32_t> labels_of(std::size_t document, std::vector<std::uint3
 
 TEST(PublishedTest, LossesAndSizesAreTransformers) {
   simdjson::dom::parser parser;
-  const simdjson::dom::element golden = parser.load(STRATA_SOURCE_DIR "/tests/golden/published.json");
+  const simdjson::dom::element golden = parser.load((tests::source_dir() / "tests/golden/published.json").string());
   std::vector<std::string> configs;
   for (const auto config : golden["configs"]) configs.push_back(simdjson::minify(config));
   std::size_t cases = 0;

@@ -7,6 +7,7 @@
 #include "models/objective.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -145,7 +146,7 @@ TEST_F(ExporterTest, NamesTheArchitectureWhereTheConfigurationDoesNot) {
 TEST(ExportedEncoder, HasTheTensorsThatTransformersWrote) {
   for (const char* name : {"bert", "roberta", "distilbert", "modernbert", "classes/bert_single",
                            "classes/modernbert_mean", "classes/modernbert_tokens"}) {
-    const fs::path folder = fs::path(STRATA_SOURCE_DIR) / "tests/golden" / name / "model";
+    const fs::path folder = tests::source_dir() / "tests/golden" / name / "model";
     const models::Config config = models::Config::read(folder);
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
     const tests::ScratchFolder scratch;

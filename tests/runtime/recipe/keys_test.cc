@@ -7,6 +7,7 @@
 
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -33,7 +34,7 @@ TEST(KeysTest, UnknownKeysNameTheNearest) {
 }
 
 TEST(KeysTest, TheDocumentationIsTheTable) {
-  std::ifstream file(STRATA_SOURCE_DIR "/docs/recipe.md");
+  std::ifstream file(tests::source_dir() / "docs/recipe.md");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), recipe_reference())
       << "write it anew: strata keys > docs/recipe.md";
 }

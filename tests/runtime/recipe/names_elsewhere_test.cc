@@ -12,6 +12,7 @@
 #include "runtime/recipe/keys.h"
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -98,7 +99,7 @@ TEST(NamesElsewhere, ThePageSaysWhatTheProgramSays) {
   }
   // Values of another key in the same cell, and what is no setting.
   const std::set<std::string> no_names = {"AdamW", "Lion", "SGD", "Adam", "AutoModelForMaskedLM"};
-  std::ifstream file(STRATA_SOURCE_DIR "/docs/coming-from.md");
+  std::ifstream file(tests::source_dir() / "docs/coming-from.md");
   ASSERT_TRUE(file);
   std::size_t names = 0;
   std::string section;

@@ -8,6 +8,7 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::text {
 namespace {
@@ -17,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const std::string kGolden = std::string(STRATA_SOURCE_DIR) + "/tests/golden/";
+const std::string kGolden = (tests::source_dir() / "tests/golden/").string();
 
 class DialogueTest : public testing::Test {
  protected:

@@ -8,6 +8,7 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 #include "text/json/json_value.h"
 #include "text/tokenizer.h"
 
@@ -133,7 +134,7 @@ TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
 
 // transformers' classes for such a file know the names of its tokens, whatever the configuration leaves out.
 TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
-  std::filesystem::copy(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/sentencepiece/tokenizer.model",
+  std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/sentencepiece/tokenizer.model",
                         folder_.path() / "tokenizer.model");
   const auto chat =
       conversation_of(parse_json(R"({"messages": [{"role": "user", "content": "p"}]})"), DataFormat::chat);
@@ -151,7 +152,7 @@ TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
 
 // In Zephyr's way of writing turns, "<|user|>" is plain text by design: TinyLlama's own folder has no such token.
 TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
-  const auto smollm = load_tokenizer(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm");
+  const auto smollm = load_tokenizer(tests::source_dir() / "tests/golden/tokenizers/smollm");
   const auto chat = conversation_of(parse_json(kTwo), DataFormat::chat);
   const auto find = [&](const char* source) {
     folder_.write("t.jinja", source);
@@ -166,7 +167,7 @@ TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
 // What the folder's lists promise and the tokenizer does not keep is a mistake: transformers does not read the map
 // beside added_tokens_decoder, so that a token of the map alone is none.
 TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
-  std::filesystem::copy(std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/smollm/tokenizer.json",
+  std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
                         folder_.path() / "tokenizer.json");
   const auto find = [&](const std::string& source) {
     folder_.write("chat_template.jinja", source);

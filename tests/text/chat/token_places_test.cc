@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/source_dir.h"
 #include "text/chat/record.h"
 #include "text/json/json_value.h"
 #include "text/template/template.h"
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using jinja::Stretch;
 using jinja::Value;
-const fs::path kGolden = fs::path(STRATA_SOURCE_DIR) / "tests/golden";
+const fs::path kGolden = tests::source_dir() / "tests/golden";
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -9,6 +9,7 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 #include "text/chat/record.h"
 #include "text/json/json_value.h"
 
@@ -20,7 +21,7 @@ using jinja::Value;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const std::filesystem::path kTokenizers = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden/tokenizers";
+const std::filesystem::path kTokenizers = tests::source_dir() / "tests/golden/tokenizers";
 
 std::vector<std::uint32_t> numbers(const Value& list) {
   std::vector<std::uint32_t> out;

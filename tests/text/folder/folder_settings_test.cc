@@ -10,6 +10,7 @@
 
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 #include "text/json/json_value.h"
 #include "text/tokenizer.h"
 
@@ -25,7 +26,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Ids = std::vector<std::uint32_t>;
 
-const fs::path kGolden = fs::path(STRATA_SOURCE_DIR) / "tests/golden";
+const fs::path kGolden = tests::source_dir() / "tests/golden";
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

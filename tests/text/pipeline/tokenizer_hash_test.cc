@@ -11,13 +11,14 @@
 #include <set>
 
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kTokenizers = fs::path(STRATA_SOURCE_DIR) / "tests/golden/tokenizers";
+const fs::path kTokenizers = tests::source_dir() / "tests/golden/tokenizers";
 
 class TokenizerHashTest : public testing::Test {
  protected:

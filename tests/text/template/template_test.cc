@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/failure.h"
+#include "tests/source_dir.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 
@@ -35,7 +36,7 @@ std::string rendered(std::string_view source, std::string_view variables = "{}",
 class Golden : public testing::Test {
  protected:
   Golden() {
-    std::ifstream file(fs::path(STRATA_SOURCE_DIR) / "tests/golden/chat/templates.json", std::ios::binary);
+    std::ifstream file(tests::source_dir() / "tests/golden/chat/templates.json", std::ios::binary);
     all_ = json(std::string(std::istreambuf_iterator<char>(file), {}));
   }
   Value variables() const {
@@ -75,7 +76,7 @@ TEST_F(Golden, EveryPieceIsWhatJinja2Renders) {
 // tests/golden/make_template_pieces.py: filters, tests, scopes, loops, white space, operators and mistakes, one piece
 // each, as jinja2 3.1.6 renders or refuses them.
 TEST(TemplateTest, SmallPiecesAreWhatJinja2Renders) {
-  std::ifstream file(fs::path(STRATA_SOURCE_DIR) / "tests/golden/chat/template_pieces.json", std::ios::binary);
+  std::ifstream file(tests::source_dir() / "tests/golden/chat/template_pieces.json", std::ios::binary);
   const Value all = json(std::string(std::istreambuf_iterator<char>(file), {}));
   for (const Value& one : all.find("cases")->items()) {
     const std::string& source = one.find("template")->text();

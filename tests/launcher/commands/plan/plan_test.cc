@@ -19,6 +19,7 @@
 #include "tests/opens.h"
 #include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::launcher {
 namespace {
@@ -217,7 +218,7 @@ TEST_F(Plan, ColumnsOfStagesDoNotRunTogether) {
 
 // Also where the program cannot use a GPU.
 TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
-  const std::filesystem::path machines = std::filesystem::path(STRATA_SOURCE_DIR) / "examples/machines";
+  const std::filesystem::path machines = tests::source_dir() / "examples/machines";
   std::vector<double> times;
   for (const char* name : {"v100-32gb-x16", "a100-40gb-x8", "a100-80gb-x8", "h100-x8", "h200-x8"}) {
     machine_ = machines / (std::string(name) + ".toml");
@@ -241,7 +242,7 @@ TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
 // For a GPU that one does not have, without running anything.
 TEST_F(Plan, ATableHasEverySetting) {
   table_ = true;
-  machine_ = std::filesystem::path(STRATA_SOURCE_DIR) / "examples/machines/a100-40gb-x8.toml";
+  machine_ = tests::source_dir() / "examples/machines/a100-40gb-x8.toml";
   const auto rows = [&](const std::string& text) {
     std::vector<std::string> out;
     for (std::size_t at = text.find("precision  recompute"); (at = text.find("\nZeRO-", at)) != text.npos; ++at)

@@ -10,6 +10,7 @@
 #include "launcher/commands/tokenize/tokenize.h"
 #include "runtime/data/files/tokens.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::launcher {
 
@@ -50,6 +51,6 @@ inline std::vector<std::uint32_t> tokens_of(const std::string& path) {
   return tokens;
 }
 
-inline const std::string kTokenizers = std::string(STRATA_SOURCE_DIR) + "/tests/golden/tokenizers/";
+inline const std::string kTokenizers = (tests::source_dir() / "tests/golden/tokenizers/").string();
 
 }  // namespace strata::launcher

@@ -11,6 +11,7 @@
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"
+#include "tests/source_dir.h"
 #include "text/chat/chat_template.h"
 
 namespace strata::runtime {
@@ -21,7 +22,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::filesystem::path kGolden = std::filesystem::path(STRATA_SOURCE_DIR) / "tests/golden";
+const std::filesystem::path kGolden = tests::source_dir() / "tests/golden";
 constexpr const char* kChat =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";

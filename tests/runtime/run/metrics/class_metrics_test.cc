@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/run/metrics/class_curves.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -82,7 +83,7 @@ void expect_quality(const ClassQuality& found, const element& golden) {
 // Values made by scikit-learn (tests/golden/make_metrics.py).
 TEST(ClassMetricsTest, ScikitLearnsNumbers) {
   simdjson::dom::parser parser;
-  const element root = parser.load(std::string(STRATA_SOURCE_DIR) + "/tests/golden/metrics/metrics.json").value();
+  const element root = parser.load((tests::source_dir() / "tests/golden/metrics/metrics.json").string()).value();
   std::size_t n = 0;
   for (const element golden : root["cases"].get_array()) {
     SCOPED_TRACE(n++);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <string>
 
+#include "tests/source_dir.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -26,7 +28,7 @@ std::vector<std::size_t> places(const element& tags, const std::vector<std::stri
 // Values made by seqeval (tests/golden/make_entities.py).
 TEST(EntityMetricsTest, SeqevalsNumbers) {
   simdjson::dom::parser parser;
-  const element root = parser.load(std::string(STRATA_SOURCE_DIR) + "/tests/golden/metrics/entities.json").value();
+  const element root = parser.load((tests::source_dir() / "tests/golden/metrics/entities.json").string()).value();
   std::size_t n = 0, found = 0;
   for (const element golden : root["cases"].get_array()) {
     SCOPED_TRACE(n++);
