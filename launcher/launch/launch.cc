@@ -229,7 +229,7 @@ class Launch {
 
   void announce(const std::vector<Share>& shares) {
     screen_.say("{} on {}, of {}, started by {}{}", ranks_text(total(shares)), describe(shares), allocation_.origin,
-                allocation_.starter == Starter::srun ? "srun" : "mpirun",
+                program_of(allocation_.starter),
                 allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
   }
 

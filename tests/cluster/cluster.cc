@@ -112,8 +112,9 @@ std::vector<std::string> ClusterRun::launch(const std::vector<std::string>& opti
 }
 
 std::vector<std::string> ClusterRun::mpirun(const std::vector<std::string>& sets) const {
-  std::vector<std::string> all = {"mpirun", "--allow-run-as-root", "--bind-to", "none", "--tag-output",
+  std::vector<std::string> all = {"mpirun", "--allow-run-as-root", "--bind-to", "none",
                                   "--host", "n1:2,n2:2,n3:2",      "-n",        "6"};
+  for (const std::string& option : tagged_output()) all.push_back(option);
   for (std::string& word : train(sets)) all.push_back(std::move(word));
   return all;
 }

@@ -111,7 +111,7 @@ TEST_F(Inference, MessagesAreAnswered) {
     EXPECT_EQ(outcome.code, 0) << outcome.all();
     std::string text = outcome.output;
     if (ranks == 1) return text;
-    const std::string tag = "[1,0]<stdout>:";  // mpirun's, before each piece
+    const std::string tag = output_tag(0);  // before each piece
     for (std::size_t at = text.find(tag); at != std::string::npos; at = text.find(tag)) text.erase(at, tag.size());
     if (text.ends_with('\n')) text.pop_back();
     return text;

@@ -47,7 +47,10 @@ std::vector<std::string> Outcome::complaints() const {
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
     std::string_view text = line;
-    if (text.starts_with("[1,") && text.find(kTagged) < 12) text.remove_prefix(text.find(kTagged) + kTagged.size());
+    if (text.starts_with("[1,") && text.find(kTagged) < 12) {
+      text.remove_prefix(text.find(kTagged) + kTagged.size());
+      if (text.starts_with(' ')) text.remove_prefix(1);
+    }
     if (!text.starts_with(kSaid)) continue;
     text.remove_prefix(kSaid.size());
     // "memory   RAM for the model 1.0 MiB a rank", and what such a line goes on with.
@@ -184,6 +187,25 @@ int number_from(const std::filesystem::path& path, double seconds) {
   }
 }
 
+namespace {
+
+// Open MPI 5 has PRRTE's mpirun.
+bool is_prrte() {
+  static const bool is = run({MPIRUN, "--version"}).output.find("(Open MPI) 4") == std::string::npos;
+  return is;
+}
+
+}  // namespace
+
+std::vector<std::string> tagged_output() {
+  if (is_prrte()) return {"--output", "tag:raw"};
+  return {"--tag-output"};
+}
+
+std::string output_tag(int rank) {
+  return "[1," + std::to_string(rank) + "]<stdout>:" + (is_prrte() ? " " : "");
+}
+
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command, const std::string& script,
                                       int patience) {
   // Containers run as root; there may be fewer cores than ranks, and other tests on them.
@@ -195,16 +217,13 @@ std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>&
                                   "--oversubscribe",
                                   "--bind-to",
                                   "none",
-                                  "--tag-output",
                                   "--mca",
                                   "odls_base_sigkill_timeout",
                                   seconds,
                                   "-n",
-                                  number,
-                                  "sh",
-                                  "-c",
-                                  script,
-                                  "sh"};
+                                  number};
+  for (const std::string& option : tagged_output()) all.push_back(option);
+  all.insert(all.end(), {"sh", "-c", script, "sh"});
   all.insert(all.end(), command.begin(), command.end());
   return all;
 }

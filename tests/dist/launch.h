@@ -60,9 +60,14 @@ bool appears(const std::filesystem::path& path, double seconds = 60);
 // time.
 int number_from(const std::filesystem::path& path, double seconds = 60);
 
+// mpirun's options with which it puts a tag before each piece of a line of a rank, and that tag, "[1,0]<stdout>:".
+std::vector<std::string> tagged_output();
+std::string output_tag(int rank);
+
 // `command` as `ranks` ranks under mpirun, every line of theirs tagged with the rank. `script` is what the shell of
 // each rank does: "$@" is the command there, $OMPI_COMM_WORLD_RANK the rank. `patience`: seconds that mpirun leaves the
-// others once one has failed; it sleeps them out, twice, also when all have ended long ago.
+// others once one has failed; it sleeps them out, twice, also when all have ended long ago. Open MPI 5 leaves them half
+// a second, whatever it is told.
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command,
                                       const std::string& script = "exec \"$@\"", int patience = 0);
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <initializer_list>
 #include <numeric>
 #include <utility>
 
@@ -22,6 +23,13 @@ namespace {
 std::string variable(const char* name) {
   const char* text = std::getenv(name);
   return text ? text : "";
+}
+
+// The first of these variables that is set, with its value; empty: none is.
+std::pair<std::string, std::string> first_set(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (std::string value = variable(name); !value.empty()) return {name, std::move(value)};
+  return {};
 }
 
 // Why srun cannot start ranks here; empty: it can.
@@ -68,6 +76,23 @@ void narrow(Allocation& allocation, std::vector<Host> asked) {
 
 }  // namespace
 
+std::string_view program_of(Starter starter) {
+  return starter == Starter::srun ? "srun" : "mpirun";
+}
+
+Starter starter_of(std::string_view version) {
+  constexpr std::string_view kName = "(Open MPI) ";
+  const std::size_t at = version.find(kName);
+  int release = 0;
+  if (at != std::string_view::npos)
+    std::from_chars(version.data() + at + kName.size(), version.data() + version.size(), release);
+  return release >= 5 ? Starter::prterun : Starter::mpirun;
+}
+
+std::string remote_shell_agent() {
+  return first_set({"PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent"}).second;
+}
+
 std::vector<int> per_node(std::string_view text) {
   std::vector<int> out;
   while (!text.empty()) {
@@ -96,17 +121,21 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
   } else if (hosts) {
     out.hosts = read_hosts(*hosts);
     out.origin = "--hosts";
-  } else if (const std::string file = variable("OMPI_MCA_orte_default_hostfile"); !file.empty()) {
+  } else if (const auto [set, file] = first_set({"PRTE_MCA_prte_default_hostfile", "OMPI_MCA_orte_default_hostfile"});
+             !file.empty()) {
     out.hosts = read_hosts(file);
     const bool job = !variable("K_MPI_JOB_ROLE").empty();
-    out.origin = job ? "the MPIJob's hostfile" : "OMPI_MCA_orte_default_hostfile";
+    out.origin = job ? "the MPIJob's hostfile" : set;
     if (job) patience = 60;  // its workers get their names while they start
   } else {
     out.hosts = {{host_name(), std::nullopt}};
     out.origin = "this machine";
   }
-  if (out.starter == Starter::mpirun && find_program("mpirun").empty())
-    fail(Exit::usage, "there is no mpirun in PATH: install Open MPI (apt-get install openmpi-bin)");
+  if (out.starter != Starter::srun) {
+    if (find_program("mpirun").empty())
+      fail(Exit::usage, "there is no mpirun in PATH: install Open MPI (apt-get install openmpi-bin)");
+    out.starter = starter_of(run_program({{"mpirun", "--version"}}, 20).out);
+  }
   if (out.origin != "this machine") require_addresses(out.hosts, out.origin, patience);
   return out;
 }
@@ -162,7 +191,7 @@ Program on_node(const Allocation& allocation, const std::string& host, const std
   for (const std::string& word : words) line += " " + shell_word(word);
   std::vector<std::string> all;
   // Kubeflow's first MPIJobs bring an agent of their own.
-  if (const std::string agent = variable("OMPI_MCA_plm_rsh_agent"); !agent.empty() && agent.find("ssh") != 0)
+  if (const std::string agent = remote_shell_agent(); !agent.empty() && agent.find("ssh") != 0)
     all = {agent};
   else
     all = {"ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"};

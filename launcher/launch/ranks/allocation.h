@@ -9,8 +9,13 @@
 
 namespace strata::launcher {
 
-// What starts the ranks: Open MPI's mpirun or Slurm's srun.
-enum class Starter : std::uint8_t { mpirun, srun };
+// What starts the ranks: mpirun of Open MPI 4, mpirun of Open MPI 5 (which is PRRTE's prterun, with options and
+// messages of its own), or Slurm's srun.
+enum class Starter : std::uint8_t { mpirun, prterun, srun };
+// The program to start: "mpirun" or "srun".
+std::string_view program_of(Starter starter);
+// Of what `mpirun --version` says.
+Starter starter_of(std::string_view version);
 
 // The nodes that launch may use, and how programs get there.
 struct Allocation {
@@ -51,6 +56,9 @@ std::string describe(const std::vector<Share>& shares);
 // process's folder.
 Program on_node(const Allocation& allocation, const std::string& host, const std::vector<std::string>& words,
                 const std::vector<std::string>& variables, bool listens);
+
+// What the user has mpirun reach other nodes with, in Open MPI's variables; empty: ssh.
+std::string remote_shell_agent();
 
 // Why a program of ours did not come to run on a node, from what ssh or srun said, as a sentence that says what to do.
 std::string why_not_reached(const std::string& host, std::string_view said, std::optional<int> code);

@@ -65,7 +65,7 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
     return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
   });
   if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
-  return fmt::format("{} ended with exit code {}{}{}{}", starter == Starter::srun ? "srun" : "mpirun", code,
+  return fmt::format("{} ended with exit code {}{}{}{}", program_of(starter), code,
                      code > 128 ? fmt::format(" (signal {}, {})", code - 128, strsignal(code - 128)) : "",
                      output.last_words().empty() ? " and without a word of a rank"
                                                  : fmt::format("; the last that a rank said: {}", output.last_words()),
@@ -184,6 +184,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     if (complained && seconds_since(*complained) > kAfterLastWords) cut();
     ending.go_on();
   }
+  output.finish();
   out.code = documented(child.exit_code().value_or(1));
   if (out.code == static_cast<int>(Exit::done) && out.lost.empty()) return out;
   for (const std::string& host : agents.silent(5))

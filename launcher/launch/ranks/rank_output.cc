@@ -18,13 +18,14 @@
 namespace strata::launcher {
 namespace {
 
-// "[1,RANK]<stderr>:", where it begins and ends in a line of mpirun --tag-output; a long line has several.
+// "[1,RANK]<stderr>:", where it begins and ends in a line of mpirun's; a long line has several. Open MPI 5 has a space
+// after it.
 struct Tag {
   std::size_t begin = std::string_view::npos, end = 0;
   int rank = 0;
   bool is_error = false;
 };
-Tag find_tag(std::string_view line, std::size_t from) {
+Tag find_tag(std::string_view line, std::size_t from, bool spaced) {
   for (std::size_t at = from; (at = line.find('[', at)) != std::string_view::npos; ++at) {
     const char* const end = line.data() + line.size();
     Tag tag{at};
@@ -37,6 +38,7 @@ Tag find_tag(std::string_view line, std::size_t from) {
     tag.is_error = rest.starts_with("]<stderr>:");
     if (!tag.is_error && !rest.starts_with("]<stdout>:")) continue;
     tag.end = static_cast<std::size_t>(second.ptr - line.data()) + 10;
+    if (spaced && tag.end < line.size() && line[tag.end] == ' ') ++tag.end;
     return tag;
   }
   return {};
@@ -78,7 +80,8 @@ constexpr std::size_t kQueue = 4 << 20;       // bytes that a screen or a folder
 constexpr double kPatience = 10;              // seconds that the end waits for the folder
 constexpr std::size_t kKept = 1000;           // lines of the starter, of which the last ones say why it ended
 constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
-constexpr int kStarter = -1;                  // in the place of a rank
+constexpr std::size_t kLongestPiece = 64 << 10;
+constexpr int kStarter = -1;  // in the place of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {
@@ -142,25 +145,28 @@ void RankOutput::take(bool is_error, std::string_view line) {
       keep(line);
     return;
   }
-  Tag tag = find_tag(line, 0);
+  const bool spaced = starter_ == Starter::prterun;
+  Tag tag = find_tag(line, 0, spaced);
   if (tag.begin > 0 && !line.empty()) keep(line.substr(0, tag.begin));
   while (tag.end > 0) {
-    const Tag next = find_tag(line, tag.end);
-    std::string text(line.substr(tag.end, next.begin == std::string_view::npos ? next.begin : next.begin - tag.end));
-    // What one rank says in one line may come in several pieces.
-    Tag after = next;
-    while (after.end > 0 && after.rank == tag.rank && after.is_error == tag.is_error) {
-      const Tag further = find_tag(line, after.end);
-      text +=
-          line.substr(after.end, further.begin == std::string_view::npos ? further.begin : further.begin - after.end);
-      after = further;
-    }
-    say(tag.rank, tag.is_error, text);
-    tag = after;
+    const Tag next = find_tag(line, tag.end, spaced);
+    const bool ends_line = next.end == 0;  // the line break is that of the last piece
+    std::string& piece = pieces_[{tag.rank, tag.is_error}];
+    piece += line.substr(tag.end, ends_line ? std::string_view::npos : next.begin - tag.end);
+    if (ends_line || piece.size() > kLongestPiece) say(tag.rank, tag.is_error, std::exchange(piece, {}));
+    tag = next;
   }
 }
 
+void RankOutput::finish() {
+  for (auto& [of, piece] : std::exchange(pieces_, {}))
+    if (!piece.empty()) say(of.first, of.second, piece);
+}
+
 void RankOutput::say(int rank, bool is_error, std::string_view text) {
+  // Open MPI 5 in each rank, also where all of them share a node and need no network: a word of its own.
+  if (starter_ == Starter::prterun && text.find("Unable to find reachable pairing between") != std::string_view::npos)
+    return keep(text);
   heard_ = true;
   std::string line(text);
   const std::size_t end = line.rfind(kComplaintEnd);
@@ -209,12 +215,15 @@ void RankOutput::show(bool is_error, const std::string& line) {
 
 std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares) {
   static const std::regex by_mpirun(
-      R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+) \(([^)]*)\))");
+      R"(process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+) \(([^)]*)\))");
   static const std::regex by_srun(R"(error: (\S+): tasks? ([0-9,-]+): (.*))");
   static const std::regex node_failure(R"(Node failure on (\S+))");
-  for (const std::string& line : of_starter) {
+  for (std::size_t i = 0; i < of_starter.size(); ++i) {
+    const std::string& line = of_starter[i];
     std::smatch found;
-    if (std::regex_search(line, found, by_mpirun))
+    // Open MPI 5 breaks its sentences.
+    const std::string both = i + 1 < of_starter.size() ? line + ' ' + of_starter[i + 1] : line;
+    if (std::regex_search(both, found, by_mpirun))
       return fmt::format(
           "rank {} on {} was ended by signal {} ({}): its own last output, or the kernel's log if memory "
           "ran out, says why",

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,8 @@ class RankOutput {
 
   // A line of the starter's standard output or error.
   void take(bool is_error, std::string_view line);
+  // The starter has ended: what ranks said without a line break is taken for a line.
+  void finish();
   // Waits for so many seconds at most until all of it is written. False if it is not.
   bool drain(double seconds);
 
@@ -75,6 +78,7 @@ class RankOutput {
   bool live_;          // steps go over each other, on a terminal
   bool open_ = false;  // the live line has no line break yet
   bool heard_ = false;
+  std::map<std::pair<int, bool>, std::string> pieces_;  // of lines that have not ended, by rank and is_error
   // paragraph_: the last line that began with "strata: ", and what the same rank said behind it.
   std::string complaint_, paragraph_, last_words_;
   std::optional<int> complaint_code_;

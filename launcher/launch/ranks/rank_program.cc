@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kMpi = "OMPI_MCA_btl_tcp_if_";  // include or exclude: Open MPI refuses both
 constexpr const char* kDaemons = "OMPI_MCA_oob_tcp_if_";
+constexpr const char* kPrrteDaemons = "PRTE_MCA_prte_if_";
 constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
 
 std::vector<std::string> set_ones(const std::string& beginning, std::initializer_list<const char*> ends) {
@@ -31,15 +32,18 @@ std::string own_path() {
   return own_program().string();
 }
 
-std::vector<std::string> mpirun_words(const RankStart& start) {
+std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
   std::string hosts;
   for (const Share& share : start.shares)
     hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", share.host, share.ranks);
   std::string ssh = "-o BatchMode=yes -o ConnectTimeout=10";
-  if (const char* given = std::getenv("OMPI_MCA_plm_rsh_args")) ssh = std::string(given) + " " + ssh;
+  for (const char* variable : {"PRTE_MCA_plm_ssh_args", "OMPI_MCA_plm_rsh_args"})
+    if (const char* given = std::getenv(variable)) {
+      ssh = std::string(given) + " " + ssh;
+      break;
+    }
   // Ranks bind themselves; a hostfile of the environment would be filtered by --host, not replaced.
   std::vector<std::string> words = {"mpirun",
-                                    "--tag-output",
                                     "--bind-to",
                                     "none",
                                     "--map-by",
@@ -48,20 +52,27 @@ std::vector<std::string> mpirun_words(const RankStart& start) {
                                     hosts,
                                     "-n",
                                     std::to_string(total(start.shares)),
-                                    "--mca",
-                                    "plm_rsh_args",
-                                    ssh,
-                                    "--mca",
-                                    "orte_default_hostfile",
-                                    "none",
                                     "--wdir",
                                     std::filesystem::current_path().string()};
+  const auto add = [&words](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  };
+  if (prrte) {
+    // raw: what is read goes on as it comes. Else prterun puts the end of a read, if it is not that of a line, before
+    // the lines of the same read.
+    add({"--output", "tag:raw", "--prtemca", "plm_ssh_args", ssh, "--prtemca", "prte_default_hostfile", "none"});
+    // It reads the variable of Open MPI 4 no more.
+    if (const std::string agent = remote_shell_agent(); !agent.empty()) add({"--prtemca", "plm_ssh_agent", agent});
+  } else {
+    add({"--tag-output", "--mca", "plm_rsh_args", ssh, "--mca", "orte_default_hostfile", "none"});
+  }
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   if (start.interface)
-    for (const char* beginning : {kMpi, kDaemons})
+    for (const char* beginning : {kMpi, prrte ? kPrrteDaemons : kDaemons})
       if (start.interface_asked || mpi_ones(beginning).empty())
-        words.insert(words.end(), {"--mca", std::string(beginning).substr(9) + "include", *start.interface});
-  for (const std::string& name : start.variables) words.insert(words.end(), {"-x", name});
+        add({beginning == kPrrteDaemons ? "--prtemca" : "--mca", std::string(beginning).substr(9) + "include",
+             *start.interface});
+  for (const std::string& name : start.variables) add({"-x", name});
   return words;
 }
 
@@ -91,7 +102,8 @@ std::vector<std::string> srun_words(const RankStart& start) {
 
 std::vector<std::string> interface_variables() {
   std::vector<std::string> out = mpi_ones(kMpi);
-  for (const auto& more : {mpi_ones(kDaemons), set_ones(kNccl, {""})}) out.insert(out.end(), more.begin(), more.end());
+  for (const auto& more : {mpi_ones(kDaemons), mpi_ones(kPrrteDaemons), set_ones(kNccl, {""})})
+    out.insert(out.end(), more.begin(), more.end());
   return out;
 }
 
@@ -111,7 +123,8 @@ Program rank_program(const Allocation& allocation, const RankStart& start) {
     if (allocation.starter == Starter::srun && (asked || mpi_ones(kMpi).empty()))
       set(std::string(kMpi) + "include", *start.interface);
   }
-  std::vector<std::string> words = allocation.starter == Starter::srun ? srun_words(all) : mpirun_words(all);
+  std::vector<std::string> words =
+      allocation.starter == Starter::srun ? srun_words(all) : mpirun_words(all, allocation.starter == Starter::prterun);
   words.push_back(own_path());
   words.insert(words.end(), start.words.begin(), start.words.end());
   return {words, environment, false};

@@ -121,8 +121,10 @@ TEST_F(SlurmJob, WithoutTasksItsProcessorsAreTheRoom) {
 TEST_F(SlurmJob, WithoutPmixItIsMpirunForAReason) {
   program("srun", "echo none pmi2");
   const Allocation job = find_allocation(std::nullopt);
-  EXPECT_EQ(job.starter, Starter::mpirun);
+  EXPECT_NE(job.starter, Starter::srun);
   EXPECT_THAT(job.why_not_srun, HasSubstr("no PMIx"));
+  program("mpirun", "echo 'mpirun (Open MPI) 5.0.7'");
+  EXPECT_EQ(find_allocation(std::nullopt).starter, Starter::prterun);
 }
 
 TEST_F(SlurmJob, HostsArePartOfIt) {
@@ -131,6 +133,15 @@ TEST_F(SlurmJob, HostsArePartOfIt) {
   // Without a number it is as many as the job has there: --ranks-per-node is measured against them.
   EXPECT_THAT(find_allocation("127.0.0.1").hosts, ElementsAre(Host{"127.0.0.1", 8, true}));
   EXPECT_FAILURE(find_allocation("n9"), Exit::usage, AllOf(HasSubstr("n9"), HasSubstr("Slurm job 12 does not have")));
+}
+
+TEST(Allocation, TheReleaseOfOpenMpiIsWhatItsMpirunSays) {
+  EXPECT_EQ(starter_of("mpirun (Open MPI) 4.1.4\n\nReport bugs to https://www.open-mpi.org/community/help/\n"),
+            Starter::mpirun);
+  EXPECT_EQ(starter_of("mpirun (Open MPI) 5.0.7\n"), Starter::prterun);
+  EXPECT_EQ(starter_of("mpirun (Open MPI) 10.1\n"), Starter::prterun);
+  EXPECT_EQ(starter_of("mpirun (IBM Spectrum MPI) 10.4.0\n"), Starter::mpirun);  // it is made of Open MPI 4
+  EXPECT_EQ(starter_of(""), Starter::mpirun);
 }
 
 // A path or a value with what a shell would take apart.

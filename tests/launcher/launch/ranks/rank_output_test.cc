@@ -40,6 +40,34 @@ TEST_F(RankOutputTest, PiecesOfALineAreOneLine) {
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:a long[1,0]<stderr>: line", "[n1:5] warning[1,1]<stderr>:[1, 2]<x>"}),
             "a long line\n[1, 2]<x>\n");
   EXPECT_THAT(output.of_starter(), ElementsAre("[n1:5] warning"));
+  // Another rank's pieces come between them.
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>:one[1,1]<stderr>:two", "[1,0]<stderr>: line", "[1,1]<stderr>:three"}),
+            "two\none line\nthree\n");
+}
+
+// prterun, which is the mpirun of Open MPI 5, puts a space after its tags, and the rest of the line is the rank's own.
+TEST_F(RankOutputTest, TagsOfOpenMpi5) {
+  RankOutput output(Starter::prterun, screen_, std::nullopt, 2);
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>: step[1,0]<stderr>:  1", "[1,0]<stderr>: ", "[1,1]<stderr>:   two"}),
+            "step 1\n\n  two\n");
+  const std::string unpaired = "[n1][[5,1],0][btl_tcp_proc.c:266] Unable to find reachable pairing between local and";
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>: " + unpaired}), "");
+  EXPECT_THAT(output.of_starter(), ElementsAre(unpaired));
+  RankOutput of_4(Starter::mpirun, screen_, std::nullopt, 2);
+  EXPECT_EQ(screen(of_4, {"[1,1]<stderr>:  two"}), "  two\n");
+}
+
+// The last that a rank says may have no line break.
+TEST_F(RankOutputTest, APieceWithoutAnEndIsALineOnceAllHasEnded) {
+  RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
+  EXPECT_EQ(screen(output, {"[1,0]<stderr>:strata: it broke" + complaint_end(Exit::failed) + "[1,1]<stderr>:step 1"}),
+            "step 1\n");
+  EXPECT_EQ(output.complaint(), "");
+  testing::internal::CaptureStderr();
+  output.finish();
+  EXPECT_TRUE(output.drain(30));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "strata: it broke\n");
+  EXPECT_EQ(output.complaint(), "it broke");
 }
 
 TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
@@ -138,6 +166,9 @@ TEST(CauseIn, NamesRankAndNodeOfASignal) {
   EXPECT_THAT(
       cause_in({"mpirun noticed that process rank 3 with PID 12 on node n2 exited on signal 9 (Killed)."}, shares),
       AllOf(HasSubstr("rank 3 on n2"), HasSubstr("signal 9 (Killed)")));
+  EXPECT_THAT(
+      cause_in({"prterun noticed that process rank 1 with PID 12 on node n1 exited on", "signal 9 (Killed)."}, shares),
+      AllOf(HasSubstr("rank 1 on n1"), HasSubstr("signal 9 (Killed)")));
   EXPECT_THAT(cause_in({"srun: error: n2: task 3: Exited with exit code 1", "srun: error: n2: task 2: Killed"}, shares),
               HasSubstr("rank 2 on n2 ended: Killed"));
   EXPECT_THAT(cause_in({"srun: error: Node failure on n2"}, shares), HasSubstr("node n2 failed"));

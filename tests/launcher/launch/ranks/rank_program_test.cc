@@ -37,6 +37,35 @@ TEST_F(RankProgram, ByMpirun) {
   EXPECT_EQ(std::count(program.words.begin(), program.words.end(), "--allow-run-as-root"), geteuid() == 0);
 }
 
+// The same of Open MPI 5, whose daemons have parameters of their own.
+TEST_F(RankProgram, ByPrterun) {
+  setenv("OMPI_MCA_plm_rsh_args", "-p 2222", 1);
+  setenv("OMPI_MCA_plm_rsh_agent", "/etc/mpi/kubexec.sh", 1);
+  allocation.starter = Starter::prterun;
+  start.interface = "ib0";
+  Program program = rank_program(allocation, start);
+  EXPECT_EQ(program.words.front(), "mpirun");
+  EXPECT_EQ(after(program.words, "--output"), "tag:raw");
+  EXPECT_EQ(after(program.words, "--host"), "n1:2,n2:1");
+  EXPECT_EQ(after(program.words, "plm_ssh_args"), "-p 2222 -o BatchMode=yes -o ConnectTimeout=10");
+  EXPECT_EQ(after(program.words, "plm_ssh_agent"), "/etc/mpi/kubexec.sh");
+  EXPECT_EQ(after(program.words, "prte_default_hostfile"), "none");
+  EXPECT_EQ(after(program.words, "btl_tcp_if_include"), "ib0");
+  EXPECT_EQ(after(program.words, "prte_if_include"), "ib0");
+  EXPECT_EQ(std::find(program.words.begin(), program.words.end(), "prte_if_include")[-1], "--prtemca");
+  EXPECT_THAT(program.words, Not(Contains("--tag-output")));
+
+  setenv("PRTE_MCA_plm_ssh_args", "-p 3333", 1);
+  setenv("PRTE_MCA_prte_if_exclude", "eth9", 1);
+  program = rank_program(allocation, start);
+  EXPECT_EQ(after(program.words, "plm_ssh_args"), "-p 3333 -o BatchMode=yes -o ConnectTimeout=10");
+  EXPECT_THAT(program.words, Not(Contains("prte_if_include")));
+  EXPECT_THAT(interface_variables(), Contains("PRTE_MCA_prte_if_exclude=eth9"));
+  for (const char* name :
+       {"OMPI_MCA_plm_rsh_args", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_args", "PRTE_MCA_prte_if_exclude"})
+    unsetenv(name);
+}
+
 TEST_F(RankProgram, BySrun) {
   allocation.starter = Starter::srun;
   const Program program = rank_program(allocation, start);
