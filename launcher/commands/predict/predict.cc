@@ -16,6 +16,7 @@
 #include "comm/agreement.h"
 #include "device/algorithm_table.h"
 #include "device/cpu/isa.h"
+#include "device/cpu/libraries.h"
 #include "launcher/commands/predict/predict_input.h"
 #include "launcher/commands/predict/predict_part.h"
 #include "launcher/outputs.h"
@@ -165,7 +166,8 @@ std::string print_of(const runtime::Job& job, const runtime::WeightSource& weigh
     for (const char* room : {"model.", "data.", "training.", "device.kind"})
       if (line.starts_with(room)) all += "\n" + line;
   if (job.plan.device.kind == device::Kind::cpu)
-    all += fmt::format("\ncpu {} {}", static_cast<int>(device::cpu::isa()), device::cpu::native_bf16());
+    all += fmt::format("\ncpu {} {} {}", static_cast<int>(device::cpu::isa()), device::cpu::native_bf16(),
+                       device::cpu::describe_libraries());
   else
     all += fmt::format("\n{} {:016x}", device::algorithm_machine(job.plan.device), algorithms ? algorithms->hash() : 0);
   return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
