@@ -160,11 +160,10 @@ TEST_F(Inference, MistakesAreOneSentence) {
   EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1",
                         "--max-new-tokens", "2", "--set", "data.seq_len=2"}),
                    2, testing::HasSubstr("data.seq_len = 2 has no room"));
-  auto mixed = under_mpirun(
-      1, {kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "1", "--max-new-tokens", "2"});
-  mixed.insert(mixed.end(), {":", "-n", "1", kStrata, "generate", "--model", run_.file("checkpoints"),
-                             "--prompt-tokens", "2", "--max-new-tokens", "2"});
-  EXPECT_COMPLAINT(run(mixed), 2, testing::HasSubstr("rank 1 was given another prompt"));
+  EXPECT_COMPLAINT(
+      run(under_mpirun(2, {kStrata, "generate", "--model", run_.file("checkpoints"), "--max-new-tokens", "2"},
+                       "exec \"$@\" --prompt-tokens $((OMPI_COMM_WORLD_RANK + 1))")),
+      2, testing::HasSubstr("rank 1 was given another prompt"));
   for (const char* tokens : {"1,2,,3", "1,2,", ",1", "", "1.5", "-1", "4294967296", "1;2"})
     EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", tokens}), 2,
                      testing::AllOf(testing::HasSubstr("--prompt-tokens"), testing::HasSubstr("is not a token")));

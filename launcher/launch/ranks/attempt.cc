@@ -94,13 +94,13 @@ void settle_cause(Ended& out, const std::string& said, const RankOutput& output,
 // Ends a process step by step: asked, and some seconds later killed.
 class Ending {
  public:
-  explicit Ending(Child& child) : child_(child) {}
+  Ending(Child& child, int signal) : child_(child), signal_(signal) {}
   bool begun() const { return begun_; }
   void begin() {
     if (begun_) return;
     begun_ = true;
     since_ = Clock::now();
-    child_.send(SIGTERM);
+    child_.send(signal_);
   }
   void go_on() {
     if (begun_ && seconds_since(since_) > 8) child_.send_to_group(SIGKILL);
@@ -108,6 +108,7 @@ class Ending {
 
  private:
   Child& child_;
+  int signal_;
   bool begun_ = false;
   Clock::time_point since_;
 };
@@ -138,7 +139,9 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   Child child(
       rank_program(allocation, start), [&](std::string_view line) { output.take(false, line); },
       [&](std::string_view line) { output.take(true, line); });
-  Ending ending(child);
+  // mpirun ends ranks by SIGINT as by SIGTERM. The latter it does not hear (Program::holds_term): who ends a service
+  // sends it to all processes at once, and mpirun would kill the ranks before their checkpoint is written.
+  Ending ending(child, allocation.starter == Starter::srun ? SIGTERM : SIGINT);
   Ended out;
   bool passed_on = false;
   bool too_early = false;  // asked to stop before the ranks could hear of it

@@ -108,11 +108,12 @@ Child::Child(const Program& program, LineReader::Take out, LineReader::Take erro
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
   posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  sigset_t usual, none;
-  sigemptyset(&none);
+  sigset_t usual, blocked;
+  sigemptyset(&blocked);
+  if (program.holds_term) sigaddset(&blocked, SIGTERM);
   sigfillset(&usual);
   posix_spawnattr_setsigdefault(&how, &usual);
-  posix_spawnattr_setsigmask(&how, &none);
+  posix_spawnattr_setsigmask(&how, &blocked);
   const std::vector<std::string> environment = environment_with(program.environment);
   const int error = ::posix_spawnp(&pid_, program.words[0].c_str(), &files, &how, pointers(program.words).data(),
                                    pointers(environment).data());

@@ -20,6 +20,7 @@ struct Program {
   std::vector<std::string> words;
   std::vector<std::string> environment;
   bool listens = false;
+  bool holds_term = false;  // it hears no SIGTERM, which is blocked in it until it unblocks it for what it starts
 };
 
 // The lines that come out of a pipe. Owns its end of it.

@@ -164,9 +164,6 @@ void RankOutput::finish() {
 }
 
 void RankOutput::say(int rank, bool is_error, std::string_view text) {
-  // Open MPI 5 in each rank, also where all of them share a node and need no network: a word of its own.
-  if (starter_ == Starter::prterun && text.find("Unable to find reachable pairing between") != std::string_view::npos)
-    return keep(text);
   heard_ = true;
   std::string line(text);
   const std::size_t end = line.rfind(kComplaintEnd);

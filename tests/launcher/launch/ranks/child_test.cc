@@ -27,6 +27,15 @@ TEST(Child, SaysLineByLineAndEnds) {
   EXPECT_EQ(shell("kill -TERM $$").code, 128 + SIGTERM);
 }
 
+// mpirun, while somebody ends all processes at once.
+TEST(Child, HearsNoTermIfItIsNotTo) {
+  const std::vector<std::string> words = {"sh", "-c", "kill -TERM $$; echo on"};
+  EXPECT_EQ(run_program({words}, 20).code, 128 + SIGTERM);
+  const Said said = run_program({words, {}, false, true}, 20);
+  EXPECT_EQ(said.out, "on\n");
+  EXPECT_EQ(said.code, 0);
+}
+
 TEST(Child, EnvironmentTakesThePlaceOfWhatIsThere) {
   setenv("STRATA_TEST_CHILD", "before", 1);
   const Said said = run_program({{"sh", "-c", "env | grep STRATA_TEST_CHILD"}, {"STRATA_TEST_CHILD=after"}}, 20);

@@ -50,6 +50,8 @@ TEST_F(RankProgram, ByPrterun) {
   EXPECT_EQ(after(program.words, "plm_ssh_args"), "-p 2222 -o BatchMode=yes -o ConnectTimeout=10");
   EXPECT_EQ(after(program.words, "plm_ssh_agent"), "/etc/mpi/kubexec.sh");
   EXPECT_EQ(after(program.words, "prte_default_hostfile"), "none");
+  EXPECT_TRUE(program.holds_term);
+  EXPECT_EQ(after(program.words, "btl_tcp_disable_family"), "6");
   EXPECT_EQ(after(program.words, "btl_tcp_if_include"), "ib0");
   EXPECT_EQ(after(program.words, "prte_if_include"), "ib0");
   EXPECT_EQ(std::find(program.words.begin(), program.words.end(), "prte_if_include")[-1], "--prtemca");
