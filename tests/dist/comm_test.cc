@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/dist/launch.h"
+#include "tests/scratch_folder.h"
 
 namespace {
 
@@ -12,11 +13,15 @@ using testing::HasSubstr;
 
 using strata::tests::Outcome;
 
+Outcome mpirun(int ranks, const std::string& mode, const std::string& transport) {
+  return strata::tests::run(strata::tests::under_mpirun(ranks, {strata::tests::kCommDist, mode, transport}));
+}
 // A busy machine may need more than mpirun's second until the survivors of a lost rank have spoken.
-constexpr int kPatience = 2;
-
-Outcome mpirun(int ranks, const std::string& mode, const std::string& transport, int patience = 0) {
-  return strata::tests::run(strata::tests::under_mpirun(ranks, {kCommDist, mode, transport}, "exec \"$@\"", patience));
+Outcome mpirun_waits(int ranks, const std::string& mode, const std::string& transport) {
+  const strata::tests::ScratchFolder folder;
+  return strata::tests::run(
+      strata::tests::under_mpirun(ranks, {strata::tests::kCommDist, mode, transport},
+                                  "\"$@\"; code=$?; " + strata::tests::end_together(folder.path().string())));
 }
 
 class Ranks : public testing::TestWithParam<int> {};
@@ -46,25 +51,24 @@ void expect_survivors_name(const Outcome& outcome, const std::string& cause) {
 }
 
 TEST_P(Failures, KilledRankIsNamedAndEndsTheOthers) {
-  expect_survivors_name(mpirun(4, "kill", GetParam(), kPatience),
-                        "rank 1 .pid [0-9]+ on this node. ended without a word");
+  expect_survivors_name(mpirun_waits(4, "kill", GetParam()), "rank 1 .pid [0-9]+ on this node. ended without a word");
 }
 
 TEST_P(Failures, FirstCauseReachesAllRanks) {
-  const Outcome outcome = mpirun(4, "fail", GetParam());
+  const Outcome outcome = mpirun_waits(4, "fail", GetParam());
   expect_survivors_name(outcome, "rank 1 failed: the disk is full");
   EXPECT_EQ(outcome.code, 1) << outcome.all();
 }
 
 TEST_P(Failures, RankThatEndsEarlyIsNamed) {
-  const Outcome outcome = mpirun(4, "leave", GetParam(), kPatience);
+  const Outcome outcome = mpirun_waits(4, "leave", GetParam());
   expect_survivors_name(outcome, "rank 1 ended while rank [023] waited for it");
 }
 
 // Of ranks that fail at the same moment, and of one that fails when another has said so long ago, one alone speaks.
 TEST_P(Failures, OneOfTwoSpeaks) {
   for (const char* mode : {"both", "late", "late in a lane"}) {
-    const Outcome outcome = mpirun(4, mode, GetParam(), kPatience);
+    const Outcome outcome = mpirun_waits(4, mode, GetParam());
     EXPECT_NE(outcome.code, 0);
     std::size_t speakers = 0;
     for (const int rank : {0, 1, 2, 3}) {
@@ -81,12 +85,12 @@ TEST_P(Failures, OneOfTwoSpeaks) {
 
 // What of it has arrived is nobody's, and the buffers of the rest stay until the end.
 TEST_P(Failures, AMessageThatComesInPart) {
-  const Outcome fails = mpirun(3, "fails amid a message", GetParam(), kPatience);
+  const Outcome fails = mpirun_waits(3, "fails amid a message", GetParam());
   EXPECT_EQ(fails.code, 1) << fails.all();
   EXPECT_THAT(fails.errors, ContainsRegex("rank 1 speaks: (rank 1 failed: )?the disk is full amid a message"));
   for (const char* rank : {"0", "2"})
     EXPECT_THAT(fails.errors, HasSubstr(std::string("rank ") + rank + " is silent: rank 1 failed"));
-  const Outcome dies = mpirun(3, "killed amid a message", GetParam(), kPatience);
+  const Outcome dies = mpirun_waits(3, "killed amid a message", GetParam());
   EXPECT_NE(dies.code, 0);
   EXPECT_THAT(dies.errors, ContainsRegex("rank 0 speaks: rank 1 .pid [0-9]+ on this node. ended without a word"))
       << dies.all();
@@ -101,7 +105,7 @@ TEST(Failures, AFarewellThatOvertakesTheLastData) {
 }
 
 TEST(Failures, RankOfAnotherNodeThatDoesNotComeToTheEndIsNamed) {
-  const Outcome outcome = mpirun(2, "hang", "messages", kPatience);
+  const Outcome outcome = mpirun(2, "hang", "messages");
   EXPECT_THAT(outcome.errors, HasSubstr("rank 1 has not ended 2 s after rank 0: it hangs, or was lost without a word"));
   EXPECT_NE(outcome.code, 0);
 }

@@ -206,10 +206,9 @@ std::string output_tag(int rank) {
   return "[1," + std::to_string(rank) + "]<stdout>:" + (is_prrte() ? " " : "");
 }
 
-std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command, const std::string& script,
-                                      int patience) {
+std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command, const std::string& script) {
   // Containers run as root; there may be fewer cores than ranks, and other tests on them.
-  const std::string number = std::to_string(ranks), seconds = std::to_string(patience);
+  const std::string number = std::to_string(ranks);
   std::vector<std::string> all = {"env",
                                   "OMPI_ALLOW_RUN_AS_ROOT=1",
                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
@@ -219,13 +218,18 @@ std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>&
                                   "none",
                                   "--mca",
                                   "odls_base_sigkill_timeout",
-                                  seconds,
+                                  "0",
                                   "-n",
                                   number};
   for (const std::string& option : tagged_output()) all.push_back(option);
   all.insert(all.end(), {"sh", "-c", script, "sh"});
   all.insert(all.end(), command.begin(), command.end());
   return all;
+}
+
+std::string end_together(const std::string& folder) {
+  return "cd " + folder + "; echo $code >exit.$OMPI_COMM_WORLD_RANK; for i in $(seq 80); do " +
+         "test $(ls | grep -c '^exit[.]') = $OMPI_COMM_WORLD_SIZE && break; sleep 0.1; done; exit $code";
 }
 
 }  // namespace strata::tests

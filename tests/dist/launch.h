@@ -65,10 +65,13 @@ std::vector<std::string> tagged_output();
 std::string output_tag(int rank);
 
 // `command` as `ranks` ranks under mpirun, every line of theirs tagged with the rank. `script` is what the shell of
-// each rank does: "$@" is the command there, $OMPI_COMM_WORLD_RANK the rank. `patience`: seconds that mpirun leaves the
-// others once one has failed; it sleeps them out, twice, also when all have ended long ago. Open MPI 5 leaves them half
-// a second, whatever it is told.
+// each rank does: "$@" is the command there, $OMPI_COMM_WORLD_RANK the rank.
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command,
-                                      const std::string& script = "exec \"$@\"", int patience = 0);
+                                      const std::string& script = "exec \"$@\"");
+
+// The end of a script: the shell ends with its exit code, $code, once the shells of all ranks have come here, or 8 s
+// later. mpirun ends the others as soon as it hears of one that failed; until then they end by themselves. `folder`: an
+// empty one for each run, or one that has no file whose name begins with "exit.".
+std::string end_together(const std::string& folder);
 
 }  // namespace strata::tests

@@ -108,8 +108,9 @@ TEST_F(OffloadFault, TwoRunsInOneFolder) {
 
 TEST_F(OffloadFault, KilledRankLeavesNothing) {
   const std::string folder = run_.folder().path().string();
-  const std::string script = "trap '' TERM; \"$@\" & echo $! >" + folder + "/pid.$OMPI_COMM_WORLD_RANK; wait $!";
-  Running running(under_mpirun(2, train(nvme(), {"training.max_steps=1000000"}), script, 2));
+  const std::string script = "trap '' TERM; \"$@\" & echo $! >" + folder +
+                             "/pid.$OMPI_COMM_WORLD_RANK; wait $!; code=$?; " + end_together(folder);
+  Running running(under_mpirun(2, train(nvme(), {"training.max_steps=1000000"}), script));
   ASSERT_TRUE(running.wait_until(steps));
   const auto pid = [&](int rank) { return number_from(run_.file(fmt::format("pid.{}", rank))); };
   const auto start = std::chrono::steady_clock::now();

@@ -30,13 +30,11 @@ class SignalFault : public testing::Test {
     all.push_back("report.summary=" + run_.file("summary.json"));
     return run_.train(all);
   }
-  // Leaves a rank's process number in pid.RANK and its exit code in exit.RANK. mpirun hears of a failed rank once all
-  // have ended, or 8 s later: it would end the others.
+  // Leaves a rank's process number in pid.RANK and its exit code in exit.RANK.
   std::string script() const {
     const std::string folder = run_.folder().path().string();
-    return "trap '' TERM USR1; cd " + folder + "; \"$@\" & echo $! >pid.$OMPI_COMM_WORLD_RANK; wait $!; code=$?; " +
-           "echo $code >exit.$OMPI_COMM_WORLD_RANK; for i in $(seq 80); do " +
-           "test $(ls | grep -c '^exit') = $OMPI_COMM_WORLD_SIZE && break; sleep 0.1; done; exit $code";
+    return "trap '' TERM USR1; \"$@\" & echo $! >" + folder + "/pid.$OMPI_COMM_WORLD_RANK; wait $!; code=$?; " +
+           end_together(folder);
   }
   int pid(int rank) const { return number_from(run_.file(fmt::format("pid.{}", rank))); }
   int exit_code(int rank) const { return number_from(run_.file(fmt::format("exit.{}", rank))); }
