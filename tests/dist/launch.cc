@@ -187,15 +187,10 @@ int number_from(const std::filesystem::path& path, double seconds) {
   }
 }
 
-namespace {
-
-// Open MPI 5 has PRRTE's mpirun.
 bool is_prrte() {
   static const bool is = run({MPIRUN, "--version"}).output.find("(Open MPI) 4") == std::string::npos;
   return is;
 }
-
-}  // namespace
 
 std::vector<std::string> tagged_output() {
   if (is_prrte()) return {"--output", "tag:raw"};

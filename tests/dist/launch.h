@@ -60,6 +60,9 @@ bool appears(const std::filesystem::path& path, double seconds = 60);
 // time.
 int number_from(const std::filesystem::path& path, double seconds = 60);
 
+// Whether mpirun is that of Open MPI 5, which is PRRTE's.
+bool is_prrte();
+
 // mpirun's options with which it puts a tag before each piece of a line of a rank, and that tag, "[1,0]<stdout>:".
 std::vector<std::string> tagged_output();
 std::string output_tag(int rank);

@@ -269,10 +269,17 @@ TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
   std::vector<std::string> command =
       launch({"--hosts", "127.0.0.1,127.0.0.2", "--no-preflight"}, {"control.timeout=4"});
   command.insert(command.begin(), {"env", "OMPI_MCA_plm_rsh_agent=" + agent.string()});
-  const Outcome outcome = run(command, 120);
-  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  Running running(command);
+  if (is_prrte()) {  // whose ranks do not find each other if their nodes are one machine
+    const auto starts = [](const auto&, const std::string& errors) { return errors.find("the recipe") != errors.npos; };
+    EXPECT_TRUE(running.wait_until(starts, 60));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    running.send(SIGTERM);
+  }
+  const Outcome outcome = running.wait(120);
+  EXPECT_EQ(outcome.code, is_prrte() ? static_cast<int>(Exit::requeue) : 0) << outcome.all();
   EXPECT_GT(outcome.seconds, 8);
-  EXPECT_THAT(outcome.errors, HasSubstr("2 ranks on 127.0.0.1 (1), 127.0.0.2 (1)"));
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("2 ranks on 127.0.0.1 (1), 127.0.0.2 (1)"), Not(HasSubstr("lost"))));
 }
 
 // Built again while it runs, from the same sources.

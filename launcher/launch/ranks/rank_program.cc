@@ -61,8 +61,7 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
     // raw: what is read goes on as it comes. Else prterun puts the end of a read, if it is not that of a line, before
     // the lines of the same read.
     add({"--output", "tag:raw", "--prtemca", "plm_ssh_args", ssh, "--prtemca", "prte_default_hostfile", "none"});
-    // Ranks on one machine have a network in common, but Open MPI 5 finds none in IPv6, says so in each rank, and gives
-    // up if it takes the machine for two.
+    // Between ranks of one node Open MPI 5 finds no way in IPv6, and each of them says so. All nodes have IPv4.
     if (!std::getenv("OMPI_MCA_btl_tcp_disable_family")) add({"--mca", "btl_tcp_disable_family", "6"});
     // It reads the variable of Open MPI 4 no more.
     if (const std::string agent = remote_shell_agent(); !agent.empty()) add({"--prtemca", "plm_ssh_agent", agent});
