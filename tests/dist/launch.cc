@@ -188,7 +188,8 @@ int number_from(const std::filesystem::path& path, double seconds) {
 }
 
 bool is_prrte() {
-  static const bool is = run({MPIRUN, "--version"}).output.find("(Open MPI) 4") == std::string::npos;
+  // Of Open MPI 4 mpiexec says "(OpenRTE) 4.1.4" and mpirun "(Open MPI) 4.1.4".
+  static const bool is = run({MPIRUN, "--version"}).output.find(") 4.") == std::string::npos;
   return is;
 }
 
