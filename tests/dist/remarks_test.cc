@@ -27,7 +27,7 @@ class Remarks : public testing::Test {
   Remarks() {
     const Outcome trained = run(run_.train({"checkpoint.dir=" + run_.file("c"), "training.max_steps=1"}));
     EXPECT_EQ(trained.code, 0) << trained.all();
-    EXPECT_EQ(run({STRATA, "export", run_.file("c"), "-o", model_}).code, 0);
+    EXPECT_EQ(run({kStrata, "export", run_.file("c"), "-o", model_}).code, 0);
     std::string config = run_.folder().read("m/config.json");
     config.insert(config.find('{') + 1, "\"unsloth_fixed\": true,");
     run_.folder().write("m/config.json", config);
@@ -61,14 +61,14 @@ TEST_F(Remarks, EachCommandSaysThemOnce) {
     command.insert(command.end(), sets.begin(), sets.end());
     return command;
   };
-  expect(1, 0, with_sets({STRATA, "plan", "--set", "data.train=" + tokens, "--set", "training.max_steps=1"}));
-  expect(1, 0, with_sets({STRATA, "eval", "--set", "data.validation=" + tokens}));
-  const std::vector<std::string> generate = {STRATA,     "generate", "--model",          model_,
+  expect(1, 0, with_sets({kStrata, "plan", "--set", "data.train=" + tokens, "--set", "training.max_steps=1"}));
+  expect(1, 0, with_sets({kStrata, "eval", "--set", "data.validation=" + tokens}));
+  const std::vector<std::string> generate = {kStrata,    "generate", "--model",          model_,
                                              "--prompt", "a b",      "--max-new-tokens", "2"};
   expect(1, 1, generate);
   expect(1, 1, under_mpirun(2, generate));
-  expect(1, 0, {STRATA, "export", model_, "-o", run_.file("again")});
-  expect(0, 1, {STRATA, "tokenize", "--tokenizer", model_, "--no-eot", "-o", run_.file("a.bin"), run_.file("a.txt")});
+  expect(1, 0, {kStrata, "export", model_, "-o", run_.file("again")});
+  expect(0, 1, {kStrata, "tokenize", "--tokenizer", model_, "--no-eot", "-o", run_.file("a.bin"), run_.file("a.txt")});
 }
 
 }  // namespace
