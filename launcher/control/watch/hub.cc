@@ -23,13 +23,12 @@ constexpr double kLookEvery = 0.5;
 constexpr double kLooks = 5;  // without a look for so long nobody looks
 
 // In a thread that outlives whoever waits for it: a drive may never answer.
-std::future<bool> write_beside(std::string path, std::string text) {
-  std::packaged_task<bool()> task([path = std::move(path), text = std::move(text)] {
+std::future<bool> write_beside(std::function<void(const std::string&, const std::string&)> write, std::string path,
+                               std::string text) {
+  std::packaged_task<bool()> task([write = std::move(write), path = std::move(path), text = std::move(text)] {
     be_quiet("strata-state");
     try {
-      AtomicFile out(path);
-      out.write(text);
-      out.commit();
+      write(path, text);
       return true;
     } catch (const Error&) {
       return false;
@@ -44,6 +43,12 @@ std::future<bool> write_beside(std::string path, std::string text) {
 }
 
 }  // namespace
+
+void write_whole(const std::string& path, const std::string& text) {
+  AtomicFile out(path);
+  out.write(text);
+  out.commit();
+}
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -153,7 +158,8 @@ void Hub::end_stuck(const Watch::Finding& finding) {
   dump([this, finding](const pb::Dump& dump) {
     if (const std::lock_guard lock(mutex_); left_) return;  // it went on meanwhile, to its end
     const std::string path = fmt::format("{}/state-of-ranks-{}.txt", setup_.dump_folder, getpid());
-    state_file_ = {finding, path, steady_seconds(), write_beside(path, finding.text + "\n\n" + text_of(dump))};
+    state_file_ = {finding, path, steady_seconds(),
+                   write_beside(setup_.write, path, finding.text + "\n\n" + text_of(dump))};
   });
 }
 

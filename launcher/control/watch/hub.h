@@ -21,6 +21,9 @@
 
 namespace strata::launcher::control {
 
+// A file that appears whole or not at all (AtomicFile).
+void write_whole(const std::string& path, const std::string& text);
+
 // Rank 0's: what all nodes tell comes together here, and the verdict is given. Thread-safe: gRPC's threads tell it, the
 // control thread looks.
 class Hub {
@@ -32,7 +35,9 @@ class Hub {
     Credentials credentials;
     std::string dump_folder;  // where the state of a stuck run is written
     double to_write = 5;      // seconds; a drive that does not answer by then keeps no run from its end
-    Note say;                 // is called in a thread of its own
+    // Writes it whole, or throws Error; in a thread that may outlive the hub. Tests put a drive that hangs here.
+    std::function<void(const std::string& path, const std::string& text)> write = write_whole;
+    Note say;                                             // is called in a thread of its own
     std::function<void(const NodeMemory::Verdict&)> end;  // rank 0's node ends
   };
   // Memory and board outlive it.

@@ -8,8 +8,10 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <random>
 #include <thread>
@@ -23,14 +25,15 @@ namespace {
 // Of a run of one rank, whose node tells.
 class HubTest : public testing::Test {
  protected:
-  HubTest() {
+  HubTest() { hub_.emplace(memory_, board_, setup()); }
+  Hub::Setup setup() {
     Hub::Setup setup;
     setup.limits = {30, 60, 600};
     setup.dump_folder = folder_.path().string();
     setup.say = [this](const std::string& text) { said_.push_back(text); };
     setup.to_write = 0.3;
     setup.end = [this](const NodeMemory::Verdict& verdict) { ended_ = verdict.text; };
-    hub_.emplace(memory_, board_, std::move(setup));
+    return setup;
   }
   static pb::NodeReport report(int node = 0) {
     pb::NodeReport out;
@@ -192,6 +195,25 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {
 TEST_F(StuckHubTest, EndsTheRunAlsoIfAPipeIsInTheFilesPlace) {
   ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
+}
+
+// The drive may be what hangs: it is given its time, and the run ends.
+TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
+  std::promise<void> drive;
+  const auto done = std::make_shared<std::promise<void>>();
+  Hub::Setup with_it = setup();
+  with_it.write = [answers = drive.get_future().share(), done](const std::string& path, const std::string& text) {
+    answers.wait();
+    write_whole(path, text);
+    done->set_value();
+  };
+  hub_.reset();
+  hub_.emplace(memory_, board_, std::move(with_it));
+  EXPECT_THAT(verdict(), testing::HasSubstr(file().string() + " could not be written within 0.3 s"));
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  drive.set_value();
+  done->get_future().get();
+  EXPECT_TRUE(std::filesystem::exists(file())) << "nobody would read the state of the ranks";
 }
 
 TEST_F(HubTest, KnowsWhetherItLooks) {
