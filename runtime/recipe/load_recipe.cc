@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "runtime/recipe/assignment.h"
+#include "runtime/recipe/defaults.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names_elsewhere.h"
 #include "runtime/recipe/recipe_text.h"
@@ -105,14 +106,15 @@ class Loader {
         fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
     check_tiers();
     check_automatic_batch();
-    if (!given("model.init")) recipe_.model.init = recipe_.model.path ? Init::pretrained : Init::random;
+    const Recipe defaults = defaults_for(recipe_);
+    if (!given("model.init")) recipe_.model.init = defaults.model.init;
     if (recipe_.model.init == Init::pretrained) {
       not_both("model.init", "model.preset", "a preset has no weights to start from");
     }
     Recipe::Optimizer& optimizer = recipe_.optimizer;
     if (optimizer.name == OptimizerName::adamw8bit && optimizer.moment_format() != device::MomentFormat::block8)
       not_both("optimizer.name", "optimizer.moments", "adamw8bit is adamw with 8-bit moments");
-    if (optimizer.name == OptimizerName::lion && !given("optimizer.betas")) optimizer.betas = {0.9, 0.99};
+    if (!given("optimizer.betas")) optimizer.betas = defaults.optimizer.betas;
     const device::Algorithm algorithm = optimizer.algorithm();
     note("optimizer.momentum", algorithm == device::Algorithm::sgd);
     note("optimizer.betas", algorithm != device::Algorithm::sgd);

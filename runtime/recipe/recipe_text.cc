@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string_view>
 
+#include "runtime/recipe/defaults.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/value.h"
 
@@ -83,6 +86,48 @@ std::optional<std::string> toml_of(std::string_view json) {
   return toml_of(value);
 }
 
+// Values of a config by their dotted keys.
+using Config = std::map<std::string, std::string, std::less<>>;
+
+// What lies inside `key`, under the rest of its name.
+Config inside(const Config& config, std::string_view key) {
+  Config out;
+  const std::string prefix = std::string(key) + ".";
+  for (auto at = config.lower_bound(prefix); at != config.end() && at->first.starts_with(prefix); ++at)
+    out.emplace(at->first.substr(prefix.size()), at->second);
+  return out;
+}
+
+// A value of which some that lie inside are given apart: one table with all of them, as TOML takes no two.
+std::optional<std::string> toml_of(std::string_view json, const Config& apart) {
+  if (apart.empty()) return toml_of(json);
+  Config fields;
+  simdjson::dom::parser parser;
+  simdjson::dom::object object;
+  if (parser.parse(simdjson::padded_string(json)).get(object) == simdjson::SUCCESS)
+    for (const auto field : object) fields.emplace(field.key, simdjson::minify(field.value));
+  // Such an object is one value to models::Config, which what lies inside replaces.
+  if (std::ranges::any_of(
+          fields, [](const auto& field) { return field.first.empty() || field.first.find('.') != std::string::npos; }))
+    fields.clear();
+  for (const auto& [key, value] : apart) {
+    const std::string first = key.substr(0, key.find('.'));
+    if (first == key)
+      fields.insert_or_assign(key, value);
+    else
+      fields.emplace(first, "{}");
+  }
+  std::string out;
+  for (const auto& [key, value] : fields) {
+    const Config more = inside(apart, key);
+    if (value == "null" && more.empty()) continue;
+    const auto inner = toml_of(value, more);
+    if (!inner) return std::nullopt;
+    out += fmt::format("{}{} = {}", out.empty() ? "" : ", ", toml_key(key), *inner);
+  }
+  return out.empty() ? "{}" : "{ " + out + " }";
+}
+
 }  // namespace
 
 std::string to_text(const Recipe& recipe) {
@@ -107,16 +152,26 @@ std::string to_toml(const Recipe& recipe) {
     for (std::string& pattern : source.files) absolute(pattern);
   for (std::string& pattern : whole.data.validation) absolute(pattern);
   if (std::string& resume = whole.checkpoint.resume; resume != "auto" && resume != "none") absolute(resume);
-  const Recipe defaults;
+  const Recipe defaults = defaults_for(whole);
   std::string out;
   for (const RecipeKey& key : recipe_keys()) {
     const std::string text = key.text(whole);
     if (!key.name.starts_with("report.") && text != key.text(defaults)) out += fmt::format("{} = {}\n", key.name, text);
   }
-  // TOML has no null.
-  for (const auto& [key, json] : whole.model.config) {
-    const auto value = toml_of(json);
-    out += fmt::format("{}model.config.{} = {}\n", value ? "" : "# --set ", toml_path(key), value.value_or(json));
+  const Config config(whole.model.config.begin(), whole.model.config.end());
+  std::string_view around = "";
+  for (const auto& [key, json] : config) {
+    if (!around.empty() && key.starts_with(fmt::format("{}.", around))) continue;  // written with it
+    around = key;
+    const auto value = toml_of(json, inside(config, key));
+    if (value) {
+      out += fmt::format("model.config.{} = {}\n", toml_path(key), *value);
+      continue;
+    }
+    // TOML has no null.
+    out += fmt::format("# --set model.config.{} = {}\n", toml_path(key), json);
+    for (const auto& [name, inner] : inside(config, key))
+      out += fmt::format("# --set model.config.{}.{} = {}\n", toml_path(key), toml_path(name), inner);
   }
   return out;
 }

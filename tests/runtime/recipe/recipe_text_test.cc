@@ -5,8 +5,16 @@
 
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <random>
+#include <set>
 
+#include "base/error.h"
+#include "models/files/config.h"
+#include "runtime/recipe/assignment.h"
+#include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/toml_value.h"
 #include "tests/runtime/recipe/recipe_with.h"
 #include "tests/scratch_folder.h"
 
@@ -74,6 +82,206 @@ TEST(RecipeTextTest, ValuesOfTheConfigAreTomlWhateverTheyAre) {
       EXPECT_EQ(simdjson::minify(field.value), simdjson::minify(is[field.key].value())) << key << " " << field.key;
   }
   EXPECT_EQ(to_toml(load_recipe(folder.write("s.toml", to_toml(again)), {})), to_toml(again));
+}
+
+// Their defaults hang on other keys: what was given is not left out because it is the default elsewhere.
+TEST(RecipeTextTest, DefaultsThatHangOnOtherKeysAreWrittenIfTheyWereNotTaken) {
+  const tests::ScratchFolder folder;
+  const auto again = [&](const Sets& sets) {
+    return load_recipe(folder.write("r.toml", to_toml(load_recipe(std::nullopt, sets))), {});
+  };
+  EXPECT_EQ(again({"model.path=m", "model.init=random"}).model.init, Init::random);
+  EXPECT_EQ(again({"model.path=m"}).model.init, Init::pretrained);
+  EXPECT_EQ(again({"model.preset=tiny-gpt2"}).model.init, Init::random);
+  EXPECT_EQ(again({"model.path=m", "optimizer.name=lion", "optimizer.betas=[0.9, 0.95]"}).optimizer.betas[1], 0.95);
+  EXPECT_EQ(again({"model.path=m", "optimizer.name=lion"}).optimizer.betas[1], 0.99);
+}
+
+// Random values of random keys. Whatever a key takes is written so that it is read as the same, and so is whatever the
+// model's config may hold.
+class WrittenRecipe : public testing::Test {
+ protected:
+  std::size_t below(std::size_t n) { return random_() % n; }
+  template <typename T>
+  const T& one_of(const std::vector<T>& all) {
+    return all[below(all.size())];
+  }
+
+  // Of an entry, or text: without a dot, which in a name would be between two.
+  const std::string& name() {
+    static const std::vector<std::string> kNames = {
+        "0",   "1", "neg", "factor", "a b", "\"", "\\", "\n", "\x7f", "é",      "\xf0\x9f\x98\x80", "#",
+        "'''", "=", "[x]", "true",   "-",   "_",  "",   "\t", "\x01", "\"\"\"", "1979-05-27",       "\r\n"};
+    return one_of(kNames);
+  }
+  std::string json(int depth) {
+    static const std::vector<std::string> kPlain = {"0",
+                                                    "-1",
+                                                    "9223372036854775807",
+                                                    "-9223372036854775808",
+                                                    "1.5",
+                                                    "1e-7",
+                                                    "123456789.123456789",
+                                                    "1e300",
+                                                    "-0.0",
+                                                    "0.1",
+                                                    "5e-324",
+                                                    "true",
+                                                    "false"};
+    switch (below(depth > 0 ? 4 : 2)) {
+      case 0:
+        return one_of(kPlain);
+      case 1:
+        return json_string(name() + "." + name());
+      case 2: {
+        std::string out;
+        for (std::size_t i = below(4); i > 0; --i) out += (out.empty() ? "" : ",") + json(depth - 1);
+        return "[" + out + "]";
+      }
+      default: {
+        std::map<std::string, std::string> fields;
+        for (std::size_t i = below(4); i > 0; --i) fields[name()] = below(8) == 0 ? "null" : json(depth - 1);
+        std::string out;
+        for (const auto& [key, value] : fields) out += (out.empty() ? "" : ",") + json_string(key) + ":" + value;
+        return "{" + out + "}";
+      }
+    }
+  }
+  std::map<std::string, std::string> config() {
+    static const std::vector<std::string> kKeys = {"a", "b", "a-b", "id2label", "rope_scaling"},
+                                          kInner = {"a", "é", "0", "x y", "\"", "factor"};
+    std::map<std::string, std::string> out;
+    for (std::size_t i = below(6); i > 0; --i) {
+      std::string key = one_of(kKeys);
+      for (std::size_t inner = below(3); inner > 0; --inner) key += "." + one_of(kInner);
+      out[key] = json(3);
+    }
+    return out;
+  }
+  // What a model's config comes to with these, without what is null, which is as good as not there.
+  static std::string overridden(const std::map<std::string, std::string>& keys) {
+    models::Config config =
+        models::Config::parse(R"({"a": {"a": 1, "z": 2}, "rope_scaling": {"factor": 2.0}})", "a config");
+    for (const auto& [key, json] : keys) config.override_key(key, json);
+    simdjson::dom::parser parser;
+    simdjson::dom::element root;
+    const std::string json = config.to_json();
+    if (parser.parse(json).get(root) != simdjson::SUCCESS) return "no JSON: " + json;
+    return text_of(root);
+  }
+  static std::string text_of(simdjson::dom::element value) {
+    if (!value.is_object()) return simdjson::minify(value);
+    std::map<std::string, std::string> fields;
+    const simdjson::dom::object object = value.get_object();
+    for (const auto field : object)
+      if (const std::string inner = text_of(field.value); inner != "null" && inner != "{}")
+        fields.emplace(field.key, inner);
+    std::string out;
+    for (const auto& [key, inner] : fields) out += json_string(key) + ":" + inner + ",";
+    return "{" + out + "}";
+  }
+
+  std::mt19937 random_{7};
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(WrittenRecipe, IsReadAsItWas) {
+  static const std::vector<std::string> kValues = {
+      "0",
+      "1",
+      "2",
+      "3",
+      "7",
+      "64",
+      "1048576",
+      "9223372036854775807",
+      "0.0",
+      "0.1",
+      "0.25",
+      "1.0",
+      "1e-30",
+      "3e38",
+      "true",
+      "false",
+      "0.30000000000000004",
+      "[]",
+      "[0, 2, 5]",
+      "[0.1, 0.7]",
+      "[0.9, 0.95]",
+      "[1, 2.5]",
+      "\"2GiB\"",
+      "\"1-2\"",
+      R"("/a b/é \"q\".bin")",
+      R"("/t\tn\n\u007f/x'''")",
+      R"("/x#y=z\\")",
+      R"(["/a/*.bin", "/b"])",
+      R"([{files = ["/a", "/b?"], weight = 0.1}, {files = "/c", weight = 3}])",
+      "\"unix:/tmp/s\"",
+      "\"localhost:8080\"",
+      "\"off\"",
+      "\"auto\"",
+      "\"none\"",
+      "\"eth0\"",
+      "\"eval_f1\""};
+  // What each key takes: of these, and of the names that stand in quotation marks in what it says of itself.
+  std::vector<std::pair<std::string, std::vector<std::string>>> taken;
+  for (const RecipeKey& key : recipe_keys()) {
+    std::vector<std::string> values = kValues;
+    for (std::size_t at = 0, end; (at = key.allowed.find('"', at)) != key.allowed.npos; at = end + 1) {
+      end = key.allowed.find('"', at + 1);
+      values.push_back(key.allowed.substr(at, end + 1 - at));
+    }
+    auto& own = taken.emplace_back(key.name, std::vector<std::string>{}).second;
+    std::set<std::string> different;
+    for (const std::string& value : values) {
+      const Set set = parse_set(key.name + "=" + value);
+      const auto read = value_of(*set.table.get("value"));
+      Recipe recipe, elsewhere;
+      if (!read || !key.set(recipe, *read, {}) || (key.not_built && key.not_built(*read))) continue;
+      key.set(elsewhere, *read, "/elsewhere");
+      if (key.text(elsewhere) != key.text(recipe)) continue;  // a relative path, which is written whole
+      own.push_back(value);
+      different.insert(key.text(recipe));
+    }
+    EXPECT_GT(different.size(), key.name == "training.reduce_group" ? 0U : 1U) << key.name;
+  }
+  int whole = 0;
+  for (int i = 0; i < 3000; ++i) {
+    Sets sets = {below(2) == 0 ? "model.preset=tiny-gpt2" : "model.path=/m"};
+    for (std::size_t keys = below(12); keys > 0; --keys) {
+      const auto& [key, values] = one_of(taken);
+      sets.push_back(key + "=" + one_of(values));
+    }
+    Recipe recipe;
+    try {
+      recipe = load_recipe(std::nullopt, sets);
+    } catch (const Error&) {
+      continue;  // keys that contradict each other
+    }
+    recipe.model.config = config();
+    ++whole;
+    const std::string text = to_toml(recipe);
+    Recipe again;
+    ASSERT_NO_THROW(again = load_recipe(folder_.write("r.toml", text), {})) << text;
+    for (const RecipeKey& key : recipe_keys())
+      if (!key.name.starts_with("report.")) {
+        ASSERT_EQ(key.text(again), key.text(recipe)) << key.name << "\n" << text;
+      }
+    ASSERT_EQ(overridden(again.model.config), overridden(recipe.model.config)) << text;
+    ASSERT_EQ(to_toml(load_recipe(folder_.write("s.toml", to_toml(again)), {})), to_toml(again));
+  }
+  EXPECT_GT(whole, 500);
+}
+
+// TOML has no null, and no whole number above 2^63 - 1: such a key stands there as the option that sets it.
+TEST_F(WrittenRecipe, WhatTomlCannotSayIsLeftToAnOption) {
+  Recipe recipe = load_recipe(std::nullopt, Sets{"model.preset=tiny-gpt2"});
+  recipe.model.config = {{"a", "null"}, {"b", "[1,null]"}, {"c", "18446744073709551615"}, {"d", R"({"x":null,"y":1})"}};
+  const std::string text = to_toml(recipe);
+  for (const char* line : {"# --set model.config.a = null\n", "# --set model.config.b = [1,null]\n",
+                           "# --set model.config.c = 18446744073709551615\n", "\nmodel.config.d = { y = 1 }\n"})
+    EXPECT_NE(text.find(line), text.npos) << text;
+  EXPECT_EQ(load_recipe(folder_.write("r.toml", text), {}).model.config.size(), 1U);
 }
 
 TEST(RecipeTextTest, CanonicalTextSeesAllThatMattersToAllRanks) {
