@@ -17,6 +17,7 @@
 #include "runtime/job/refusal.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"
+#include "runtime/run/planned_beginning.h"
 
 namespace strata::launcher {
 namespace {
@@ -59,11 +60,25 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
   size = std::stoll(world.exchange(std::to_string(size))[0]);
 }
 
+// As rank 0 sees the checkpoints.
+runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World& world) {
+  std::string text;
+  if (world.rank() == 0) {
+    const runtime::Beginning from =
+        runtime::planned_beginning(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
+    text = fmt::format("{} {}", from.step, from.evaluated ? 1 : 0);
+  }
+  text = world.exchange(text)[0];
+  return {std::stoll(text), text.ends_with(" 1")};
+}
+
 runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
+  const runtime::Beginning from =
+      purpose == Purpose::train ? agree_on_beginning(workload.recipe, world) : runtime::Beginning{};
   runtime::Job job;
   agree(world, [&] {
-    job = runtime::make_job(workload, world.size(), capacity, purpose);
+    job = runtime::make_job(workload, world.size(), capacity, purpose, from);
     if (!runtime::fits(job.plan, capacity))
       fail(Exit::does_not_fit, "{}",
            runtime::refusal(job, capacity, runtime::nearest_that_fit(job, capacity, purpose)));

@@ -178,22 +178,20 @@ std::string_view tier_title(std::size_t tier, bool on_cpu) {
   return tier == 0 && on_cpu ? "RAM for the model" : kTierNames[tier];
 }
 
-namespace {
-
-// Whether an evaluation is due at some step of a run from its beginning (PeriodicEvaluation::due).
-bool evaluates(const Recipe& recipe) {
+bool comes_to_evaluation(const Recipe& recipe, const Beginning& from) {
   const Recipe::Evaluation& evaluation = recipe.evaluation;
-  if (evaluation.at_start) return true;
-  return evaluation.every > 0 && evaluation.every <= recipe.training.max_steps.value_or(evaluation.every);
+  if (from.step == 0 && evaluation.at_start && !from.evaluated) return true;
+  if (evaluation.every == 0) return false;
+  if (from.step > 0 && from.step % evaluation.every == 0 && !from.evaluated) return true;
+  const std::int64_t next = (from.step / evaluation.every + 1) * evaluation.every;
+  return next <= recipe.training.max_steps.value_or(next);
 }
-
-}  // namespace
 
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
   return make_job(open_workload(recipe), ranks, capacity, purpose);
 }
 
-Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose) {
+Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from) {
   const Recipe& recipe = workload.recipe;
   const models::Config config = workload.config();
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
@@ -201,7 +199,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   job.recipe.training.objective = job.model->objective;
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
   std::optional<Beside> evaluation, generation;
-  if (purpose == Purpose::train && evaluates(recipe)) {
+  if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate));
     if (recipe.evaluation.prompts)
       generation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::generate));

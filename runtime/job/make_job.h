@@ -30,12 +30,21 @@ struct Capacity {
   std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
 };
 
+// Where a training begins: after which step, and whether the evaluation that is due there is made already.
+struct Beginning {
+  std::int64_t step = 0;
+  bool evaluated = false;
+};
+// Whether an evaluation is due at it or later (PeriodicEvaluation::due).
+bool comes_to_evaluation(const Recipe& recipe, const Beginning& from);
+
 // Prepares the model and plans the step, for the capacity's device. Workspaces are sized for every core of the machine,
 // so that the plan is the same however ranks share them. memory.order = auto becomes one of the two by order.h. Of an
 // optimizer's state on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If
 // the step does not fit and parameters are sharded, the largest units are gathered part by part, as few of them as
-// needed. Throws Error{usage}, Error{corrupt}.
-Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
+// needed. What evaluations take is in the plan of a training that comes to one. Throws Error{usage}, Error{corrupt}.
+Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train,
+             const Beginning& from = {});
 // The same of a recipe whose model is opened here (open_workload), and whose data nobody looks at.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 

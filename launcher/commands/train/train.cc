@@ -143,6 +143,11 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     say("resumes after step {} of {}, read in {:.2f} s", trainer.steps_done(), resumed->string(), took.count());
   else if (speaks && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
+  if (!job.evaluation && runtime::comes_to_evaluation(recipe, {trainer.steps_done(), true}))
+    throw AgreedError(Exit::failed,
+                      fmt::format("a checkpoint newer than {} was damaged, or went, while the run was planned from it: "
+                                  "run the same command again",
+                                  resumed ? resumed->string() : "the beginning"));
   if (speaks) describe_data(job, trainer);
   if (speaks && trainer.done() && resumed && trainer.progress().updates > 0)
     note("no step is left: raise training.max_steps to continue");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/planner/planner.h"
 #include "tests/failure.h"
@@ -40,6 +41,24 @@ TEST(JobTest, AnEvaluationThatNoStepReachesIsNotPlanned) {
   EXPECT_FALSE(tiny_job({steps, data, "evaluation.every=11"}, 1).evaluation);
   EXPECT_TRUE(tiny_job({steps, data, "evaluation.every=10"}, 1).evaluation);
   EXPECT_TRUE(tiny_job({steps, data, "evaluation.every=11", "evaluation.at_start=true"}, 1).evaluation);
+}
+
+TEST(JobTest, AnEvaluationThatIsBehindTheBeginningIsNotPlanned) {
+  const Recipe recipe = load_recipe(
+      {}, std::vector<std::string>{"model.preset=tiny-gpt2", "data.seq_len=16", "training.max_steps=10",
+                                   "data.validation=none.bin", "evaluation.every=4", "evaluation.at_start=true"});
+  const auto evaluates = [&](const Beginning& from) {
+    const bool comes = comes_to_evaluation(recipe, from);
+    const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::train, from);
+    EXPECT_EQ(job.evaluation != nullptr, comes);
+    return comes;
+  };
+  EXPECT_TRUE(evaluates({0, false}));
+  EXPECT_TRUE(evaluates({0, true}));
+  EXPECT_TRUE(evaluates({7, false}));
+  EXPECT_TRUE(evaluates({8, false})) << "that of the eighth step is still to come";
+  EXPECT_FALSE(evaluates({8, true}));
+  EXPECT_FALSE(evaluates({9, false}));
 }
 
 TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {

@@ -1,0 +1,62 @@
+#include "runtime/run/planned_beginning.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/kept_best.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/recipe/keys.h"
+
+namespace strata::runtime {
+namespace {
+
+std::string measure_of_recipe(const Recipe& recipe) {
+  std::map<std::string, std::string> keys;
+  for (const RecipeKey& key : recipe_keys()) keys.emplace(key.name, key.text(recipe));
+  return measure_of(keys);
+}
+
+// Of a run that goes on from there. Out of patience it begins no step, and its plan is that of any run.
+Beginning after(const Manifest& manifest, const Recipe& recipe) {
+  std::optional<Best> best = manifest.progress.best;
+  if (measure_of(manifest.recipe) != measure_of_recipe(recipe)) best.reset();
+  const std::int64_t patience = recipe.evaluation.patience;
+  if (best && patience > 0 && best->since >= patience) return {};
+  return {manifest.progress.step, best && best->newest == manifest.progress.step};
+}
+
+}  // namespace
+
+Beginning planned_beginning(const Recipe& recipe, int threads) {
+  if (!recipe.evaluation.asked()) return {};
+  try {
+    const ResumeChoice choice = checkpoints_to_resume(recipe.checkpoint);
+    struct Candidate {
+      const FoundCheckpoint* found;
+      Beginning from;
+    };
+    std::vector<Candidate> all;
+    for (const FoundCheckpoint& found : choice.found)
+      if (found.damage.empty()) all.push_back({&found, after(read_manifest(found.path), recipe)});
+    while (!all.empty()) {
+      const auto evaluates = [&](const Candidate& c) { return comes_to_evaluation(recipe, c.from); };
+      const Candidate newest = all.front();
+      if (evaluates(newest) || std::none_of(all.begin(), all.end(), evaluates)) return newest.from;
+      try {
+        Checkpoint(newest.found->path).verify(threads);
+        return newest.from;
+      } catch (const Error& error) {
+        if (error.code() != Exit::corrupt) throw;
+        all.erase(all.begin());
+      }
+    }
+  } catch (const Error&) {
+  }
+  return {};
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,73 @@
+#include "runtime/run/planned_beginning.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+// A run of five steps with evaluations after the second and the fourth, and checkpoints after the last three.
+class PlannedBeginning : public testing::Test {
+ protected:
+  PlannedBeginning() {
+    std::filesystem::copy(run_.folder().path() / "tokens.bin", run_.folder().path() / "validation.bin");
+    run_.run(1, sets(), 5, {3, 4, 5});
+  }
+  std::vector<std::string> sets(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = {"data.validation=" + (run_.folder().path() / "validation.bin").string(),
+                                    "evaluation.every=2", "evaluation.max_sequences=2", "checkpoint.keep=9",
+                                    "training.max_steps=5"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_.sets(1, all);
+  }
+  Beginning beginning(const std::vector<std::string>& more = {}) const {
+    return planned_beginning(load_recipe(std::nullopt, sets(more)), 2);
+  }
+  bool comes(const std::vector<std::string>& more = {}) const {
+    return comes_to_evaluation(load_recipe(std::nullopt, sets(more)), beginning(more));
+  }
+  void damage(int step) const {
+    const std::string file = fmt::format("checkpoints/step-{:08}/rank-00000-of-00001.safetensors", step);
+    std::string bytes = run_.folder().read(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    run_.folder().write(file, bytes);
+  }
+  SavedRun run_;
+};
+
+TEST_F(PlannedBeginning, IsAfterTheNewestCheckpoint) {
+  EXPECT_EQ(beginning().step, 5);
+  EXPECT_FALSE(comes()) << "no evaluation is left";
+  EXPECT_TRUE(comes({"training.max_steps=6"}));
+  EXPECT_TRUE(comes({"checkpoint.resume=none"}));
+  const std::string fourth = "checkpoint.resume=" + (run_.checkpoints() / "step-00000004").string();
+  EXPECT_TRUE(beginning({fourth}).evaluated);
+  EXPECT_FALSE(comes({fourth}));
+  // By another measure it is made again.
+  EXPECT_TRUE(comes({fourth, "evaluation.max_sequences=1"}));
+}
+
+// Which the run finds out when it reads it: then it goes on from an older one.
+TEST_F(PlannedBeginning, IsAfterOneThatIsWhole) {
+  damage(5);
+  EXPECT_EQ(beginning().step, 4);
+  EXPECT_FALSE(comes()) << "the fourth step's evaluation is made";
+  damage(4);
+  EXPECT_EQ(beginning().step, 3);
+  EXPECT_TRUE(comes());
+}
+
+TEST_F(PlannedBeginning, OutOfPatienceThePlanIsThatOfAnyRun) {
+  const std::vector<std::string> patient = {"evaluation.patience=1", "evaluation.greater_is_better=true"};
+  run_.run(1, sets({"checkpoint.resume=none", patient[0], patient[1]}), 5, {4});
+  EXPECT_TRUE(comes(patient));
+}
+
+}  // namespace
+}  // namespace strata::runtime
