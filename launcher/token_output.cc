@@ -128,6 +128,7 @@ void TokenOutput::commit(Tells tells) {
     const text::LabelSummary labels = labels_writer_->finish();
     sidecar.labels = {labels.documents, labels_writer_->hash(), labels.problem, labels.names,
                       rules_.record.pair.has_value()};
+    sidecar.labels->vectors = labels.vectors;
     sidecar.labels->field = rules_.record.text;
     sidecar.labels->pair = rules_.record.pair.value_or("");
     if (rules_.max_length) {

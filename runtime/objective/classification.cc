@@ -77,6 +77,7 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
 struct Found {
   std::string problem, file;
   std::vector<std::string> names;
+  bool vectors = false;  // in all files
   // Alike in all files, else nothing.
   std::string tokenizer;
   std::optional<std::string> tokenizer_hash;
@@ -96,9 +97,15 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
              "{} has no labels, which classification learns from: make it with strata tokenize --labels FIELD",
              path.string());
       if (!out)
-        out = Found{sidecar->labels->problem,   path.string(),           {},
-                    sidecar->tokenizer,         sidecar->tokenizer_hash, sidecar->labels->pairs,
+        out = Found{sidecar->labels->problem,
+                    path.string(),
+                    {},
+                    sidecar->labels->vectors,
+                    sidecar->tokenizer,
+                    sidecar->tokenizer_hash,
+                    sidecar->labels->pairs,
                     length_of(*sidecar->labels)};
+      out->vectors = out->vectors && sidecar->labels->vectors;
       if (out->tokenizer_hash != sidecar->tokenizer_hash) out->tokenizer_hash.reset();
       if (out->pairs != sidecar->labels->pairs) out->pairs.reset();
       if (out->length != length_of(*sidecar->labels)) out->length.reset();
@@ -166,12 +173,6 @@ bool is_place(std::string_view name, const models::Classes& classes) {
   return error == std::errc() && rest == name.data() + name.size() && number < classes.names.size();
 }
 
-// Columns of vectors stand for a model's classes by their places, so that there are as many.
-bool are_columns(std::span<const std::string> names) {
-  return !names.empty() &&
-         std::ranges::all_of(names, [](const std::string& name) { return name.starts_with(models::kNumberedLabel); });
-}
-
 std::string classes_text(std::span<const std::string> names) {
   return fmt::format("{} ({}{})", names.size() == 1 ? "one class" : fmt::format("{} classes", names.size()),
                      fmt::join(names.first(std::min<std::size_t>(names.size(), 8)), ", "),
@@ -179,15 +180,15 @@ std::string classes_text(std::span<const std::string> names) {
 }
 
 // Data of which no label is one of the model's are of another task.
-void require_known(std::span<const std::string> names, const models::Classes& own, const models::Config& config,
-                   const std::string& file) {
+void require_known(const Found& data, const models::Classes& own, const models::Config& config) {
+  const std::span<const std::string> names = data.names;
   const auto known = [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   };
-  if (names.empty() || (are_columns(names) ? names.size() == own.names.size() : std::ranges::any_of(names, known)))
-    return;
+  // Columns of vectors stand for the model's classes by their places, so that there are as many.
+  if (names.empty() || (data.vectors ? names.size() == own.names.size() : std::ranges::any_of(names, known))) return;
   fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
-       config.describe("id2label"), classes_text(own.names), file, classes_text(names));
+       config.describe("id2label"), classes_text(own.names), data.file, classes_text(names));
 }
 
 }  // namespace
@@ -234,7 +235,7 @@ void settle_classes(Workload& workload) {
   record("max_length", cut ? fmt::format("{}", data->length->first) : "null");
   record("truncation", cut ? json_string(data->length->second) : "null");
   if (own.named && !anew) {
-    if (!of_numbers) require_known(data->names, own, config, data->file);
+    if (!of_numbers) require_known(*data, own, config);
     return;
   }
   if (anew && per_token)
@@ -265,7 +266,8 @@ void settle_classes(Workload& workload) {
     if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());
   } else if (own.counted && own.names.size() != names.size()) {
     // Then the data have texts of some of them.
-    if (!are_columns(names) && std::ranges::all_of(names, [&](const std::string& name) { return is_place(name, own); }))
+    if (!of_numbers && !data->vectors &&
+        std::ranges::all_of(names, [&](const std::string& name) { return is_place(name, own); }))
       return;
     if (of_numbers)
       fail(Exit::usage,

@@ -121,6 +121,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
                  found["names"].get_array().get(names) == simdjson::SUCCESS;
     labels.problem = problem;
     if (bool pairs = false; found["pairs"].get_bool().get(pairs) == simdjson::SUCCESS) labels.pairs = pairs;
+    if (bool vectors = false; found["vectors"].get_bool().get(vectors) == simdjson::SUCCESS) labels.vectors = vectors;
     const auto option = [&](const char* key) {
       std::string_view value;
       return std::string(found[key].get_string().get(value) == simdjson::SUCCESS ? value : "");
@@ -174,6 +175,7 @@ std::string to_json(const TokenSidecar& sidecar) {
     std::string names, read;
     for (const std::string& name : of.names) names += (names.empty() ? "" : ", ") + json_string(name);
     if (of.pairs) read += ", \"pairs\": true";
+    if (of.vectors) read += ", \"vectors\": true";
     if (!of.field.empty()) read += fmt::format(", \"field\": {}", json_string(of.field));
     if (!of.pair.empty()) read += fmt::format(", \"pair\": {}", json_string(of.pair));
     if (of.max_length > 0) read += fmt::format(", \"max_length\": {}", of.max_length);

@@ -29,7 +29,8 @@ struct TokenSidecar {
     std::string hash;
     std::string problem;  // as LabelSummary has it
     std::vector<std::string> names;
-    bool pairs = false;  // of two texts each
+    bool pairs = false;    // of two texts each
+    bool vectors = false;  // labels were lists of 0 and 1, whose columns are the names LABEL_0, LABEL_1 and so on
     // How texts were read: the records' fields, and tokens at most with the text that lost some; 0: all were kept.
     std::string field = {}, pair = {};
     std::int64_t max_length = 0;

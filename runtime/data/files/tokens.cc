@@ -238,6 +238,9 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
   for (const std::string& pattern : patterns) {
     std::error_code error;
     const fs::file_status status = fs::status(pattern, error);
+    if (fs::is_directory(status))
+      fail(Exit::usage, "{}: {} is a folder: give its token files, such as {}", key, pattern,
+           (fs::path(pattern) / "*.bin").string());
     if (fs::exists(status)) {
       out.emplace_back(pattern);
       continue;

@@ -45,10 +45,12 @@ class ClassificationTest : public testing::Test {
     TokenSidecar sidecar{.vocab_size = 60, .width = 2, .hash = hash(bytes(tokens)), .count = 5};
     sidecar.documents = {2, hash(bytes(begins))};
     sidecar.labels = TokenSidecar::Labels{2, hash(lines), problem, std::move(names)};
+    sidecar.labels->vectors = vectors_;
     folder_.write("t.bin.json", to_json(sidecar));
     return {path, 60};
   }
   tests::ScratchFolder folder_;
+  bool vectors_ = false;
 };
 
 std::vector<std::int32_t> values_of(const LabelColumn& column) {
@@ -155,6 +157,7 @@ TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
 // Columns of vectors stand for a model's classes by their places.
 TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
   const std::string named = R"("problem_type": "multi_label_classification", "id2label": {"0": "mild", "1": "harsh"})";
+  vectors_ = true;
   EXPECT_THAT(settled({"LABEL_0", "LABEL_1"}, named, "multi_label_classification").names, ElementsAre("mild", "harsh"));
   EXPECT_FAILURE(settled({"LABEL_0", "LABEL_1", "LABEL_2"}, named, "multi_label_classification"), Exit::usage,
                  HasSubstr("has 3 classes (LABEL_0, LABEL_1, LABEL_2)"));
@@ -165,6 +168,18 @@ TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
   const auto columns =
       file("{\"labels\": [\"LABEL_1\"]}\n{\"labels\": []}\n", "multi_label_classification", {"LABEL_0", "LABEL_1"});
   EXPECT_THAT(labels_of(columns, classes({"mild", "harsh"}, device::ClassTarget::many), false), ElementsAre(2, 0));
+}
+
+// Names that look like columns are names, of which the data may have some.
+TEST_F(SettledClassesTest, ListsOfNamesAreNoVectors) {
+  const std::string many = R"("problem_type": "multi_label_classification")";
+  const std::string named = many + R"(, "id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "toxic"})";
+  for (const char* problem : {"multi_label_classification", "single_label_classification"}) {
+    EXPECT_THAT(settled({"LABEL_1"}, named, problem).names, ElementsAre("LABEL_0", "LABEL_1", "toxic"));
+    EXPECT_EQ(settled({"LABEL_2", "LABEL_3"}, "\"num_labels\": 4", problem).names.size(), 4u);
+  }
+  vectors_ = true;
+  EXPECT_FAILURE(settled({"LABEL_0"}, named, "multi_label_classification"), Exit::usage, HasSubstr("has one class"));
 }
 
 TEST_F(SettledClassesTest, WhatTheDataAreIsKeptInTheConfiguration) {

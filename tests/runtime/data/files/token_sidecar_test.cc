@@ -38,6 +38,10 @@ TEST_F(TokenSidecarTest, LabelsHaveAProblemAndNames) {
   const std::string whole = to_json(sidecar);
   folder_.write("t.bin.json", whole);
   EXPECT_EQ(read_sidecar(path)->labels->names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_FALSE(read_sidecar(path)->labels->vectors);
+  sidecar.labels->vectors = true;
+  folder_.write("t.bin.json", to_json(sidecar));
+  EXPECT_TRUE(read_sidecar(path)->labels->vectors);
   for (const char* key : {"problem", "names"}) {
     SCOPED_TRACE(key);
     std::string other = whole;

@@ -207,6 +207,13 @@ TEST_F(TokensTest, WhatCannotBeLookedAtIsNotMissing) {
   EXPECT_FAILURE(throw pattern, Exit::failed, HasSubstr("unlisted/*.bin cannot be read: Permission denied"));
 }
 
+TEST_F(TokensTest, AFolderIsNoTokenFile) {
+  folder_.write("adapter/adapter_config.json", "{}");
+  const std::vector<std::string> patterns = {(folder_.path() / "adapter").string()};
+  EXPECT_FAILURE((void)expand_patterns(patterns, "data.train"), Exit::usage,
+                 AllOf(HasSubstr("adapter is a folder"), HasSubstr("adapter/*.bin")));
+}
+
 TEST_F(TokensTest, AHeaderThatContradictsItsSidecar) {
   const auto path = folder_.write("t.bin", header_of(20240520, 1, 3) + bytes_of(Narrow{1, 2, 3}));
   folder_.write("t.bin.json", to_json({.vocab_size = 256, .width = 2, .tokenizer = "byte", .hash = "", .count = 3}));
