@@ -83,6 +83,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     require_own({"--json", *options.json}, Content::evaluation, options.force);
     json.emplace(*options.json, "--json");
   });
+  require_data(asked, false, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   const int threads = static_cast<int>(asked.device.threads.value_or(share.cores));
   PlannedRun planned;

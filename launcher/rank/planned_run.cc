@@ -53,7 +53,7 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
     if (world.rank() != 0) return;
     runtime::Workload training = workload;
     const bool settled = planning.purpose == Purpose::train && planning.looks_at_data;
-    if (!settled) settle_as_far_as_seen(training, [](const std::string&) {});
+    if (!settled) (void)settle_as_far_as_seen(training, [](const std::string&) {});
     settle_batch(training, world.size(), seat.device);
     size = training.recipe.training.micro_batch_size;
   });
@@ -129,11 +129,20 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   return run;
 }
 
-void settle_as_far_as_seen(runtime::Workload& workload, const Note& note) {
+void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world) {
+  agree(world, [&] {
+    if (trains)
+      for (const runtime::DataSource& source : recipe.data.train) runtime::look_at_data(source.files, "data.train");
+    if (!recipe.data.validation.empty()) runtime::look_at_data(recipe.data.validation, "data.validation");
+  });
+}
+
+runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note) {
   try {
-    (void)runtime::settle(workload, false);
+    return runtime::settle(workload, false);
   } catch (const Error& error) {
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
+    return {};
   }
 }
 

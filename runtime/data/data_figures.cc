@@ -40,11 +40,15 @@ std::string files_json(const DataSource& source) {
 
 std::vector<std::string> packing_texts(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len) {
   std::vector<std::string> out = {
-      fmt::format("{:.1f}% of rows left over", 100 * left_over(figures, sequences, seq_len))};
-  if (figures.cut) out.push_back(fmt::format("{} above {} tokens cut", figures.cut, seq_len));
-  if (figures.dropped) out.push_back(fmt::format("{} above {} tokens dropped", figures.dropped, seq_len));
+      fmt::format("{:.1f}% of positions unused", 100 * left_over(figures, sequences, seq_len))};
+  const auto longer = [&](std::uint64_t documents, const char* what) {
+    if (documents > 0)
+      out.push_back(fmt::format("{} longer than {} tokens {}", counted(documents, "document"), seq_len, what));
+  };
+  longer(figures.cut, "split");
+  longer(figures.dropped, "dropped");
   if (figures.without_label)
-    out.push_back(fmt::format("{} without a label that counts left out", figures.without_label));
+    out.push_back(fmt::format("{} without trainable tokens left out", counted(figures.without_label, "document")));
   return out;
 }
 

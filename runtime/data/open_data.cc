@@ -107,6 +107,10 @@ std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<
 
 }  // namespace
 
+void look_at_data(std::span<const std::string> patterns, const char* key) {
+  for (const fs::path& path : expand_patterns(patterns, key)) (void)TokenFile(path, std::nullopt);
+}
+
 bool names_documents(const Recipe::Data& data) {
   const auto files = data_files(data);
   return !files.empty() && std::ranges::all_of(files, [](const fs::path& path) {
@@ -154,6 +158,27 @@ OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const M
   if (packs && facts.loss_rows > 0 && most > 0) facts.loss_rows = most;
   if (packs && facts.loss_rows > 0 && most_of_validation > 0) facts.validation_loss_rows = most_of_validation;
   return opened;
+}
+
+std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary) {
+  std::uint64_t all = 0;
+  try {
+    for (std::size_t i = 0; i < recipe.data.train.size(); ++i) {
+      if (i < opened.train.size() && opened.train[i]) {
+        opened.train[i]->keep_in(std::pmr::get_default_resource());
+        all += opened.train[i]->size();
+        continue;
+      }
+      if (recipe.data.packing != Packing::stream) return std::nullopt;
+      std::vector<TokenFile> files;
+      for (const fs::path& path : expand_patterns(recipe.data.train[i].files, "data.train"))
+        files.emplace_back(path, vocabulary);
+      all += whole_sequences(std::move(files), recipe.data.seq_len)->size();
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return all > 0 ? std::optional(all) : std::nullopt;
 }
 
 Batches open_training_data(const Recipe& recipe, const Opening& opening,

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/same_files.h"
@@ -18,6 +20,9 @@ namespace strata::runtime {
 
 // The token files of data.train and data.validation that are there.
 std::vector<std::filesystem::path> data_files(const Recipe::Data& data);
+// Opens the files of `patterns` (data.train, data.validation: `key`) as far as their beginnings and sidecars say what
+// they are. Throws Error for one that is not there, or not what it should be.
+void look_at_data(std::span<const std::string> patterns, const char* key);
 // Whether every token file of the recipe that is there says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 
@@ -45,6 +50,10 @@ struct Opening {
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   MakeLabelling labelling = {};  // the next token, if not given
 };
+
+// Sequences of data.train, of which an epoch is made; nullopt if its files are not there. `opened` is what
+// settle_data() opened of it: it is packed here if it was not.
+std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
 
 // data.train, as data.packing says. `opened` is what settle_data() opened of it. Throws Error if a file is not what it
 // should be, or holds nothing to learn.

@@ -168,8 +168,10 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
     add_between_steps(rows, "  prompts", job.generation.get(), tier);
   }
   fmt::print("{}", table(rows));
-  fmt::print("{}\n", folded("Each kind stands at its own largest moment, and buffers that never live at once share "
-                            "memory: the kinds add up to more than the peak."));
+  fmt::print(
+      "{}\n",
+      folded("Each column is the maximum of its kind. Buffers that never live at the same time share memory, so the "
+             "columns add up to more than the peak."));
   if (same_memory(plan, capacity))
     fmt::print("RAM (device) and host are the same memory: {} are there for both.\n", bytes_text(capacity.together));
   if (plan.ranks > 1) fmt::print("{}\n", folded("capacity: " + sharing_text(job, ranks_per_node, machine), 2));
@@ -184,6 +186,17 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
     if (read[tier] + written[tier])
       fmt::print("moved per rank and step: {} from {}, {} to it\n", bytes_text(read[tier]), runtime::kTierNames[tier],
                  bytes_text(written[tier]));
+}
+
+// Of a training whose data are here.
+void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
+  const auto sequences =
+      runtime::training_sequences(job.recipe, std::move(data), static_cast<std::int64_t>(job.model->vocabulary));
+  if (!sequences) return;
+  const auto per_step =
+      static_cast<std::uint64_t>(job.recipe.training.micro_batch_size * job.plan.accumulation * job.plan.ranks);
+  fmt::print("an epoch is {}: {} of {} tokens, {} per step\n", counted((*sequences + per_step - 1) / per_step, "step"),
+             counted(*sequences, "sequence"), job.recipe.data.seq_len, per_step);
 }
 
 // What `plan --machine` adds.
@@ -229,7 +242,7 @@ void print_prediction(const Prediction& p) {
   for (const Gain& gain : p.gains)
     fmt::print("faster: {} = {}: {}{}\n", gain.key, gain.value, tokens_rate_text(gain.tokens_per_s),
                gain.same_numbers ? "" : " (losses change)");
-  fmt::print("{}\n", folded(fmt::format("beyond settings: {}", advice(f.bound(), p.gpu)), 2));
+  fmt::print("{}\n", folded(fmt::format("to go faster than settings allow: {}", advice(f.bound(), p.gpu)), 2));
 }
 
 std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
@@ -306,7 +319,7 @@ int plan(const PlanOptions& options) {
   runtime::Recipe& recipe = workload.recipe;
   runtime::settle_objective(workload);
   std::string said;
-  settle_as_far_as_seen(workload, [&](const std::string& text) {
+  runtime::OpenedData data = settle_as_far_as_seen(workload, [&](const std::string& text) {
     said += text;
     note(text);
   });
@@ -334,6 +347,7 @@ int plan(const PlanOptions& options) {
   std::vector<PlannedSetting> settings;
   if (options.table) settings = plan_settings(job, ranks, capacity, machine, per_node);
   print_table(job, capacity, per_node, machine);
+  print_epoch(job, std::move(data));
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
   if (options.stages) print_stages(stages);

@@ -82,6 +82,19 @@ TEST_F(PlannedRunTest, LooksAtNoDataThatItDoesNotRead) {
   EXPECT_FAILURE(planned(elsewhere), Exit::usage, HasSubstr("gone.bin"));
 }
 
+// Before a run says anything: streams too, which are opened when it begins.
+TEST_F(PlannedRunTest, DataThatAreNotThereAreSaidFirst) {
+  const auto looked = [&](const std::vector<std::string>& sets, bool trains) {
+    comm::run_threads(2, [&](comm::World& world) { require_data(recipe(sets), trains, world); });
+  };
+  EXPECT_NO_THROW(looked({}, true));
+  EXPECT_FAILURE(looked({"data.train=" + path("gone.bin"), "data.packing=stream"}, true), Exit::usage,
+                 HasSubstr("data.train: no file matches"));
+  EXPECT_FAILURE(looked({"data.validation=" + path("gone*.bin")}, true), Exit::usage,
+                 HasSubstr("data.validation: no file matches"));
+  EXPECT_NO_THROW(looked({"data.train=" + path("gone.bin")}, false)) << "an evaluation reads none";
+}
+
 TEST_F(PlannedRunTest, AdjustsWhatWasSettledBeforeItIsPlanned) {
   std::mutex mutex;
   int calls = 0;

@@ -49,6 +49,23 @@ TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
                  AllOf(HasSubstr("masked.bin has a mask"), HasSubstr("\"documents\"")));
 }
 
+// As a run counts them, of streams and of packed documents, whether they were opened before or not.
+TEST_F(OpenDataTest, SequencesOfAnEpoch) {
+  folder_.write("a.bin", {9, 20});
+  folder_.write("b.bin", {30});
+  for (const char* packing : {"stream", "documents"}) {
+    const std::vector<std::string> sets = {
+        fmt::format("data.train=[{{files='{}'}}, {{files='{}'}}]", path("a.bin"), path("b.bin")),
+        std::string("data.packing=") + packing};
+    Recipe r = recipe(sets);
+    DataFacts facts;
+    OpenedData opened = settle_data(r, facts, false);
+    EXPECT_EQ(training_sequences(r, std::move(opened), 60000), open(r).sequences()) << packing;
+  }
+  EXPECT_EQ(training_sequences(recipe({"data.train=" + path("gone.bin")}), {}, 60000), std::nullopt);
+  EXPECT_EQ(training_sequences(recipe({}), {}, 60000), std::nullopt);
+}
+
 TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
   folder_.write("a.bin", {8, 8, 8});
   folder_.write("b.bin", {8, 8, 8, 8, 8}, std::nullopt, 1000);
@@ -74,8 +91,9 @@ TEST_F(OpenDataTest, SourcesAreMixedByWeight) {
   EXPECT_EQ(batches.labels(0), 14u);
   const auto lines = describe_data(batches, r, 12);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines[0], AllOf(HasSubstr("a.bin: 3 sequences of 3 documents, 0.0% of rows left over, 75.0% of the run, "
-                                        "6.00 epochs")));
+  EXPECT_THAT(lines[0],
+              AllOf(HasSubstr("a.bin: 3 sequences of 3 documents, 0.0% of positions unused, 75.0% of the run, "
+                              "6.00 epochs")));
   EXPECT_THAT(data_json(batches, r, 12),
               AllOf(HasSubstr("\"taken\":18,\"share\":0.750000,\"epochs\":6.000000"), HasSubstr("\"documents\":5")));
 }
@@ -87,12 +105,14 @@ TEST_F(OpenDataTest, TheStartSaysWhatWasCutDroppedAndLeftOut) {
         recipe({"data.train=" + path("a.bin"), "data.packing=documents", std::string("data.long=") + longer});
     return describe_data(open(r), r, 4)[0];
   };
-  EXPECT_EQ(line("cut"),
-            "data: 4 sequences of 4 documents, 12.5% of rows left over, 1 above 8 tokens cut, 1 without a "
-            "label that counts left out, 2.00 epochs");
-  EXPECT_EQ(line("drop"),
-            "data: 1 sequence of 4 documents, 0.0% of rows left over, 1 above 8 tokens dropped, 1 "
-            "without a label that counts left out, 8.00 epochs");
+  EXPECT_EQ(
+      line("cut"),
+      "data: 4 sequences of 4 documents, 12.5% of positions unused, 1 document longer than 8 tokens split, 1 document "
+      "without trainable tokens left out, 2.00 epochs");
+  EXPECT_EQ(
+      line("drop"),
+      "data: 1 sequence of 4 documents, 0.0% of positions unused, 1 document longer than 8 tokens dropped, 1 document "
+      "without trainable tokens left out, 8.00 epochs");
 }
 
 TEST_F(OpenDataTest, TheStartSaysOfHowManyFilesASourceIs) {
