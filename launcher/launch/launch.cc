@@ -27,6 +27,7 @@
 #include "launcher/launch/train_command.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/resume_command.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/micro_batch.h"
 
@@ -119,10 +120,10 @@ class Launch {
           sets.insert(sets.end(), more.begin(), more.end());
       }
       ranks_run_ = true;
-      const Ended ended = run_ranks(
-          allocation_,
-          {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value(), restarts > 0},
-          agents_, stop_, screen_, options_.logs);
+      const Ended ended = run_ranks(allocation_,
+                                    {shares, command_.words(sets), variables_, run_, interface_,
+                                     options_.interface.has_value(), restarts > 0, recipe_.checkpoint.resume},
+                                    agents_, stop_, screen_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
@@ -200,7 +201,7 @@ class Launch {
       note(text);
     } else {
       runtime::Workload workload = runtime::open_workload(settled);
-      settle_as_far_as_seen(workload, [this](const std::string& unseen) { screen_.note(unseen); });
+      (void)settle_as_far_as_seen(workload, [this](const std::string& unseen) { screen_.note(unseen); });
       launcher::settle_batch(workload, ranks, {on_gpus ? device::Kind::cuda : device::Kind::cpu, 0});
       settled = std::move(workload.recipe);
     }
@@ -240,7 +241,7 @@ class Launch {
     for (std::size_t at = 0; at < keys.size(); at = keys.find('\n', at) + 1) keys.insert(at, "  "), at += 2;
     screen_.write(true, printable(keys, true));
     if (most_restarts() > 0 && !recipe_.checkpoint.dir)
-      screen_.note("nothing of this run is kept, so that a restart begins again: checkpoint.dir names no folder");
+      screen_.note("nothing will be saved, so a restart begins at step 1: set checkpoint.dir to keep what was trained");
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)
       for (const std::string& one : front_sets(recipe_))
         screen_.say(
@@ -353,7 +354,8 @@ class Launch {
   }
   int stopped_between() {
     const BetweenStarts end =
-        stopped_between_starts(!checkpoints_in(recipe_.checkpoint.dir).empty(), ended_.has_value(), stop_.times());
+        stopped_between_starts(!checkpoints_in(recipe_.checkpoint.dir).empty(), ended_.has_value(), stop_.times(),
+                               recipe_.checkpoint.resume);
     events_.write({"end", {}, {}, static_cast<int>(end.code), end.text});
     screen_.note(end.text);
     return static_cast<int>(end.code);

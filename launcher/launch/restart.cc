@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "launcher/screen/resume_command.h"
 #include "runtime/checkpoint/choice.h"
 
 namespace strata::launcher {
@@ -93,13 +94,15 @@ std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const ru
   return {};
 }
 
-BetweenStarts stopped_between_starts(bool kept, bool started, int times) {
+BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume) {
+  // Before the first start, the same command does what it was to do.
+  const bool resumes = kept && (started || resume == "auto");
   return {kept || !started ? Exit::requeue : Exit::failed,
           fmt::format("{}: {}",
                       times > 1 && started ? "ended at once, as it was asked to stop twice"
                       : started            ? "stopped on request before a restart"
                                            : "stopped on request before any rank was started",
-                      kept       ? "run the same command to resume from the newest checkpoint"
+                      resumes    ? fmt::format("run {} to resume from the newest checkpoint", resume_command(resume))
                       : !started ? "run the same command to start"
                                  : "there is no checkpoint to resume from")};
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,11 +44,12 @@ std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const ru
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
 
 // How launch ends if it is asked to stop, so many times, while no rank runs. As from ranks that were stopped, the code
-// says whether there is something to resume from. `kept`: a checkpoint. `started`: ranks ran before.
+// says whether there is something to resume from. `kept`: a checkpoint. `started`: ranks ran before. `resume`:
+// checkpoint.resume as the user has it.
 struct BetweenStarts {
   Exit code;
   std::string text;
 };
-BetweenStarts stopped_between_starts(bool kept, bool started, int times);
+BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume = "auto");
 
 }  // namespace strata::launcher

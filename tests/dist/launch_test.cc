@@ -318,6 +318,27 @@ TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
   EXPECT_THAT(log("events.jsonl"), HasSubstr(R"("exit":75,"cause":"stopped on request before a restart)"));
 }
 
+// A run that was to begin anew, and has been started again from its own checkpoint: the command as typed would not
+// resume, whether the stop comes before the restart or after it.
+TEST_F(LaunchAlone, AStopSaysWhatHasToBeAddedToResume) {
+  for (const bool restarted : {false, true}) {
+    std::filesystem::remove_all(run_.file("checkpoints"));
+    Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10",
+                                                       "checkpoint.resume=none", checkpoints()}));
+    ASSERT_TRUE(running.wait_until(
+        [&](const auto&, const auto&) { return std::filesystem::exists(run_.file("checkpoints/step-00000020")); },
+        120));
+    signal_rank(1, "KILL");
+    const char* moment = restarted ? "resumes after step" : "starts again in";
+    ASSERT_TRUE(running.wait_until(
+        [&](const auto&, const std::string& errors) { return errors.find(moment) != std::string::npos; }, 120));
+    running.send(SIGUSR1);
+    const Outcome outcome = running.wait(180);
+    EXPECT_EQ(outcome.code, static_cast<int>(Exit::requeue)) << outcome.all();
+    EXPECT_THAT(last_line(outcome), HasSubstr("run the same command with --set checkpoint.resume=auto to resume"));
+  }
+}
+
 // control.timeout = 0: for ever, and not at once.
 TEST_F(LaunchAlone, WithoutATimeoutNothingIsLost) {
   const Outcome outcome = run(launch({}, {"control.timeout=0", "training.max_steps=300"}), 120);

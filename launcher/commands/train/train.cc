@@ -91,6 +91,7 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
 
 // From the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World& world, const StopSignal& stop) {
+  require_data(asked, true, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
   control::Control control(asked, world, note);
   control.enter(runtime::Phase::planning);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/screen/printable.h"
+#include "launcher/screen/resume_command.h"
 
 namespace strata::launcher {
 namespace {
@@ -114,9 +115,7 @@ void Training::stop_here(bool at_once) {
   // Of rank 0, which says it.
   const bool asked = p_.control.stop_asked() != 0 || recipe.stop_after == step;
   const EndReason reason{asked ? EndReason::Kind::request : EndReason::Kind::signal, step};
-  // As it was typed, the command would start where this run did.
-  const char* again =
-      recipe.resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
+  const std::string again = resume_command(recipe.resume);
   if (!p_.checkpoints.can_save()) {
     ended_.emplace(Exit::failed,
                    fmt::format("stopped on request after step {}; nothing was saved: set checkpoint.dir to keep what "

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "launcher/launch/ranks/child.h"
 #include "launcher/launch/ranks/rank_output.h"
+#include "launcher/screen/resume_command.h"
 
 namespace strata::launcher {
 namespace {
@@ -200,7 +201,8 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
   if (too_early && output.complaint().empty()) {
     out.code = static_cast<int>(Exit::requeue);
-    out.cause = "the ranks had not begun: run the same command to start or resume";
+    out.cause = fmt::format("the ranks had not begun: run {} to start or resume",
+                            start.again ? resume_command(start.resume) : "the same command");
     return out;
   }
   // Asked to stop by launch alone, the ranks end as for any stop: that is no cause.

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/host/own_program.h"
+#include "launcher/screen/resume_command.h"
 
 namespace strata::launcher {
 namespace {
@@ -118,6 +119,7 @@ Program rank_program(const Allocation& allocation, const RankStart& start) {
       all.variables.push_back(name);
   };
   set("STRATA_LAUNCH", start.run);
+  set(kTypedResume, start.resume);
   set("STRATA_PROGRESS", "lines");  // the terminal is launch's
   if (start.interface) {
     const bool asked = start.interface_asked;

@@ -16,6 +16,7 @@ struct RankStart {
   std::optional<std::string> interface;  // of MPI and NCCL
   bool interface_asked = false;          // else a variable of the user's that names one wins
   bool again = false;                    // not the first start of this launch
+  std::string resume = "auto";           // checkpoint.resume as the user has it
 };
 
 // The variables of this process that name or exclude networks of MPI and NCCL, NAME=VALUE.

@@ -51,6 +51,10 @@ TEST(StoppedBetweenStarts, SaysWhatThereIsToResumeFrom) {
   EXPECT_EQ(stopped_between_starts(false, true, 1).code, Exit::failed);
   EXPECT_THAT(stopped_between_starts(false, true, 1).text, HasSubstr("no checkpoint to resume from"));
   EXPECT_THAT(stopped_between_starts(true, true, 2).text, HasSubstr("asked to stop twice"));
+  // As typed, the command would begin anew: after a start it has to be told not to, before one it is to.
+  EXPECT_THAT(stopped_between_starts(true, true, 1, "none").text,
+              HasSubstr("run the same command with --set checkpoint.resume=auto to resume from"));
+  EXPECT_THAT(stopped_between_starts(true, false, 1, "none").text, HasSubstr("run the same command to start"));
 }
 
 TEST(RestartWait, GrowsToTwoMinutes) {

@@ -35,6 +35,11 @@ TEST_F(RankProgram, ByMpirun) {
   EXPECT_THAT(program.words, Contains("STRATA_LAUNCH"));
   EXPECT_THAT(program.environment, Contains("STRATA_LAUNCH=run-1"));
   EXPECT_EQ(std::count(program.words.begin(), program.words.end(), "--allow-run-as-root"), geteuid() == 0);
+  EXPECT_THAT(program.environment, Contains("STRATA_LAUNCH_RESUME=auto"));
+  start.resume = "none";
+  const Program other = rank_program(allocation, start);
+  EXPECT_THAT(other.words, Contains("STRATA_LAUNCH_RESUME"));
+  EXPECT_THAT(other.environment, Contains("STRATA_LAUNCH_RESUME=none"));
 }
 
 // The same of Open MPI 5, whose daemons have parameters of their own.
