@@ -8,6 +8,7 @@ namespace strata {
 
 std::string bytes_text(std::size_t bytes) {
   if (bytes == 0) return "0";
+  if (bytes < 1024) return fmt::format("{} B", bytes);
   if (bytes < (1u << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
   if (bytes < (1u << 30)) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
   const double gib = static_cast<double>(bytes) / (1 << 30);

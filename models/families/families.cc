@@ -191,8 +191,10 @@ std::size_t size_or(const Config& config, std::string_view key, std::size_t othe
 std::vector<bool> sliding_layers(const Config& config, std::size_t layers) {
   const std::vector<std::string> types = config.texts("layer_types");
   if (config.has("layer_types") && types.size() != layers)
-    fail(Exit::usage, "{} has {}, and num_hidden_layers is {}", config.describe("layer_types"),
-         counted(types.size(), "entry", "entries"), layers);
+    fail(Exit::usage,
+         "{} has {}, and num_hidden_layers is {}: give one for each layer (model.config.layer_types), or set "
+         "model.config.num_hidden_layers={}",
+         config.describe("layer_types"), counted(types.size(), "entry", "entries"), layers, types.size());
   std::vector<bool> sliding;
   for (const std::string& type : types) {
     // "attention" is transformers' older word for full attention.
@@ -267,6 +269,13 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   const Family& family = family_of(config);
   RunShape run = asked;
   if (!run.objective) run.objective = objective_of(config);
+  const bool classifies =
+      *run.objective == Objective::sequence_classification || *run.objective == Objective::token_classification;
+  if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders say it of all their heads
+    fail(Exit::usage,
+         "{} is of a classifier ({}), which does not generate: strata predict labels texts with it; generate takes a "
+         "model for {}",
+         config.source(), name_of(*run.objective), name_of(Objective::causal_lm));
   std::unique_ptr<Model> model = family.make(config, run);
   model->objective = *run.objective;
   model->batch.tokens = run.tokens();

@@ -198,6 +198,11 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   job.recipe.training.objective = job.model->objective;
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
+  if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
+    fail(Exit::usage,
+         "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
+         "leave evaluation.prompts out",
+         recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/quantity.h"
 #include "runtime/job/candidate.h"
 
@@ -41,9 +42,9 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   for (std::size_t tier = 0; tier < kTiers; ++tier) {
     const std::size_t needed = job.plan.memory[tier].peak;
     if (needed <= capacity.tier[tier]) continue;
-    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} and memory.{} is {} ({} bytes)",
+    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} and memory.{} is {} ({})",
                        bytes_text(needed), needed, memory_of(tier), kTierNames[tier], bytes_text(capacity.tier[tier]),
-                       capacity.tier[tier]);
+                       counted(capacity.tier[tier], "byte"));
     break;
   }
   if (text.empty()) {

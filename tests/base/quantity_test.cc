@@ -12,6 +12,9 @@ TEST(Quantity, AmountsAsPeopleSayThem) {
   EXPECT_EQ(count_text(124'439'808), "124.4M");
   EXPECT_EQ(count_text(7'615'616'512), "7.62B");
   EXPECT_EQ(bytes_text(0), "0");
+  EXPECT_EQ(bytes_text(1), "1 B");
+  EXPECT_EQ(bytes_text(1023), "1023 B");
+  EXPECT_EQ(bytes_text(1024), "1.0 KiB");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");
   EXPECT_EQ(bytes_text(std::size_t{3} << 29), "1.50 GiB");
   // Where the unit changes.

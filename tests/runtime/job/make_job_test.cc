@@ -35,6 +35,28 @@ TEST(JobTest, EvaluationsAndAnswersHaveAPlanBesideTheSteps) {
   EXPECT_TRUE(answered.evaluation && answered.generation);
 }
 
+// Not after the step whose evaluation would have asked them.
+TEST(JobTest, PromptsNeedAModelThatGenerates) {
+  for (const char* objective : {"sequence_classification", "token_classification"})
+    for (const char* preset : {"tiny-llama", "tiny-gpt2"})
+      EXPECT_FAILURE(tiny_job({fmt::format("model.preset={}", preset), fmt::format("training.objective={}", objective),
+                               "evaluation.every=1", "data.validation=none.bin", "evaluation.prompts=none.txt"},
+                              1),
+                     Exit::usage, AllOf(HasSubstr("evaluation.prompts = "), HasSubstr(objective), HasSubstr("leave")));
+}
+
+// A decoder as well as an encoder: what ends in classes has no logits of a next token.
+TEST(JobTest, AClassifierDoesNotGenerate) {
+  for (const char* preset : {"tiny-llama", "tiny-gpt2", "bert-base"})
+    for (const char* objective : {"sequence_classification", "token_classification"}) {
+      const std::vector<std::string> sets = {fmt::format("model.preset={}", preset), "data.seq_len=16",
+                                             fmt::format("training.objective={}", objective)};
+      const Recipe recipe = load_recipe({}, sets);
+      EXPECT_FAILURE(make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::generate), Exit::usage,
+                     HasSubstr("does not generate"));
+    }
+}
+
 // No step of ten is a multiple of eleven: the plan has what the run does.
 TEST(JobTest, AnEvaluationThatNoStepReachesIsNotPlanned) {
   const std::string steps = "training.max_steps=10", data = "data.validation=none.bin";
