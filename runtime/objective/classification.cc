@@ -221,8 +221,12 @@ void settle_classes(Workload& workload) {
   if (!data) return;
   const bool per_token = data->problem == "token_classification";
   if (per_token != (objective == Objective::token_classification))
-    fail(Exit::usage, "{} is for {}, and training.objective is \"{}\"", data->file, data->problem,
-         models::name_of(objective));
+    fail(Exit::usage,
+         "{} has labels of {}, and training.objective is \"{}\": set it to \"{}\", or give data with labels of {} "
+         "(strata tokenize --labels)",
+         data->file, per_token ? "words" : "whole texts", models::name_of(objective),
+         models::name_of(per_token ? Objective::token_classification : Objective::sequence_classification),
+         per_token ? "whole texts" : "words");
   const auto record = [&](const char* what, const std::string& json) {
     to[fmt::format("{}.{}", models::kTrainedOn, what)] = json;
   };

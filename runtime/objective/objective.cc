@@ -80,6 +80,54 @@ void name_architecture(Workload& workload) {
     workload.recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
 }
 
+// What of a classifier decides about its metrics beside its objective.
+std::string_view judged_text(const Recipe& recipe, Judged judged) {
+  switch (judged) {
+    case Judged::tokens:
+      return "";
+    case Judged::number:
+      return " and a regression";
+    case Judged::many_classes:
+      return " and several classes per text";
+    case Judged::one_class:
+      return recipe.training.objective == models::Objective::token_classification
+                 ? " and classes that are not all named O, B-TYPE and I-TYPE"
+                 : " and one class per text";
+    case Judged::entities:
+      return " and classes named O, B-TYPE and I-TYPE";
+  }
+  return "";
+}
+
+// The first of the data files that has labels, and the objective that learns them.
+struct LabelledFile {
+  std::filesystem::path path;
+  models::Objective learned_by;
+};
+std::optional<LabelledFile> labelled_file(const Recipe::Data& data) {
+  for (const auto& path : data_files(data)) {
+    const auto sidecar = read_sidecar(path);
+    if (!sidecar || !sidecar->labels) continue;
+    return LabelledFile{path, sidecar->labels->problem == "token_classification"
+                                  ? models::Objective::token_classification
+                                  : models::Objective::sequence_classification};
+  }
+  return std::nullopt;
+}
+
+// Of an objective that the model names and the recipe does not: whoever has made labels wants them learned.
+void require_labels_learned(const Recipe& recipe) {
+  const models::Objective objective = *recipe.training.objective;
+  if (objective == models::Objective::sequence_classification || objective == models::Objective::token_classification)
+    return;
+  if (const auto file = labelled_file(recipe.data))
+    fail(Exit::usage,
+         "{} has labels, and the recipe has no training.objective, which is \"{}\" of this model and does not learn "
+         "them: set training.objective = \"{}\" to train a classifier, or \"{}\" to ignore the labels",
+         file->path.string(), models::name_of(objective), models::name_of(file->learned_by),
+         models::name_of(objective));
+}
+
 // An evaluation of cut or dropped texts has another loss and other metrics than one of whole ones.
 void note_long_documents(const Sequences& validation, Workload& workload) {
   const PackingFigures* figures = validation.packing();
@@ -106,20 +154,19 @@ bool generates(const Recipe& recipe) {
 }
 
 void look_for_labels(Workload& workload, const LabelColumn*) {
-  for (const auto& path : data_files(workload.recipe.data)) {
-    const auto sidecar = read_sidecar(path);
-    if (!sidecar || !sidecar->labels) continue;
-    workload.data.notes.push_back(fmt::format(
-        "the labels of {} are left alone: training.objective is \"{}\", and {} learns them", path.string(),
-        models::name_of(*workload.recipe.training.objective),
-        sidecar->labels->problem == "token_classification" ? "token_classification" : "sequence_classification"));
-    return;
-  }
+  const auto file = labelled_file(workload.recipe.data);
+  if (!file) return;
+  workload.data.notes.push_back(fmt::format(
+      "ignoring the labels in {}: training.objective is \"{}\"; to train a classifier, set it to \"{}\"",
+      file->path.string(), models::name_of(*workload.recipe.training.objective), models::name_of(file->learned_by)));
 }
 
 void settle_objective(Workload& workload) {
   Recipe& recipe = workload.recipe;
-  if (!recipe.training.objective) recipe.training.objective = models::objective_of(workload.config());
+  if (!recipe.training.objective) {
+    recipe.training.objective = models::objective_of(workload.config());
+    require_labels_learned(recipe);
+  }
   refuse_what_has_no_effect(recipe.training);
   settle_classes(workload);  // which asks what the model's own architecture is
   name_architecture(workload);
@@ -134,7 +181,8 @@ OpenedData settle(Workload& workload, bool evaluates) {
   const ObjectiveRules& rules = rules_of(recipe);
   const Judged judged = rules.judged(workload);
   if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
-    fail(Exit::usage, "evaluation.metric = \"{}\", which this model has not: take one of {}", recipe.evaluation.metric,
+    fail(Exit::usage, "evaluation.metric = \"{}\" is not available with training.objective = \"{}\"{}: take one of {}",
+         recipe.evaluation.metric, models::name_of(*recipe.training.objective), judged_text(recipe, judged),
          fmt::join(metric_names(judged), ", "));
   if (rules.of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))
     recipe.data.packing = Packing::documents;

@@ -128,16 +128,21 @@ TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
 // What an objective leaves alone of its data, or does not find there, is said at the start.
 TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
   tokenize("one", {"--labels", "label"});
+  EXPECT_COMPLAINT(run({STRATA, "train", "--set", "model.path=" + file("bert"), "--set", "model.init=random", "--set",
+                        "data.train=" + file("one.bin"), "--set", "training.max_steps=2", "--set", "data.seq_len=40"}),
+                   Exit::usage,
+                   AllOf(HasSubstr("one.bin has labels"), HasSubstr("the recipe has no training.objective")));
   const std::string masked =
       done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
-  EXPECT_THAT(masked, AllOf(HasSubstr("the labels of "), HasSubstr("one.bin are left alone"),
-                            HasSubstr("sequence_classification learns them")));
+  EXPECT_THAT(masked,
+              AllOf(HasSubstr("ignoring the labels in "), HasSubstr("one.bin: training.objective is \"masked_lm\""),
+                    HasSubstr("set it to \"sequence_classification\"")));
   EXPECT_THAT(masked, testing::Not(HasSubstr("begins with a token of text")));
   tokenize("bare", {"--no-eot"});
   const std::string bare =
       done(run(command("train", "bare", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler2")})));
   EXPECT_THAT(bare, AllOf(HasSubstr("bare.bin begins with a token of text"), HasSubstr("--add-special")));
-  EXPECT_THAT(bare, testing::Not(HasSubstr("left alone")));
+  EXPECT_THAT(bare, testing::Not(HasSubstr("ignoring")));
   tokenize("special", {"--no-eot", "--add-special"});
   EXPECT_THAT(
       done(run(command("train", "special", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler3")}))),
@@ -317,7 +322,7 @@ TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
 
   learn("words", {"--labels", "each", "--field", "words"}, {"training.objective=token_classification"});
   EXPECT_COMPLAINT(run(command("train", "words", words)), Exit::usage,
-                   AllOf(HasSubstr("eval_overall_f1"), HasSubstr("which this model has not")));
+                   AllOf(HasSubstr("eval_overall_f1"), HasSubstr("is not available with training.objective")));
 }
 
 // The head that a checkpoint lacks is drawn, and that is said; of the same seed it is the same.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
+#include <utility>
 
 #include "device/ops/losses/cross_entropy.h"
 #include "models/files/config.h"
@@ -97,6 +98,32 @@ class SettledClassesTest : public ClassificationTest {
   Workload workload_;
   Init init_ = Init::random;
 };
+
+// Labels that nothing would learn, as the recipe does not say what to train: the model's own objective is not taken.
+TEST_F(SettledClassesTest, LabelsThatTheModelsObjectiveDoesNotLearnAreRefused) {
+  for (const char* architectures : {"[\"BertForMaskedLM\"]", "[\"BertModel\"]"})
+    for (const bool validates : {false, true}) {
+      (void)settled({"a", "b"}, fmt::format("\"architectures\": {}", architectures));
+      workload_.recipe.training.objective.reset();
+      if (validates) workload_.recipe.data.validation = std::exchange(workload_.recipe.data.train, {})[0].files;
+      workload_.recipe.model.config.clear();
+      EXPECT_FAILURE(settle_objective(workload_), Exit::usage,
+                     AllOf(HasSubstr("t.bin has labels"), HasSubstr("the recipe has no training.objective"),
+                           HasSubstr("= \"sequence_classification\""), HasSubstr("\"masked_lm\" to ignore")));
+      workload_.recipe.training.objective = models::Objective::masked_lm;
+      EXPECT_NO_THROW(settle_objective(workload_)) << "asked for";
+    }
+  // A classifier's own objective is what the labels are for.
+  (void)settled({"a", "b"}, "\"architectures\": [\"BertForSequenceClassification\"]");
+  workload_.recipe.training.objective.reset();
+  EXPECT_NO_THROW(settle_objective(workload_));
+  EXPECT_EQ(workload_.recipe.training.objective, models::Objective::sequence_classification);
+}
+
+TEST_F(SettledClassesTest, LabelsOfAnotherTaskAreSaidWithTheObjectiveForThem) {
+  EXPECT_FAILURE(settled({"a", "b"}, "", "token_classification"), Exit::usage,
+                 AllOf(HasSubstr("t.bin has labels of words"), HasSubstr("set it to \"token_classification\"")));
+}
 
 TEST_F(SettledClassesTest, TheNumberOfAClassifierThatIsThereStands) {
   const std::string names = R"("id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2"}, "architectures": )";
