@@ -103,10 +103,7 @@ void TokenOutput::commit(Tells tells) {
   const text::TokenWriter& writer = *writer_;
   writer_->finish();
   if (writer.count() == 0) fail(Exit::usage, "there is no text in the input, and an empty token file is of no use");
-  if (mask_file_ && writer.labels() == 0)
-    fail(Exit::usage, "no token of the input counts as a label, so there is nothing to learn from it{}",
-         made_ ? ": what turns of the role \"assistant\" say counts, if nothing else is said (--train-on, \"train\")"
-               : "");
+  if (mask_file_ && writer.labels() == 0) fail(Exit::usage, "there are no trainable tokens in the input");
   runtime::TokenSidecar sidecar{.vocab_size = tokenizer_->vocab_size(),
                                 .width = width_,
                                 .tokenizer = tokenizer_->name(),

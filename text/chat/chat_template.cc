@@ -173,8 +173,15 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
   }
   if (wanted) {
     if (!fs::is_regular_file(*wanted, ignored))
-      fail(Exit::usage, "--chat-template {}: there is no such file{}", wanted->string(),
-           found.by_name ? fmt::format(", nor a template of that name: {} has {}", found.where, names_of(found)) : "");
+      fail(Exit::usage,
+           "--chat-template {}: there is no such file, and a name is that of one of the tokenizer folder's own "
+           "templates: {}",
+           wanted->string(),
+           found.by_name       ? fmt::format("{} has {}", found.where, names_of(found))
+           : found.all.empty() ? fmt::format("{} has none; give a FILE (names of other programs, such as chatml, are "
+                                             "not built in)",
+                                             tokenizer.string())
+                               : fmt::format("{} is its only one, and is taken without this option", found.where));
     out.name_ = wanted->string();
     out.add(read(*wanted), "default", promised, known);
     return out;

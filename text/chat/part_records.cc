@@ -25,6 +25,8 @@ std::string shown(const std::string& written) {
   return written.size() <= kMost ? written : written.substr(0, kMost) + "...";
 }
 
+constexpr const char* kOneList = " (if the file is one list, jq -c '.[]' makes a line of each record)";
+
 // Errors name the column.
 Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
   refuse_marks(place);
@@ -37,13 +39,14 @@ Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
                               number.written.ends_with('N') || number.written.ends_with('y')
                                   ? "no number of JSON: leave the record out"
                                   : "beyond the numbers that are read (integers of 64 bits, doubles): make it a text"));
-    if (!out.is(Kind::dict)) place.bad(fmt::format("expected a JSON object in a line, found {}", kind_text(out)));
+    if (!out.is(Kind::dict))
+      place.bad(fmt::format("expected a JSON object in a line, found {}{}", kind_text(out),
+                            out.is(Kind::list) && place.line == 1 ? kOneList : ""));
     return out;
   } catch (const JsonFault& fault) {
     const bool list = place.line == 1 && place.text.starts_with('[');
     fail(Exit::corrupt, "{}, line {}, column {}: this is no JSON: {}{}", place.part.name, place.line,
-         jinja::length_of(place.text.substr(0, fault.at)) + 1, fault.message,
-         list ? " (if the file is one list, jq -c '.[]' makes a line of each record)" : "");
+         jinja::length_of(place.text.substr(0, fault.at)) + 1, fault.message, list ? kOneList : "");
   }
 }
 

@@ -44,6 +44,12 @@ bool is_empty(const simdjson::dom::element& value) {
   return value.is_null();
 }
 
+void add_roles(const Conversation& conversation, std::set<std::string>& out) {
+  constexpr std::size_t kMost = 8;
+  for (const Value& message : conversation.messages.items())
+    if (out.size() < kMost) out.insert(message.find("role")->text());
+}
+
 }  // namespace
 
 PartTokenizer::PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rules)
@@ -75,6 +81,7 @@ void PartTokenizer::run(const DocumentPart& part, PartTokens& out) {
   out.unlabelled = out.tools_left_out = 0;
   out.unread.clear();
   out.unread_in_turns.clear();
+  out.roles.clear();
   switch (part.kind) {
     case InputKind::plain:
       if (part.begins) out.begins.push_back(0);
@@ -166,8 +173,11 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
       text(text_field(record, rules_.field), out);
     } else if (rules_.templated()) {
       const Conversation conversation = conversation_of(record, rules_.format);
+      add_roles(conversation, out.roles);
+      const bool completed = rules_.completion_alone && conversation.prompt > 0;
       try {
-        labelled(labelled_text(*rules_.made, conversation, rules_.train_on), place, out);
+        labelled(labelled_text(*rules_.made, conversation, completed ? TrainOn::completion : rules_.train_on), place,
+                 out);
       } catch (const Error& error) {
         fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
       }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,9 @@ struct RecordRules {
   bool add_special = false;            // with the tokenizer's template around each text
   const ChatTemplate* made = nullptr;  // of conversations; Alpaca's records are conversations if there is one
   TrainOn train_on = TrainOn::all;
+  // A conversation of prompt and completion is trained on the completion alone, whatever train_on says (TRL's
+  // completion_only_loss).
+  bool completion_alone = false;
   std::optional<std::uint32_t> end;  // token behind each completion, which counts as a label
   // Whether a record is a template's text.
   bool templated() const {
@@ -53,6 +57,7 @@ struct PartTokens {
   std::uint64_t tools_left_out = 0;  // conversations with tools of which the template writes nothing
   UnreadFields unread;               // of records, unless --field says which is read
   UnreadFields unread_in_turns;      // of turns, as the template does not name them
+  std::set<std::string> roles;       // of conversations' turns, some of them if there are many
 };
 
 // Turns parts into tokens; one for each thread. Throws Error: NAME, line N: what is wrong.

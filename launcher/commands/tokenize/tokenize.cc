@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "launcher/screen/printable.h"
 #include "launcher/screen/remarks.h"
 #include "launcher/token_output.h"
+#include "runtime/data/files/tokens.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/part_tokenizer.h"
 #include "text/chat/record.h"
@@ -142,9 +144,17 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   }
 }
 
+// Whether the first record is a conversation that names its prompt. `format`: of the records.
+bool begins_with_prompt(DataFormat format, DocumentReader& reader) {
+  if (format != DataFormat::chat) return false;
+  const DocumentPart* part = reader.peek();
+  const auto record = part ? text::first_record(*part) : std::nullopt;
+  return record && !record->find("messages") && record->find("prompt") && record->find("completion");
+}
+
 // What is made of each record; says what was found.
 RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_text,
-                     const std::optional<text::ChatTemplate>& made) {
+                     const std::optional<text::ChatTemplate>& made, bool has_prompts) {
   RecordRules rules{.format = format,
                     .found = (!options.format || is_table(*options.format)) && !options.field,
                     .field_given = options.field.has_value(),
@@ -160,6 +170,7 @@ RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_
     fail(Exit::usage, "--chat-template is for conversations, and the input is {}", text::name_of(format));
   const bool answers = rules.templated() && format != DataFormat::alpaca;
   rules.train_on = answers ? text::TrainOn::assistant : text::TrainOn::completion;
+  rules.completion_alone = answers && !options.train_on;
   if (format == DataFormat::text) rules.train_on = text::TrainOn::all;
   if (options.train_on) {
     rules.train_on = *text::train_on(*options.train_on);
@@ -175,8 +186,11 @@ RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_
     std::string what(text::name_of(format));
     if (rules.made) what += fmt::format(", written by {}", made->name());
     say("{}: {}; {}", options.inputs.front(), what,
-        rules.train_on == text::TrainOn::all ? std::string("every token counts as a label")
-                                             : fmt::format("trained on: {}", text::name_of(rules.train_on)));
+        rules.train_on == text::TrainOn::all
+            ? std::string("every token counts as a label")
+            : fmt::format(
+                  "trained on: {}",
+                  text::name_of(rules.completion_alone && has_prompts ? text::TrainOn::completion : rules.train_on)));
   }
   return rules;
 }
@@ -196,6 +210,29 @@ void write(const PartTokens& tokens, TokenWriter& writer) {
     done = begin;
   }
   add(done, tokens.ids.size());
+}
+
+[[noreturn]] void refuse_without_labels(const RecordRules& rules, const std::set<std::string>& roles) {
+  if (!rules.templated()) fail(Exit::usage, "no trainable tokens: all completions are empty");
+  fail(
+      Exit::usage,
+      "no trainable tokens: --train-on {} trains on what the role \"assistant\" says, and \"train\" or \"weight\" of a "
+      "turn say otherwise (roles found: {}); rename the roles, or take --train-on all",
+      text::name_of(rules.train_on), fmt::join(roles, ", "));
+}
+
+// By its sidecar; what else is no text is refused where it is read.
+void refuse_token_file(const std::filesystem::path& path) {
+  bool made = false;
+  try {
+    made = runtime::read_sidecar(path).has_value();
+  } catch (const Error&) {  // a JSON file beside a text need not be a sidecar
+  }
+  if (made)
+    fail(Exit::usage,
+         "{} is a token file, as {} says: it is tokenized already; data.train takes it, and strata inspect "
+         "shows what it holds",
+         path.string(), runtime::sidecar_path(path).string());
 }
 
 // Options that are about another kind of input than what --labels, or its absence, says.
@@ -234,6 +271,7 @@ int tokenize(const TokenizeOptions& options) {
   for (const std::string& name : options.inputs)
     if (name != "-") files.push_back({"tokenize", name});
   TokenOutput output(options.out, files, options.force);
+  for (const NamedFile& file : files) refuse_token_file(file.path);
   for (const std::string& name : options.inputs) {
     const text::InputHead head = text::look_at_input(name);
     compressed = compressed || head.compression != text::Compression::none;
@@ -252,32 +290,35 @@ int tokenize(const TokenizeOptions& options) {
   if (options.chat_template || format == DataFormat::chat || format == DataFormat::sharegpt ||
       format == DataFormat::alpaca)
     made = text::ChatTemplate::find(options.tokenizer, options.chat_template, *tokenizer);
-  RecordRules rules = rules_of(options, format, is_text, made);
+  RecordRules rules = rules_of(options, format, is_text, made, begins_with_prompt(format, reader));
   const bool whole = format == DataFormat::text;
   const auto is_one = [](const DocumentInput& input) { return input.kind == InputKind::plain; };
   std::optional<std::uint32_t> end;
   if (!rules.templated())
     end = end_token(options, *tokenizer, !whole || inputs.size() > 1 || !is_one(inputs.front()) || options.field);
   if (!whole) rules.end = end;
-  TokenWriter& writer =
-      output.open(*tokenizer, whole ? end : std::nullopt, rules.train_on != text::TrainOn::all || rules.templated());
+  const bool masked = rules.train_on != text::TrainOn::all || rules.templated();
+  TokenWriter& writer = output.open(*tokenizer, whole ? end : std::nullopt, masked);
   if (rules.templated()) {
     output.written_by(*rules.made);
     tell_remarks(*rules.made);
   }
   std::uint64_t unlabelled = 0, tools_left_out = 0;
   text::UnreadFields unread, unread_in_turns;
+  std::set<std::string> roles;
   Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {
     write(tokens, writer);
     unlabelled += tokens.unlabelled;
     tools_left_out += tokens.tools_left_out;
     for (const auto& [field, records] : tokens.unread) unread[field] += records;
     for (const auto& [field, records] : tokens.unread_in_turns) unread_in_turns[field] += records;
+    roles.insert(tokens.roles.begin(), tokens.roles.end());
   });
   conveyor.run(threads_of(options), [&] {
     auto maker = std::make_shared<PartTokenizer>(*tokenizer, rules);
     return [maker](const text::DocumentPart& part, PartTokens& tokens) { maker->run(part, tokens); };
   });
+  if (masked && writer.count() > 0 && writer.labels() == 0) refuse_without_labels(rules, roles);
   output.commit();
   for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())

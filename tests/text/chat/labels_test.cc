@@ -129,7 +129,16 @@ TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
   folder_.write("chat_template.jinja", "{% if %}");
   EXPECT_FAILURE(text("null"), Exit::usage, HasSubstr("chat_template.jinja, line 1"));
   EXPECT_FAILURE(ChatTemplate::find("byte", folder_.path() / "none", *tokenizer_), Exit::usage,
-                 HasSubstr("no such file"));
+                 AllOf(HasSubstr("no such file"), HasSubstr("byte has none; give a FILE")));
+  // Names of other programs' templates are none here; what there is, is named.
+  for (const char* name : {"chatml", "llama3"}) {
+    folder_.write("chat_template.jinja", "file");
+    EXPECT_FAILURE(ChatTemplate::find(folder_.path(), name, *tokenizer_), Exit::usage,
+                   AllOf(HasSubstr(std::string("--chat-template ") + name), HasSubstr("is its only one")));
+    folder_.write("additional_chat_templates/rag.jinja", "r");
+    EXPECT_FAILURE(ChatTemplate::find(folder_.path(), name, *tokenizer_), Exit::usage, HasSubstr("has default, rag"));
+    std::filesystem::remove_all(folder_.path() / "additional_chat_templates");
+  }
 }
 
 // transformers' classes for such a file know the names of its tokens, whatever the configuration leaves out.

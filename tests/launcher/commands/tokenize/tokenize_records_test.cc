@@ -73,6 +73,27 @@ TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
                  HasSubstr("--no-eot has no place here"));
 }
 
+// As TRL: answers in the prompt are context, unless --train-on asks for them. Each record says what it is.
+TEST_F(RecordsTest, OfPromptAndCompletionTheCompletionIsTrainedOn) {
+  folder_.write("t.jinja", kTurns);
+  const std::string completed =
+      R"({"prompt": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "q"},)"
+      R"( {"role": "user", "content": "r"}], "completion": [{"role": "assistant", "content": "s"}]})";
+  const std::string chat = R"({"messages": [{"role": "assistant", "content": "v"}, {"role": "user", "content": "w"},)"
+                           R"( {"role": "assistant", "content": "x"}]})";
+  folder_.write("a.jsonl", completed + "\n" + chat + "\n");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:q;u:r;a:[s;]a:[v;]u:w;a:[x;]");
+  EXPECT_THAT(said_, HasSubstr("trained on: completion"));
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .format = "chat", .chat_template = "t.jinja"}),
+            "u:p;a:q;u:r;a:[s;]a:[v;]u:w;a:[x;]");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja", .train_on = "assistant"}),
+            "u:p;a:[q;]u:r;a:[s;]a:[v;]u:w;a:[x;]");
+  EXPECT_THAT(said_, HasSubstr("trained on: assistant"));
+  folder_.write("b.jsonl", chat + "\n" + completed + "\n");
+  EXPECT_EQ(shown({.inputs = {"b.jsonl"}, .chat_template = "t.jinja"}), "a:[v;]u:w;a:[x;]u:p;a:q;u:r;a:[s;]");
+  EXPECT_THAT(said_, HasSubstr("trained on: assistant"));
+}
+
 TEST_F(RecordsTest, WhatATemplateRefusesIsNamedByLine) {
   folder_.write("t.jinja", "{{ raise_exception('Only user and assistant roles are supported!') }}");
   folder_.write("a.jsonl", "\n{\"messages\": [{\"role\": \"narrator\", \"content\": \"p\"}]}\n");
@@ -214,13 +235,19 @@ TEST_F(RecordsTest, ToolsThatTheTemplateDoesNotWriteAreCounted) {
 TEST_F(RecordsTest, RolesThatNobodyHasAreSaid) {
   folder_.write("t.jinja", kTurns);
   folder_.write("a.jsonl", R"({"messages": [{"role": "human", "content": "p"}, {"role": "bot", "content": "q"}]})");
-  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), Exit::usage,
-                 AllOf(HasSubstr("no token of the input counts as a label"), HasSubstr("role \"assistant\"")));
+  EXPECT_FAILURE(
+      shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), Exit::usage,
+      AllOf(HasSubstr("no trainable tokens"), HasSubstr("role \"assistant\""), HasSubstr("roles found: bot, human")));
   folder_.write("b.jsonl", R"({"body": "p"})");
   EXPECT_FAILURE(shown({.inputs = {"b.jsonl"}}), Exit::corrupt, HasSubstr("the fields body: give --field NAME"));
   folder_.write("c.jsonl", R"({"question": "p", "answer": "q"})");
   EXPECT_FAILURE(shown({.inputs = {"c.jsonl"}}), Exit::corrupt,
                  AllOf(HasSubstr("rename"), testing::Not(HasSubstr("--field"))));
+}
+
+TEST_F(RecordsTest, OneListInALineIsSaidWithWhatMakesLinesOfIt) {
+  folder_.write("a.jsonl", R"([{"text": "p"}, {"text": "q"}])");
+  EXPECT_FAILURE(shown({.inputs = {"a.jsonl"}}), Exit::corrupt, AllOf(HasSubstr("a list"), HasSubstr("jq -c '.[]'")));
 }
 
 TEST_F(RecordsTest, RecordsThatAreTakenForTextAreNoted) {

@@ -242,7 +242,7 @@ TEST_F(TokenizeTest, AMaskGoesWithTheTokensThatItIsOf) {
     writer.add(tokens, counts);
     output.commit();
   };
-  EXPECT_FAILURE(write(false), Exit::usage, HasSubstr("no token of the input counts as a label"));
+  EXPECT_FAILURE(write(false), Exit::usage, HasSubstr("no trainable tokens"));
   EXPECT_EQ(files(), 0u);
   write(true);
   write(true);
@@ -281,6 +281,19 @@ TEST_F(TokenizeTest, TheFirstBadLineIsNamedWhateverTheThreads) {
         Exit::corrupt, AllOf(HasSubstr("a.jsonl, line 20000"), HasSubstr("\"text\"")));
   }
   EXPECT_EQ(files(), 1u);
+}
+
+// What a text's NUL bytes are removed with would destroy tokens.
+TEST_F(TokenizeTest, TokensAreNotTokenizedAgain) {
+  folder_.write("a.txt", "abc");
+  run({"a.txt"});
+  for (const char* ending : {".bin", ".bin.json", ".bin.documents"})
+    std::filesystem::rename(path(std::string("out") + ending), path(std::string("chat") + ending));
+  EXPECT_FAILURE(run({"chat.bin"}), Exit::usage,
+                 AllOf(HasSubstr("chat.bin is a token file, as "), HasSubstr("chat.bin.json says"),
+                       testing::Not(HasSubstr("tr -d"))));
+  folder_.write("a.txt.json", R"({"a": 1})");  // somebody's, next to a text
+  EXPECT_EQ(run({"a.txt"}), 0);
 }
 
 TEST_F(TokenizeTest, MistakesLeaveTheOldFileAlone) {
