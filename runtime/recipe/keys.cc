@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/recipe/assignment.h"
+#include "runtime/recipe/edits.h"
 #include "runtime/recipe/keys/checkpoint_keys.h"
 #include "runtime/recipe/keys/control_keys.h"
 #include "runtime/recipe/keys/data_keys.h"
@@ -13,6 +14,7 @@
 #include "runtime/recipe/keys/report_keys.h"
 #include "runtime/recipe/keys/training_keys.h"
 #include "runtime/recipe/names_elsewhere.h"
+#include "runtime/recipe/values_elsewhere.h"
 
 namespace strata::runtime {
 namespace {
@@ -24,20 +26,6 @@ std::vector<RecipeKey> make_keys() {
         comm_keys, fp16_keys, checkpoint_keys, evaluation_keys, control_keys, report_keys})
     std::ranges::move(section(), std::back_inserter(out));
   return out;
-}
-
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
 }
 
 std::string default_text(const RecipeKey& key, const Recipe& defaults) {
@@ -55,35 +43,58 @@ std::span<const RecipeKey> recipe_keys() {
   return keys;
 }
 
-const RecipeKey& nearest_key(std::string_view name) {
-  name = name.substr(0, 128);  // whatever a file holds, the comparison stays cheap
+const RecipeKey* similar_key(std::string_view written) {
+  const std::string name = folded(written.substr(0, 128));  // whatever a file holds, the comparison stays cheap
   const RecipeKey* nearest = nullptr;
   std::size_t fewest = 0;
   for (const RecipeKey& key : recipe_keys()) {
+    const std::string_view part = last_part(name);
+    const std::size_t whole = edits(name, key.name), last = edits(part, last_part(key.name));
     // A key in the wrong section, or in none, is one mistake, not as many as the section has letters.
-    const std::size_t distance = std::min(edits(name, key.name), edits(last_part(name), last_part(key.name)) + 1);
+    const bool of_whole = is_slip(whole, name.size(), 6), of_last = is_slip(last, part.size(), 4);
+    if (!of_whole && !of_last) continue;
+    const std::size_t distance = std::min(of_whole ? whole : last + 1, of_last ? last + 1 : whole);
     if (nearest && distance >= fewest) continue;
     nearest = &key;
     fewest = distance;
   }
-  return *nearest;
+  return nearest;
 }
 
-std::string keys_about(std::string_view part) {
+std::string keys_about(std::string_view asked) {
+  const std::string part = folded(asked);
   std::string out;
   const Recipe defaults;
-  for (const RecipeKey& key : recipe_keys())
-    if (key.name.find(part) != std::string::npos)
-      out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
-                         key.allowed);
-  const auto add = [&](const NameElsewhere& other) {
-    out += fmt::format("{}, a name of other programs\n    {}\n", other.name, text_of(other));
+  const auto add_key = [&](const RecipeKey& key) {
+    out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
+                       key.allowed);
   };
+  const auto add = [&](const NameElsewhere& other) {
+    out += fmt::format("{} (other tools)\n    {}\n", other.name, text_of(other));
+  };
+  const auto has = [&](std::string_view text) { return folded(text).find(part) != std::string::npos; };
+  for (const RecipeKey& key : recipe_keys())
+    if (has(key.name) || (!part.empty() && has_value(key, asked))) add_key(key);
+  if (has("model.config.KEY") || part.starts_with(kConfigPrefix))
+    out +=
+        "model.config.KEY\n    overrides KEY of the model's config.json; dots for keys inside it\n"
+        "    allowed: as in config.json\n";
+  if (part.empty()) return out;
   for (const NameElsewhere& other : names_elsewhere())
-    if (folded(other.name).find(folded(part)) != std::string::npos) add(other);
+    if (has(other.name)) add(other);
   if (const NameElsewhere* other = out.empty() ? find_elsewhere(part) : nullptr) add(*other);
-  if (out.empty()) fail(Exit::usage, "no key's name contains {}: did you mean {}?", part, nearest_key(part).name);
-  return out;
+  if (out.empty())
+    for (const RecipeKey& key : recipe_keys())
+      if (const std::string meant = value_meant(asked, key); !meant.empty())
+        out += fmt::format("{} (other tools)\n    use {} = {}\n", asked, key.name, meant);
+  constexpr std::size_t kWord = 4;  // shorter ones stand inside others
+  if (out.empty() && part.size() >= kWord)
+    for (const RecipeKey& key : recipe_keys())
+      if (has(key.meaning)) add_key(key);
+  if (!out.empty()) return out;
+  const RecipeKey* similar = similar_key(part);
+  fail(Exit::usage, "no key has {} in its name, values or meaning{} (strata keys lists all)", asked,
+       similar ? fmt::format(": did you mean {}?", similar->name) : "");
 }
 
 std::string recipe_reference() {

@@ -76,14 +76,15 @@ class Loader {
     const NameElsewhere* other = find_elsewhere(assignment.key);
     if (section) {
       fail(Exit::usage, "{} ({}) is a section of keys and takes no value{}", assignment.key, assignment.where,
-           other ? "; what it is elsewhere: " + text_of(*other) : "");
+           other ? "; for what other tools call so, " + text_of(*other) : "");
     }
     if (other) {
       fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
            text_of(*other));
     }
-    fail(Exit::usage, "unknown key {} ({}): the nearest known key is {} (strata keys lists all)", assignment.key,
-         assignment.where, nearest_key(assignment.key).name);
+    const RecipeKey* similar = similar_key(assignment.key);
+    fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
+         similar ? "did you mean " + similar->name + "?" : "no key has a similar name");
   }
 
   bool given(const char* key) const { return given_.contains(key); }

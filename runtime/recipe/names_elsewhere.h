@@ -14,11 +14,11 @@ struct NameElsewhere {
 };
 
 std::span<const NameElsewhere> names_elsewhere();
-// A name as it is compared: in lower case, words joined by _, so that --train-iters is train_iters.
+// A name as it is compared: in lower case, words joined by _, so that train-iters is train_iters.
 std::string folded(std::string_view name);
 // The row of a key's name or section, whatever stands before it; null if there is none.
 const NameElsewhere* find_elsewhere(std::string_view key);
-// "here it is training.micro_batch_size, in sequences of data.seq_len tokens"
+// "use training.micro_batch_size: in sequences of data.seq_len tokens"
 std::string text_of(const NameElsewhere& name);
 
 }  // namespace strata::runtime

@@ -5,9 +5,11 @@
 #include <cctype>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/files/input_file.h"
+#include "base/shell_word.h"
 
 namespace strata::runtime {
 namespace {
@@ -15,6 +17,10 @@ namespace {
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
 std::string read_text(const std::filesystem::path& path, std::string_view what) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    fail(Exit::usage, "{} {} is a folder, and has to be a TOML file{}", what, path.string(),
+         what == "recipe" ? fmt::format("; of a model's folder: --set model.path={}", shell_word(path.string())) : "");
   return read_input(path, fmt::format("{} {}", what, path.string()), kMaxBytes, Pipes::handed_over);
 }
 

@@ -11,6 +11,9 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/recipe/edits.h"
+#include "runtime/recipe/keys/key_kinds.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -56,6 +59,18 @@ constexpr ValuesElsewhere kValues[] = {
      "linear", "with scheduler.warmup_steps and scheduler.min_lr_ratio"},
     {"scheduler.name", "constantwithwarmup constantschedulewithwarmup warmuplr none no", "constant",
      "with scheduler.warmup_steps"},
+    {"scheduler.name", "cosinewithrestarts cosineannealingwarmrestarts cosinewithhardrestarts", "cosine",
+     "which has no restarts"},
+    {"scheduler.name", "inversesqrt reducelronplateau greedy", "constant",
+     "or another one; this schedule is not supported"},
+    {"evaluation.metric", "macrof1 f1macro", "eval_f1", "the mean over classes"},
+    {"evaluation.metric", "microf1 f1micro", "eval_f1_micro", ""},
+    {"evaluation.metric", "matthewscorrelation mcc matthewscorrcoef", "eval_matthews", ""},
+    {"evaluation.metric", "auc auroc rocaucscore", "eval_roc_auc", ""},
+    {"evaluation.metric", "meansquarederror", "eval_mse", ""},
+    {"evaluation.metric", "meanabsoluteerror", "eval_mae", ""},
+    {"evaluation.metric", "pearsonr", "eval_pearson", ""},
+    {"evaluation.metric", "ppl", "eval_perplexity", ""},
     {"scheduler.name", "warmupstabledecay trapezoidal", "wsd", "with scheduler.warmup_steps"},
     {"training.recompute", "true full all blocks yes on enabled uniform layer layers", "block", ""},
     {"training.recompute", "false no off null disabled", "none", ""},
@@ -90,6 +105,24 @@ bool takes(const RecipeKey& key, const RecipeValue& value) {
 }
 bool takes_text(const RecipeKey& key, const std::string& text) {
   return takes(key, {.value = text, .shown = ""});
+}
+
+// The words in quotes of what is allowed.
+std::vector<std::string> names_allowed(const RecipeKey& key) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0, end; (at = key.allowed.find('"', at)) != std::string::npos; at = end + 1) {
+    end = key.allowed.find('"', at + 1);
+    if (end == std::string::npos) break;
+    out.push_back(key.allowed.substr(at + 1, end - at - 1));
+  }
+  return out;
+}
+
+// In another case, with other signs between the words, or, of a metric, without what all of them begin with.
+// `written`: plain.
+bool is_same(const std::string& name, std::string_view written) {
+  const std::string same = plain(name);
+  return same == written || (name.starts_with("eval_") && std::string_view(same).substr(4) == written);
 }
 
 // "24gb" is "24GB", "2g" is "2GiB", as tools that know one kind of G read it.
@@ -140,13 +173,11 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
   }
   const auto* text = std::get_if<std::string>(&value.value);
   const std::string written = plain(text ? *text : value.shown);
-  for (const ValuesElsewhere& row : kValues) {
-    if (!has_word(row.keys, key.name) || !has_word(row.values, written)) continue;
-    if (!takes_text(key, std::string(row.meant))) continue;
-    return fmt::format("; you mean \"{}\"{}{}", row.meant, row.note.empty() ? "" : ", ", row.note);
-  }
+  if (const std::string meant = value_meant(written, key); !meant.empty()) return "; you mean " + meant;
   if (const auto* integer = std::get_if<std::int64_t>(&value.value); integer && (*integer == 0 || *integer == 1))
     if (takes(key, {.value = *integer == 1, .shown = ""})) return fmt::format("; you mean {}", *integer == 1);
+  if (const auto* integer = std::get_if<std::int64_t>(&value.value); integer && *integer > kinds::kMany)
+    if (takes(key, {.value = kinds::kMany, .shown = ""})) return fmt::format("; the largest is {}", kinds::kMany);
   if (!text) return "";
   if (const auto bare = unquoted(*text)) {
     if (takes(key, *bare)) return "; write " + bare->shown + (bare->shown == *text ? " without quotes" : "");
@@ -156,12 +187,25 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
   }
   if (const std::string size = size_meant(*text); !size.empty() && takes_text(key, size))
     return fmt::format("; you mean \"{}\"", size);
-  // Another case, or other signs between the words.
-  for (std::size_t at = 0, end; (at = key.allowed.find('"', at)) != std::string::npos; at = end + 1) {
-    end = key.allowed.find('"', at + 1);
-    if (end == std::string::npos) break;
-    const std::string name = key.allowed.substr(at + 1, end - at - 1);
-    if (plain(name) == written && takes_text(key, name)) return fmt::format("; you mean \"{}\"", name);
+  for (const bool mistyped : {false, true})
+    for (const std::string& name : names_allowed(key)) {
+      const bool same = mistyped ? is_slip(edits(plain(name), written), written.size(), 4) : is_same(name, written);
+      if (same && takes_text(key, name)) return fmt::format("; you mean \"{}\"", name);
+    }
+  return "";
+}
+
+bool has_value(const RecipeKey& key, std::string_view value) {
+  const std::string written = plain(value);
+  return std::ranges::any_of(names_allowed(key), [&](const std::string& name) { return is_same(name, written); });
+}
+
+std::string value_meant(std::string_view value, const RecipeKey& key) {
+  const std::string written = plain(value);
+  for (const ValuesElsewhere& row : kValues) {
+    if (!has_word(row.keys, key.name) || !has_word(row.values, written)) continue;
+    if (!takes_text(key, std::string(row.meant))) continue;
+    return fmt::format("\"{}\"{}{}", row.meant, row.note.empty() ? "" : ", ", row.note);
   }
   return "";
 }

@@ -48,7 +48,7 @@ RecipeKey max_sequences() {
     return most ? text_of(*most) : json_string("all");
   };
   return {"evaluation.max_sequences",
-          "\"all\" or an integer from 1",
+          "\"all\" or an integer >= 1",
           "sequences of data.validation that an evaluation reads, the first ones",
           set,
           text,

@@ -71,7 +71,7 @@ RecipeKey plain(std::string name, std::string allowed, std::string meaning, At a
 template <typename At>
 RecipeKey integer(std::string name, std::int64_t least, std::int64_t most, At at, std::string meaning) {
   std::string allowed = most == kMany || most == std::numeric_limits<std::int64_t>::max()
-                            ? fmt::format("an integer from {}", least)
+                            ? fmt::format("an integer >= {}", least)
                             : fmt::format("an integer from {} to {}", least, most);
   auto set = [least, most, at](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* i = std::get_if<std::int64_t>(&v.value);

@@ -159,7 +159,7 @@ std::vector<RecipeKey> training_keys() {
       mlm_probability(),
       class_weights(),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
-              "optimizer steps; 0 reads, plans, checks and exits"),
+              "optimizer steps; 0 reads, plans, checks, says how many steps an epoch has, and exits"),
       micro_batch_size(),
       integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
               "micro-batches per rank and step; 1 if neither this nor global_batch_size is given"),

@@ -17,8 +17,9 @@ using testing::HasSubstr;
 
 TEST(KeysTest, UnknownKeysNameTheNearest) {
   const auto nearest = [](const std::string& set, const std::string& known) {
-    EXPECT_FAILURE(recipe_with({set}), Exit::usage,
-                   AllOf(HasSubstr("unknown key " + set.substr(0, set.find('='))), HasSubstr("is " + known)));
+    EXPECT_FAILURE(
+        recipe_with({set}), Exit::usage,
+        AllOf(HasSubstr("unknown key " + set.substr(0, set.find('='))), HasSubstr("did you mean " + known + "?")));
   };
   nearest("training.precison=1", "training.precision");
   nearest("precision=1", "training.precision");
@@ -26,6 +27,10 @@ TEST(KeysTest, UnknownKeysNameTheNearest) {
   nearest("training.stage=1", "zero.stage");
   nearest("zero.stage.x=1", "zero.stage");
   nearest("model.presets=1", "model.preset");
+  nearest("training.micro-batch-size=1", "training.micro_batch_size");
+  nearest("Training.Precision=1", "training.precision");
+  for (const char* other : {"foo.bar=3", "Lion=1", "training.eggs=3"})
+    EXPECT_FAILURE(recipe_with({other}), Exit::usage, HasSubstr("no key has a similar name"));
   EXPECT_FAILURE(recipe_with({"training=3"}), Exit::usage, HasSubstr("is a section"));
   EXPECT_FAILURE(recipe_with({"model.config=3"}), Exit::usage, HasSubstr("is a section"));
   EXPECT_FAILURE(recipe_with({"training.seed"}), Exit::usage, HasSubstr("KEY=VALUE"));

@@ -65,6 +65,14 @@ jsonl = "out.jsonl"
   EXPECT_EQ(r.report.summary, "s.json");
 }
 
+// As `eval models/llama`.
+TEST(LoadRecipeTest, AFolderIsNoRecipe) {
+  const tests::ScratchFolder folder;
+  EXPECT_FAILURE(load_recipe(folder.path(), {}), Exit::usage,
+                 AllOf(HasSubstr("is a folder, and has to be a TOML file"),
+                       HasSubstr("--set model.path=" + folder.path().string())));
+}
+
 TEST(LoadRecipeTest, ContradictionsNameBothKeys) {
   EXPECT_FAILURE(recipe_with({"model.path=x"}), Exit::usage, AllOf(HasSubstr("model.path"), HasSubstr("model.preset")));
   EXPECT_FAILURE(
@@ -183,7 +191,7 @@ TEST(LoadRecipeTest, BrokenFilesAreRefusedWithTheirLine) {
   EXPECT_FAILURE(load_recipe(folder.path() / "none.toml", Sets{}), Exit::usage, HasSubstr("No such file"));
   const auto dotted = folder.write("dots.toml", "# " + std::string(200, '.') + "\n[training]\nmax_steps = 3\n");
   EXPECT_EQ(load_recipe(dotted, Sets{"model.preset=tiny-gpt2"}).training.max_steps, 3) << "no key";
-  EXPECT_FAILURE(load_recipe(folder.path(), Sets{}), Exit::usage, HasSubstr("not a regular file"));
+  EXPECT_FAILURE(load_recipe(folder.path(), Sets{}), Exit::usage, HasSubstr("is a folder"));
 }
 
 }  // namespace
