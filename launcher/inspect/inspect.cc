@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include "launcher/screen/printable_stream.h"
 #include "models/files/config.h"
 #include "models/files/safetensors.h"
+#include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/files/documents.h"
 #include "runtime/data/files/tokens.h"
@@ -161,14 +164,43 @@ bool is_safetensors(const fs::path& path) {
   return length <= bytes.size() - 8 && bytes[8] == std::byte{'{'};
 }
 
+bool holds_tensors(const fs::path& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "config.json"})
+    if (runtime::type_at(folder / name) != fs::file_type::not_found) return true;
+  return false;
+}
+
+// Of a folder that is nothing itself: what of its content can be inspected, for the end of a message.
+std::string inspectable_in(const fs::path& folder) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& path = at->path();
+    const bool inside = at->is_directory(error) && (holds_tensors(path) || runtime::is_checkpoint(path) ||
+                                                    !runtime::list_checkpoints(path).empty());
+    if (inside || path.extension() == ".bin") found.push_back(path.string());
+  }
+  std::sort(found.begin(), found.end());
+  if (found.empty()) return "";
+  const std::size_t shown = std::min(found.size(), kMost);
+  return fmt::format(", such as {}", fmt::join(std::span(found).first(shown), ", "));
+}
+
 }  // namespace
 
 int inspect(const fs::path& path, Tensors tensors, std::ostream& screen) {
   PrintableStream out(screen);
   const fs::file_type type = runtime::type_at(path);
   if (type == fs::file_type::not_found) fail(Exit::usage, "{} is not there", path.string());
+  if (type == fs::file_type::directory) list_folder(path, out);
   if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
     inspect_checkpoint(*checkpoint, tensors, out);
+  } else if (type == fs::file_type::directory && !holds_tensors(path)) {
+    fail(Exit::usage,
+         "{} holds neither checkpoints nor safetensors: name a folder of checkpoints, one of them, a model's folder or "
+         "a file{}",
+         path.string(), inspectable_in(path));
   } else if (type == fs::file_type::directory || is_safetensors(path)) {
     inspect_tensors(path, tensors, out);
   } else if (const std::string kind = other_kind_of(path); !kind.empty()) {

@@ -195,13 +195,17 @@ std::string difference(StateReader a, StateReader b) {
   }
 }
 
+std::string metric_of(const runtime::Manifest& m) {
+  const auto metric = m.recipe.find("evaluation.metric");
+  std::string name = metric == m.recipe.end() ? "" : metric->second;
+  std::erase(name, '"');
+  return printable(name);
+}
+
 // "best: eval_loss 2.3145 after step 400 (runs/a/step-00000400), 2 evaluations ago".
 std::string best_text(const Checkpoint& checkpoint) {
   const runtime::Manifest& m = checkpoint.manifest();
   const runtime::Best& best = *m.progress.best;
-  const auto metric = m.recipe.find("evaluation.metric");
-  std::string name = metric == m.recipe.end() ? "" : metric->second;
-  std::erase(name, '"');
   std::string where = " (not kept)";
   if (best.step == m.progress.step) {
     where = " (this one)";
@@ -209,7 +213,7 @@ std::string best_text(const Checkpoint& checkpoint) {
     for (const runtime::FoundCheckpoint& found : runtime::list_checkpoints(checkpoint.path().parent_path()))
       if (found.step == best.step) where = fmt::format(" ({})", printable(found.path.string()));
   }
-  return fmt::format("best: {} {:.4f} after step {}{}{}", printable(name), best.value, best.step, where,
+  return fmt::format("best: {} {:.4f} after step {}{}{}", metric_of(m), best.value, best.step, where,
                      best.since > 0 ? fmt::format(", {} ago", counted(best.since, "evaluation")) : "");
 }
 
@@ -219,6 +223,22 @@ std::optional<Checkpoint> checkpoint_at(const fs::path& path) {
   if (runtime::is_checkpoint(path)) return Checkpoint(path);
   Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
   return runtime::newest_whole(path, bind_cores(0, 1).cores, note, verifying.advance());
+}
+
+void list_folder(const fs::path& folder, std::ostream& out) {
+  if (runtime::is_checkpoint(folder)) return;
+  const auto all = runtime::list_checkpoints(folder, runtime::CheckpointTest::shards);
+  if (all.empty()) return;
+  fmt::print(out, "{} in {}, the newest first:\n", counted(all.size(), "checkpoint"), printable(folder.string()));
+  const auto newest = std::find_if(all.begin(), all.end(), [](const auto& one) { return one.damage.empty(); });
+  std::optional<runtime::Manifest> manifest;
+  if (newest != all.end()) manifest = runtime::read_manifest(newest->path);
+  for (const runtime::FoundCheckpoint& found : all) {
+    std::string what = found.damage.empty() ? "" : "  DAMAGED";
+    if (found.damage.empty() && manifest && manifest->progress.best && manifest->progress.best->step == found.step)
+      what = fmt::format("  the best: {} {:.4f}", metric_of(*manifest), manifest->progress.best->value);
+    fmt::print(out, "  {}{}\n", printable(found.path.filename().string()), what);
+  }
 }
 
 void inspect_checkpoint(const Checkpoint& checkpoint, Tensors tensors, std::ostream& out) {

@@ -14,6 +14,10 @@ enum class Tensors { all, wrong };
 // which a line on stderr says of each that was passed over why. nullopt: neither.
 std::optional<runtime::Checkpoint> checkpoint_at(const std::filesystem::path& path);
 
+// The checkpoints of a folder, the newest first, with which one is the best and which are damaged. Nothing if it holds
+// none, or is itself one.
+void list_folder(const std::filesystem::path& folder, std::ostream& out);
+
 // Step, model and sizes, then one line per tensor and kind of state, of all or of what is wrong, with every checksum
 // verified. Throws Error{corrupt} at the end if one does not hold.
 void inspect_checkpoint(const runtime::Checkpoint& checkpoint, Tensors tensors, std::ostream& out);

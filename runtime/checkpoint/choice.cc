@@ -1,7 +1,9 @@
 #include "runtime/checkpoint/choice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -27,6 +29,27 @@ std::optional<Checkpoint> open_whole(FoundCheckpoint& found, int threads, const 
   }
 }
 
+// "; runs/a has step-00000060, step-00000040 (the best)", of at most some; what cannot be read is nobody's here.
+std::string others_text(const std::optional<fs::path>& folder) {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> names;
+  try {
+    std::optional<std::int64_t> best;
+    for (const FoundCheckpoint& found : folder ? list_checkpoints(*folder) : std::vector<FoundCheckpoint>()) {
+      if (!found.damage.empty()) continue;
+      if (names.empty())
+        if (const auto& last = read_manifest(found.path).progress.best) best = last->step;
+      names.push_back(found.path.filename().string() + (best == found.step ? " (the best)" : ""));
+    }
+  } catch (const Error&) {
+  }
+  if (names.empty()) return "";
+  const bool more = names.size() > kMost;
+  names.resize(std::min(names.size(), kMost));
+  return fmt::format("; {} has {}{}", folder->string(), fmt::join(names, ", "),
+                     more ? " and others (strata inspect lists them)" : "");
+}
+
 }  // namespace
 
 bool is_checkpoint(const fs::path& path) {
@@ -40,9 +63,9 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
   if (type_at(out.folder) == fs::file_type::not_found) {
     if (choose) return {};  // the run makes it
     fail(Exit::usage,
-         "checkpoint.resume = {}: there is no such checkpoint or folder of checkpoints; strata inspect FOLDER lists "
-         "what a folder holds, and says which is the best",
-         out.folder.string());
+         "checkpoint.resume = {}: there is no such checkpoint or folder of checkpoints; \"auto\" takes the newest of "
+         "checkpoint.dir{}",
+         out.folder.string(), others_text(recipe.dir));
   }
   if (choose || (!is_checkpoint(out.folder) && type_at(out.folder) == fs::file_type::directory))
     out.found = list_checkpoints(out.folder);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files/input_file.h"
+#include "base/shell_word.h"
 #include "comm/agreement.h"
 #include "models/families/families.h"
 #include "models/files/presets.h"
@@ -44,9 +45,24 @@ class SharedCheckpoint final : public WeightSource {
   std::unique_ptr<WeightSource> weights_;
 };
 
+// As a Hub names it: ORGANISATION/MODEL, or an old one's single name.
+bool is_hub_name(const fs::path& path) {
+  const std::string text = path.string();
+  const bool in_folder = path.has_parent_path() && type_at(path.parent_path()) == fs::file_type::directory;
+  return path.is_relative() && !in_folder && !text.starts_with('.') && !text.ends_with('/') &&
+         std::count(text.begin(), text.end(), '/') <= 1;
+}
+
 [[noreturn]] void no_model(const fs::path& path) {
   refuse_broken_link((path / "").parent_path());
   refuse_broken_link(path / "config.json");
+  if (type_at(path) == fs::file_type::not_found) {
+    const std::string folder = shell_word(path.string());
+    fail(Exit::usage,
+         "there is no folder {}, and nothing is downloaded: give the folder of a model or of checkpoints, or get one "
+         "from the Hugging Face Hub first: hf download {} --local-dir {}",
+         path.string(), is_hub_name(path) ? folder : "ORGANISATION/MODEL", folder);
+  }
   if (type_at(path / "adapter_config.json") != fs::file_type::not_found)
     fail(Exit::usage,
          "{} holds an adapter (LoRA), which is the difference to another model's weights and is not built: merge it "

@@ -75,6 +75,15 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
     const auto found = keys.find(key);
     return found == keys.end() ? std::string("nothing") : found->second;
   };
+  const auto bare = [](std::string json) {
+    std::erase(json, '"');
+    return json;
+  };
+  if (value(stored, "model_type") != value(wanted, "model_type"))
+    fail(Exit::usage,
+         "{} is a checkpoint of a {} model, and the recipe's is a {} model: give another checkpoint.dir, or the model "
+         "that was trained there",
+         path.string(), bare(value(stored, "model_type")), job.model->family);
   for (const auto* side : {&stored, &wanted})
     for (const auto& [key, ignored] : *side)
       if (!is_free(key) && value(stored, key) != value(wanted, key))

@@ -49,6 +49,28 @@ TEST(InspectCheckpointTest, ShowsAndCompares) {
                                ContainsRegex("wte.weight +master +first at element [0-9]+: .* and ")));
 }
 
+// All that a folder holds, before what the newest whole one is.
+TEST(InspectCheckpointTest, ListsTheCheckpointsOfAFolder) {
+  const runtime::SavedRun run;
+  run.folder().write("v.bin", run.folder().read("tokens.bin").substr(0, 400));
+  run.run(1,
+          run.sets(1, {"data.validation=" + (run.folder().path() / "v.bin").string(), "evaluation.every=1",
+                       "checkpoint.keep=9", "evaluation.greater_is_better=true"}),
+          3, {1, 2, 3});
+  std::ostringstream out;
+  EXPECT_EQ(inspect(run.checkpoints(), Tensors::wrong, out), 0);
+  EXPECT_THAT(out.str(), AllOf(testing::StartsWith("3 checkpoints in " + run.checkpoints().string()),
+                               ContainsRegex("\n  step-00000003\n  step-00000002\n  step-00000001  the best: eval_loss "
+                                             "[0-9.]+\ncheckpoint .*step-00000003: step 3")));
+  std::filesystem::resize_file(run.checkpoints() / "step-00000003/rank-00000-of-00001.safetensors", 100);
+  out.str("");
+  EXPECT_EQ(inspect(run.checkpoints(), Tensors::wrong, out), 0);
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("step-00000003  DAMAGED\n"), HasSubstr("step-00000002: step 2")));
+  out.str("");
+  EXPECT_EQ(inspect(run.checkpoints() / "step-00000001", Tensors::wrong, out), 0);
+  EXPECT_THAT(out.str(), Not(HasSubstr("checkpoints in")));
+}
+
 TEST(InspectCheckpointTest, SaysWhichOneWasTheBest) {
   const runtime::SavedRun run;
   run.folder().write("v.bin", run.folder().read("tokens.bin").substr(0, 400));

@@ -109,7 +109,14 @@ TEST(InspectTest, RefusesWhatIsCorruptOrMissing) {
   const tests::ScratchFolder folder;
   std::ostringstream out;
   EXPECT_FAILURE(inspect(folder.path() / "none", Tensors::all, out), Exit::usage, HasSubstr("none"));
-  EXPECT_FAILURE(inspect(folder.path(), Tensors::all, out), Exit::usage, HasSubstr("model.safetensors"));
+  EXPECT_FAILURE(inspect(folder.path(), Tensors::all, out), Exit::usage,
+                 AllOf(HasSubstr("holds neither checkpoints nor safetensors"), Not(HasSubstr("such as"))));
+  const tests::ScratchFolder runs;
+  runs.write("chat.bin", "1234");
+  runs.write("model/config.json", "{}");
+  EXPECT_FAILURE(
+      inspect(runs.path(), Tensors::all, out), Exit::usage,
+      AllOf(HasSubstr("such as " + (runs.path() / "chat.bin").string()), HasSubstr((runs.path() / "model").string())));
   EXPECT_FAILURE(inspect(folder.write("e.bin", ""), Tensors::all, out), Exit::corrupt, HasSubstr("empty"));
   EXPECT_FAILURE(inspect(folder.write("x.safetensors", "12345678{}"), Tensors::all, out), Exit::corrupt,
                  HasSubstr("header"));

@@ -75,7 +75,10 @@ TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
   Recipe::Checkpoint recipe;
   recipe.resume = "best";
   EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
-                 testing::AllOf(HasSubstr("checkpoint.resume = best: there is no such"), HasSubstr("strata inspect")));
+                 testing::AllOf(HasSubstr("checkpoint.resume = best: there is no such"), HasSubstr("\"auto\" takes")));
+  recipe.dir = folder_.path();
+  EXPECT_FAILURE((void)checkpoints_to_resume(recipe), Exit::usage,
+                 HasSubstr(folder_.path().string() + " has step-3, step-2, step-1"));
   recipe.resume = "auto";
   recipe.dir = folder_.path() / "none";
   EXPECT_TRUE(checkpoints_to_resume(recipe).found.empty());

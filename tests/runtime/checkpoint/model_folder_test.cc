@@ -42,12 +42,27 @@ TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
   refused("cache", "config.json is a link to ../../blobs/0123abcd, which is not there");
   fs::create_symlink("snapshots/gone", folder.path() / "link");
   refused("link", "link is a link to snapshots/gone, which is not there");
-  refused("none", "holds no model");
+  refused("none", "there is no folder");
   folder.write("q4.gguf", "GGUF");
   refused("q4.gguf", "as llama.cpp stores it");
   folder.write("lfs/config.json",
                "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n");
   EXPECT_FAILURE((void)ModelFolder(folder.path() / "lfs").config(), Exit::usage, HasSubstr("is a Git LFS pointer"));
+}
+
+// Nothing is downloaded: a name of the Hub is no folder until somebody has made it one.
+TEST(ModelFolderTest, AFolderThatIsNotThereIsSaidWithHowToGetOne) {
+  const SavedRun run;
+  EXPECT_FAILURE((void)ModelFolder("HuggingFaceTB/SmolLM2-135M"), Exit::usage,
+                 testing::AllOf(HasSubstr("there is no folder HuggingFaceTB/SmolLM2-135M"),
+                                HasSubstr("hf download HuggingFaceTB/SmolLM2-135M --local-dir Hugg")));
+  EXPECT_FAILURE((void)ModelFolder("no-gpt2"), Exit::usage, HasSubstr("hf download no-gpt2 --local-dir no-gpt2"));
+  const fs::path gone = run.folder().path() / "gone";
+  EXPECT_FAILURE((void)ModelFolder(gone), Exit::usage,
+                 testing::AllOf(HasSubstr("there is no folder " + gone.string()),
+                                HasSubstr("hf download ORGANISATION/MODEL --local-dir " + gone.string())));
+  run.folder().write("empty/notes.txt", "");
+  EXPECT_FAILURE((void)ModelFolder(run.folder().path() / "empty"), Exit::usage, HasSubstr("holds no model"));
 }
 
 // Read to the last block, also of the moments that nobody asks a model for; a checkpoint of its own path is not.
