@@ -32,14 +32,14 @@ void add_target(CLI::App* command, Options& options) {
 
 void add_doctor(CLI::App& app, int& status) {
   const auto folders = std::make_shared<std::vector<std::filesystem::path>>();
-  auto* command = app.add_subcommand("doctor", "what this machine offers, and what to fix");
+  auto* command = app.add_subcommand("doctor", "show what this machine offers, and what to fix");
   add_path(command, "FOLDER", *folders, "folders for the nvme tier (default: the current one)");
   command->callback([folders, &status] { status = doctor(std::cout, *folders); });
 }
 
 void add_report(CLI::App& app, int& status) {
   const auto options = std::make_shared<ReportOptions>();
-  auto* command = app.add_subcommand("report", "what a run wrote about itself, as one HTML page");
+  auto* command = app.add_subcommand("report", "make one HTML page of a run's report");
   add_path(command, "RUN", options->from, "report.dir of a run, or its report.jsonl")->required();
   add_path(command, "-o,--out", options->out, "HTML file to write")->required();
   add_force(command, *options);
@@ -48,30 +48,31 @@ void add_report(CLI::App& app, int& status) {
 
 void add_ctl(CLI::App& app, int& status) {
   const auto options = std::make_shared<control::CtlOptions>();
-  auto* command = app.add_subcommand("ctl", "asks a run: status, watch, checkpoint, stop, dump, plan");
+  auto* command = app.add_subcommand("ctl", "query or control a run: status, watch, checkpoint, stop, dump, plan");
   const auto asked = std::make_shared<std::string>();
   command->add_option("WHAT", *asked, "status, watch, checkpoint, stop, dump or plan")
       ->required()
       ->check(CLI::IsMember({"status", "watch", "checkpoint", "stop", "dump", "plan"}));
   add_target(command, *options);
-  command->add_flag("--json", options->json, "the answer as JSON, a line a message");
+  command->add_flag("--json", options->json, "print the answer as JSON, one message per line");
   command->add_flag("--now", options->at_once, "stop: without a checkpoint");
   command->callback([options, asked, &status] { status = control::ctl(*asked, *options); });
 }
 
 void add_top(CLI::App& app, int& status) {
   const auto options = std::make_shared<control::CtlOptions>();
-  auto* command = app.add_subcommand("top", "a live view of a run: progress, loss, ranks, memory, events; q ends it");
+  auto* command =
+      app.add_subcommand("top", "show a live view of a run: progress, loss, ranks, memory, events; q quits");
   add_target(command, *options);
   command->callback([options, &status] { status = control::top(*options); });
 }
 
 void add_calibrate(CLI::App& app, int& status) {
   const auto options = std::make_shared<CalibrateOptions>();
-  auto* command =
-      app.add_subcommand("calibrate", "measures this machine for plan --machine; mpirun -n N for N ranks on it");
+  auto* command = app.add_subcommand(
+      "calibrate", "measure this machine for plan --machine; mpirun -n N strata calibrate ... for N ranks");
   add_path(command, "-o,--out", options->out, "machine file to write (TOML)")->required();
-  add_path(command, "--dir", options->dirs, "folder of the nvme tier, one per drive: its drive is measured too");
+  add_path(command, "--dir", options->dirs, "folder of the nvme tier, one per drive, to measure that drive too");
   add_force(command, *options);
   command->callback([options, &status] { status = calibrate(*options); });
 }
@@ -79,12 +80,13 @@ void add_calibrate(CLI::App& app, int& status) {
 void add_bench(CLI::App& app, int& status) {
   const auto options = std::make_shared<BenchOptions>();
   auto* command = app.add_subcommand(
-      "bench", "one part compared with its floor: step, adam, comm, io, kernels; or what saves memory: memory");
+      "bench", "benchmark one component against the hardware limit, or compare memory-saving settings (memory)");
   command->add_option("PART", options->part, "step, adam, comm, io, kernels or memory")->required();
   add_recipe(command, *options);
   command->add_option("--n", options->parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
   command
-      ->add_option("--steps", options->steps, "step: measured steps, after two of warm-up; memory: steps of each run")
+      ->add_option("--steps", options->steps,
+                   "step: measured steps, after two of warm-up; memory: steps of each run, at least 3")
       ->check(CLI::Range(1, 1000));
   command->add_option("--threads", options->threads, "adam, kernels: threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
@@ -95,7 +97,7 @@ void add_bench(CLI::App& app, int& status) {
   command->add_option("--rounds", options->rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
   command
       ->add_option("--only", options->only,
-                   "memory: some settings alone, KEY=A,B of precision, recompute, accumulation and optimizer")
+                   "memory: only these settings, KEY=A,B; KEY is precision, recompute, accumulation or optimizer")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);

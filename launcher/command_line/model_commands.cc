@@ -46,12 +46,25 @@ std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) 
   return out;
 }
 
+// What --format may be. JSONL is no format of records.
+CLI::Validator records_or_table() {
+  const auto check = [](std::string& text) -> std::string {
+    for (const char* known : {"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"})
+      if (text == known) return {};
+    const bool lines = text == "jsonl" || text == "json" || text == "ndjson";
+    return fmt::format(
+        "{} is not one of text, chat, alpaca, sharegpt, completion, csv, tsv{}", text,
+        lines ? "; a file named .jsonl is read as JSON lines, and --format says what its records are" : "");
+  };
+  return {check, "{text,chat,alpaca,sharegpt,completion,csv,tsv}", "format"};
+}
+
 }  // namespace
 
 void add_generate(CLI::App& app, int& status) {
   const auto options = std::make_shared<GenerateOptions>();
-  auto* command = app.add_subcommand("generate", "what a model writes after a prompt; text to stdout");
-  add_path(command, "--model", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
+  auto* command = app.add_subcommand("generate", "continue a prompt, or answer a chat; text to stdout");
+  add_path(command, "MODEL,--model", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
   auto* text = command->add_option("--prompt", options->prompt, "text to continue");
   command
@@ -68,13 +81,17 @@ void add_generate(CLI::App& app, int& status) {
            "Jinja template of --chat: a file, or the name of one of the tokenizer folder's (default: the folder's)")
       ->needs("--chat");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
-  command->add_option("--max-new-tokens", options->max_new_tokens, "tokens to write, at most (128)")
+  command->add_option("--max-new-tokens", options->max_new_tokens, "most tokens to write (default: 128)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
-  command->add_option("--temperature", options->temperature, "of sampling; 0, the default, takes the likeliest token")
+  command
+      ->add_option("--temperature", options->temperature,
+                   "sampling temperature; 0 (default) takes the most likely token")
       ->check(within(0, 1e6));
-  command->add_option("--top-p", options->top_p, "sample from the likeliest tokens whose probabilities add up to this")
+  command
+      ->add_option("--top-p", options->top_p,
+                   "sample from the most likely tokens whose probabilities add up to this (default: 1, all of them)")
       ->check(within(1e-9, 1));
-  command->add_option("--seed", options->seed, "of sampling")
+  command->add_option("--seed", options->seed, "random seed for sampling (default: 0)")
       ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
   command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
@@ -95,18 +112,21 @@ void add_truncation(CLI::App* command, std::optional<std::string>& truncation, s
 
 void add_predict(CLI::App& app, int& status) {
   const auto options = std::make_shared<PredictOptions>();
-  auto* command =
-      app.add_subcommand("predict", "labels and probabilities of texts; mpirun -n N strata predict ... for N ranks");
+  auto* command = app.add_subcommand(
+      "predict", "classify texts: labels and probabilities; mpirun -n N strata predict ... for N ranks");
   add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  add_path(command, "IN", options->input, ".jsonl, .csv or .tsv with a text in each record, compressed or not")
+  add_path(command, "IN", options->input,
+           ".jsonl, .csv or .tsv with a text in each record, compressed or not; - for JSONL from standard input")
       ->required();
   add_path(command, "-o,--out", options->out, "JSONL to write: a line for each text, in the order of the input")
       ->required();
-  command->add_option("--threshold", options->threshold, "probability from which a class of several counts (0.5)")
+  command
+      ->add_option("--threshold", options->threshold,
+                   "multi-label: minimum probability to assign a class (default: 0.5)")
       ->check(within(0, 1));
-  command->add_option("--field", options->field, "string of a record to take (text)");
-  command->add_option("--pair", options->pair, "string of a record to take as a second text");
+  command->add_option("--field", options->field, "record field that holds the text (default: text)");
+  command->add_option("--pair", options->pair, "record field that holds the second text");
   command
       ->add_option("--max-length", options->max_length,
                    "tokens of a text at most (default: that of training, else 512 or the model's positions)")
@@ -122,7 +142,7 @@ void add_predict(CLI::App& app, int& status) {
 
 void add_export(CLI::App& app, int& status) {
   const auto options = std::make_shared<ExportOptions>();
-  auto* command = app.add_subcommand("export", "a checkpoint as a Hugging Face directory");
+  auto* command = app.add_subcommand("export", "write a checkpoint as a Hugging Face directory");
   add_path(command, "CHECKPOINT", options->from, "a checkpoint, a folder of them (the newest whole one), or a model")
       ->required();
   add_path(command, "-o,--out", options->to, "new folder to write")->required();
@@ -132,8 +152,7 @@ void add_export(CLI::App& app, int& status) {
 
 void add_tokenize(CLI::App& app, int& status) {
   const auto options = std::make_shared<TokenizeOptions>();
-  auto* command =
-      app.add_subcommand("tokenize", "text, JSONL or tables to a token file, conversations by a chat template");
+  auto* command = app.add_subcommand("tokenize", "turn text, JSONL, tables or conversations into a token file");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
   add_path(command, "-o,--out", options->out,
@@ -142,33 +161,36 @@ void add_tokenize(CLI::App& app, int& status) {
   add_path(command, "IN", options->inputs,
            "text files, .jsonl, .csv or .tsv files with a document in each record, compressed or not, or -")
       ->required();
-  command->add_option("--field", options->field, "string of a record to take (default: text); makes - JSONL too");
+  command->add_option("--field", options->field,
+                      "record field that holds the text (default: text); also reads standard input (-) as JSONL");
   command
       ->add_option(
           "--format", options->format,
           "what records are: text, chat, alpaca, sharegpt, completion; or the files: csv, tsv (default: by their "
           "names and the first record)")
-      ->check(CLI::IsMember({"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"}));
+      ->check(records_or_table());
   add_path(command, "--chat-template", options->chat_template,
            "Jinja template of conversations: a file, or the name of one of the tokenizer folder's (default: the "
            "folder's)");
   command
       ->add_option("--train-on", options->train_on,
-                   "what counts as a label: assistant, last (its last turn), completion, all (default: assistant of "
-                   "chat and sharegpt, completion of completion and alpaca, all of text)")
+                   "what is trained on: assistant, last (its last turn), completion, all (default: assistant for chat "
+                   "and sharegpt, completion for prompt/completion and alpaca, all for text)")
       ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
-  command->add_option("--labels", options->labels, "fields that say of which class a text is; adds the template")
+  command
+      ->add_option("--labels", options->labels,
+                   "field(s) with the class label; also adds the tokenizer's special tokens")
       ->delimiter(',')
       ->expected(1, 64)
       ->allow_extra_args(false);
-  command->add_option("--pair", options->pair, "string of a record to take as a second text");
+  command->add_option("--pair", options->pair, "record field that holds the second text");
   command->add_option("--max-length", options->max_length, "tokens of a text at most, with those of the template")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   add_truncation(command, options->truncation, "longest_first");
   command->add_option("--eot", options->eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", options->no_eot, "nothing between documents");
-  command->add_flag("--add-special", options->add_special, "with the tokenizer's template around each document");
+  command->add_flag("--add-special", options->add_special, "add the tokenizer's special tokens around each document");
   command->add_option("--threads", options->threads, "threads (default: all cores)")->check(CLI::Range(1, 1024));
   add_force(command, *options);
   command->callback([options, &status] { status = tokenize(*options); });
@@ -182,17 +204,18 @@ void add_inspect(CLI::App& app, int& status) {
     std::optional<std::filesystem::path> tokenizer;
   };
   const auto asked = std::make_shared<Asked>();
-  auto* command =
-      app.add_subcommand("inspect", "what a checkpoint, token file, safetensors file or Hugging Face directory holds");
+  auto* command = app.add_subcommand(
+      "inspect", "show what a checkpoint, token file, safetensors file or Hugging Face directory holds");
   add_path(command, "PATH", asked->path, "what to look into")->required();
   auto* other = add_path(command, "OTHER", asked->other, "a second checkpoint: how the two differ");
   command
-      ->add_flag("--tensors", asked->every_tensor,
-                 "mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
+      ->add_flag(
+          "--tensors", asked->every_tensor,
+          "show mean, deviation and non-finite numbers of each tensor (default: only of those with something wrong)")
       ->excludes(other);
   command
       ->add_option("--show", asked->shown,
-                   "the first N documents of a token file as text; labels in colour, or in brackets")
+                   "show the first N documents of a token file as text; labels in colour, or in brackets")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
       ->excludes(other);
   add_path(command, "--tokenizer", asked->tokenizer, "of --show: byte, or a Hugging Face directory");

@@ -1,5 +1,7 @@
 #include "launcher/command_line/run_commands.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -19,7 +21,7 @@ namespace strata::launcher {
 
 void add_train(CLI::App& app, int& status) {
   const auto options = std::make_shared<TrainOptions>();
-  auto* command = app.add_subcommand("train", "one rank of a run; mpirun -n N strata train ... for N ranks");
+  auto* command = app.add_subcommand("train", "run one rank of a training; mpirun -n N strata train ... for N ranks");
   add_recipe(command, *options);
   add_force(command, *options);
   command->callback([options, &status] { status = train(*options); });
@@ -27,28 +29,34 @@ void add_train(CLI::App& app, int& status) {
 
 void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_command) {
   const auto options = std::make_shared<LaunchOptions>();
-  auto* command =
-      app.add_subcommand("launch", "ranks on one or many nodes, and again on those left: launch -- train ...");
-  command->footer("Behind -- stands what every rank runs: train [RECIPE] [--set KEY=VALUE ...]");
+  auto* command = app.add_subcommand(
+      "launch", "start ranks on one or more nodes; restart them on the survivors: launch -- train ...");
+  command->footer("After -- comes the command of every rank: train [RECIPE] [--set KEY=VALUE ...]");
   command->add_option("--hosts", options->hosts,
                       "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
-  command->add_option("--ranks-per-node", options->ranks_per_node, "ranks on each (default: slots, else GPUs, else 1)")
+  command
+      ->add_option("--ranks-per-node", options->ranks_per_node,
+                   "ranks on each node (default: its slots, else its GPUs, else 1)")
       ->check(CLI::Range(1, 4096));
   command
-      ->add_option("--max-restarts", options->max_restarts, "after a failure (default: 3 with checkpoint.dir, else 0)")
+      ->add_option("--max-restarts", options->max_restarts,
+                   "restarts after failures, at most (default: 3 with checkpoint.dir, else 0)")
       ->check(CLI::Range(0, 1 << 20));
   command
       ->add_option("--min-nodes", options->min_nodes,
-                   "fewest to start and to go on with (default: all to start, 1 to go on)")
+                   "fewest nodes to start and to continue with (default: all to start, 1 to continue)")
       ->check(CLI::Range(1, 1 << 20));
   add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
-  command->add_option("--env", options->env, "NAME or NAME=VALUE for every rank, beside STRATA_*, OMPI_*, NCCL_*")
+  command
+      ->add_option("--env", options->env,
+                   "NAME or NAME=VALUE to pass to every rank, in addition to STRATA_*, OMPI_*, NCCL_*")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
-  command->add_option("--interface", options->interface, "network of MPI, NCCL and control (default: by the routes)");
+  command->add_option("--interface", options->interface,
+                      "network interface for MPI, NCCL and control (default: by the routes)");
   command->add_flag_callback(
-      "--no-preflight", [options] { options->preflight = false; }, "starts without looking at the nodes first");
+      "--no-preflight", [options] { options->preflight = false; }, "start without checking the nodes first");
   command->callback([options, &status, ranks_command = std::move(ranks_command)] {
     options->command = ranks_command;
     status = launch(*options);
@@ -67,7 +75,7 @@ void add_node_agent(CLI::App& app, int& status) {
 
 void add_plan(CLI::App& app, int& status) {
   const auto options = std::make_shared<PlanOptions>();
-  auto* command = app.add_subcommand("plan", "what a run will do and need; nothing is run");
+  auto* command = app.add_subcommand("plan", "show what a run would do and need, without running it");
   add_recipe(command, *options);
   command->add_option("--ranks", options->ranks, "ranks of the run (default: as many as mpirun starts, else 1)")
       ->check(CLI::Range(1, 1 << 20));
@@ -78,22 +86,22 @@ void add_plan(CLI::App& app, int& status) {
   add_path(command, "--json", options->json, "write the plan as JSON");
   add_path(command, "--trace", options->trace, "write the timeline, for Perfetto");
   add_path(command, "--machine", options->machine,
-           "machine file of strata calibrate, or of examples/machines: predicts the step's time");
-  add_path(command, "--html", options->html, "write a page to look at: memory over the step, stages, timeline");
-  command->add_flag("--stages", options->stages, "also a table of ZeRO stages 0 to 3");
+           "machine file of strata calibrate or of examples/machines, to predict the time per step");
+  add_path(command, "--html", options->html, "write an HTML page: memory over the step, stages, timeline");
+  command->add_flag("--stages", options->stages, "also print a table of ZeRO stages 0 to 3");
   command->add_flag("--table", options->table,
-                    "also a table of every precision and recomputation, and of stages for several ranks");
+                    "also print a table of every precision and recomputation, and of stages for several ranks");
   command->add_flag("--max-batch", options->max_batch,
-                    "plans the largest micro-batch that fits; with --machine also which one is fastest");
-  command->add_flag("--verbose", options->verbose, "also how many tasks of each kind a step has");
+                    "plan the largest micro-batch that fits; with --machine also find the fastest one");
+  command->add_flag("--verbose", options->verbose, "also count the tasks of each kind in a step");
   add_force(command, *options);
   command->callback([options, &status] { status = plan(*options); });
 }
 
 void add_eval(CLI::App& app, int& status) {
   const auto options = std::make_shared<EvalOptions>();
-  auto* command =
-      app.add_subcommand("eval", "loss and perplexity on data.validation; mpirun -n N strata eval ... for N ranks");
+  auto* command = app.add_subcommand(
+      "eval", "compute loss and metrics on data.validation; mpirun -n N strata eval ... for N ranks");
   add_recipe(command, *options);
   add_path(command, "--json", options->json, "write the result as JSON");
   add_force(command, *options);
@@ -102,10 +110,15 @@ void add_eval(CLI::App& app, int& status) {
 
 void add_keys(CLI::App& app) {
   const auto part = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("keys", "every key of a recipe: default, allowed values, meaning");
-  command->add_option("PART", *part, "only keys whose names contain this");
+  auto* command = app.add_subcommand("keys", "list recipe keys: default, allowed values, meaning");
+  command->add_option("PART", *part,
+                      "only keys with this in their names, values or meaning, and what names of other tools are here");
   command->callback(
-      [part] { std::cout << (part->empty() ? runtime::recipe_reference() : runtime::keys_about(*part)); });
+      // Of all keys, a person reads text, and docs/recipe.md is made of what is piped.
+      [part] {
+        const bool page = part->empty() && isatty(STDOUT_FILENO) == 0;
+        std::cout << (page ? runtime::recipe_reference() : runtime::keys_about(*part));
+      });
 }
 
 }  // namespace strata::launcher

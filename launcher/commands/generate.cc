@@ -86,6 +86,16 @@ void take_chat(text::Dialogue& dialogue, const std::string& chat, const std::str
     dialogue.ask(chat.substr(first, chat.find_last_not_of(kWhite) + 1 - first));
 }
 
+// Of the model's folder, which need not have one.
+std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& folder) {
+  try {
+    return text::load_tokenizer(folder);
+  } catch (const Error& error) {
+    if (error.code() != Exit::usage) throw;
+    fail(Exit::usage, "{}: give --tokenizer byte or a Hugging Face directory", error.what());
+  }
+}
+
 // speaks: says what reading it found.
 Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
                        bool typed, bool speaks) {
@@ -97,7 +107,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
       fail(Exit::usage, "{} names no tokenizer: give --tokenizer byte or a Hugging Face directory",
            folder.path().string());
     const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
-    out.tokenizer = text::load_tokenizer(where);
+    out.tokenizer = options.tokenizer ? text::load_tokenizer(where) : own_tokenizer(where);
     if (speaks) tell_remarks(where, *out.tokenizer);
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
     if (options.chat) {
@@ -116,7 +126,10 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
     }
   }
   if (out.dialogue && !typed) out.prompt = out.dialogue->prompt();
-  if (out.prompt.empty() && !typed) fail(Exit::usage, "the prompt is empty: generation needs a token to start from");
+  if (out.prompt.empty() && !typed)
+    fail(Exit::usage, "{}: generation needs a token to start from",
+         options.prompt || options.chat ? "the prompt is empty, and its tokenizer puts no token before it"
+                                        : "there is no prompt (--prompt TEXT, --chat FILE or --prompt-tokens IDS)");
   return out;
 }
 

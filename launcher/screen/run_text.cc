@@ -192,9 +192,9 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   const auto where = places(recipe);
   if (!where.empty()) say_wrapped("writes", where);
   if (where.empty())
-    note("nothing of this run is kept, neither weights (checkpoint.dir) nor losses (report.dir)");
+    note("nothing will be saved: set checkpoint.dir to keep weights, report.dir to keep losses");
   else if (!recipe.checkpoint.dir)
-    note("the weights of this run are not kept: checkpoint.dir names no folder for them");
+    note("weights will not be saved: set checkpoint.dir to keep them");
 }
 
 void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
@@ -324,7 +324,8 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   }
   if (recipe.report.dir)
     next.push_back(fmt::format("strata report {} -o report.html", shell_word(recipe.report.dir->string())));
-  if (!next.empty()) say_wrapped("next", next);
+  // A line each, as it is pasted: neither folded nor with a comma behind it.
+  for (std::size_t i = 0; i < next.size(); ++i) say("{:<{}}{}", i == 0 ? "next" : "", kLabel, next[i]);
 }
 
 }  // namespace strata::launcher

@@ -128,7 +128,7 @@ TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
 // What an objective leaves alone of its data, or does not find there, is said at the start.
 TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
   tokenize("one", {"--labels", "label"});
-  EXPECT_COMPLAINT(run({STRATA, "train", "--set", "model.path=" + file("bert"), "--set", "model.init=random", "--set",
+  EXPECT_COMPLAINT(run({kStrata, "train", "--set", "model.path=" + file("bert"), "--set", "model.init=random", "--set",
                         "data.train=" + file("one.bin"), "--set", "training.max_steps=2", "--set", "data.seq_len=40"}),
                    Exit::usage,
                    AllOf(HasSubstr("one.bin has labels"), HasSubstr("the recipe has no training.objective")));

@@ -149,7 +149,10 @@ TEST_F(Inference, MessagesAreAnswered) {
 
 TEST_F(Inference, MistakesAreOneSentence) {
   EXPECT_COMPLAINT(run({kStrata, "generate", "--model", run_.file("nothing"), "--prompt-tokens", "1"}), 2,
-                   testing::HasSubstr("holds no model"));
+                   testing::AllOf(testing::HasSubstr("there is no folder"), testing::HasSubstr("hf download")));
+  EXPECT_COMPLAINT(run({kStrata, "generate", run_.file("checkpoints"), "--tokenizer", "byte"}), 2,
+                   testing::HasSubstr("there is no prompt (--prompt TEXT"));
+  EXPECT_COMPLAINT(run({kStrata, "generate", "--prompt", "text"}), 2, testing::HasSubstr("--model is required"));
   EXPECT_COMPLAINT(
       run({kStrata, "generate", "--model", run_.file("checkpoints"), "--prompt-tokens", "97", "--max-new-tokens", "2"}),
       2, testing::HasSubstr("vocabulary of 97"));

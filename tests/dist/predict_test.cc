@@ -34,6 +34,12 @@ TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
   folder_.write("backward.jsonl", fmt::format("{}\n", fmt::join(backward, "\n")));
   EXPECT_EQ(predicted("one", {}, "backward.jsonl"), std::vector(all.rbegin(), all.rend()));
   EXPECT_NE(all[0], all[1]);
+  // From a pipe, as tokenize takes them.
+  const Outcome piped = run({"sh", "-c",
+                             "cat " + file("texts.jsonl") + " | " STRATA " predict " + file("one") + " - -o " +
+                                 file("piped.jsonl") + " --set device.threads=1"});
+  EXPECT_EQ(piped.code, 0) << piped.all();
+  EXPECT_EQ(folder_.read("piped.jsonl"), fmt::format("{}\n", fmt::join(all, "\n")));
 }
 
 TEST_F(Predict, SeveralLabelsFromTheThresholdOn) {
@@ -159,7 +165,7 @@ TEST_F(Predict, TextsAreCutAsInTraining) {
                         "texts, at most 18 tokens\n"));
   std::vector<std::string> as_said = {"--pair", "second"};
   const auto as_in_training = predicted("pair", as_said);
-  EXPECT_THAT(said_, HasSubstr("longer than 18 tokens"));
+  EXPECT_THAT(said_, HasSubstr("truncated to 18 tokens"));
   EXPECT_EQ(predicted("exported", as_said), as_in_training);
   as_said.insert(as_said.end(), cut.begin(), cut.end());
   EXPECT_EQ(predicted("pair", as_said), as_in_training);

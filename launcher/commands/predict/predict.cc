@@ -146,7 +146,14 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
     fail(Exit::usage, "{} comes with no tokenizer: give the one of its training's texts with --tokenizer{}",
          folder.path().string(), name.empty() ? "" : fmt::format(" (it was {})", name));
   const fs::path where = options.tokenizer ? *options.tokenizer : *beside;
-  auto tokenizer = text::load_tokenizer(where);
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  try {
+    tokenizer = text::load_tokenizer(where);
+  } catch (const Error& error) {
+    if (options.tokenizer || error.code() != Exit::usage) throw;
+    fail(Exit::usage, "{}: give the tokenizer of the training's texts with --tokenizer (byte, or a folder)",
+         error.what());
+  }
   tell_remarks(where, *tokenizer);
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
@@ -251,9 +258,10 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
     input.emplace(options, *tokenizer, limit, objective == models::Objective::token_classification, stop);
   });
   if (speaks && input->cut() > 0)
-    note(fmt::format("{} of {} texts {} longer than {} tokens, and the rest of {} was not read{}", input->cut(),
-                     input->texts(), input->cut() == 1 ? "is" : "are", limit.tokens, input->cut() == 1 ? "it" : "them",
-                     objective == models::Objective::token_classification ? ": words in it have the label null" : ""));
+    note(fmt::format(
+        "{} of {} texts {} truncated to {} tokens{}", input->cut(), input->texts(), input->cut() == 1 ? "was" : "were",
+        limit.tokens,
+        objective == models::Objective::token_classification ? ": words that were cut off have the label null" : ""));
   recipe.data.any_tokenizer = true;  // it was looked at, and the tokens' sidecar knows no folder
   // So that products have one shape, whatever the texts: as many as fit in a sequence.
   least = std::stoull(world.exchange(std::to_string(least))[0]);

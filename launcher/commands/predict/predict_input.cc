@@ -21,9 +21,14 @@ namespace {
 namespace fs = std::filesystem;
 
 text::DocumentInput input_of(const std::string& name) {
+  if (name == "-") return {name, text::InputKind::lines};
   (void)text::look_at_input(name);
   if (const auto kind = text::kind_of_name(name)) return {name, *kind};
-  fail(Exit::usage, "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in (compressed or not)", name);
+  fail(Exit::usage,
+       "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in (compressed or not), nor - for JSONL "
+       "from "
+       "standard input",
+       name);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace strata::launcher {
 
 struct PredictOptions {
   std::filesystem::path model, out;
-  std::string input;  // .jsonl, .csv or .tsv
+  std::string input;  // .jsonl, .csv or .tsv; "-": JSONL from standard input
   double threshold = 0.5;
   std::string field = "text";
   std::optional<std::string> pair = std::nullopt;

@@ -33,11 +33,10 @@ const char* advice(const std::string& words, const Visit& visit) {
   if (says("wrong version number")) return "it speaks no TLS: leave out --ca, --cert and --key";
   if (turned_away(words) && !visit.plain)
     return visit.tls
-               ? "it ends the connection: if control.tls_client_ca is set, it wants a certificate (--cert, --key) of "
-                 "that authority; else the run is at its end, or too many connections to it are open: try again in "
-                 "ten seconds"
-               : "it ends the connection: if it speaks TLS, --ca names the authority of its certificate; if it does "
-                 "not, too many connections to it are open: try again in ten seconds";
+               ? "connection closed. If the run sets control.tls_client_ca, pass a client certificate (--cert, --key); "
+                 "otherwise it is ending or has too many connections: retry in 10 s"
+               : "connection closed. If the run uses TLS, pass --ca CERT; otherwise it has too many connections: retry "
+                 "in 10 s";
   return nullptr;
 }
 
@@ -52,8 +51,7 @@ const char* advice(const std::string& words, const Visit& visit) {
       if (visit.plain && turned_away(status.error_message()))
         throw Unavailable(
             Exit::failed,
-            fmt::format("{} ends the connection: the run is at its end, or too many are open; try again in ten seconds",
-                        target));
+            fmt::format("{}: connection closed: the run is ending or has too many connections; retry in 10 s", target));
       throw Unavailable(Exit::failed,
                         fmt::format("{} does not answer, or has ended: {}", target, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:

@@ -55,13 +55,13 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
               AllOf(HasSubstr("strata: model     gpt2 of "), HasSubstr("ZeRO-0 over 1 rank"),
                     HasSubstr("1 sequence of 16 tokens per step"), HasSubstr("5 steps, learning rate 0.0003, cosine"),
                     HasSubstr("memory    RAM for the model "), Not(HasSubstr("device ")),
-                    HasSubstr("nothing of this run is kept, neither weights (checkpoint.dir) nor losses")));
+                    HasSubstr("nothing will be saved: set checkpoint.dir to keep weights, report.dir")));
   EXPECT_LT(longest_line(bare), 100u);
   const std::string reported = start(job({"report.dir=run"}));
-  EXPECT_THAT(reported, AllOf(HasSubstr("reports in "), HasSubstr("the weights of this run are not kept"),
-                              Not(HasSubstr("nothing of this run"))));
+  EXPECT_THAT(reported, AllOf(HasSubstr("reports in "), HasSubstr("weights will not be saved: set checkpoint.dir"),
+                              Not(HasSubstr("nothing will"))));
   const std::string kept = start(job({"checkpoint.dir=c", "report.jsonl=a.jsonl", "scheduler.warmup_steps=1"}));
-  EXPECT_THAT(kept, AllOf(HasSubstr("checkpoints in "), HasSubstr("steps "), Not(HasSubstr("kept")),
+  EXPECT_THAT(kept, AllOf(HasSubstr("checkpoints in "), HasSubstr("steps "), Not(HasSubstr("saved")),
                           HasSubstr("cosine after 1 step of warm-up")));
 }
 
@@ -89,6 +89,23 @@ TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
               HasSubstr("c --tokenizer byte --prompt TEXT"));
   EXPECT_THAT(said({.vocab_size = 100, .tokenizer = "x", .count = 4, .chat_template_hash = "1"}),
               HasSubstr("c --tokenizer FOLDER --chat -"));
+}
+
+// A command fills its line, whatever its length: who pastes it need not take a comma away.
+TEST_F(RunTextTest, TheEndHasALineForEachCommand) {
+  const std::string folder = std::string(120, 'c');
+  const runtime::Job of = job({"checkpoint.dir=" + folder, "report.dir=r", "data.validation=v.bin"});
+  runtime::Summary summary{};
+  const runtime::StepReport step{1, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+  testing::internal::CaptureStderr();
+  describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string kept = of.recipe.checkpoint.dir->string();
+  EXPECT_THAT(said,
+              AllOf(HasSubstr("strata: next      strata eval my.toml\n"),
+                    HasSubstr("strata:           strata generate --model " + kept + " --tokenizer"),
+                    HasSubstr("--prompt TEXT\n"), HasSubstr("strata:           strata export " + kept + " -o FOLDER\n"),
+                    testing::ContainsRegex("strata:           strata report .*r -o report.html\n")));
 }
 
 // Each command is one that a shell takes.

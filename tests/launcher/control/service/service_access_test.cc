@@ -71,7 +71,7 @@ TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
   EXPECT_THAT(failure_of([&] {
                 (void)Client({target_, false, "", "", "", token}).status();
               }).what(),
-              HasSubstr("if it speaks TLS, --ca names"))
+              HasSubstr("If the run uses TLS, pass --ca CERT"))
       << "plain text to the port of TLS";
 }
 
@@ -193,14 +193,13 @@ TEST_F(ServiceAccessTest, SaysThatAFullDoorOpensAgain) {
   const Doorkeeper full(std::move(listener), 0, [](Descriptor) {});
   Visit visit{target, false, "", "", "", ""};
   EXPECT_FAILURE((void)Client(visit).status(), Exit::usage,
-                 AllOf(HasSubstr("if it speaks TLS, --ca names"), HasSubstr("try again in ten seconds")));
+                 AllOf(HasSubstr("If the run uses TLS, pass --ca CERT"), HasSubstr("retry in 10 s")));
   visit.plain = true;
-  EXPECT_FAILURE(
-      (void)Client(visit).status(), Exit::failed,
-      target + " ends the connection: the run is at its end, or too many are open; try again in ten seconds");
+  EXPECT_FAILURE((void)Client(visit).status(), Exit::failed,
+                 target + ": connection closed: the run is ending or has too many connections; retry in 10 s");
   const Doorkeeper full_socket(Listener::unix_socket(path(), "k"), 0, [](Descriptor) {});
   visit.target = "unix:" + path().string();
-  EXPECT_FAILURE((void)Client(visit).status(), Exit::failed, HasSubstr("too many are open"));
+  EXPECT_FAILURE((void)Client(visit).status(), Exit::failed, HasSubstr("too many connections"));
 }
 
 TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
