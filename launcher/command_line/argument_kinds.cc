@@ -2,14 +2,50 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
 #include "runtime/recipe/user_path.h"
 
 namespace strata::launcher {
 
+namespace {
+
+// All of `text` as a number in decimal digits; nullopt if it is none, or more or less than T holds.
+template <typename T>
+std::optional<T> decimal(std::string_view text) {
+  T x{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, x);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return x;
+}
+
+bool has_zeros_in_front(std::string_view integer) {
+  if (integer.starts_with('-')) integer.remove_prefix(1);
+  return integer.size() > 1 && integer.front() == '0';
+}
+
+}  // namespace
+
+CLI::Validator integer(std::int64_t least, std::int64_t most) {
+  const auto check = [least, most](std::string& text) -> std::string {
+    const auto x = decimal<std::int64_t>(text);
+    if (!x || *x < least || *x > most) return fmt::format("{} is not an integer from {} to {}", text, least, most);
+    // Elsewhere these are octal.
+    if (has_zeros_in_front(text)) return fmt::format("{} begins with a zero: write {}", text, *x);
+    text = std::to_string(*x);
+    return {};
+  };
+  return {check, fmt::format("INT in [{} - {}]", least, most), "integer"};
+}
+
 CLI::Validator within(double least, double most) {
   const auto check = [least, most](std::string& text) {
-    double x = 0;
-    if (CLI::detail::lexical_cast(text, x) && x >= least && x <= most) return std::string();
+    const auto x = decimal<double>(text);
+    if (x && *x >= least && *x <= most) return std::string();
     return fmt::format("{} is not a number from {} to {}", text, least, most);
   };
   return {check, fmt::format("FLOAT in [{} - {}]", least, most), "within"};

@@ -1,11 +1,15 @@
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 namespace strata::launcher {
 
-// A number of [least, most], which NaN is not.
+// An integer of [least, most] in decimal digits. CLI11's own conversion, which takes 010 for 8 and 0x2 for 2, and cuts
+// what is too large, gets nothing else to see: every option that is an integer has this check.
+CLI::Validator integer(std::int64_t least, std::int64_t most);
+// A number of [least, most] in decimal digits, which NaN is not.
 CLI::Validator within(double least, double most);
 // Makes of ~/x, which a shell leaves as it is in --out=~/x, a path.
 CLI::Validator as_path();

@@ -83,18 +83,18 @@ void add_bench(CLI::App& app, int& status) {
       "bench", "benchmark one component against the hardware limit, or compare memory-saving settings (memory)");
   command->add_option("PART", options->part, "step, adam, comm, io, kernels or memory")->required();
   add_recipe(command, *options);
-  command->add_option("--n", options->parameters, "adam: parameters")->check(CLI::Range(4096, 1 << 30));
+  command->add_option("--n", options->parameters, "adam: parameters")->check(integer(4096, 1 << 30));
   command
       ->add_option("--steps", options->steps,
                    "step: measured steps, after two of warm-up; memory: steps of each run, at least 3")
-      ->check(CLI::Range(1, 1000));
+      ->check(integer(1, 1000));
   command->add_option("--threads", options->threads, "adam, kernels: threads (default: all cores)")
-      ->check(CLI::Range(1, 1024));
+      ->check(integer(1, 1024));
   add_path(command, "--dir", options->dirs,
            "io: folder on the drive to measure; given several times: striped over them");
   command->add_option("--size", options->size, "io: bytes per pass; kernels: bytes that one pass moves")
       ->capture_default_str();
-  command->add_option("--rounds", options->rounds, "io: passes")->check(CLI::Range(1, 1000))->capture_default_str();
+  command->add_option("--rounds", options->rounds, "io: passes")->check(integer(1, 1000))->capture_default_str();
   command
       ->add_option("--only", options->only,
                    "memory: only these settings, KEY=A,B; KEY is precision, recompute, accumulation or optimizer")

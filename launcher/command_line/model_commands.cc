@@ -82,7 +82,7 @@ void add_generate(CLI::App& app, int& status) {
       ->needs("--chat");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--max-new-tokens", options->max_new_tokens, "most tokens to write (default: 128)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20));
+      ->check(integer(1, std::int64_t{1} << 20));
   command
       ->add_option("--temperature", options->temperature,
                    "sampling temperature; 0 (default) takes the most likely token")
@@ -92,7 +92,7 @@ void add_generate(CLI::App& app, int& status) {
                    "sample from the most likely tokens whose probabilities add up to this (default: 1, all of them)")
       ->check(within(1e-9, 1));
   command->add_option("--seed", options->seed, "random seed for sampling (default: 0)")
-      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
+      ->check(integer(0, std::numeric_limits<std::int64_t>::max()));
   command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   add_sets(command, *options);
@@ -130,7 +130,7 @@ void add_predict(CLI::App& app, int& status) {
   command
       ->add_option("--max-length", options->max_length,
                    "tokens of a text at most (default: that of training, else 512 or the model's positions)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(integer(1, std::int64_t{1} << 24));
   add_truncation(command, options->truncation, "that of training, else longest_first");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
@@ -185,13 +185,13 @@ void add_tokenize(CLI::App& app, int& status) {
       ->allow_extra_args(false);
   command->add_option("--pair", options->pair, "record field that holds the second text");
   command->add_option("--max-length", options->max_length, "tokens of a text at most, with those of the template")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+      ->check(integer(1, std::int64_t{1} << 24));
   add_truncation(command, options->truncation, "longest_first");
   command->add_option("--eot", options->eot,
                       "token between documents (default: the tokenizer's end of text; byte: none)");
   command->add_flag("--no-eot", options->no_eot, "nothing between documents");
   command->add_flag("--add-special", options->add_special, "add the tokenizer's special tokens around each document");
-  command->add_option("--threads", options->threads, "threads (default: all cores)")->check(CLI::Range(1, 1024));
+  command->add_option("--threads", options->threads, "threads (default: all cores)")->check(integer(1, 1024));
   add_force(command, *options);
   command->callback([options, &status] { status = tokenize(*options); });
 }
@@ -216,7 +216,7 @@ void add_inspect(CLI::App& app, int& status) {
   command
       ->add_option("--show", asked->shown,
                    "show the first N documents of a token file as text; labels in colour, or in brackets")
-      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->check(integer(std::uint64_t{1}, std::uint64_t{1} << 32))
       ->excludes(other);
   add_path(command, "--tokenizer", asked->tokenizer, "of --show: byte, or a Hugging Face directory");
   command->callback([asked, &status] {

@@ -37,15 +37,15 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
   command
       ->add_option("--ranks-per-node", options->ranks_per_node,
                    "ranks on each node (default: its slots, else its GPUs, else 1)")
-      ->check(CLI::Range(1, 4096));
+      ->check(integer(1, 4096));
   command
       ->add_option("--max-restarts", options->max_restarts,
                    "restarts after failures, at most (default: 3 with checkpoint.dir, else 0)")
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(integer(0, 1 << 20));
   command
       ->add_option("--min-nodes", options->min_nodes,
                    "fewest nodes to start and to continue with (default: all to start, 1 to continue)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(integer(1, 1 << 20));
   add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
   command
       ->add_option("--env", options->env,
@@ -68,7 +68,7 @@ void add_node_agent(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("node-agent", "what launch runs on every node")->group("");
   command->add_option("--run", options->run)->required();
   command->add_option("--host", options->host)->required();
-  command->add_option("--timeout", options->timeout);
+  command->add_option("--timeout", options->timeout)->check(within(0, 1e9));
   command->add_option("--dir", options->folders);
   command->callback([options, &status] { status = node_agent(*options); });
 }
@@ -78,11 +78,11 @@ void add_plan(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("plan", "show what a run would do and need, without running it");
   add_recipe(command, *options);
   command->add_option("--ranks", options->ranks, "ranks of the run (default: as many as mpirun starts, else 1)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(integer(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", options->ranks_per_node,
                    "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(integer(1, 1 << 20));
   add_path(command, "--json", options->json, "write the plan as JSON");
   add_path(command, "--trace", options->trace, "write the timeline, for Perfetto");
   add_path(command, "--machine", options->machine,
