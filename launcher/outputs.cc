@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "launcher/control/client/target.h"
+#include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/run/reports/run_reports.h"
@@ -71,6 +73,32 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
   }
 }
 
+namespace {
+
+// The name in `folder` under which `path` lies, or its first folders do; empty: it lies elsewhere.
+std::string entry_of(const fs::path& folder, fs::path path) {
+  for (; path.has_parent_path() && path != path.parent_path(); path = path.parent_path())
+    if (!path.filename().empty() && same_file(path.parent_path(), folder)) return path.filename().string();
+  return {};
+}
+
+}  // namespace
+
+void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const runtime::Recipe& recipe) {
+  if (!recipe.checkpoint.dir) return;
+  const fs::path& folder = *recipe.checkpoint.dir;
+  for (const NamedFile& output : outputs) {
+    std::error_code ignored;
+    // A link in checkpoint.dir is removed as a checkpoint is; one into it leads there.
+    for (const fs::path& path : {fs::absolute(output.path, ignored).lexically_normal(), place_of(output.path)})
+      if (const std::string entry = entry_of(folder, path);
+          runtime::is_name_of_run(entry) || entry == control::kPlaceFile)
+        fail(Exit::usage,
+             "{} {}: the run itself writes or removes {} in checkpoint.dir {}: give another name, or another folder",
+             output.name, output.path.string(), entry, folder.string());
+  }
+}
+
 std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optional<fs::path>& file) {
   std::vector<NamedFile> out;
   if (file) out.push_back({"the recipe", *file});
@@ -91,7 +119,15 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
   for (const runtime::DataSource& source : recipe.data.train) add_data("data.train", source.files);
   add_data("data.validation", recipe.data.validation);
   if (recipe.model.path) add_model_files("model.path", *recipe.model.path, out);
-  if (recipe.report.machine) out.push_back({"report.machine", *recipe.report.machine});
+  const auto add = [&](const char* key, const std::optional<fs::path>& path) {
+    if (path) out.push_back({key, *path});
+  };
+  add("report.machine", recipe.report.machine);
+  add("evaluation.prompts", recipe.evaluation.prompts);
+  add("control.tls_cert", recipe.control.tls_cert);
+  add("control.tls_key", recipe.control.tls_key);
+  add("control.tls_client_ca", recipe.control.tls_client_ca);
+  add("control.token_file", recipe.control.token_file);
   if (recipe.checkpoint.dir) add_model_files("checkpoint.dir", *recipe.checkpoint.dir, out);
   return out;
 }
@@ -108,6 +144,16 @@ std::vector<NamedFile> reports_of(const runtime::Recipe& recipe) {
   if (recipe.report.dir)
     for (const std::string_view name : {runtime::kRecipeReport, runtime::kEventsReport, runtime::kPlanReport})
       out.push_back({"report.dir", *recipe.report.dir / name});
+  return out;
+}
+
+std::vector<NamedFile> report_folders(const runtime::Recipe& recipe) {
+  std::vector<NamedFile> out;
+  if (recipe.report.dir) out.push_back({"report.dir", *recipe.report.dir});
+  if (recipe.report.tensorboard) out.push_back({"report.tensorboard", *recipe.report.tensorboard});
+  constexpr std::string_view kUnix = "unix:";
+  if (const std::string& listen = recipe.control.listen; listen.starts_with(kUnix))
+    out.push_back({"control.listen", listen.substr(kUnix.size())});
   return out;
 }
 

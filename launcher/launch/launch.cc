@@ -25,6 +25,7 @@
 #include "launcher/launch/ranks/rank_program.h"
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
+#include "launcher/outputs.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/resume_command.h"
@@ -95,6 +96,7 @@ class Launch {
 
   int start_and_restart() {
     control::require_guarded(recipe_.control);
+    if (options_.logs) require_outside_checkpoints({{"--logs", *options_.logs}}, recipe_);
     std::vector<Share> shares = first_shares();
     settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));

@@ -57,6 +57,10 @@ fs::path step_folder(const fs::path& folder, std::int64_t step) {
   return folder / fmt::format("{}{:08}", kPrefix, step);
 }
 
+bool is_name_of_run(std::string_view name) {
+  return name == kLock || name.starts_with(kPrefix);
+}
+
 Manifest read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestName;
   if (type_at(path) == fs::file_type::not_found)

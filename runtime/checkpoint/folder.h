@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,10 @@ namespace strata::runtime {
 
 // Where the checkpoint of a step lies in the folder of a run.
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step);
+
+// Whether an entry of this name in checkpoint.dir is a run's own: its lock, a checkpoint, or one half written or
+// removed.
+bool is_name_of_run(std::string_view name);
 
 // A checkpoint found in a folder: what its manifest says, or why it cannot be used.
 struct FoundCheckpoint {

@@ -71,6 +71,85 @@ TEST_F(Outputs, WhatARunReads) {
   require_apart(reports_of(recipe), inputs);
 }
 
+// A run reads these whatever it writes.
+TEST_F(Outputs, FilesOfTheServiceAndPromptsAreInputs) {
+  runtime::Recipe recipe;
+  for (auto* const member : {&recipe.evaluation.prompts, &recipe.control.tls_cert, &recipe.control.tls_key,
+                             &recipe.control.tls_client_ca, &recipe.control.token_file, &recipe.report.machine}) {
+    *member = file("input");
+    recipe.report.summary = file("input");
+    expect_refused(reports_of(recipe), inputs_of(recipe, std::nullopt), HasSubstr("is what"));
+    member->reset();
+    require_apart(reports_of(recipe), inputs_of(recipe, std::nullopt));
+  }
+}
+
+TEST_F(Outputs, NamesThatARunUsesInItsFolderOfCheckpointsAreItsOwn) {
+  const auto at = [&](const std::string& name) { return folder_.path() / name; };
+  const auto refused = [&](const fs::path& dir, const fs::path& output, const std::string& entry) {
+    runtime::Recipe recipe;
+    recipe.checkpoint.dir = dir;
+    EXPECT_FAILURE(require_outside_checkpoints({{"report.jsonl", output}}, recipe), Exit::usage,
+                   AllOf(HasSubstr("report.jsonl " + output.string()),
+                         HasSubstr("the run itself writes or removes " + entry + " in checkpoint.dir")));
+  };
+  // Neither needs to be there yet.
+  for (const bool there : {false, true}) {
+    if (there) file("ck/step-00000002/manifest.json");
+    for (const std::string name : {"control.json", "lock", "step-00000002", "step-00000007.3", "step-reports",
+                                   "step-00000002.writing-0123", "step-00000002.deleting"}) {
+      refused(at("ck"), at("ck") / name, name);
+      refused(at("ck"), at("ck") / name / "deep" / "report.jsonl", name);
+      refused(at("ck/"), at("ck/../ck/./" + name), name);
+      refused(at("ck"), fs::relative(at("ck/" + name)), name);
+      refused(fs::relative(at("ck")), at("ck/" + name), name);
+    }
+  }
+  // Links lead into the folder, or are its entries.
+  fs::create_directory_symlink(at("ck"), at("link"));
+  refused(at("ck"), at("link/lock"), "lock");
+  refused(at("link"), at("ck/lock"), "lock");
+  fs::create_directory(at("far"));
+  fs::create_directory_symlink(at("far"), at("ck/step-00000004"));
+  refused(at("ck"), at("ck/step-00000004/report.jsonl"), "step-00000004");
+  fs::create_symlink(at("ck/control.json"), at("elsewhere.json"));
+  refused(at("ck"), at("elsewhere.json"), "control.json");
+
+  runtime::Recipe recipe;
+  recipe.checkpoint.dir = at("ck");
+  require_outside_checkpoints({{"a", at("ck/report.jsonl")},
+                               {"b", at("ck/reports/lock")},
+                               {"c", at("ck/reports/step-00000001")},
+                               {"d", at("ck")},
+                               {"e", at("lock")},
+                               {"f", at("step-00000001/x")},
+                               {"g", at("ck.old/control.json")},
+                               {"h", "/dev/null"}},
+                              recipe);
+  recipe.checkpoint.dir.reset();
+  require_outside_checkpoints({{"a", at("ck/lock")}}, recipe);
+}
+
+TEST_F(Outputs, FoldersOfReportsAndASocketLieOutside) {
+  runtime::Recipe recipe;
+  recipe.checkpoint.dir = folder_.path() / "ck";
+  const fs::path taken = folder_.path() / "ck/step-00000002";
+  const auto refused = [&](const char* key) {
+    EXPECT_FAILURE(require_outside_checkpoints(report_folders(recipe), recipe), Exit::usage, HasSubstr(key));
+  };
+  recipe.report.dir = taken;
+  refused("report.dir");
+  recipe.report.dir.reset();
+  recipe.report.tensorboard = taken;
+  refused("report.tensorboard");
+  recipe.report.tensorboard.reset();
+  recipe.control.listen = "unix:" + (folder_.path() / "ck/control.json").string();
+  refused("control.listen");
+  recipe.control.listen = "unix:" + (folder_.path() / "ck/socket").string();
+  recipe.report.dir = folder_.path() / "ck/reports";
+  require_outside_checkpoints(report_folders(recipe), recipe);
+}
+
 TEST_F(Outputs, WhatARunWouldNotFind) {
   runtime::Recipe recipe;
   recipe.data.train = {{{file("tokens.bin").string(), (folder_.path() / "*.tok").string()}}};

@@ -313,6 +313,7 @@ int plan(const PlanOptions& options) {
   if (options.html) outputs.push_back({"--html", *options.html});
   if (options.machine) inputs.push_back({"--machine", *options.machine});
   require_apart(outputs, inputs);
+  require_outside_checkpoints(outputs, asked);
   if (options.json) require_own({"--json", *options.json}, Content::plan, options.force);
   if (options.trace) require_own({"--trace", *options.trace}, Content::trace, options.force);
   runtime::Workload workload = runtime::open_workload(std::move(asked));

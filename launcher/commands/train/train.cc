@@ -108,6 +108,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
       (void)runtime::profile_of(*machine, job, world.node_size());  // what it lacks is better known now
     }
     require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
+    require_outside_checkpoints(report_folders(recipe), recipe);
+    require_outside_checkpoints(reports_of(recipe), recipe);
     require_own_reports(recipe, options.force);
   });
   // Before anything is written.

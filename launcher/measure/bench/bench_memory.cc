@@ -185,6 +185,7 @@ int bench_memory(const BenchOptions& options) {
   if (options.json) outputs.push_back({"--json", *options.json});
   if (options.svg) outputs.push_back({"--svg", *options.svg});
   require_apart(outputs, inputs_of(recipe, options.recipe));
+  require_outside_checkpoints(outputs, recipe);
   if (options.svg) require_own({"--svg", *options.svg}, Content::chart, options.force);
   if (recipe.training.micro_batch_size == runtime::kAutomaticBatch)
     fail(Exit::usage,
