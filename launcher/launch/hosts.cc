@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <memory>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "base/counted.h"
@@ -79,7 +80,7 @@ void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int
 void add_line(std::vector<Host>& hosts, std::string_view line, const std::string& where) {
   std::istringstream words{std::string(line)};
   std::string name, word;
-  std::optional<int> slots;
+  std::optional<int> slots, most;
   words >> name;
   while (words >> word) {
     const std::string key = word.substr(0, word.find('='));
@@ -88,8 +89,12 @@ void add_line(std::vector<Host>& hosts, std::string_view line, const std::string
     if (!value || (key != "slots" && key != "max_slots" && key != "max-slots"))
       fail(Exit::usage, "{}: \"{}\" is not understood: a line is NAME, NAME:N or NAME slots=N, with N from 1 to 4096",
            where, word);
-    if (key == "slots") slots = value;
+    std::optional<int>& known = key == "slots" ? slots : most;
+    if (known) fail(Exit::usage, "{}: \"{}\" comes after another {}: give one", where, word, key);
+    known = value;
   }
+  if (slots && most && *slots > *most)
+    fail(Exit::usage, "{}: slots={} is more than max_slots={}: correct one of them", where, *slots, *most);
   add_word(hosts, name, slots, where);
 }
 
@@ -136,6 +141,10 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& wher
     std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     ++number;
+    const auto is_text = [](char c) { return static_cast<unsigned char>(c) >= 0x20 || c == '\t' || c == '\r'; };
+    if (const auto at = std::find_if_not(line.begin(), line.end(), is_text); at != line.end())
+      fail(Exit::usage, "{} line {} has the byte 0x{:02x}: a host file is plain text (ASCII or UTF-8)", where, number,
+           static_cast<unsigned char>(*at));
     line = trimmed(line.substr(0, line.find('#')));
     if (!line.empty()) add_line(hosts, line, fmt::format("{} line {}", where, number));
   }
@@ -151,8 +160,14 @@ std::vector<std::string> slurm_names(const std::string& list) {
   std::vector<std::string> names;
   std::istringstream lines(said.out);
   for (std::string name; lines >> name;) names.push_back(name);
-  if (said.code != 0 || names.empty()) fail(Exit::usage, "\"{}\" is no list of nodes that scontrol understands", list);
-  return names;
+  if (said.code == 0 && !names.empty()) return names;
+  if (!said.code)
+    fail(Exit::usage, "\"{}\": scontrol, which reads lists of nodes, does not answer: write the names out", list);
+  // It may be without a configuration, and the list without a fault.
+  const std::string why = said.errors.substr(0, said.errors.find('\n'));
+  fail(Exit::usage,
+       "\"{}\" could not be read by scontrol show hostnames ({}): correct the list, or write the names out", list,
+       why.empty() ? fmt::format("exit code {}", *said.code) : why);
 }
 
 std::string address_of(const std::string& name) {
@@ -184,10 +199,18 @@ void require_addresses(const std::vector<Host>& hosts, const std::string& origin
     for (const Host& host : hosts)
       if (!look_up(host.name).addresses) missing.push_back(host.name);
     if (missing.empty()) return;
-    if (std::chrono::steady_clock::now() > end)
-      fail(Exit::usage, "{} {} no address: correct the name in {}, or make it known (/etc/hosts, DNS)",
-           fmt::join(missing, ", "), for_count(missing.size(), "has", "have"), origin);
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    if (std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      continue;
+    }
+    // A word without a slash may be either.
+    std::error_code ignored;
+    const auto is_folder = [&](const std::string& name) { return std::filesystem::is_directory(name, ignored); };
+    if (const auto folder = std::find_if(missing.begin(), missing.end(), is_folder); folder != missing.end())
+      fail(Exit::usage, "{} in {} is a folder here, and a node without an address: give a host file, or names of nodes",
+           *folder, origin);
+    fail(Exit::usage, "{} {} no address: correct the name in {}, or make it known (/etc/hosts, DNS)",
+         fmt::join(missing, ", "), for_count(missing.size(), "has", "have"), origin);
   }
 }
 

@@ -2,6 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <utility>
 
 #include "base/host/host_name.h"
 #include "tests/failure.h"
@@ -10,6 +16,7 @@
 namespace strata::launcher {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -60,6 +67,71 @@ TEST(Hosts, ATypoIsNamedWithItsLine) {
   for (const char* wrong : {"n1 slots=", "n1 slots=two", "n1 slots=0", "n1 slots=2x", "n1 slots=4097", "n1 2",
                             "n1:", "n1:2 slots=2", "n1:two"})
     EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is not understood"));
+}
+
+TEST(Hosts, ALineThatContradictsItselfIsRefused) {
+  EXPECT_FAILURE(lines("n1\nn2 slots=2 slots=3"), Exit::usage,
+                 AllOf(HasSubstr("hosts line 2"), HasSubstr("\"slots=3\" comes after another slots")));
+  EXPECT_FAILURE(lines("n1 slots=2 slots=2"), Exit::usage, HasSubstr("comes after another slots"));
+  EXPECT_FAILURE(lines("n1 max_slots=2 slots=1 max-slots=3"), Exit::usage, HasSubstr("comes after another max-slots"));
+  for (const char* wrong : {"n1 slots=2 max_slots=1", "n1 max-slots=1 slots=2"})
+    EXPECT_FAILURE(lines(wrong), Exit::usage,
+                   AllOf(HasSubstr("hosts line 1"), HasSubstr("slots=2 is more than max_slots=1")));
+  EXPECT_THAT(lines("n1 slots=2 max_slots=2"), ElementsAre(Host{"n1", 2}));
+}
+
+// A message would end at a zero byte.
+TEST(Hosts, AFileThatIsNoTextIsSaidToBeNone) {
+  using namespace std::string_literals;
+  for (const auto& [text, byte] : {std::pair("n1\nlocalhost\0x\n"s, "0x00"), std::pair("n1\nn\0002\0"s, "0x00"),
+                                   std::pair("n1\nn2\x1b[31m"s, "0x1b"), std::pair("n1\n# a\x01"s, "0x01")})
+    EXPECT_FAILURE(lines(text), Exit::usage,
+                   AllOf(HasSubstr("hosts line 2 has the byte "s + byte), testing::EndsWith("(ASCII or UTF-8)")));
+}
+
+TEST(Hosts, AFolderIsNoHostFile) {
+  const tests::ScratchFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  fs::create_directory("no-such-node.invalid");
+  EXPECT_FAILURE(require_addresses(read_hosts("no-such-node.invalid"), "--hosts", 0), Exit::usage,
+                 HasSubstr("no-such-node.invalid in --hosts is a folder here"));
+  EXPECT_FAILURE(read_hosts("./no-such-node.invalid"), Exit::usage, HasSubstr("folder"));
+  // A node may have the name of a folder.
+  fs::create_directory("localhost");
+  require_addresses(read_hosts("localhost"), "--hosts", 0);
+  fs::current_path(before);
+}
+
+// A Slurm that answers so, in PATH for as long as this lives.
+class FakeScontrol {
+ public:
+  explicit FakeScontrol(const std::string& script) : path_(std::getenv("PATH")) {
+    const fs::path file = folder_.write("scontrol", "#!/bin/sh\n" + script + "\n");
+    fs::permissions(file, fs::perms::owner_all);
+    ::setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+  }
+  ~FakeScontrol() { ::setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  tests::ScratchFolder folder_;
+  std::string path_;
+};
+
+TEST(Hosts, WhatScontrolSaysIsPassedOn) {
+  {
+    const FakeScontrol slurm("echo n1; echo n2");
+    EXPECT_THAT(read_hosts("n[1-2]:4"), ElementsAre(Host{"n1", 4}, Host{"n2", 4}));
+  }
+  {
+    const FakeScontrol slurm("echo 'scontrol: fatal: Could not establish a configuration source' >&2; exit 1");
+    EXPECT_FAILURE(read_hosts("n[1-3]"), Exit::usage,
+                   AllOf(HasSubstr("\"n[1-3]\" could not be read by scontrol"),
+                         HasSubstr("(scontrol: fatal: Could not establish a configuration source)"),
+                         HasSubstr("write the names out")));
+  }
+  const FakeScontrol slurm("exit 3");
+  EXPECT_FAILURE(read_hosts("n[1-3]"), Exit::usage, HasSubstr("(exit code 3)"));
 }
 
 // Names stand in command lines of ssh.
