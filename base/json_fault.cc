@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,14 @@ namespace {
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
+}
+
+bool has_64_bits(std::string_view integer) {
+  const char* const end = integer.data() + integer.size();
+  std::int64_t with_sign = 0;
+  std::uint64_t without = 0;
+  return std::from_chars(integer.data(), end, with_sign).ec == std::errc() ||
+         std::from_chars(integer.data(), end, without).ec == std::errc();
 }
 
 // The bytes of the UTF-8 character at the front of `text`, which is not empty; 0: it is none.
@@ -34,20 +43,31 @@ class Walk {
   Walk(std::string_view text, std::size_t levels) : text_(text), levels_(levels) {}
 
   std::optional<JsonFault> run() {
-    constexpr std::string_view kMark = "\xef\xbb\xbf";  // which parsers skip
-    if (text_.starts_with(kMark)) at_ = kMark.size();
+    constexpr std::string_view kMark = "\xef\xbb\xbf";  // which some parsers skip
+    if (text_.starts_with(kMark)) {
+      doubt("a byte order mark before its beginning");
+      at_ = kMark.size();
+    }
     if (utf8() && value(0)) {
       skip_space();
       if (at_ < text_.size()) wrong(shown() + " behind its end");
     }
     return std::move(fault_);
   }
+  // The first that is JSON, and that a parser may refuse all the same.
+  const std::optional<JsonFault>& doubtful() const { return doubtful_; }
 
  private:
-  bool wrong(std::string found) {
+  JsonFault here(std::string found) const {
     const auto lines = std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n');
-    fault_ = JsonFault{static_cast<std::size_t>(lines) + 1, std::move(found)};
+    return {static_cast<std::size_t>(lines) + 1, std::move(found)};
+  }
+  bool wrong(std::string found) {
+    fault_ = here(std::move(found));
     return false;
+  }
+  void doubt(std::string found) {
+    if (!doubtful_) doubtful_ = here(std::move(found));
   }
   bool at_end() const { return at_ >= text_.size(); }
   bool take(char c) {
@@ -151,10 +171,25 @@ class Walk {
       if (digits.size() < 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos)
         return wrong("\\u without four digits in a string");
       at_ += 4;
+      code_unit(digits);
     } else if (std::string_view("\"\\/bfnrt").find(text_[at_]) == std::string_view::npos) {
       return wrong(fmt::format("the escape \\{} in a string, which JSON does not have", shown()));
     }
     return true;
+  }
+
+  // A character above U+FFFF is two escapes, of a high and of a low surrogate.
+  void code_unit(std::string_view digits) {
+    const auto is_one_of = [](std::string_view hex, std::string_view second) {
+      return (hex[0] == 'd' || hex[0] == 'D') && second.find(hex[1]) != second.npos;
+    };
+    constexpr std::string_view kHigh = "89abAB", kLow = "cdefCDEF";
+    const std::string_view next = text_.substr(at_ + 1, 6);
+    const bool whole =
+        is_one_of(digits, kHigh) && next.size() == 6 && next.starts_with("\\u") && is_one_of(next.substr(2), kLow);
+    if (std::exchange(high_before_, whole)) return;  // the second of two
+    if (!whole && (is_one_of(digits, kHigh) || is_one_of(digits, kLow)))
+      doubt(fmt::format("\\u{}, half of a character, in a string", digits));
   }
 
   bool number() {
@@ -182,6 +217,8 @@ class Walk {
     const bool tiny = e != digits_of.npos && digits_of.substr(e + 1).starts_with('-');
     if (result.ec == std::errc::result_out_of_range && !tiny)
       return wrong(fmt::format("{}, which is more than a number can be", shown()));
+    if (digits_of.find_first_of(".eE") == digits_of.npos && !has_64_bits(digits_of))
+      doubt(fmt::format("{}, an integer of more than 64 bits", digits_of.substr(0, 40)));
     at_ = end;
     return true;
   }
@@ -189,7 +226,8 @@ class Walk {
   std::string_view text_;
   std::size_t levels_;
   std::size_t at_ = 0;
-  std::optional<JsonFault> fault_;
+  bool high_before_ = false;
+  std::optional<JsonFault> fault_, doubtful_;
 };
 
 }  // namespace
@@ -199,7 +237,9 @@ std::optional<JsonFault> find_json_fault(std::string_view text, std::size_t leve
 }
 
 std::string found_in_json(std::string_view text, std::size_t levels) {
-  const auto fault = find_json_fault(text, levels);
+  Walk walk(text, levels);
+  auto fault = walk.run();
+  if (!fault) fault = walk.doubtful();
   return fault ? fmt::format("{} in line {}", fault->found, fault->line) : "another value";
 }
 

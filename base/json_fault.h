@@ -15,7 +15,8 @@ struct JsonFault {
 std::optional<JsonFault> find_json_fault(std::string_view text, std::size_t levels = 1024);
 
 // "a string without its closing quote in line 3": what a text holds that a parser has refused. Of one without a fault
-// that is "another value".
+// that is what parsers refuse all the same (a byte order mark, half of a surrogate pair, an integer of more than 64
+// bits), else "another value".
 std::string found_in_json(std::string_view text, std::size_t levels = 1024);
 
 }  // namespace strata

@@ -57,6 +57,32 @@ TEST(JsonFault, NamesWhatAndWhere) {
   EXPECT_EQ(found_in_json("[[1]]", 2), "another value");
 }
 
+// What a parser may refuse though it is JSON. Nothing is said of it as long as there is a fault.
+TEST(JsonFault, NamesWhatParsersRefuseAllTheSame) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\xef\xbb\xbf{}", "a byte order mark before its beginning in line 1"},
+      {"{\n\"a\": \"\\ud800\"}", "\\ud800, half of a character, in a string in line 2"},
+      {"{\"a\\uDBFF\": 1}", "\\uDBFF, half of a character, in a string in line 1"},
+      {"[\"\\udc00\"]", "\\udc00, half of a character, in a string in line 1"},
+      {"[\"\\ud83d\\ude00\\ude00\"]", "\\ude00, half of a character, in a string in line 1"},
+      {"[\"\\ud83d\\ud83d\\ude00\"]", "\\ud83d, half of a character, in a string in line 1"},
+      {"[\"\\ud83d\\n\\ude00\"]", "\\ud83d, half of a character, in a string in line 1"},
+      {"[\n18446744073709551616]", "18446744073709551616, an integer of more than 64 bits in line 2"},
+      {"[-9223372036854775809]", "-9223372036854775809, an integer of more than 64 bits in line 1"},
+  };
+  for (const auto& [text, found] : cases) {
+    EXPECT_EQ(found_in_json(text), found) << text;
+    EXPECT_FALSE(find_json_fault(text)) << text;
+    EXPECT_EQ(found_in_json(std::string(text) + "]"),
+              find_json_fault(std::string(text) + "]")->found + " in line " +
+                  std::to_string(find_json_fault(std::string(text) + "]")->line))
+        << text;
+  }
+  for (const char* text : {"[\"\\ud83d\\ude00\"]", "[\"\\uD83D\\uDE00\\ud83d\\ude00\"]", "[\"\\ud7ff\\ue000\"]",
+                           "[\"ud800\\\\\"]", "[18446744073709551615, -9223372036854775808, 1e300]"})
+    EXPECT_EQ(found_in_json(text), "another value") << text;
+}
+
 // Wherever a file is cut off, there is something to say.
 TEST(JsonFault, EveryCutIsFound) {
   const std::string text = "{\"a\": [1.5, {\"b\": \"\\u00e4\xc3\xa4\"}, true], \"c\": -2e5}";
