@@ -3,9 +3,11 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -16,12 +18,31 @@
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/toml_value.h"
+#include "runtime/recipe/value.h"
 #include "runtime/recipe/values_elsewhere.h"
 
 namespace strata::runtime {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Whether a number, a size or one of a list is above `most`, also one too large for TOML, which is then a text.
+bool is_above(const RecipeValue& value, double most) {
+  if (const auto* list = std::get_if<std::vector<RecipeValue>>(&value.value))
+    return std::any_of(list->begin(), list->end(), [&](const RecipeValue& item) { return is_above(item, most); });
+  if (const auto number = number_of(value)) return *number >= most;
+  const auto* text = std::get_if<std::string>(&value.value);
+  if (!text) return false;
+  if (const auto bytes = bytes_of(*text)) return *bytes >= most;
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  return error == std::errc() && rest == text->data() + text->size() && number >= most;
+}
+
+// Of a value that was refused.
+std::string at_most(const RecipeValue& value, const RecipeKey& key) {
+  return key.most && is_above(value, key.most->value) ? fmt::format("; the most is {}", key.most->text) : "";
+}
 
 class Loader {
  public:
@@ -48,7 +69,7 @@ class Loader {
     const auto value = value_of(*assignment.node);
     if (!value || !key->set(recipe_, *value, folder)) {
       fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
-           value ? meant_by(*value, *key) : "");
+           value ? at_most(*value, *key) + meant_by(*value, *key) : "");
     }
     given_.insert_or_assign(name, *value);
   }

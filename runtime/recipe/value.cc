@@ -28,7 +28,7 @@ std::optional<std::vector<std::string>> texts_of(const RecipeValue& v) {
   return out;
 }
 
-std::optional<std::uint64_t> parse_size(std::string_view text) {
+std::optional<double> bytes_of(std::string_view text) {
   static constexpr std::pair<std::string_view, double> kUnits[] = {
       {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
       {"kB", 1e3}, {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
@@ -37,13 +37,15 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   if (error != std::errc{}) return std::nullopt;
   std::string_view unit = text.substr(static_cast<std::size_t>(rest - text.data()));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  for (const auto& [name, bytes] : kUnits) {
-    if (unit != name) continue;
-    const double total = std::floor(amount * bytes);
-    if (!(total >= 1) || total > 0x1p62) return std::nullopt;
-    return static_cast<std::uint64_t>(total);
-  }
+  for (const auto& [name, bytes] : kUnits)
+    if (unit == name) return std::floor(amount * bytes);
   return std::nullopt;
+}
+
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  const auto bytes = bytes_of(text);
+  if (!bytes || !(*bytes >= 1) || *bytes > kMostBytes) return std::nullopt;
+  return static_cast<std::uint64_t>(*bytes);
 }
 
 }  // namespace strata::runtime

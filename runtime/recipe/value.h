@@ -25,8 +25,11 @@ struct RecipeValue {
 std::optional<double> number_of(const RecipeValue& value);
 // One text or a list of texts.
 std::optional<std::vector<std::string>> texts_of(const RecipeValue& value);
-// "2GiB", "512MiB", "1.5GB": bytes. nullopt if it is no size, or is 0.
+// "2GiB", "512MiB", "1.5GB": bytes. nullopt if it is no size, is 0 or above kMostBytes.
 std::optional<std::uint64_t> parse_size(std::string_view text);
+inline constexpr double kMostBytes = 0x1p62;
+// The bytes of a size, however many. nullopt if it is none.
+std::optional<double> bytes_of(std::string_view text);
 using strata::json_string;  // TOML has the same escapes
 
 }  // namespace strata::runtime

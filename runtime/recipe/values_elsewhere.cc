@@ -13,6 +13,7 @@
 
 #include "runtime/recipe/edits.h"
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/toml_file.h"
 
 namespace strata::runtime {
 namespace {
@@ -139,15 +140,27 @@ std::string size_meant(const std::string& text) {
   return "";
 }
 
+// Whether a recipe may have this number as it is: other languages take 010, .5 and 5. for numbers, too.
+bool is_toml(const std::string& number) {
+  try {
+    const toml::table table = toml::parse("value = " + number + "\n");
+    return table.size() == 1 && table.get("value")->is_number();
+  } catch (const toml::parse_error&) {
+    return false;
+  } catch (const TomlAssertion&) {
+    return false;
+  }
+}
+
 // A number or a flag that stands in quotes, or a flag in another language's words.
 std::optional<RecipeValue> unquoted(const std::string& text) {
   const char* end = text.data() + text.size();
   std::int64_t integer = 0;
   if (const auto [at, error] = std::from_chars(text.data(), end, integer); error == std::errc{} && at == end)
-    return RecipeValue{.value = integer, .shown = text};
+    return RecipeValue{.value = integer, .shown = is_toml(text) ? text : fmt::format("{}", integer)};
   double number = 0;
   if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc{} && at == end)
-    return RecipeValue{.value = number, .shown = text};
+    return RecipeValue{.value = number, .shown = is_toml(text) ? text : fmt::format("{}", number)};
   const std::string word = plain(text);
   if (word == "true" || word == "yes" || word == "on" || word == "enabled" || word == "enable")
     return RecipeValue{.value = true, .shown = "true"};

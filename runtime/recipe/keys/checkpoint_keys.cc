@@ -52,7 +52,8 @@ RecipeKey max_sequences() {
           "sequences of data.validation that an evaluation reads, the first ones",
           set,
           text,
-          {}};
+          {},
+          most_of(kMany)};
 }
 
 Choices<std::string> metrics() {

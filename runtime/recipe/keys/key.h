@@ -3,6 +3,7 @@
 // is the table of all.
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "runtime/recipe/recipe.h"
@@ -22,6 +23,12 @@ struct RecipeKey {
   std::function<std::string(const Recipe&)> text;
   // True for a value that is allowed but that nothing can run yet.
   std::function<bool(const RecipeValue&)> not_built;
+  // The most that a number or a size may be, if `allowed` leaves it out as no sensible one comes near.
+  struct Most {
+    double value = 0;
+    std::string text;
+  };
+  std::optional<Most> most = {};
 };
 
 }  // namespace strata::runtime

@@ -32,6 +32,14 @@ constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible cou
 constexpr double kTiny = 1e-30;
 constexpr double kHuge = std::numeric_limits<float>::max();
 
+inline RecipeKey::Most most_float() {
+  return {kHuge, fmt::format("{:.8g}", kHuge)};
+}
+template <typename T>
+RecipeKey::Most most_of(T count) {
+  return {static_cast<double>(count), fmt::format("{}", count)};
+}
+
 // Accessor of a member, for const and mutable recipes alike.
 #define STRATA_AT(member)     \
   [](auto& recipe) -> auto& { \
@@ -70,16 +78,18 @@ RecipeKey plain(std::string name, std::string allowed, std::string meaning, At a
 
 template <typename At>
 RecipeKey integer(std::string name, std::int64_t least, std::int64_t most, At at, std::string meaning) {
-  std::string allowed = most == kMany || most == std::numeric_limits<std::int64_t>::max()
-                            ? fmt::format("an integer >= {}", least)
-                            : fmt::format("an integer from {} to {}", least, most);
+  const bool open = most == kMany || most == std::numeric_limits<std::int64_t>::max();
+  std::string allowed =
+      open ? fmt::format("an integer >= {}", least) : fmt::format("an integer from {} to {}", least, most);
   auto set = [least, most, at](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* i = std::get_if<std::int64_t>(&v.value);
     if (!i || *i < least || *i > most) return false;
     at(recipe) = *i;
     return true;
   };
-  return plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
+  RecipeKey key = plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
+  if (open) key.most = most_of(most);
+  return key;
 }
 
 // below: whether `most` itself is left out.
@@ -92,7 +102,9 @@ RecipeKey number(std::string name, double least, double most, std::string allowe
     at(recipe) = *x;
     return true;
   };
-  return plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
+  RecipeKey key = plain(std::move(name), std::move(allowed), std::move(meaning), at, set);
+  if (most == kHuge) key.most = most_float();
+  return key;
 }
 
 inline std::string listed(const std::vector<std::string>& names) {
@@ -201,8 +213,10 @@ RecipeKey size(std::string name, At at, std::string meaning) {
     if (bytes) at(recipe) = *bytes;
     return bytes.has_value();
   };
-  return plain(std::move(name), "a size above 0: \"2GiB\", \"1.5GB\" or an integer of bytes", std::move(meaning), at,
-               set);
+  RecipeKey key =
+      plain(std::move(name), "a size above 0: \"2GiB\", \"1.5GB\" or an integer of bytes", std::move(meaning), at, set);
+  key.most = RecipeKey::Most{kMostBytes, fmt::format("{}TiB", kMostBytes / 0x1p40)};
+  return key;
 }
 
 template <typename At>

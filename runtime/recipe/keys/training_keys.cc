@@ -55,7 +55,8 @@ RecipeKey class_weights() {
           "classification: what a class's loss is multiplied by, in the order of the classes' numbers",
           set,
           text,
-          {}};
+          {},
+          most_float()};
 }
 
 // Whether it was given is kept: another objective than masked_lm refuses it.
@@ -107,7 +108,8 @@ RecipeKey recompute() {
       "these",
       set,
       text,
-      {}};
+      {},
+      most_of(kMany)};
 }
 
 RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {

@@ -47,6 +47,14 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
       {"optimizer.name=nesterov", "; you mean \"sgd\", whose optimizer.momentum is not Nesterov's"},
       {"optimizer.name=sgd_momentum", "; you mean \"sgd\", with optimizer.momentum"},
       {"optimizer.learning_rate='1e-4'", "; write 1e-4 without quotes"},
+      // Numbers elsewhere, but none in TOML: there are no quotes to leave out.
+      {"training.seed=010", "; write 10"},
+      {"training.max_steps=-007", "an integer >= 0"},
+      {"zero.stage=03", "; write 3"},
+      {"optimizer.learning_rate=.001", "; write 0.001"},
+      {"optimizer.learning_rate=1.", "; write 1"},
+      {"optimizer.learning_rate=01e-3", "; write 0.001"},
+      {"training.seed='10'", "; write 10 without quotes"},
       {"scheduler.name=cosine_with_warmup",
        "; you mean \"cosine\", with scheduler.warmup_steps and "
        "scheduler.min_lr_ratio"},
