@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "launcher/screen/printable.h"
+#include "launcher/screen/value_text.h"
 
 namespace strata::launcher {
 namespace {
@@ -23,9 +24,9 @@ std::string metrics_text(const runtime::EvaluationReport& report, std::string_vi
   std::string out;
   for (const auto& [name, value] : report.metrics) {
     const std::string_view plain = std::string_view(name).substr(std::string_view("eval_").size());
-    if (plain == "perplexity") return fmt::format("perplexity {:.2f}", value);
+    if (plain == "perplexity") return "perplexity " + value_text(value, 2);
     if (name == asked || std::find(std::begin(kShown), std::end(kShown), plain) != std::end(kShown))
-      out += fmt::format("{}{} {:.4f}", out.empty() ? "" : ", ", plain, value);
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", plain, value_text(value, 4));
   }
   return out;
 }
@@ -61,10 +62,10 @@ bool Evaluations::run(runtime::Trainer& trainer, runtime::RunReports* reports) {
     const std::optional<runtime::Best>& best = trainer.progress().best;
     const bool words = report->metrics.empty() || report->metrics.front().first == "eval_perplexity";
     const std::string_view what = words ? "tokens" : "labels";
-    say("evaluation after step {}: loss {:.4f}, {}, {} {}, {:.0f} {}/s; {}", report->step, report->loss,
+    say("evaluation after step {}: loss {}, {}, {} {}, {:.0f} {}/s; {}", report->step, value_text(report->loss, 4),
         metrics_text(*report, metric_), report->tokens, what, report->tokens_per_s, what,
         report->best    ? "the best so far"
-        : best          ? fmt::format("the best is {:.4f} after step {}", best->value, best->step)
+        : best          ? fmt::format("the best is {} after step {}", value_text(best->value, 4), best->step)
         : patience_ > 0 ? fmt::format("evaluation.metric has no value: no better ({} of {}, evaluation.patience)",
                                       evaluation_->in_vain(), patience_)
                         : "evaluation.metric has no value yet");

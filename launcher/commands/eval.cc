@@ -29,6 +29,7 @@
 #include "launcher/screen/progress.h"
 #include "launcher/screen/remarks.h"
 #include "launcher/screen/run_text.h"
+#include "launcher/screen/value_text.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/reports/report.h"
@@ -80,6 +81,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   agree(world, [&] {
     if (!options.json || !speaks) return;
     require_apart({{"--json", *options.json}}, inputs_of(asked, options.recipe));
+    require_outside_checkpoints({{"--json", *options.json}}, asked);
     require_own({"--json", *options.json}, Content::evaluation, options.force);
     json.emplace(*options.json, "--json");
   });
@@ -116,20 +118,20 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
   activity.emplace("evaluating micro-batches", Activity::Unit::count, speaks);
   const runtime::Evaluation result = *evaluator.run([&](std::uint64_t done, std::uint64_t all) {
     if (stop.requested()) fail(Exit::failed, "stopped on request after {} of {} micro-batches", done, all);
-    activity->show(done, all, fmt::format("loss {:.4f}", evaluator.loss_so_far()));
+    activity->show(done, all, "loss " + value_text(evaluator.loss_so_far(), 4));
     return true;
   });
   activity.reset();
   if (!speaks) return;
   say("weights read in {:.2f} s", evaluator.load_seconds());
   if (const auto names = evaluator.class_names(); !names.empty()) {
-    fmt::print("loss {:.6f}  {} in {}  {:.0f} labels/s\n", result.loss, counted(result.labels, "label"),
+    fmt::print("loss {}  {} in {}  {:.0f} labels/s\n", value_text(result.loss, 6), counted(result.labels, "label"),
                counted(result.sequences, "sequence"), result.tokens_per_s);
     const bool words = job.model->objective == models::Objective::token_classification;
     fmt::print("{}", class_text(result.classes, names, words ? "words" : "texts", terminal_columns(stdout)));
     for (const std::string& remark : result.classes.notes) note(remark);
   } else {
-    fmt::print("loss {:.6f}  perplexity {:.4f}  {} in {}  {}\n", result.loss, result.perplexity,
+    fmt::print("loss {}  perplexity {}  {} in {}  {}\n", value_text(result.loss, 6), value_text(result.perplexity, 4),
                counted(result.labels, "token"), counted(result.sequences, "sequence"),
                tokens_rate_text(result.tokens_per_s));
   }

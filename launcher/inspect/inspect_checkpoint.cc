@@ -22,6 +22,7 @@
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/value_text.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
 
@@ -213,7 +214,7 @@ std::string best_text(const Checkpoint& checkpoint) {
     for (const runtime::FoundCheckpoint& found : runtime::list_checkpoints(checkpoint.path().parent_path()))
       if (found.step == best.step) where = fmt::format(" ({})", printable(found.path.string()));
   }
-  return fmt::format("best: {} {:.4f} after step {}{}{}", metric_of(m), best.value, best.step, where,
+  return fmt::format("best: {} {} after step {}{}{}", metric_of(m), value_text(best.value, 4), best.step, where,
                      best.since > 0 ? fmt::format(", {} ago", counted(best.since, "evaluation")) : "");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/screen/printable.h"
+#include "launcher/screen/value_text.h"
 
 namespace strata::launcher {
 namespace {
@@ -26,7 +27,7 @@ std::string metrics_text(const runtime::ClassReport& report, std::size_t columns
   std::string out;
   std::size_t used = 0;
   for (const auto& [name, value] : report.metrics) {
-    const std::string one = fmt::format("{} {:.4f}", name.substr(std::string_view("eval_").size()), value);
+    const std::string one = fmt::format("{} {}", name.substr(std::string_view("eval_").size()), value_text(value, 4));
     const bool first = out.empty(), breaks = used + kGap + one.size() > columns;
     out += first ? "" : breaks ? "\n" : "  ";
     used = first || breaks ? one.size() : used + kGap + one.size();

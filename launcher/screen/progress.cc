@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/value_text.h"
 
 namespace strata::launcher {
 namespace {
@@ -70,9 +71,9 @@ void Progress::show(const runtime::StepReport& r) {
   const std::int64_t steps = *job_.recipe.training.max_steps;
   std::vector<std::string> fields = {
       fmt::format("step {}/{}", r.step, steps),
-      fmt::format("loss {:.4f}", r.loss),
+      "loss " + value_text(r.loss, 4),
       fmt::format("lr {:.2e}", r.learning_rate),
-      fmt::format("norm {:.3f}", r.grad_norm),
+      "norm " + value_text(r.grad_norm, 3),
       tokens_rate_text(r.tokens_per_s()),
       fmt::format("epoch {:.2f}", r.epoch),
       fmt::format("{} left", duration_text(static_cast<double>(steps - r.step) * smooth_ms_ / 1e3))};

@@ -15,6 +15,7 @@
 #include "base/shell_word.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/value_text.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/data_figures.h"
@@ -284,10 +285,10 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
                   const std::optional<runtime::Machine>& machine, int ranks_per_node) {
   const runtime::Recipe& recipe = job.recipe;
   if (end.last.step == end.first.step)
-    say_wrapped("loss", {fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
+    say_wrapped("loss", {fmt::format("{} in step {}", value_text(end.last.loss, 4), end.last.step)});
   else
-    say_wrapped("loss", {fmt::format("{:.4f} in step {}", end.first.loss, end.first.step),
-                         fmt::format("{:.4f} in step {}", end.last.loss, end.last.step)});
+    say_wrapped("loss", {fmt::format("{} in step {}", value_text(end.first.loss, 4), end.first.step),
+                         fmt::format("{} in step {}", value_text(end.last.loss, 4), end.last.step)});
   say_wrapped("speed",
               {tokens_rate_text(summary.tokens_per_s), step_time_text(end.median_ms) + " per step (medians)",
                fmt::format("{} for {}", duration_text(end.seconds),
@@ -309,9 +310,9 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   runtime::Recipe of_best = recipe;
   if (recipe.checkpoint.dir && recipe.checkpoint.keep_best && summary.best) {
     const std::filesystem::path best = runtime::step_folder(*recipe.checkpoint.dir, summary.best->step);
-    say_wrapped("best",
-                {fmt::format("{} {:.4f} after step {}", summary.metric, summary.best->value, summary.best->step),
-                 best.string()});
+    say_wrapped("best", {fmt::format("{} {} after step {}", summary.metric, value_text(summary.best->value, 4),
+                                     summary.best->step),
+                         best.string()});
     if (summary.best->step != end.last.step) of_best.checkpoint.dir = best;
   }
   std::vector<std::string> next;

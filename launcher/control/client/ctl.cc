@@ -21,6 +21,7 @@
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/value_text.h"
 #include "runtime/job/make_job.h"
 
 namespace strata::launcher::control {
@@ -107,8 +108,9 @@ std::string title_of(const pb::Tier& tier, const pb::RunInfo& run) {
 
 std::string text_of(const pb::Step& s, std::int64_t max_steps) {
   return fmt::format(
-      "step {}{}  loss {:.4f}  norm {:.3f}  {}  {}{}", s.step(), max_steps > 0 ? fmt::format("/{}", max_steps) : "",
-      s.loss(), s.grad_norm(), tokens_rate_text(static_cast<double>(s.tokens()) / std::max(s.seconds(), 1e-9)),
+      "step {}{}  loss {}  norm {}  {}  {}{}", s.step(), max_steps > 0 ? fmt::format("/{}", max_steps) : "",
+      value_text(s.loss(), 4), value_text(s.grad_norm(), 3),
+      tokens_rate_text(static_cast<double>(s.tokens()) / std::max(s.seconds(), 1e-9)),
       step_time_text(s.seconds() * 1e3), s.skipped() ? fmt::format("  skipped (loss scale {:g})", s.loss_scale()) : "");
 }
 

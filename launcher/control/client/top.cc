@@ -27,6 +27,7 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/value_text.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -302,9 +303,9 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   const std::string numbers = fmt::format(" {:.1f}%  step {}/{}{}", 100 * part, s.step(), s.max_steps(), left);
   add(bar(part, columns > numbers.size() + 4 ? columns - numbers.size() : 4, screen.unicode) + numbers);
   if (s.has_last())
-    add(fmt::format("loss {:.4f}  norm {:.3f}  rate {:.3g}  {}  {} per step{}", s.last().loss(), s.last().grad_norm(),
-                    s.last().learning_rate(), tokens_rate_text(s.tokens_per_second()),
-                    step_time_text(s.step_seconds() * 1e3),
+    add(fmt::format("loss {}  norm {}  rate {:.3g}  {}  {} per step{}", value_text(s.last().loss(), 4),
+                    value_text(s.last().grad_norm(), 3), s.last().learning_rate(),
+                    tokens_rate_text(s.tokens_per_second()), step_time_text(s.step_seconds() * 1e3),
                     s.skipped_steps() > 0 ? fmt::format("  {} skipped", s.skipped_steps()) : ""));
   if (rows >= 20 && !steps.empty()) {
     add("");
