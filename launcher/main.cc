@@ -16,6 +16,7 @@
 #include "launcher/command_line/machine_commands.h"
 #include "launcher/command_line/model_commands.h"
 #include "launcher/command_line/run_commands.h"
+#include "launcher/rank/launcher_above.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/screen/printable.h"
 #include "runtime/recipe/keys.h"
@@ -36,8 +37,10 @@ void refuse_empty_names(CLI::App& app) {
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
-// Whether another of the programs that one mpirun started is rank 0: commands of one process are its alone.
+// Whether another of the programs that one mpirun started is rank 0: commands of one process are its alone. What an
+// environment has of a run that is over makes no rank of this process.
 bool is_another_rank() {
+  if (!strata::launcher::left_over_rank().empty()) return false;
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
     if (const char* rank = std::getenv(variable)) return std::string_view(rank) != "0";
   return false;

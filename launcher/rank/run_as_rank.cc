@@ -12,6 +12,7 @@
 #include "base/host/host_name.h"
 #include "comm/agreement.h"
 #include "comm/nccl/nccl.h"
+#include "launcher/rank/launcher_above.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/seat.h"
 #include "runtime/recipe/load_recipe.h"
@@ -83,7 +84,13 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     world->leave();
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
-    if ((world ? world->rank() : comm::launched_rank()) == 0) {
+    // Of a rank that no mpirun has started there is no rank 0 that would say it.
+    const std::string left_over = world ? "" : left_over_rank();
+    if (!left_over.empty()) {
+      complain(fmt::format("{}; or unset what the environment still has of another run, such as {}", error.what(),
+                           left_over),
+               error.code(), error.reason());
+    } else if ((world ? world->rank() : comm::launched_rank()) == 0) {
       complain(error.what(), error.code(), error.reason());
     } else if (!world) {
       std::this_thread::sleep_for(kRankZeroSpeaks);
