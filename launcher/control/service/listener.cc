@@ -161,6 +161,7 @@ bool Doorkeeper::Guest::here() const {
 void Doorkeeper::Guest::show_out() {
   (void)shutdown(unproven.get(), SHUT_RDWR);
   unproven = Descriptor();
+  leaving = true;
 }
 
 Doorkeeper::Doorkeeper(Listener listener, std::size_t most, Take take, Proof proof)
@@ -201,6 +202,12 @@ void Doorkeeper::look() {
 
 // They are in the order in which they came. Those that are shown out hold their descriptor until its owner has seen it.
 bool Doorkeeper::make_place() {
+  // The owner is behind: those who wait at the door are many.
+  const auto leaves = [](const Guest& guest) { return guest.leaving; };
+  for (int i = 0; i < kLook && guests_.size() >= most_ + kLeaving && std::ranges::any_of(guests_, leaves); ++i) {
+    usleep(1000);
+    std::erase_if(guests_, [](const Guest& known) { return !known.here(); });
+  }
   if (guests_.size() < most_) return true;
   if (guests_.size() >= most_ + kLeaving) return false;
   const auto oldest =

@@ -78,6 +78,7 @@ class Doorkeeper {
     // number be another file's.
     Descriptor unproven{};
     std::chrono::steady_clock::time_point until{};
+    bool leaving = false;  // it was shown out
     bool here() const;
     void show_out();
   };

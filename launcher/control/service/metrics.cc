@@ -20,6 +20,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -217,7 +218,9 @@ class Visit {
   using Answer = std::function<std::string(const std::string& head, bool certified)>;
 
   Visit(Descriptor guest, SSL_CTX* tls)
-      : guest_(std::move(guest)), until_(std::chrono::steady_clock::now() + kPatience) {
+      : guest_(std::move(guest)),
+        port_(port_of_peer(guest_.get())),
+        until_(std::chrono::steady_clock::now() + kPatience) {
     if (!tls) return;
     ssl_.reset(SSL_new(tls));
     if (!ssl_ || SSL_set_fd(ssl_.get(), guest_.get()) != 1) throw std::bad_alloc();
@@ -226,6 +229,9 @@ class Visit {
 
   pollfd waits_for() const { return {guest_.get(), events_, 0}; }
   std::chrono::steady_clock::time_point until() const { return until_; }
+  int port() const { return port_; }
+  // Whether its request is whole.
+  bool has_asked() const { return doing_ == Doing::writing; }
 
   // Does what can be done without waiting. False: it is over.
   bool go_on(const Answer& answer) {
@@ -275,6 +281,7 @@ class Visit {
 
   enum class Doing : std::uint8_t { greeting, reading, writing };
   Descriptor guest_;
+  int port_;  // the visitor's
   std::unique_ptr<SSL, Freed<SSL, &SSL_free>> ssl_;
   std::chrono::steady_clock::time_point until_;
   Doing doing_ = Doing::reading;
@@ -294,13 +301,19 @@ class MetricsServer::Impl {
         tls_(context_of(credentials)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     thread_ = start_quiet_thread("strata-metrics", [this](const std::stop_token& stop) { serve(stop); });
-    door_.emplace(std::move(listener), kMostVisitors, [this](Descriptor guest) {
+    const auto take = [this](Descriptor guest) {
       {
         const std::lock_guard lock(mutex_);
         guests_.push_back(std::move(guest));
       }
       wake();
-    });
+    };
+    // Who has not asked yet makes place for who comes: a flood of unfinished requests keeps no probe out.
+    const auto has_asked = [this](int port) {
+      const std::lock_guard lock(mutex_);
+      return asked_.contains(port);
+    };
+    door_.emplace(std::move(listener), kMostVisitors, take, Proof{kPatience, has_asked});
   }
   ~Impl() {
     door_.reset();
@@ -331,8 +344,16 @@ class MetricsServer::Impl {
       const auto now = std::chrono::steady_clock::now();
       std::size_t at = 0;
       for (auto visit = visits.begin(); visit != visits.end();) {
-        const bool ready = waits[++at].revents != 0;
-        visit = (ready && !visit->go_on(answer)) || now >= visit->until() ? visits.erase(visit) : std::next(visit);
+        const bool ready = waits[++at].revents != 0, asked_before = visit->has_asked();
+        const bool over = (ready && !visit->go_on(answer)) || now >= visit->until();
+        if (visit->has_asked() && (over || !asked_before)) {
+          const std::lock_guard lock(mutex_);
+          if (over)
+            asked_.erase(visit->port());
+          else
+            asked_.insert(visit->port());
+        }
+        visit = over ? visits.erase(visit) : std::next(visit);
       }
       eventfd_t ignored = 0;
       (void)eventfd_read(wake_.get(), &ignored);
@@ -349,6 +370,7 @@ class MetricsServer::Impl {
   const Descriptor wake_;
   std::mutex mutex_;
   std::vector<Descriptor> guests_;  // let in, and not looked at yet
+  std::set<int> asked_;             // the ports of those who are answered
   std::optional<Doorkeeper> door_;
   std::jthread thread_;
 };

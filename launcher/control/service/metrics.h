@@ -12,9 +12,10 @@ namespace strata::launcher::control {
 // The status as Prometheus reads it (its text format): names with units, docs/formats.md.
 std::string metrics_text(const pb::Status& status);
 
-// Answers GET /metrics and GET /healthz in a thread of its own, to some visitors at once, each for a second at most.
-// With credentials over TLS, to those that bring the token ("Authorization: Bearer TOKEN") and, if there is a
-// client_ca, a certificate of one of its; without to anyone. /healthz says that the run is there, and that to anyone.
+// Answers GET /metrics and GET /healthz in a thread of its own, to some visitors at once, each for a second at most; if
+// there are many, those that have not sent a whole request yet leave for others. With credentials over TLS, to those
+// that bring the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a certificate of one of its;
+// without to anyone. /healthz says that the run is there, and that to anyone.
 class MetricsServer {
  public:
   // status: is called in its own thread. Throws Error{usage} if OpenSSL refuses the credentials.

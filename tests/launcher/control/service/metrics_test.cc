@@ -139,6 +139,23 @@ TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
+// Half a request, and the connection stays open: many times what it lets in at once, again and again.
+TEST(MetricsTest, AnswersEachProbeAmongManyVisitorsThatDoNotFinish) {
+  Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
+  const int port = listener.port();
+  const MetricsServer server(std::move(listener), {}, status);
+  std::vector<Descriptor> flood;
+  for (int i = 0; i < 8; ++i) {
+    for (int k = 0; k < 90; ++k) {
+      flood.push_back(connected(port));
+      (void)send(flood.back().get(), "GET /h", 6, MSG_NOSIGNAL);
+    }
+    ASSERT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n")) << i;
+    ASSERT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), HasSubstr("strata_loss")) << i;
+    if (flood.size() > 300) flood.erase(flood.begin(), flood.begin() + 90);
+  }
+}
+
 // What a visitor is answered that shows this certificate, if any.
 std::string ask_by_tls(int port, const Credentials& own, const std::string& token,
                        const std::string& path = "/metrics") {
