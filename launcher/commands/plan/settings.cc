@@ -1,14 +1,16 @@
 #include "launcher/commands/plan/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <string_view>
+#include <string>
 
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
+#include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
@@ -18,8 +20,33 @@ using Kind = runtime::Recompute::Kind;
 
 constexpr Kind kRecomputed[] = {Kind::none, Kind::sqrt, Kind::block};
 
-std::string_view name_of(Kind kind) {
-  return kind == Kind::none ? "none" : kind == Kind::sqrt ? "sqrt" : "block";
+std::vector<runtime::Recompute> recomputations_of(const runtime::Recipe& recipe) {
+  std::vector<runtime::Recompute> out;
+  for (const Kind kind : kRecomputed)
+    if (kind != Kind::none || recipe.zero.activations == runtime::Tier::device) out.push_back({kind, {}});
+  if (recipe.training.recompute.kind == Kind::list) out.push_back(recipe.training.recompute);
+  return out;
+}
+
+std::string text_of(const runtime::Recompute& recompute) {
+  switch (recompute.kind) {
+    case Kind::none:
+      return "none";
+    case Kind::sqrt:
+      return "sqrt";
+    case Kind::block:
+      return "block";
+    case Kind::list:
+      break;
+  }
+  return fmt::format("[{}]", fmt::join(recompute.blocks, ","));
+}
+
+// As wide as a column may be.
+std::string cell_of(const runtime::Recompute& recompute) {
+  constexpr std::size_t kWidest = 16;
+  const std::string text = text_of(recompute);
+  return text.size() <= kWidest ? text : fmt::format("{} blocks", recompute.blocks.size());
 }
 
 }  // namespace
@@ -32,15 +59,20 @@ std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int
   for (int stage = 0; stage < 4; ++stage) {
     if (ranks == 1 && stage != recipe.zero.stage) continue;
     for (const device::DType precision : {device::DType::fp32, device::DType::bf16, device::DType::fp16})
-      for (const Kind kind : kRecomputed) {
-        if (kind == Kind::none && recipe.zero.activations != runtime::Tier::device) continue;
+      for (const runtime::Recompute& recompute : recomputations_of(recipe)) {
         runtime::Workload other = workload;
         other.recipe.zero.stage = stage;
         other.recipe.training.precision = precision;
-        other.recipe.training.recompute = {kind, {}};
+        other.recipe.training.recompute = recompute;
         const runtime::Job job = runtime::make_job(other, ranks, capacity);
-        PlannedSetting& row = out.emplace_back(PlannedSetting{
-            stage, precision, kind, job.plan.vertical, runtime::fits(job.plan, capacity), job.plan.memory, {}, {}});
+        PlannedSetting& row = out.emplace_back(PlannedSetting{stage,
+                                                              precision,
+                                                              recompute,
+                                                              job.plan.vertical,
+                                                              runtime::fits(job.plan, capacity),
+                                                              job.plan.memory,
+                                                              {},
+                                                              {}});
         if (!machine) continue;
         const Forecast predicted = forecast(job, *machine, ranks_per_node);
         row.step_ms = predicted.step_ms;
@@ -63,7 +95,7 @@ std::string settings_text(const std::vector<PlannedSetting>& settings) {
   for (const PlannedSetting& setting : settings) {
     auto& row = rows.emplace_back();
     row = {fmt::format("ZeRO-{}", setting.stage), std::string(device::name_of(setting.precision)),
-           std::string(name_of(setting.recompute)), setting.vertical ? "vertical" : "horizontal"};
+           cell_of(setting.recompute), setting.vertical ? "vertical" : "horizontal"};
     for (std::size_t tier = 0; tier < runtime::kTiers; ++tier)
       if (any(tier)) row.push_back(bytes_text(setting.memory[tier].peak));
     row.emplace_back(setting.fits ? "yes" : "no");
@@ -86,9 +118,10 @@ std::string settings_json(const std::vector<PlannedSetting>& settings) {
   std::string text;
   for (const PlannedSetting& row : settings)
     text += fmt::format(
-        "{}{{\"stage\":{},\"precision\":\"{}\",\"recompute\":\"{}\",\"order\":\"{}\",\"fits\":{},\"memory\":{},"
+        "{}{{\"stage\":{},\"precision\":\"{}\",\"recompute\":{},\"order\":\"{}\",\"fits\":{},\"memory\":{},"
         "\"step_ms\":{},\"tokens_per_s\":{}}}",
-        text.empty() ? "" : ",", row.stage, device::name_of(row.precision), name_of(row.recompute),
+        text.empty() ? "" : ",", row.stage, device::name_of(row.precision),
+        row.recompute.kind == Kind::list ? text_of(row.recompute) : runtime::json_string(text_of(row.recompute)),
         row.vertical ? "vertical" : "horizontal", row.fits, runtime::memory_json(row.memory, nullptr),
         number(row.step_ms, 3), number(row.tokens_per_s, 1));
   return ",\"table\":[" + text + "]";

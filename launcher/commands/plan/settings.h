@@ -12,13 +12,14 @@ namespace strata::launcher {
 struct PlannedSetting {
   int stage;
   device::DType precision;
-  runtime::Recompute::Kind recompute;
+  runtime::Recompute recompute;
   bool vertical, fits;
   runtime::Memory memory;
   std::optional<double> step_ms, tokens_per_s;
 };
 
-// The recipe in each precision and with each recomputation, and for several ranks at each ZeRO stage; nothing is run.
+// The recipe in each precision and with each recomputation, also of the blocks that it lists itself, and for several
+// ranks at each ZeRO stage; nothing is run.
 // What the recipe's other keys exclude is left out.
 std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int ranks,
                                           const runtime::Capacity& capacity,

@@ -261,6 +261,22 @@ TEST_F(Plan, ATableHasEverySetting) {
   EXPECT_THAT(rows(one).at(0), Not(HasSubstr("tokens/s")));
 }
 
+// What the recipe says itself is among the rows.
+TEST_F(Plan, ATableHasTheRecipesOwnBlocks) {
+  table_ = true;
+  const std::string few = planned(1, 1, {"training.recompute=[0]", "model.config.n_layer=2"});
+  for (const char* precision : {"fp32", "bf16", "fp16"})
+    EXPECT_THAT(few, testing::ContainsRegex(std::string("ZeRO-0 +") + precision + " +\\[0\\] +horizontal"));
+  EXPECT_THAT(few, testing::ContainsRegex("ZeRO-0 +fp32 +block +horizontal"));
+  EXPECT_THAT(json_, HasSubstr("\"precision\":\"bf16\",\"recompute\":[0],\"order\":"));
+  EXPECT_THAT(json_, HasSubstr("\"precision\":\"bf16\",\"recompute\":\"sqrt\",\"order\":"));
+  const std::string many =
+      planned(1, 1, {"training.recompute=[0,1,2,3,4,5,6,7,8]", "model.config.n_layer=10", "model.config.n_embd=64"});
+  EXPECT_THAT(many, testing::ContainsRegex("ZeRO-0 +bf16 +9 blocks +horizontal"));
+  EXPECT_THAT(json_, HasSubstr("\"recompute\":[0,1,2,3,4,5,6,7,8],"));
+  EXPECT_THAT(planned(1, 1, {"training.recompute=sqrt"}), Not(HasSubstr("blocks  ")));
+}
+
 // A width that is given carries those that are derived from it.
 // Dozens of plans, of one model.
 TEST_F(Plan, TheModelIsOpenedOnce) {
