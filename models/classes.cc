@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "models/families/families.h"
@@ -13,6 +14,20 @@
 
 namespace strata::models {
 namespace {
+
+// Labels of texts are found by their names, and results are told by them.
+void require_different(const Config& config, const std::vector<std::string>& names) {
+  std::unordered_map<std::string_view, std::size_t> first;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto [known, is_new] = first.emplace(names[i], i);
+    if (is_new) continue;
+    const std::string key = fmt::format("id2label.{}", i);
+    const bool given = config.overridden(key) || config.overridden(fmt::format("id2label.{}", known->second));
+    fail(given ? Exit::usage : Exit::corrupt,
+         "{} is \"{}\", as is that of class {}: give each class a name of its own, such as --set model.config.{}={}",
+         config.describe(key), names[i], known->second, key, fmt::format("{}{}", kNumberedLabel, i));
+  }
+}
 
 void read_names(const Config& config, Classes& out) {
   constexpr std::string_view kWanted = R"(an object that names the classes from 0 on, such as {"0": "no", "1": "yes"})";
@@ -22,7 +37,7 @@ void read_names(const Config& config, Classes& out) {
     out.names.push_back(config.require_label(key));
     out.named = out.named || out.names.back() != fmt::format("LABEL_{}", out.names.size() - 1);
   }
-  if (out.names.size() == keys.size()) return;
+  if (out.names.size() == keys.size()) return require_different(config, out.names);
   const bool given = config.overridden("id2label." + keys.front());
   fail(given ? Exit::usage : Exit::corrupt, "{} has the keys {}{}, and no \"{}\": expected {}",
        given ? "model.config.id2label" : config.describe("id2label"),

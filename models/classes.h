@@ -26,8 +26,9 @@ inline constexpr const char* kTrainedOn = "strata_trained_on";
 inline constexpr const char* kPrediction = "prediction";
 // How transformers names a class that has no name, with its number after it.
 inline constexpr std::string_view kNumberedLabel = "LABEL_";
-// Throws Error{corrupt}, or Error{usage} for what the recipe gave, for an id2label that does not count from 0 or names
-// another number of classes than num_labels; Error{usage} for a problem_type that there is not.
+// Throws Error{corrupt}, or Error{usage} for what the recipe gave, for an id2label that does not count from 0, names
+// two classes alike, or names another number of classes than num_labels; Error{usage} for a problem_type that there is
+// not.
 Classes read_classes(const Config& config, Objective objective);
 
 // Whether the names are tags of entities in words: "O", and "B-" and "I-" with the entity's type (Ramshaw and Marcus

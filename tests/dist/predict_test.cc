@@ -88,6 +88,35 @@ TEST_F(Predict, EachWordHasALabel) {
                    AllOf(HasSubstr("texts.jsonl, text 1"), HasSubstr("as a list")));
 }
 
+// As eval and plan do.
+TEST_F(Predict, WhatIsNotReadOfTheModelIsNamed) {
+  learn("one", {"--labels", "label"});
+  const auto without = predicted("one");
+  EXPECT_THAT(said_, testing::Not(HasSubstr("do not read")));
+  done(run({STRATA, "export", file("one"), "-o", file("model")}));
+  std::string config = folder_.read("model/config.json");
+  config.insert(config.find('{') + 1, R"("chunks_of_two": 4, "auto_map": {"AutoModel": "modeling.Other"}, )");
+  folder_.write("model/config.json", config);
+  EXPECT_EQ(predicted("model"), without);
+  EXPECT_THAT(said_, AllOf(HasSubstr("chunks_of_two"), HasSubstr("brings code of its own, which is not run")));
+  (void)predicted("model", {}, "texts.jsonl", 2);
+  EXPECT_EQ(said_.find("chunks_of_two"), said_.rfind("chunks_of_two")) << "once";
+}
+
+// A name is a key of the answer.
+TEST_F(Predict, ClassesWithOneNameAreRefused) {
+  learn("one", {"--labels", "label"});
+  done(run({STRATA, "export", file("one"), "-o", file("model")}));
+  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", {"--set", "model.config.id2label.1=maybe"})),
+                   Exit::usage, AllOf(HasSubstr("id2label.1"), HasSubstr("as is that of class 0")));
+  std::string config = folder_.read("model/config.json");
+  const std::size_t at = config.find("\"no\"");
+  ASSERT_NE(at, std::string::npos) << config;
+  folder_.write("model/config.json", config.replace(at, 4, "\"yes\""));
+  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl")), Exit::corrupt,
+                   AllOf(HasSubstr("config.json"), HasSubstr("is \"yes\", as is that of class")));
+}
+
 TEST_F(Predict, MistakesAreOneSentence) {
   learn("one", {"--labels", "label"});
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));

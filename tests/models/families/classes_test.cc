@@ -102,6 +102,15 @@ TEST(ClassNamesTest, NamesCountFromZero) {
   EXPECT_FAILURE(read(R"({"id2label": {"1": "a", "2": "c"}})"), Exit::corrupt, HasSubstr("and no \"0\""));
   EXPECT_FAILURE(read(R"({"id2label": {"0": "a", "1": "c"}, "num_labels": 3})"), Exit::corrupt,
                  HasSubstr("num_labels of config.json is 3, and id2label names 2 classes (a, c)"));
+  EXPECT_FAILURE(read(R"({"id2label": {"0": "a", "1": "b", "2": "a"}})"), Exit::corrupt,
+                 AllOf(HasSubstr("id2label.2 of config.json is \"a\", as is that of class 0"),
+                       HasSubstr("--set model.config.id2label.2=LABEL_2")));
+  Config twice = Config::parse(R"({"id2label": {"0": "a", "1": "b"}})", "config.json");
+  twice.override_key("id2label.0", "\"b\"");
+  EXPECT_FAILURE(read_classes(twice, Objective::token_classification), Exit::usage,
+                 HasSubstr("is \"b\", as is that of class 0"));
+  twice.override_key("id2label.1", "\"a\"");
+  EXPECT_THAT(read_classes(twice, Objective::token_classification).names, ElementsAre("b", "a"));
   Config given = Config::parse(R"({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}})", "config.json");
   given.override_key("num_labels", "4");
   EXPECT_EQ(read_classes(given, Objective::sequence_classification).names.size(), 4u);
