@@ -306,9 +306,11 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
       trainer.restore(progress);
       if (!change.empty()) note_once(change);
       if (had_best && !progress.best)
-        note_once(
-            "this run evaluates otherwise than the one that it goes on from (data.validation or evaluation.*): "
-            "what is best is found anew");
+        note_once(job.evaluation
+                      ? "this run evaluates otherwise than the one that it goes on from (data.validation or "
+                        "evaluation.*): what is best is found anew"
+                      : "this run evaluates nothing, though the one that it goes on from did (data.validation, "
+                        "evaluation.every): which step is best is no longer known");
       return true;
     } catch (const comm::AgreedError& error) {
       if (choice.one || error.code() != Exit::corrupt) throw;

@@ -132,6 +132,38 @@ TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
   EXPECT_THAT(second.errors, testing::Not(testing::HasSubstr("step 5/")));
 }
 
+// The run would write over the report, or remove it with the checkpoint.
+TEST_F(Train, AReportWhereTheRunItselfWritesIsRefused) {
+  for (const char* set : {"report.jsonl=ck/control.json", "report.trace=ck/control.json", "report.summary=ck/lock",
+                          "report.dir=ck/step-00000002", "report.tensorboard=ck/step-00000002/events"}) {
+    const std::string text = set;
+    const std::size_t at = text.find("ck/");
+    EXPECT_COMPLAINT(
+        run(run_.train({text.substr(0, at) + run_.file(text.substr(at)), "checkpoint.dir=" + run_.file("ck")})), 2,
+        testing::AllOf(testing::HasSubstr(text.substr(0, at - 1)),
+                       testing::HasSubstr("the run itself writes or removes"), testing::HasSubstr("checkpoint.dir")));
+    EXPECT_FALSE(std::filesystem::exists(run_.file("ck"))) << set;
+  }
+  const Outcome beside =
+      run(run_.train({"report.dir=" + run_.file("ck/reports"), "checkpoint.dir=" + run_.file("ck")}));
+  EXPECT_EQ(beside.code, 0) << beside.all();
+  EXPECT_TRUE(std::filesystem::exists(run_.file("ck/reports/summary.json")));
+}
+
+TEST_F(Train, ARunThatEvaluatesNothingSaysThatItForgetsWhatIsBest) {
+  run_.write_tokens("validation.bin", 200);
+  const auto command = [&](std::vector<std::string> more) {
+    more.push_back("checkpoint.dir=" + run_.file("ck"));
+    return run(run_.train(more));
+  };
+  ASSERT_EQ(command({"data.validation=" + run_.file("validation.bin"), "evaluation.every=1"}).code, 0);
+  const Outcome off =
+      command({"data.validation=" + run_.file("validation.bin"), "training.max_steps=4", "evaluation.every=0"});
+  EXPECT_EQ(off.code, 0) << off.all();
+  EXPECT_THAT(off.errors, testing::AllOf(testing::HasSubstr("evaluates nothing, though the one that it goes on from"),
+                                         testing::Not(testing::HasSubstr("found anew"))));
+}
+
 TEST_F(Train, UnderSlurmWithoutMpi) {
   auto command = run_.train();
   const auto under = [&](std::vector<std::string> environment) {
@@ -142,9 +174,41 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_EQ(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_NTASKS=2"}).code, 0);
   EXPECT_COMPLAINT(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}), 2,
                    testing::HasSubstr("srun --mpi=pmix"));
-  const Outcome other = under({"SLURM_JOB_ID=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"});
+  // Another rank's rank 0 says it.
+  std::filesystem::copy("/bin/sh", run_.file("srun"));
+  const Outcome other = under(
+      {"SLURM_JOB_ID=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", run_.file("srun"), "-c", "\"$@\"; exit $?", "sh"});
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.complaints(), testing::IsEmpty()) << other.all();
+}
+
+// What a run that is over has left in the environment: this process is nobody's rank 3.
+TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
+  const auto under = [&](std::vector<std::string> environment, std::vector<std::string> command) {
+    environment.insert(environment.begin(), "env");
+    environment.insert(environment.end(), command.begin(), command.end());
+    return run(environment);
+  };
+  const std::vector<std::string> stale = {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8"};
+  EXPECT_COMPLAINT(under(stale, run_.train()), 2,
+                   testing::AllOf(testing::HasSubstr("MPI sees only this one"),
+                                  testing::HasSubstr("unset what the environment still has of another run, such as "
+                                                     "OMPI_COMM_WORLD_RANK=3")));
+  const Outcome wrong = under(stale, run_.train({"training.max_step=3"}));
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.errors, testing::HasSubstr("strata: ")) << wrong.all();
+  for (const char* rank : {"OMPI_COMM_WORLD_RANK=3", "PMIX_RANK=1", "PMI_RANK=1"}) {
+    const Outcome plan = under({rank}, run_.command("plan"));
+    EXPECT_EQ(plan.code, 0) << plan.all();
+    EXPECT_THAT(plan.output, testing::HasSubstr("parameters")) << rank;
+    EXPECT_THAT(under({rank}, {STRATA, "plan", "--help"}).output, testing::HasSubstr("--ranks"));
+    EXPECT_THAT(under({rank}, {STRATA, "inspect", run_.file("nowhere")}).errors, testing::HasSubstr("nowhere"));
+    // Below a program that starts ranks, rank 0 does it for all.
+    std::filesystem::copy("/bin/sh", run_.file("mpiexec.hydra"), std::filesystem::copy_options::overwrite_existing);
+    const Outcome one = under({rank, run_.file("mpiexec.hydra"), "-c", "\"$@\"; exit $?", "sh"}, run_.command("plan"));
+    EXPECT_EQ(one.code, 0) << one.all();
+    EXPECT_EQ(one.output + one.errors, "") << one.all();
+  }
 }
 
 }  // namespace
