@@ -26,7 +26,8 @@ fs::path place_of(fs::path path) {
   // A link to a file that is not made yet leads to it all the same.
   for (int i = 0; i < kMostLinks && !fs::exists(path, error) && fs::is_symlink(fs::symlink_status(path, error)); ++i)
     path = path.parent_path() / fs::read_symlink(path, error);
-  return fs::weakly_canonical(path, error);
+  path = fs::weakly_canonical(path, error);
+  return path.has_filename() ? path : path.parent_path();
 }
 
 bool same_file(const fs::path& a, const fs::path& b) {

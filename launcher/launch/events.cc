@@ -13,7 +13,7 @@ Events::Events(const std::optional<std::filesystem::path>& folder) {
   folder_ = *folder;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  file_.emplace(folder_ / "events.jsonl", LogFile::Refused::keep);
+  file_.emplace(folder_ / kEventsFile, LogFile::Refused::keep);
 }
 
 void Events::write(const Event& event) {

@@ -9,6 +9,8 @@
 
 namespace strata::launcher {
 
+inline constexpr std::string_view kEventsFile = "events.jsonl";
+
 // What happened to a launch, of which it tells whoever reads events.jsonl.
 struct Event {
   std::string_view kind;  // start, end, restart, node_lost, node_held, refused

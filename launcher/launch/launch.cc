@@ -96,7 +96,12 @@ class Launch {
 
   int start_and_restart() {
     control::require_guarded(recipe_.control);
-    if (options_.logs) require_outside_checkpoints({{"--logs", *options_.logs}}, recipe_);
+    if (options_.logs) {
+      require_outside_checkpoints({{"--logs", *options_.logs}}, recipe_);
+      std::vector<NamedFile> outputs = reports_of(recipe_);
+      outputs.push_back({"--logs", *options_.logs / kEventsFile});
+      require_apart(outputs, {});
+    }
     std::vector<Share> shares = first_shares();
     settle_batch(total(shares));
     const std::int64_t batch = global_batch(recipe_, total(shares));

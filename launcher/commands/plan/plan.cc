@@ -22,6 +22,7 @@
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
+#include "launcher/rank/launcher_above.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
@@ -305,7 +306,7 @@ void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& r
 }  // namespace
 
 int plan(const PlanOptions& options) {
-  const int ranks = options.ranks.value_or(std::max(1, comm::launched_ranks()));
+  const int ranks = options.ranks.value_or(left_over_rank().empty() ? std::max(1, comm::launched_ranks()) : 1);
   runtime::Recipe asked = runtime::load_recipe(options.recipe, options.sets);
   std::vector<NamedFile> outputs, inputs = inputs_of(asked, options.recipe);
   if (options.json) outputs.push_back({"--json", *options.json});

@@ -36,9 +36,12 @@ std::pair<std::string, std::string> first_set(std::initializer_list<const char*>
 std::string why_not_srun() {
   if (find_program("srun").empty()) return "there is no srun in PATH";
   const Said said = run_program({{"srun", "--mpi=list"}}, 20);
-  if ((said.out + said.errors).find("pmix") == std::string::npos)
-    return "this Slurm has no PMIx (srun --mpi=list does not name pmix)";
-  return {};
+  const std::string text = said.errors + said.out;
+  if (text.find("pmix") != std::string::npos) return {};
+  if (said.code != 0)  // it may be without a configuration
+    return fmt::format("srun --mpi=list does not say if this Slurm has PMIx ({})",
+                       text.empty() ? "it says nothing" : text.substr(0, text.find('\n')));
+  return "this Slurm has no PMIx (srun --mpi=list does not name pmix)";
 }
 
 Allocation slurm_allocation() {

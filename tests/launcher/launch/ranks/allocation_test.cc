@@ -127,6 +127,14 @@ TEST_F(SlurmJob, WithoutPmixItIsMpirunForAReason) {
   EXPECT_EQ(find_allocation(std::nullopt).starter, Starter::prterun);
 }
 
+TEST_F(SlurmJob, WhySrunSaysNothingIsPassedOn) {
+  program("srun", "echo 'srun: fatal: Could not establish a configuration source' >&2; exit 1");
+  const Allocation job = find_allocation(std::nullopt);
+  EXPECT_EQ(job.starter, Starter::mpirun);
+  EXPECT_THAT(job.why_not_srun, AllOf(HasSubstr("(srun: fatal: Could not establish a configuration source)"),
+                                      testing::Not(HasSubstr("no PMIx"))));
+}
+
 TEST_F(SlurmJob, HostsArePartOfIt) {
   EXPECT_THAT(find_allocation("127.0.0.1:4").hosts, ElementsAre(Host{"127.0.0.1", 4}));
   EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage, AllOf(HasSubstr("9 ranks"), HasSubstr("room for 8")));
