@@ -20,9 +20,9 @@ struct Host {
 // that come again add up in both. Throws Error{usage} that names the line or word if it is not understood.
 std::vector<Host> read_hosts(const std::string& text);
 
-// The lines of a host file: a node each, "NAME", "NAME slots=N" (Open MPI, DeepSpeed, MPIJob; max_slots= is read over),
-// "NAME:N" (MPICH), a Slurm list of nodes ("n[1-4]"); # starts a comment. A name that comes again adds its slots, one
-// if it has no number, as in Open MPI and in PBS_NODEFILE. `where` is the file's name in errors.
+// The lines of a host file: a node each, "NAME", "NAME slots=N" (Open MPI, DeepSpeed, MPIJob; max_slots= may not be
+// less), "NAME:N" (MPICH), a Slurm list of nodes ("n[1-4]"); # starts a comment. A name that comes again adds its
+// slots, one if it has no number, as in Open MPI and in PBS_NODEFILE. `where` is the file's name in errors.
 std::vector<Host> parse_host_file(std::string_view text, const std::string& where);
 
 // The names of a Slurm list of nodes, by `scontrol show hostnames`.
