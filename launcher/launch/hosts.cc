@@ -122,12 +122,13 @@ std::string figures(const sockaddr* address, socklen_t size) {
 
 std::vector<Host> read_hosts(const std::string& text) {
   std::error_code ignored;
-  if (std::filesystem::exists(text, ignored) &&
-      (text.find('/') != std::string::npos || !std::filesystem::is_directory(text, ignored))) {
+  const bool is_folder = std::filesystem::is_directory(text, ignored), is_path = text.find('/') != std::string::npos;
+  if (is_folder && is_path) fail(Exit::usage, "--hosts {} is a folder: give a host file, or names of nodes", text);
+  if (!is_folder && std::filesystem::exists(text, ignored)) {
     constexpr std::size_t kMostBytes = std::size_t{1} << 24;
     return parse_host_file(read_input(text, "--hosts " + text, kMostBytes, Pipes::handed_over), text);
   }
-  if (text.find('/') != std::string::npos) fail(Exit::usage, "--hosts {}: there is no such file", text);
+  if (is_path) fail(Exit::usage, "--hosts {}: there is no such file", text);
   std::vector<Host> hosts;
   for (const std::string_view word : split_at_commas(text)) add_word(hosts, word, std::nullopt, "--hosts " + text);
   return hosts;

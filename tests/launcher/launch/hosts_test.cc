@@ -96,7 +96,8 @@ TEST(Hosts, AFolderIsNoHostFile) {
   fs::create_directory("no-such-node.invalid");
   EXPECT_FAILURE(require_addresses(read_hosts("no-such-node.invalid"), "--hosts", 0), Exit::usage,
                  HasSubstr("no-such-node.invalid in --hosts is a folder here"));
-  EXPECT_FAILURE(read_hosts("./no-such-node.invalid"), Exit::usage, HasSubstr("folder"));
+  EXPECT_FAILURE(read_hosts("./no-such-node.invalid"), Exit::usage,
+                 HasSubstr("--hosts ./no-such-node.invalid is a folder"));
   // A node may have the name of a folder.
   fs::create_directory("localhost");
   require_addresses(read_hosts("localhost"), "--hosts", 0);
