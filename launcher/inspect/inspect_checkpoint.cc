@@ -237,7 +237,7 @@ void list_folder(const fs::path& folder, std::ostream& out) {
   for (const runtime::FoundCheckpoint& found : all) {
     std::string what = found.damage.empty() ? "" : "  DAMAGED";
     if (found.damage.empty() && manifest && manifest->progress.best && manifest->progress.best->step == found.step)
-      what = fmt::format("  the best: {} {:.4f}", metric_of(*manifest), manifest->progress.best->value);
+      what = fmt::format("  the best: {} {}", metric_of(*manifest), value_text(manifest->progress.best->value, 4));
     fmt::print(out, "  {}{}\n", printable(found.path.filename().string()), what);
   }
 }
