@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "text/chat/table.h"
+#include "text/json/json.h"
 
 namespace strata::text {
 namespace {
@@ -82,9 +83,15 @@ bool DocumentReader::read_header() {
   constexpr std::string_view kSeparator = "sep=";
   const std::string_view line = std::string_view(text_).substr(0, std::min(end, text_.size()));
   const std::string_view rest = line.substr(std::min(line.find_last_not_of("\r\n") + 1, line.size()));
+  const std::string_view given = line.substr(0, line.size() - rest.size());
   std::size_t begin = 0;
-  if (line.starts_with(kSeparator) && line.size() - rest.size() == kSeparator.size() + 1) {
-    const char separator = line[kSeparator.size()];
+  if (given.starts_with(kSeparator) && given.find(separator_, kSeparator.size() + 1) == given.npos) {
+    const char separator = given.size() > kSeparator.size() ? given[kSeparator.size()] : '"';
+    if (given.size() != kSeparator.size() + 1 || separator == '"')
+      fail(Exit::corrupt,
+           "{}, line 1: {} names no separator: write one character of ASCII, other than a quote, after \"sep=\" "
+           "(a tab as it is), or leave the line out",
+           input_->name(), shortened(given, 40));
     const std::size_t header = record_end(text_, line.size(), separator);
     if (header == std::string::npos && !input_->at_end()) return false;
     separator_ = separator;

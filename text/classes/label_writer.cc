@@ -83,6 +83,12 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
     columns_ = length;
     first_list_ = place;
   }
+  if (length == 0) {
+    if (!empty_list_) empty_list_ = place;
+  } else {
+    if (length_ == 0) length_ = length;
+    all_may_be_vectors_ = all_may_be_vectors_ && may_be_vector && length == length_;
+  }
   if (lists_ == Lists::open) {
     if (labels.is_vector) {
       lists_ = length == columns_ ? Lists::vectors : Lists::classes;
@@ -200,6 +206,12 @@ LabelSummary LabelWriter::finish() {
         "--labels {}: each list has one number, 0 or 1: without brackets they are two classes, and as 0.0 and 1.0 they "
         "say whether a text is of one class; write what is meant",
         fields_.front());
+  if (empty_list_ && length_ > 0 && all_may_be_vectors_)
+    fail(Exit::usage,
+         "--labels {}: {} has an empty list, and all others have {} of 0 or 1: are they vectors, which say 0 or 1 of "
+         "each class, or do they name the classes 0 and 1? Write zeros in the empty list, or the classes as names "
+         "(\"a\", \"b\")",
+         fields_.front(), *empty_list_, length_ == 1 ? "one number" : fmt::format("{} numbers", length_));
   file_.flush();
   LabelSummary out{.documents = documents_};
   out.problem = kind_ == Kind::one    ? "single_label_classification"

@@ -75,6 +75,10 @@ class LabelWriter {
   Lists lists_ = Lists::open;
   std::size_t columns_ = 0;  // of the first list
   Place first_list_;
+  // As far as there are lists: whether all that are not empty may be vectors of one length, and which one is empty.
+  bool all_may_be_vectors_ = true;
+  std::size_t length_ = 0;
+  std::optional<Place> empty_list_;
   std::vector<bool> open_;  // of lists of two that may be either: whether each is [0, 1], not [1, 0]
   std::vector<std::uint64_t> of_column_;
   bool one_per_word_ = true;

@@ -70,11 +70,17 @@ bool is_written_number(std::string_view text) {
 }
 
 // What a table's field says: a number if all of it is one.
-LabelValue from_text(const std::string& text) {
+LabelValue from_text(const std::string& text, std::string_view field) {
   if (!is_written_number(text)) return text;
   const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
   std::int64_t whole = 0;
-  if (const auto [rest, error] = std::from_chars(begin, end, whole); error == std::errc() && rest == end) return whole;
+  const auto [behind, fault] = std::from_chars(begin, end, whole);
+  if (fault == std::errc() && behind == end) return whole;
+  if (behind == end)  // as a double, it could be another class's
+    throw RecordFault{fmt::format("the label \"{}\" is {}, beyond the integers that are read (64 bits): if it names a "
+                                  "class, write it with a letter (id{}), and with a point if it is a number",
+                                  field, text, text),
+                      Exit::usage};
   double real = 0;
   const auto [rest, error] = std::from_chars(begin, end, real);
   const bool number = error == std::errc() && rest == end && std::isfinite(real);
@@ -96,7 +102,7 @@ LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
                         "class (--labels A,B,C, each 0 or 1), or write JSONL",
                         field, value.text()),
             Exit::usage};
-      return of_table ? from_text(value.text()) : LabelValue(value.text());
+      return of_table ? from_text(value.text(), field) : LabelValue(value.text());
     case Kind::boolean:
       return std::string(value.boolean() ? "true" : "false");
     case Kind::integer:

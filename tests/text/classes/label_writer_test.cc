@@ -94,6 +94,13 @@ TEST(LabelWriterTest, ListsThatMayBeEitherAreAsked) {
   EXPECT_FAILURE(write({list({0, 1, 1}), list({2, 0, 1})}), Exit::usage, asks);
   EXPECT_FAILURE(write({list({0}), list({}), list({1, 1})}), Exit::usage, asks);
   EXPECT_FAILURE(write({list({0}), list({1})}), Exit::usage, HasSubstr("without brackets they are two classes"));
+  const auto empty = [](const char* record, const char* numbers) {
+    return testing::AllOf(HasSubstr(record), HasSubstr("has an empty list"), HasSubstr(numbers));
+  };
+  EXPECT_FAILURE(write({list({1, 0}), list({0, 1}), list({})}), Exit::usage, empty("record 3", "2 numbers of 0 or 1"));
+  EXPECT_FAILURE(write({list({}), list({1, 0}), list({0, 1})}), Exit::usage, empty("record 1", "2 numbers of 0 or 1"));
+  EXPECT_FAILURE(write({list({1}), list({}), list({0})}), Exit::usage, empty("record 2", "one number of 0 or 1"));
+  EXPECT_FALSE(write({list({1, 0}), list({}), list({1})}).summary.vectors) << "of two lengths: names";
 }
 
 TEST(LabelWriterTest, NumbersWithAPointAreARegression) {

@@ -91,6 +91,17 @@ TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
   EXPECT_EQ(value("1.5E5", true), LabelValue(1.5e5));
   EXPECT_EQ(value("-1.5e5", true), LabelValue(-1.5e5));
   EXPECT_EQ(value("1E-05", true), LabelValue(1e-5));
+  EXPECT_EQ(value("9223372036854775807", true), LabelValue(std::int64_t{9223372036854775807}));
+  EXPECT_EQ(value("12345678901234567890.0", true), LabelValue(12345678901234567890.0));
+  EXPECT_EQ(value("12345678901234567890", false), LabelValue("12345678901234567890"));
+}
+
+// As doubles, two of them can be one.
+TEST(RecordLabelsTest, IntegersOfMoreThan64BitsAreRefused) {
+  for (const std::string text : {"9223372036854775808", "12345678901234567890", "-9223372036854775809",
+                                 "340282366920938463463374607431768211456"})
+    EXPECT_THAT(fault("{\"text\": \"a\", \"y\": \"" + text + "\"}", {.labels = {"y"}, .of_table = true}),
+                testing::AllOf(HasSubstr("\"y\" is " + text + ", beyond the integers"), HasSubstr("id" + text)));
 }
 
 // What an option names and a record does not have is the user's mistake; what a record has instead is the record's.
