@@ -423,7 +423,8 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
   // Both have a file events.jsonl there; and what a run removes with its checkpoints takes no logs with it.
   expect(launch({}, {"report.dir=" + run_.file("logs")}), HasSubstr("report.dir and --logs are the same file"));
   expect({STRATA, "launch", "--logs", run_.file("checkpoints/step-00000001"), "--", "train", "--set", checkpoints(),
-          "--set", "model.preset=tiny-gpt2", "--set", "data.train=" + run_.file("tokens.bin")},
+          "--set", "model.preset=tiny-gpt2", "--set", "training.max_steps=3", "--set",
+          "data.train=" + run_.file("tokens.bin")},
          AllOf(HasSubstr("--logs"), HasSubstr("the run itself writes or removes step-00000001")));
   expect(launch({}, {"training.global_batch_size=5", "training.micro_batch_size=2"}), HasSubstr("does not divide"));
 }

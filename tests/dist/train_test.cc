@@ -157,8 +157,7 @@ TEST_F(Train, ARunThatEvaluatesNothingSaysThatItForgetsWhatIsBest) {
     return run(run_.train(more));
   };
   ASSERT_EQ(command({"data.validation=" + run_.file("validation.bin"), "evaluation.every=1"}).code, 0);
-  const Outcome off =
-      command({"data.validation=" + run_.file("validation.bin"), "training.max_steps=4", "evaluation.every=0"});
+  const Outcome off = command({"training.max_steps=4", "evaluation.every=0"});
   EXPECT_EQ(off.code, 0) << off.all();
   EXPECT_THAT(off.errors, testing::AllOf(testing::HasSubstr("evaluates nothing, though the one that it goes on from"),
                                          testing::Not(testing::HasSubstr("found anew"))));
