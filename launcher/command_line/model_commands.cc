@@ -216,7 +216,7 @@ void add_inspect(CLI::App& app, int& status) {
   command
       ->add_option("--show", asked->shown,
                    "show the first N documents of a token file as text; labels in colour, or in brackets")
-      ->check(integer(std::uint64_t{1}, std::uint64_t{1} << 32))
+      ->check(integer(std::int64_t{1}, std::uint64_t{1} << 32))
       ->excludes(other);
   add_path(command, "--tokenizer", asked->tokenizer, "of --show: byte, or a Hugging Face directory");
   command->callback([asked, &status] {

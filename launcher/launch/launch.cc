@@ -360,9 +360,8 @@ class Launch {
     while (std::chrono::steady_clock::now() < end) agents_.attend(100);
   }
   int stopped_between() {
-    const BetweenStarts end =
-        stopped_between_starts(!checkpoints_in(recipe_.checkpoint.dir).empty(), ended_.has_value(), stop_.times(),
-                               recipe_.checkpoint.resume);
+    const BetweenStarts end = stopped_between_starts(!checkpoints_in(recipe_.checkpoint.dir).empty(),
+                                                     ended_.has_value(), stop_.times(), recipe_.checkpoint.resume);
     events_.write({"end", {}, {}, static_cast<int>(end.code), end.text});
     screen_.note(end.text);
     return static_cast<int>(end.code);

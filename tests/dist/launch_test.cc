@@ -422,7 +422,7 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
   expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));
   // Both have a file events.jsonl there; and what a run removes with its checkpoints takes no logs with it.
   expect(launch({}, {"report.dir=" + run_.file("logs")}), HasSubstr("report.dir and --logs are the same file"));
-  expect({STRATA, "launch", "--logs", run_.file("checkpoints/step-00000001"), "--", "train", "--set", checkpoints(),
+  expect({kStrata, "launch", "--logs", run_.file("checkpoints/step-00000001"), "--", "train", "--set", checkpoints(),
           "--set", "model.preset=tiny-gpt2", "--set", "training.max_steps=3", "--set",
           "data.train=" + run_.file("tokens.bin")},
          AllOf(HasSubstr("--logs"), HasSubstr("the run itself writes or removes step-00000001")));

@@ -36,7 +36,7 @@ TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
   EXPECT_NE(all[0], all[1]);
   // From a pipe, as tokenize takes them.
   const Outcome piped = run({"sh", "-c",
-                             "cat " + file("texts.jsonl") + " | " STRATA " predict " + file("one") + " - -o " +
+                             "cat " + file("texts.jsonl") + " | " + kStrata + " predict " + file("one") + " - -o " +
                                  file("piped.jsonl") + " --set device.threads=1"});
   EXPECT_EQ(piped.code, 0) << piped.all();
   EXPECT_EQ(folder_.read("piped.jsonl"), fmt::format("{}\n", fmt::join(all, "\n")));
@@ -93,7 +93,7 @@ TEST_F(Predict, WhatIsNotReadOfTheModelIsNamed) {
   learn("one", {"--labels", "label"});
   const auto without = predicted("one");
   EXPECT_THAT(said_, testing::Not(HasSubstr("do not read")));
-  done(run({STRATA, "export", file("one"), "-o", file("model")}));
+  done(run({kStrata, "export", file("one"), "-o", file("model")}));
   std::string config = folder_.read("model/config.json");
   config.insert(config.find('{') + 1, R"("chunks_of_two": 4, "auto_map": {"AutoModel": "modeling.Other"}, )");
   folder_.write("model/config.json", config);
@@ -106,7 +106,7 @@ TEST_F(Predict, WhatIsNotReadOfTheModelIsNamed) {
 // A name is a key of the answer.
 TEST_F(Predict, ClassesWithOneNameAreRefused) {
   learn("one", {"--labels", "label"});
-  done(run({STRATA, "export", file("one"), "-o", file("model")}));
+  done(run({kStrata, "export", file("one"), "-o", file("model")}));
   EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", {"--set", "model.config.id2label.1=maybe"})),
                    Exit::usage, AllOf(HasSubstr("id2label.1"), HasSubstr("as is that of class 0")));
   std::string config = folder_.read("model/config.json");

@@ -200,8 +200,8 @@ TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
     const Outcome plan = under({rank}, run_.command("plan"));
     EXPECT_EQ(plan.code, 0) << plan.all();
     EXPECT_THAT(plan.output, testing::HasSubstr("parameters")) << rank;
-    EXPECT_THAT(under({rank}, {STRATA, "plan", "--help"}).output, testing::HasSubstr("--ranks"));
-    EXPECT_THAT(under({rank}, {STRATA, "inspect", run_.file("nowhere")}).errors, testing::HasSubstr("nowhere"));
+    EXPECT_THAT(under({rank}, {kStrata, "plan", "--help"}).output, testing::HasSubstr("--ranks"));
+    EXPECT_THAT(under({rank}, {kStrata, "inspect", run_.file("nowhere")}).errors, testing::HasSubstr("nowhere"));
     // Below a program that starts ranks, rank 0 does it for all.
     std::filesystem::copy("/bin/sh", run_.file("mpiexec.hydra"), std::filesystem::copy_options::overwrite_existing);
     const Outcome one = under({rank, run_.file("mpiexec.hydra"), "-c", "\"$@\"; exit $?", "sh"}, run_.command("plan"));

@@ -13,9 +13,9 @@ namespace strata::text {
 // The files beside a tokenizer's own, each a JSON object; nullopt if there is no such file.
 struct FolderFiles {
   std::filesystem::path folder;
-  std::optional<jinja::Value> config;       // tokenizer_config.json
-  std::optional<jinja::Value> map;          // special_tokens_map.json
-  std::optional<jinja::Value> added;        // added_tokens.json
+  std::optional<jinja::Value> config;      // tokenizer_config.json
+  std::optional<jinja::Value> map;         // special_tokens_map.json
+  std::optional<jinja::Value> added;       // added_tokens.json
   std::optional<jinja::Value> model = {};  // config.json; nullopt also if it is broken, which concerns the model
 };
 
