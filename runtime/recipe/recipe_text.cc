@@ -98,6 +98,13 @@ Config inside(const Config& config, std::string_view key) {
   return out;
 }
 
+// Whether `key` lies inside another of them, which need not stand next to it: '-' sorts before '.'.
+bool is_inside_another(const Config& config, std::string_view key) {
+  for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1))
+    if (config.contains(key.substr(0, dot))) return true;
+  return false;
+}
+
 // A value of which some that lie inside are given apart: one table with all of them, as TOML takes no two.
 std::optional<std::string> toml_of(std::string_view json, const Config& apart) {
   if (apart.empty()) return toml_of(json);
@@ -159,10 +166,8 @@ std::string to_toml(const Recipe& recipe) {
     if (!key.name.starts_with("report.") && text != key.text(defaults)) out += fmt::format("{} = {}\n", key.name, text);
   }
   const Config config(whole.model.config.begin(), whole.model.config.end());
-  std::string_view around = "";
   for (const auto& [key, json] : config) {
-    if (!around.empty() && key.starts_with(fmt::format("{}.", around))) continue;  // written with it
-    around = key;
+    if (is_inside_another(config, key)) continue;  // written with it
     const auto value = toml_of(json, inside(config, key));
     if (value) {
       out += fmt::format("model.config.{} = {}\n", toml_path(key), *value);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "runtime/recipe/edits.h"
-#include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/toml_file.h"
 
 namespace strata::runtime {
@@ -189,8 +188,6 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
   if (const std::string meant = value_meant(written, key); !meant.empty()) return "; you mean " + meant;
   if (const auto* integer = std::get_if<std::int64_t>(&value.value); integer && (*integer == 0 || *integer == 1))
     if (takes(key, {.value = *integer == 1, .shown = ""})) return fmt::format("; you mean {}", *integer == 1);
-  if (const auto* integer = std::get_if<std::int64_t>(&value.value); integer && *integer > kinds::kMany)
-    if (takes(key, {.value = kinds::kMany, .shown = ""})) return fmt::format("; the largest is {}", kinds::kMany);
   if (!text) return "";
   if (const auto bare = unquoted(*text)) {
     if (takes(key, *bare)) return "; write " + bare->shown + (bare->shown == *text ? " without quotes" : "");

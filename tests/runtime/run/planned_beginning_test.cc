@@ -64,7 +64,8 @@ TEST_F(PlannedBeginning, IsAfterOneThatIsWhole) {
 }
 
 TEST_F(PlannedBeginning, OutOfPatienceThePlanIsThatOfAnyRun) {
-  const std::vector<std::string> patient = {"evaluation.patience=1", "evaluation.greater_is_better=true"};
+  const std::vector<std::string> patient = {"evaluation.patience=1", "evaluation.greater_is_better=false"};
+  std::filesystem::remove_all(run_.checkpoints());
   run_.run(1, sets({"checkpoint.resume=none", patient[0], patient[1]}), 5, {4});
   EXPECT_TRUE(comes(patient));
 }

@@ -12,10 +12,12 @@
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/objective/objective.h"
+#include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/value.h"
 #include "runtime/run/reports/run_reports.h"
+#include "tests/canonical_json.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"
 
@@ -69,7 +71,7 @@ TEST_F(WrittenRecipes, AreReadAsTheRunsOfAllFamiliesAndObjectives) {
       {"gpt2", R"("n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 40, "vocab_size": 60)"},
       {"llama", bert + ", \"rms_norm_eps\": 1e-5"},
       {"mistral", bert + ", \"rms_norm_eps\": 1e-5, \"num_key_value_heads\": 1"},
-      {"qwen2", bert + ", \"rms_norm_eps\": 1e-6"},
+      {"qwen2", bert + ", \"rms_norm_eps\": 1e-6, \"num_key_value_heads\": 1"},
       {"qwen3", bert + ", \"rms_norm_eps\": 1e-6, \"head_dim\": 16, \"num_key_value_heads\": 1"}};
   const std::vector<std::pair<const char*, const char*>> learned = {
       {"causal_lm", ""},
@@ -109,11 +111,13 @@ TEST_F(WrittenRecipes, AreReadAsTheRunsOfAllFamiliesAndObjectives) {
       ++written[*problem ? problem : objective];
       { RunReports reports(job.recipe, {}); }
       const Recipe read = load_recipe(report / kRecipeReport, {});
-      EXPECT_EQ(to_toml(read), to_toml(job.recipe));
       const Job again = job_of(read);
-      EXPECT_EQ(again.config().to_json(), job.config().to_json());
+      EXPECT_EQ(tests::canonical(again.config().to_json()), tests::canonical(job.config().to_json()));
       EXPECT_EQ(hash_of(again.plan), hash_of(job.plan));
-      EXPECT_EQ(to_text(again.recipe), to_text(job.recipe));
+      for (const RecipeKey& key : recipe_keys())
+        if (!key.name.starts_with("report.")) {
+          EXPECT_EQ(key.text(again.recipe), key.text(job.recipe)) << key.name;
+        }
     }
   }
   EXPECT_EQ(written["causal_lm"], 5);
