@@ -44,7 +44,8 @@ fs::path tidied(const fs::path& path) {
   fs::path plain = path.lexically_normal();
   const std::string text = plain.string();
   const bool dotted = path.string().starts_with("./") && text != "." && !text.starts_with("..");
-  if (dotted || text.starts_with('-')) plain = "./" + text;  // in a command that is printed, it would be an option
+  // In a command that is printed it would be an option; "-" alone is standard input.
+  if (dotted || (text.starts_with('-') && text != "-")) plain = "./" + text;
   const bool up = std::find(path.begin(), path.end(), "..") != path.end();
   return up && !leads_to(path, plain) ? path : plain;
 }

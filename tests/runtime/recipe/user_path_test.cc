@@ -47,6 +47,7 @@ TEST_F(UserPath, IsTakenFromItsFolder) {
   EXPECT_EQ(user_path("a.bin", "runs[1]"), "runs[1]/a.bin");
   EXPECT_EQ(user_path("-m/a"), "./-m/a") << "no option of a command that is printed";
   EXPECT_EQ(user_path("-m", "runs"), "runs/-m");
+  EXPECT_EQ(user_path("-"), "-") << "standard input";
   EXPECT_EQ(user_path("/a.bin", "runs"), "/a.bin");
   EXPECT_EQ(user_pattern("*.bin", "runs[1]"), "runs\\[1\\]/*.bin");
   EXPECT_EQ(user_pattern("a.bin", "runs[1]"), "runs[1]/a.bin");
