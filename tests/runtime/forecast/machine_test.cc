@@ -217,7 +217,8 @@ TEST_F(Profile, WhatIsScaledIsSaid) {
   EXPECT_THAT(scaling_text(machine, 1, 1), testing::HasSubstr("scaled to 1 rank:"));
   Machine gpus = machine;
   gpus.gpu = true;
-  EXPECT_THAT(scaling_text(gpus, 1, 1), testing::HasSubstr("1 of the machine's 2 GPUs are used: each rank has 2 times"));
+  EXPECT_THAT(scaling_text(gpus, 1, 1),
+              testing::HasSubstr("1 of the machine's 2 GPUs are used: each rank has 2 times"));
   EXPECT_EQ(scaling_text(gpus, 2, 2), "");
   gpus.disk.emplace().drives = 4;
   EXPECT_EQ(scaling_text(gpus, 2, 2, 1),
