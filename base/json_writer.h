@@ -14,7 +14,7 @@ struct Decimals {
   double value;
   int digits;
 };
-// What is JSON already.
+// Text that is JSON already.
 struct JsonText {
   std::string_view text;
 };

@@ -31,8 +31,8 @@ std::string read_input(const std::filesystem::path& path, const std::string& nam
 // The rest of what is open.
 std::string read_input(const Descriptor& file, const std::string& named, std::size_t most);
 
-// What stands in a file's place if it was not downloaded whole. Each throws Error{usage} with what to do if that is so.
-// A link whose target is gone, as in a cache of downloads that was cleared; a listing shows it as a file.
+// Checks for what a download that did not finish leaves in a file's place. Each throws Error{usage} that says what to
+// do. A link whose target is gone, as in a cache of downloads that was cleared; a listing shows it as a file.
 void refuse_broken_link(const std::filesystem::path& path);
 // A Git LFS pointer (git-lfs/docs/spec.md), which a clone without LFS has. `text`: the file, or its first 1,024 bytes.
 void refuse_lfs_pointer(std::string_view text, const std::string& named);

@@ -79,7 +79,7 @@ bool is_running(pid_t process) {
   return ::kill(process, 0) == 0 || errno != ESRCH;
 }
 
-// Of a start: its files are kept open while it lasts, and the folder may name its process.
+// The session folder of one start. Its files are open as long as the start runs, and its name may hold the process.
 bool remove_session(const fs::path& folder, pid_t process) {
   if (!is_own(folder, S_IFDIR) || (process > 0 && is_running(process))) return false;
   std::error_code error;
@@ -108,7 +108,7 @@ std::size_t clear_leftovers(SharedPlaces places) {
       if (std::ranges::none_of(segments, [&](const std::string& begin) { return name.starts_with(begin); })) continue;
       if (const UnusedFile unused(path); unused) removed += ::unlink(path.c_str()) == 0;
     }
-    // Of Open MPI 4: a folder per user, in which there are one per mpirun (pid.N) and one per daemon (jf.N).
+    // Open MPI 4: one folder per user, with a folder for each mpirun (pid.N) and each daemon (jf.N).
     const fs::path all = places.sessions / ("ompi." + host + "." + user);
     if (is_own(all, S_IFDIR)) {
       for (const fs::path& path : entries(all)) {
@@ -119,7 +119,7 @@ std::size_t clear_leftovers(SharedPlaces places) {
       }
       (void)::rmdir(all.c_str());  // if it is empty, as Open MPI does at its end
     }
-    // Of Open MPI 5: TOOL.HOST.PROCESS.USER.
+    // Open MPI 5 names them TOOL.HOST.PROCESS.USER.
     for (const std::string_view tool : {"prterun", "prte", "prted"}) {
       const std::string begin = std::string(tool) + "." + host + ".";
       for (const fs::path& path : entries(places.sessions))

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/json_fault.h"
+#include "base/json_writer.h"
 #include "models/files/python_numbers.h"
 
 namespace strata::models {
@@ -80,19 +81,6 @@ void with_document(std::string_view json, Use&& use) {
   if (error == simdjson::DEPTH_ERROR) throw Malformed{fmt::format("is nested deeper than {} levels", kMaxDepth)};
   if (error != simdjson::SUCCESS) throw Malformed{fmt::format("is not JSON: it has {}", found_in_json(text))};
   use(root);
-}
-
-std::string json_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
 }
 
 std::string json_of(const Config::Value& value) {

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 #include <vector>
@@ -110,8 +111,19 @@ std::size_t gathered_beside(const StepPlan& plan, const Recipe& recipe) {
   return more * device::size_of(plan.dtype);
 }
 
-// But for that, what places more elsewhere, or shares out more, takes no more of the device: to within 1/64, as buffers
-// are packed to within a few percent of what lives at once.
+// What lies elsewhere is worked on by way of the device, a unit at a time.
+std::size_t staged(const StepPlan& plan, const Recipe& recipe) {
+  const Recipe::Zero& zero = recipe.zero;
+  if (std::ranges::all_of(std::array{zero.parameters, zero.gradients, zero.optimizer, zero.activations},
+                          [](Tier tier) { return tier == Tier::device; }))
+    return 0;
+  std::size_t largest = 0;
+  for (const UnitLayout& unit : plan.layout.units) largest = std::max(largest, unit.padded);
+  return largest * device::size_of(plan.dtype);
+}
+
+// But for these, what places more elsewhere, or shares out more, takes no more of the device: to within 1/64, as
+// buffers are packed to within a few percent of what lives at once.
 RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeak, ()) {
   std::vector<std::string> sets = {"model.preset=tiny-gpt2", "memory.nvme=/tmp", "memory.order=auto"};
   const auto set = [&](const char* key, const auto& value) { sets.push_back(fmt::format("{}={}", key, value)); };
@@ -136,7 +148,8 @@ RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeak, ()) {
   for (const Recipe& other : with_less_moved(recipe, ranks)) {
     const std::size_t theirs = device_peak(planned(other, ranks, AccumulationOrder::automatic, kind));
     const bool gathers = plan.sharded_parameters() && other.zero.stage < 3;
-    RC_ASSERT(device_peak(plan) <= theirs + theirs / 64 + (gathers ? gathered_beside(plan, recipe) : 0));
+    const std::size_t beside = std::max(staged(plan, recipe), gathers ? gathered_beside(plan, recipe) : 0);
+    RC_ASSERT(device_peak(plan) <= theirs + theirs / 64 + beside);
   }
 }
 

@@ -45,8 +45,8 @@ struct RowsAndLines {
   E *rows, *lines;
 };
 
-// What backward multiplies of a pair of tiles: probabilities and gradients of scores, as left operands of sums over
-// queries, with row i's key i, and over keys.
+// The left operands that backward makes of a pair of tiles: probabilities and gradients of scores, for sums over
+// queries (row i belongs to key i) and for sums over keys.
 template <typename E>
 struct Weights {
   const E *p_over_queries, *ds_over_queries, *ds_over_keys;
@@ -59,7 +59,7 @@ struct Floats {
 
   const float scale;
 
-  // What one operand of the scores is multiplied by. Weights are e^(score + shift).
+  // The factor of one operand of the scores. Weights are e^(score + shift).
   float operand_scale() const { return scale; }
   [[gnu::always_inline]] F32x16 shift(F32x16 maximum) const { return zeros() - maximum; }
   [[gnu::always_inline]] F32x16 shift_of_lse(float lse) const { return broadcast(-lse); }
@@ -109,7 +109,7 @@ struct Floats {
     round(p, keys);
     return p;
   }
-  // Of p and ds, [query, key].
+  // p and ds are [query, key].
   static Weights<float> weights(float* p, float* ds, std::size_t queries, Scratch&) {
     round(p, queries);
     round(ds, queries);

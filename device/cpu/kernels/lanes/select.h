@@ -9,28 +9,23 @@
 // A kernel header declares a table of function pointers and, through this macro, its two definitions and their choice:
 //   STRATA_KERNEL_TABLE(NormKernels, norm_kernels)   ->   const NormKernels& norm_kernels();
 #define STRATA_KERNEL_TABLE(Table, name)                                     \
-  namespace avx2 {                                                           \
-  extern const Table name##_table;                                           \
-  }                                                                          \
-  namespace avx512 {                                                         \
-  extern const Table name##_table;                                           \
-  }                                                                          \
+  STRATA_KERNEL_TABLE_OF(avx2, Table, name)                                  \
+  STRATA_KERNEL_TABLE_OF(avx512, Table, name)                                \
   inline const Table& name() {                                               \
     return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
   }
 
 // The same for a source that multiplies bf16 by AVX512_BF16's own instructions if the processor has them.
 #define STRATA_BF16_KERNEL_TABLE(Table, name)                                \
-  namespace avx2 {                                                           \
-  extern const Table name##_table;                                           \
-  }                                                                          \
-  namespace avx512 {                                                         \
-  extern const Table name##_table;                                           \
-  }                                                                          \
-  namespace avx512_bf16 {                                                    \
-  extern const Table name##_table;                                           \
-  }                                                                          \
+  STRATA_KERNEL_TABLE_OF(avx2, Table, name)                                  \
+  STRATA_KERNEL_TABLE_OF(avx512, Table, name)                                \
+  STRATA_KERNEL_TABLE_OF(avx512_bf16, Table, name)                           \
   inline const Table& name() {                                               \
     if (avx512_bf16_products()) return avx512_bf16::name##_table;            \
     return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
+  }
+
+#define STRATA_KERNEL_TABLE_OF(instructions, Table, name) \
+  namespace instructions {                                \
+  extern const Table name##_table;                        \
   }
