@@ -84,8 +84,10 @@ struct Multiplication {
           double{b[static_cast<std::size_t>(s.transpose_b ? j * s.ldb + p : p * s.ldb + j)]});
     if (s.bias) add(double{bias[static_cast<std::size_t>(j)]});
     if (s.accumulate) add(before[static_cast<std::size_t>(i * s.ldc + j)]);
-    // k + 2 fp32 operations (Higham 2002, section 3.1), then one rounding of C.
-    return {sum, static_cast<double>(s.k + 2) * 0x1p-24 * size + 2 * unit * std::abs(sum)};
+    // k + 2 fp32 operations (Higham 2002, section 3.1), then one rounding of C, whose fp16 numbers below 2^-14 are
+    // 2^-24 apart.
+    const double subnormal = s.out == DType::fp16 ? 0x1p-25 : 0;
+    return {sum, static_cast<double>(s.k + 2) * 0x1p-24 * size + 2 * unit * std::abs(sum) + subnormal};
   }
 
   // Every element of C against its reference; what lies between the rows must be untouched.
