@@ -176,9 +176,13 @@ const AddedToken* FolderSettings::token(std::string_view key) const {
   return found == named.end() ? nullptr : &found->second;
 }
 
+bool FolderSettings::is_null(std::string_view key) const {
+  return std::find(nameless.begin(), nameless.end(), key) != nameless.end();
+}
+
 std::string FolderSettings::token_text(std::string_view key) const {
   if (const AddedToken* given = token(key)) return given->content;
-  if (std::find(nameless.begin(), nameless.end(), key) != nameless.end()) return "";
+  if (is_null(key)) return "";
   return class_token(*this, key);
 }
 

@@ -23,7 +23,7 @@ struct FolderSettings {
   bool is_given = false;  // there is at least one of the files
   // bos_token and so on, with what their names say; then those without a name (additional_special_tokens).
   std::vector<std::pair<std::string, AddedToken>> named;
-  std::vector<std::string> nameless;  // keys that are null: not even the class's own token
+  std::vector<std::string> nameless;  // keys that are null
   std::vector<AddedToken> extra;
   std::vector<AddedToken> listed;  // added_tokens_decoder, else added_tokens.json, by rising id
   bool has_decoder = false;        // the former
@@ -32,6 +32,8 @@ struct FolderSettings {
   bool splits_special = false;  // split_special_tokens: special tokens in a text are plain text
 
   const AddedToken* token(std::string_view key) const;
+  // Named as null: there is none then, not even the class's own or one that is known by its text.
+  bool is_null(std::string_view key) const;
   // The text of a named token; that which the class has by itself if the files do not name it; empty if there is none.
   std::string token_text(std::string_view key) const;
   bool is_bert() const { return tokenizer_class == "BertTokenizer"; }

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "text/folder/class_components.h"
 #include "text/json/json.h"
@@ -109,6 +110,13 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
                     vocabulary.repetitions() == 1
                         ? fmt::format("\"{}\"", shortened(*twice))
                         : fmt::format("{} tokens (\"{}\" is one)", vocabulary.repetitions(), shortened(*twice))));
+  if (const std::string* sharing = vocabulary.sharing()) {
+    const std::uint32_t id = *vocabulary.find(*sharing);
+    remarks_.push_back(fmt::format(
+        "the vocabulary gives {} an id that an earlier one has (\"{}\" has {}, as \"{}\" has): such an id "
+        "is decoded as the earlier one, by transformers as either",
+        counted(vocabulary.shared_ids(), "token"), shortened(*sharing), id, shortened(*vocabulary.token(id))));
+  }
   read_added(json, settings);
   if (const auto found = json.find("post_processor")) template_ = make_text_template(*found);
   for (const auto* pieces : {&template_.single, &template_.pair}) {
@@ -120,7 +128,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   }
   if (const AddedToken* eos = settings.token("eos_token")) {
     end_of_text_ = id_of(eos->content);
-  } else {
+  } else if (!settings.is_null("eos_token")) {
     // The class's own comes first: RoBERTa's vocabulary has <|endoftext|> as a word.
     if (const std::string own = settings.token_text("eos_token"); !own.empty()) end_of_text_ = id_of(own);
     for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {

@@ -137,7 +137,7 @@ class SentencePiece final : public Tokenizer {
     legacy_ = settings.legacy.value_or(!llama_);
     if (const AddedToken* eos = settings.token("eos_token")) {
       end_of_text_ = id_of(eos->content);
-    } else if (processor_.eos_id() >= 0) {
+    } else if (processor_.eos_id() >= 0 && !settings.is_null("eos_token")) {
       end_of_text_ = id_of(processor_.IdToPiece(processor_.eos_id()));
     }
     mask_token_ = settings.token_text("mask_token");

@@ -44,9 +44,9 @@ bool reaches_over(std::string_view token, std::string_view mark) {
 
 bool words_stay_apart(const Vocabulary& vocabulary, std::string_view mark) {
   if (!vocabulary.find(mark)) return false;
-  for (std::uint32_t id = 0; id < vocabulary.limit(); ++id)
-    if (const std::string* token = vocabulary.token(id); token != nullptr && reaches_over(*token, mark)) return false;
-  return true;
+  bool apart = true;
+  vocabulary.for_each([&](std::string_view token, std::uint32_t) { apart = apart && !reaches_over(token, mark); });
+  return apart;
 }
 
 }  // namespace strata::text

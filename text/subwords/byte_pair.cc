@@ -90,11 +90,9 @@ BytePair::BytePair(const Json& json, bool bytes)
     fallback_ids_[byte] = vocabulary_.find(fmt::format("<0x{:02X}>", byte)).value_or(kNone);
   }
   if (!bytes_ || !ignore_merges_) return;
-  for (std::uint32_t id = 0; id < vocabulary_.limit(); ++id) {
-    if (const std::string* token = vocabulary_.token(id)) {
-      if (const auto plain = bytes_of(*token)) whole_.add(*plain, id);
-    }
-  }
+  vocabulary_.for_each([&](std::string_view token, std::uint32_t id) {
+    if (const auto plain = bytes_of(token)) whole_.add_last(*plain, id, false);
+  });
 }
 
 void BytePair::read_merges(const Json& json) {

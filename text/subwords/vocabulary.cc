@@ -3,28 +3,34 @@
 namespace strata::text {
 
 bool Vocabulary::add(std::string_view token, std::uint32_t id) {
-  if (ids_.contains(token) || this->token(id) != nullptr) return false;
-  const std::string& kept = storage_.emplace_back(token);
-  ids_.emplace(kept, id);
-  if (id >= tokens_.size()) tokens_.resize(id + std::size_t{1});
-  tokens_[id] = &kept;
-  ++count_;
+  if (entries_.contains(token) || this->token(id) != nullptr) return false;
+  add_last(token, id, false);
   return true;
 }
 
-bool Vocabulary::add_last(std::string_view token, std::uint32_t id, bool keeps) {
-  const auto there = ids_.find(token);
-  if (there == ids_.end()) return add(token, id);
-  if (this->token(id) != nullptr) return false;
-  const std::string* const kept = tokens_[there->second];
-  if (repeated_ == nullptr) repeated_ = kept;
-  ++repetitions_;
-  if (!keeps) tokens_[there->second] = nullptr;
-  if (keeps) ++count_;
-  there->second = id;
+void Vocabulary::add_last(std::string_view token, std::uint32_t id, bool keeps) {
+  auto there = entries_.find(token);
+  if (there == entries_.end()) {
+    const std::string& text = storage_.emplace_back(token);
+    there = entries_.emplace(text, Entry{id, &text}).first;
+    ++count_;
+  } else {
+    Entry& entry = there->second;
+    if (repeated_ == nullptr) repeated_ = entry.text;
+    ++repetitions_;
+    if (keeps)
+      ++count_;
+    else if (tokens_[entry.id] == entry.text)
+      tokens_[entry.id] = nullptr;
+    entry.id = id;
+  }
   if (id >= tokens_.size()) tokens_.resize(id + std::size_t{1});
-  tokens_[id] = kept;
-  return true;
+  if (tokens_[id] == nullptr) {
+    tokens_[id] = there->second.text;
+    return;
+  }
+  if (sharing_ == nullptr) sharing_ = there->second.text;
+  ++shared_ids_;
 }
 
 }  // namespace strata::text

@@ -14,30 +14,42 @@ class Vocabulary {
  public:
   // An id or a string that is there already stays; false then.
   bool add(std::string_view token, std::uint32_t id);
-  // As add, but a string that is there is found under `id` from now on; its earlier id stays one of its own if `keeps`.
-  // false if `id` is there already.
-  bool add_last(std::string_view token, std::uint32_t id, bool keeps);
+  // As the library reads a file: a string that is there is found under `id` from now on, its earlier id stays one of
+  // its own if `keeps`; a string whose `id` is there is found under it, and the id's text stays the first.
+  void add_last(std::string_view token, std::uint32_t id, bool keeps);
 
   std::optional<std::uint32_t> find(std::string_view token) const {
-    const auto found = ids_.find(token);
-    return found == ids_.end() ? std::nullopt : std::optional(found->second);
+    const auto found = entries_.find(token);
+    return found == entries_.end() ? std::nullopt : std::optional(found->second.id);
   }
   // nullptr if the id is none.
   const std::string* token(std::uint32_t id) const { return id < tokens_.size() ? tokens_[id] : nullptr; }
   // Above the largest id.
   std::uint32_t limit() const { return static_cast<std::uint32_t>(tokens_.size()); }
-  // Ids that are in use.
+  // Entries: strings that share an id count each.
   std::size_t count() const { return count_; }
+  // f(string, id), in no order.
+  template <typename F>
+  void for_each(F&& f) const {
+    for (const auto& [token, entry] : entries_) f(token, entry.id);
+  }
   // A string that came more than once, and how many there are; nullptr and 0 if none is.
   const std::string* repeated() const { return repeated_; }
   std::size_t repetitions() const { return repetitions_; }
+  // Likewise a string whose id is another's too.
+  const std::string* sharing() const { return sharing_; }
+  std::size_t shared_ids() const { return shared_ids_; }
 
  private:
   std::deque<std::string> storage_;
-  std::unordered_map<std::string_view, std::uint32_t> ids_;
+  struct Entry {
+    std::uint32_t id;
+    const std::string* text;
+  };
+  std::unordered_map<std::string_view, Entry> entries_;
   std::vector<const std::string*> tokens_;
-  const std::string* repeated_ = nullptr;
-  std::size_t count_ = 0, repetitions_ = 0;
+  const std::string *repeated_ = nullptr, *sharing_ = nullptr;
+  std::size_t count_ = 0, repetitions_ = 0, shared_ids_ = 0;
 };
 
 // The largest id of a tokenizer.json: a bound on what a broken file makes us take.

@@ -24,9 +24,7 @@ class WordPiece final : public Model {
     }
     vocabulary_ = read_vocabulary(json.at("vocab"));
     unknown_ = unknown_of(json, vocabulary_, "[UNK]");
-    for (std::uint32_t id = 0; id < vocabulary_.limit(); ++id) {
-      if (const std::string* token = vocabulary_.token(id)) longest_ = std::max(longest_, token->size());
-    }
+    vocabulary_.for_each([&](std::string_view token, std::uint32_t) { longest_ = std::max(longest_, token.size()); });
   }
   struct Buffers final : Workspace {
     std::string text;
@@ -88,7 +86,7 @@ class WordLevel final : public Model {
 Vocabulary read_vocabulary(const Json& json) {
   Vocabulary out;
   json.each_field([&](std::string_view token, const Json& id) {
-    if (!out.add_last(token, static_cast<std::uint32_t>(id.integer(0, kMaxId)), false)) id.wrong("an id of its own");
+    out.add_last(token, static_cast<std::uint32_t>(id.integer(0, kMaxId)), false);
   });
   if (out.count() == 0) json.wrong("a vocabulary that is not empty");
   return out;

@@ -220,6 +220,20 @@ TEST_F(FolderTest, TheClassHasAnEndOfText) {
   EXPECT_EQ(load()->end_of_text(), 0u);
 }
 
+// As transformers, whose eos_token is None then: a word of the vocabulary is not taken for it.
+TEST_F(FolderTest, AnEndOfTextThatIsNullIsNone) {
+  folder_.write("vocab.json", R"({"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,"a":4,"b":5,"ab":6,"<|endoftext|>":7})");
+  folder_.write("merges.txt", "#version: 0.2\na b\n");
+  folder_.write("config.json", R"({"model_type": "roberta"})");
+  folder_.write("tokenizer_config.json", R"({"eos_token": null})");
+  EXPECT_EQ(load()->end_of_text(), std::nullopt);
+  for (const char* file : {"vocab.json", "merges.txt", "config.json"}) fs::remove(folder_.path() / file);
+  fs::copy(kGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
+  EXPECT_EQ(load()->end_of_text(), std::nullopt);
+  folder_.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
+  EXPECT_EQ(load()->end_of_text(), load()->id_of("</s>"));
+}
+
 TEST_F(FolderTest, TheMaskIsTheConfigurations) {
   folder_.write("tokenizer.json",
                 R"({"pre_tokenizer":{"type":"WhitespaceSplit"},"model":{"type":"WordLevel","unk_token":"<unk>",)"

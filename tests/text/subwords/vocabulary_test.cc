@@ -1,0 +1,59 @@
+#include "text/subwords/vocabulary.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "tests/scratch_folder.h"
+#include "text/tokenizer.h"
+
+namespace strata::text {
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(VocabularyTest, ATextStaysThatOfTheFirstOfTwoTokens) {
+  Vocabulary vocabulary;
+  vocabulary.add_last("a", 1, false);
+  vocabulary.add_last("b", 1, false);
+  EXPECT_EQ(vocabulary.find("b"), 1u);
+  EXPECT_EQ(*vocabulary.token(1), "a");
+  EXPECT_EQ(*vocabulary.sharing(), "b");
+  EXPECT_EQ(vocabulary.count(), 2u);
+  vocabulary.add_last("b", 3, false);  // once more, with an id of its own
+  EXPECT_EQ(vocabulary.find("b"), 3u);
+  EXPECT_EQ(*vocabulary.token(1), "a");
+  EXPECT_EQ(*vocabulary.token(3), "b");
+  EXPECT_EQ(vocabulary.count(), 2u);
+  EXPECT_FALSE(vocabulary.add("c", 3)) << "the id is there";
+  EXPECT_FALSE(vocabulary.add("a", 4)) << "the string is there";
+  EXPECT_EQ(vocabulary.find("c"), std::nullopt);
+  EXPECT_EQ(vocabulary.limit(), 4u);
+}
+
+// As a map from strings to ids has them; the library's way back has either. (Ids of tokenizers 0.23.)
+TEST(VocabularyTest, TokensThatShareAnId) {
+  const auto with_model = [](std::string_view model) {
+    const tests::ScratchFolder folder;
+    folder.write("tokenizer.json",
+                 fmt::format(R"({{"pre_tokenizer":{{"type":"WhitespaceSplit"}},"model":{}}})", model));
+    return load_tokenizer(folder.path());
+  };
+  const auto words = with_model(R"({"type":"WordLevel","unk_token":"u","vocab":{"u":0,"a":1,"b":1,"c":2}})");
+  EXPECT_EQ(words->encode("a b c"), (Ids{1, 1, 2}));
+  EXPECT_EQ(words->decode(Ids{1, 2}), "a c");
+  EXPECT_EQ(words->vocab_size(), 3u);
+  EXPECT_THAT(words->remarks(), ElementsAre(AllOf(HasSubstr("1 token "), HasSubstr("\"b\" has 1, as \"a\" has"))));
+  const auto pairs = with_model(R"({"type":"BPE","vocab":{"a":0,"b":1,"c":1,"ab":2},"merges":["a b"]})");
+  EXPECT_EQ(pairs->encode("ab b c"), (Ids{2, 1, 1}));
+  // The longest word bounds what is looked for.
+  const auto pieces = with_model(R"({"type":"WordPiece","unk_token":"u","vocab":{"u":0,"a":1,"abcd":1,"b":2}})");
+  EXPECT_EQ(pieces->encode("abcd b"), (Ids{1, 2}));
+}
+
+}  // namespace
+}  // namespace strata::text
