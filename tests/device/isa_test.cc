@@ -37,6 +37,7 @@ TEST(Isa, IsDescribed) {
   EXPECT_THAT(describe(), ::testing::HasSubstr(isa() == Isa::avx512 ? "AVX-512" : "AVX2"));
   EXPECT_THAT(describe(), ::testing::HasSubstr(native_bf16() ? "bf16 products native" : "bf16 products widened"));
   EXPECT_TRUE(isa() == Isa::avx512 || !native_bf16());
+  EXPECT_TRUE(native_bf16() || !avx512_bf16_products());
 }
 
 }  // namespace

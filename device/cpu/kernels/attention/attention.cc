@@ -117,12 +117,12 @@ static void drop(const AttentionCall& c, const AttentionRows& document, std::siz
 }
 
 template <typename T>
-static void forward(const AttentionCall& c, const AttentionRows& document, std::size_t head, std::size_t begin,
-                    float* memory) {
+[[gnu::noinline]] static void forward(const AttentionCall& c, const AttentionRows& document, std::size_t head,
+                                      std::size_t begin, float* memory) {
   using O = Operands<T>;
   using E = typename O::Element;
   constexpr std::size_t kTiles = kForwardQueries / kTile, kTogether = O::kTogether;
-  const O operands{c.scale};
+  const O operands{{c.scale}};
   const std::size_t padded = c.padded(), vectors = padded / kLanes, width = c.heads * c.head_dim;
   const std::size_t along_head = (c.head_dim + kTogether - 1) / kTogether;
   const std::size_t kv_head = head / (c.heads / c.kv_heads), first_row = document.batch * c.seq + document.first;
@@ -256,12 +256,12 @@ static void await_turn(const std::uint32_t* turn, std::uint32_t mine) {
 }
 
 template <typename T>
-static void backward(const AttentionCall& c, const AttentionRows& document, std::size_t kv_head, std::size_t first,
-                     float* memory) {
+[[gnu::noinline]] static void backward(const AttentionCall& c, const AttentionRows& document, std::size_t kv_head,
+                                       std::size_t first, float* memory) {
   using O = Operands<T>;
   using E = typename O::Element;
   constexpr std::size_t kTogether = O::kTogether;
-  const O operands{c.scale};
+  const O operands{{c.scale}};
   const std::size_t padded = c.padded(), vectors = padded / kLanes, width = c.heads * c.head_dim;
   const std::size_t along_head = (c.head_dim + kTogether - 1) / kTogether, row_of = O::row(padded);
   const std::size_t first_row = document.batch * c.seq + document.first, group = c.heads / c.kv_heads;
@@ -345,7 +345,21 @@ static void backward(const AttentionCall& c, const AttentionRows& document, std:
   unpack(dv, padded, n, c.head_dim, 1.0f, static_cast<T*>(c.dv) + v_at, c.v_stride);
 }
 
-extern const AttentionKernels attention_kernels_table = {STRATA_BY_DTYPE(forward), STRATA_BY_DTYPE(delta),
-                                                         STRATA_BY_DTYPE(backward)};
+// The floating-point unit's mode is set around all of a task, out of the compiler's reach.
+template <typename T>
+static void forward_task(const AttentionCall& c, const AttentionRows& document, std::size_t head, std::size_t begin,
+                         float* memory) {
+  [[maybe_unused]] const typename Operands<T>::Mode mode;
+  forward<T>(c, document, head, begin, memory);
+}
+template <typename T>
+static void backward_task(const AttentionCall& c, const AttentionRows& document, std::size_t kv_head, std::size_t first,
+                          float* memory) {
+  [[maybe_unused]] const typename Operands<T>::Mode mode;
+  backward<T>(c, document, kv_head, first, memory);
+}
+
+extern const AttentionKernels attention_kernels_table = {STRATA_BY_DTYPE(forward_task), STRATA_BY_DTYPE(delta),
+                                                         STRATA_BY_DTYPE(backward_task)};
 
 }  // namespace strata::device::cpu::STRATA_ISA

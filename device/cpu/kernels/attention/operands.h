@@ -3,10 +3,11 @@
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/cpu/kernels/lanes/micro_product.h"
 
-// The two forms in which attention's products take their operands: widened to floats (Floats), or as pairs of bf16
-// (Pairs), of which AVX512_BF16 multiplies twice as many. A tile is kTile rows of one head. Packed by rows it is a left
+// The two forms in which attention's products take their operands: as floats (Floats), to which bf16 and fp16 are
+// widened, or as pairs of bf16 (Pairs), which AVX512_BF16 multiplies. bf16 has the same bits in both: which of them is
+// faster depends on the processor (device/cpu/isa.h). A tile is kTile rows of one head. Packed by rows it is a left
 // operand; as a right operand it is packed by lines if the product sums over its rows, by columns if over head_dim.
-// bf16 probabilities and gradients of scores are rounded before their products in both forms, as FlashAttention-2 does.
+// bf16 probabilities and gradients of scores are rounded before their products, as FlashAttention-2 does.
 namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTile = kAttentionTile, kGroups = kTile / kLanes;
@@ -52,28 +53,62 @@ struct Weights {
   const E *p_over_queries, *ds_over_queries, *ds_over_keys;
 };
 
+// How scores become weights: e^(score + shift) of scores whose operand was scaled.
 template <typename T>
-struct Floats {
-  using Element = float;
-  static constexpr std::size_t kTogether = 1;  // factors of a sum that an Element holds
-
+struct Softmax {
+  struct Mode {};  // of the floating-point unit
   const float scale;
 
-  // The factor of one operand of the scores. Weights are e^(score + shift).
-  float operand_scale() const { return scale; }
+  float operand_scale() const { return scale; }  // the factor of one operand of the scores
   [[gnu::always_inline]] F32x16 shift(F32x16 maximum) const { return zeros() - maximum; }
   [[gnu::always_inline]] F32x16 shift_of_lse(float lse) const { return broadcast(-lse); }
   [[gnu::always_inline]] F32x16 weight(F32x16 score, F32x16 shift) const { return exp(score + shift); }
   [[gnu::always_inline]] float lse(float maximum, float sum) const { return maximum + __builtin_logf(sum); }
+};
+
+// In bf16 a scaled operand would be rounded, so scores are scaled in fp32: 2^(factor * score + shift).
+template <>
+struct Softmax<bf16> {
+  using Mode = FlushSubnormals;
+  const float scale;
+
+  float operand_scale() const { return 1.0f; }
+  [[gnu::always_inline]] float factor() const { return scale * kLog2E; }
+  [[gnu::always_inline]] F32x16 shift(F32x16 maximum) const { return zeros() - maximum * broadcast(factor()); }
+  [[gnu::always_inline]] F32x16 shift_of_lse(float lse) const { return broadcast(-lse * kLog2E); }
+  // Product and sum are rounded apart, so that the greatest score's weight is 1 whatever its size.
+  [[gnu::always_inline]] F32x16 weight(F32x16 score, F32x16 shift) const {
+    return exp2(score * broadcast(factor()) + shift);
+  }
+  [[gnu::always_inline]] float lse(float maximum, float sum) const { return maximum * scale + __builtin_logf(sum); }
+
+ private:
+  static constexpr float kLog2E = 1.44269504088896341f;
+};
+
+template <typename T>
+struct FloatOf {
+  using Type = float;
+};
+template <>
+struct FloatOf<bf16> {
+  using Type = Widened;
+};
+
+template <typename T>
+struct Floats : Softmax<T> {
+  using Element = typename FloatOf<T>::Type;
+  static constexpr std::size_t kTogether = 1;  // factors of a sum that an Element holds
 
   static std::size_t row(std::size_t padded) { return padded; }  // elements from one row of a left operand to the next
-  static RowsAndLines<float> take(Scratch& scratch, std::size_t padded) {
-    float* const both = scratch.take(kTile * padded);
+  static RowsAndLines<Element> take(Scratch& scratch, std::size_t padded) {
+    Element* const both = scratch.take<Element>(kTile * padded);
     return {both, both};
   }
 
   // to[r, c] = factor * from[r, c], with zeros in the rows and columns that are not there.
-  static void pack(const HeadRows<T>& from, float factor, float* to, std::size_t padded) {
+  static void pack(const HeadRows<T>& from, float factor, Element* elements, std::size_t padded) {
+    auto* to = reinterpret_cast<float*>(elements);
     for (std::size_t r = 0; r < kTile; ++r, to += padded) {
       if (r < from.rows) {
         from.prefetch_after(r);
@@ -84,15 +119,15 @@ struct Floats {
       }
     }
   }
-  static void pack_rows(const HeadRows<T>& from, float* to, std::size_t padded) { pack(from, 1.0f, to, padded); }
-  static void pack_lines(const HeadRows<T>& from, float* to, std::size_t padded) { pack(from, 1.0f, to, padded); }
-  static void pack_both(const HeadRows<T>& from, RowsAndLines<float> to, std::size_t padded) {
+  static void pack_rows(const HeadRows<T>& from, Element* to, std::size_t padded) { pack(from, 1.0f, to, padded); }
+  static void pack_lines(const HeadRows<T>& from, Element* to, std::size_t padded) { pack(from, 1.0f, to, padded); }
+  static void pack_both(const HeadRows<T>& from, RowsAndLines<Element> to, std::size_t padded) {
     pack(from, 1.0f, to.rows, padded);
   }
   // room: kTile * padded floats.
-  static void pack_columns(const HeadRows<T>& from, float factor, float* to, std::size_t padded, float* room) {
-    pack(from, factor, room, padded);
-    transpose(kTile, padded, room, padded, to, kTile);
+  static void pack_columns(const HeadRows<T>& from, float factor, Element* to, std::size_t padded, float* room) {
+    pack(from, factor, reinterpret_cast<Element*>(room), padded);
+    transpose(kTile, padded, room, padded, reinterpret_cast<float*>(to), kTile);
   }
 
   static void round(float* tile, std::size_t rows) {
@@ -105,36 +140,24 @@ struct Floats {
     }
   }
   // p[key, query] as the left operand of a sum over keys.
-  static const float* over_keys(float* p, std::size_t keys, Scratch&) {
+  static const Element* over_keys(float* p, std::size_t keys, Scratch&) {
     round(p, keys);
-    return p;
+    return reinterpret_cast<const Element*>(p);
   }
   // p and ds are [query, key].
-  static Weights<float> weights(float* p, float* ds, std::size_t queries, Scratch&) {
+  static Weights<Element> weights(float* p, float* ds, std::size_t queries, Scratch&) {
     round(p, queries);
     round(ds, queries);
-    return {p, ds, ds};
+    const auto* const left = reinterpret_cast<const Element*>(ds);
+    return {reinterpret_cast<const Element*>(p), left, left};
   }
 };
 
 #if defined(__AVX512BF16__)
 
-struct Pairs {
+struct Pairs : Softmax<bf16> {
   using Element = Pair;
   static constexpr std::size_t kTogether = 2;
-
-  const float scale;
-
-  // Scores are scaled in fp32, as a scaled operand would be rounded. Weights are 2^(factor * score + shift).
-  float operand_scale() const { return 1.0f; }
-  [[gnu::always_inline]] float factor() const { return scale * kLog2E; }
-  [[gnu::always_inline]] F32x16 shift(F32x16 maximum) const { return zeros() - maximum * broadcast(factor()); }
-  [[gnu::always_inline]] F32x16 shift_of_lse(float lse) const { return broadcast(-lse * kLog2E); }
-  // Product and sum are rounded apart, so that the greatest score's weight is 1 whatever its size.
-  [[gnu::always_inline]] F32x16 weight(F32x16 score, F32x16 shift) const {
-    return exp2(score * broadcast(factor()) + shift);
-  }
-  [[gnu::always_inline]] float lse(float maximum, float sum) const { return maximum * scale + __builtin_logf(sum); }
 
   static std::size_t row(std::size_t padded) { return padded / 2; }
   static RowsAndLines<Pair> take(Scratch& scratch, std::size_t padded) {
@@ -205,8 +228,6 @@ struct Pairs {
   }
 
  private:
-  static constexpr float kLog2E = 1.44269504088896341f;
-
   // f(i, all of the 32) for every whole thirty-two of [0, n), f(i, those that are there) for what is left.
   template <typename F>
   STRATA_LANES void for32(std::size_t n, F&& f) {

@@ -2,17 +2,38 @@
 #include "device/cpu/kernels/lanes/lanes16.h"
 
 // Products of small matrices that lie in a core's own caches: c[m, 16 n] (+)= a[m, k] b[k, 16 n] in fp32, cut into
-// blocks that live in registers. Every element of c is summed over k in order, whatever the block it falls into.
+// blocks that live in registers. Every element of c is summed over k in one order, whatever the block it falls into.
 namespace strata::device::cpu::STRATA_ISA {
 
-// An element of an operand is a float, or with AVX512_BF16 two bf16 that follow each other along k: the lower half
-// comes first.
+// An element of an operand is a float; a bf16 that was widened to one; or, with AVX512_BF16, two bf16 that follow each
+// other along k, the lower half first. Of two bf16 the later one is added first, in both forms: so have VDPBF16PS's
+// sums their bits, and those of widened operands the same ones if subnormals count as zeros (FlushSubnormals).
 STRATA_LANES F32x16 multiply_add(float x, F32x16 line, F32x16 sum) {
   return fma(broadcast(x), line, sum);
 }
 STRATA_LANES F32x16 load_line(const float* p) {
   return load(p);
 }
+struct Widened {
+  float value;
+};
+STRATA_LANES F32x16 multiply_add(Widened x, F32x16 line, F32x16 sum) {
+  return fma(broadcast(x.value), line, sum);
+}
+STRATA_LANES F32x16 load_line(const Widened* p) {
+  return load(&p->value);
+}
+// As long as it lives, this thread takes subnormal operands for zeros and makes zeros of subnormal results.
+class FlushSubnormals {
+ public:
+  [[gnu::always_inline]] FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+  [[gnu::always_inline]] ~FlushSubnormals() { _mm_setcsr(before_); }
+  FlushSubnormals(const FlushSubnormals&) = delete;
+  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
+
+ private:
+  unsigned before_;
+};
 #if defined(__AVX512BF16__)
 struct Pair {
   std::uint32_t halves;
@@ -56,9 +77,7 @@ STRATA_LANES void register_block(std::size_t k, Left<E> a, Right<E> b, Sum c) {
 #pragma GCC unroll 4
       for (int j = 0; j < N; ++j) sum[i][j] = sum[i][j] * broadcast(c.factor[i]);
   }
-  const E* left = a.data;
-  const E* right = b.data;
-  for (std::size_t p = 0; p < k; ++p, left += a.column, right += b.row) {
+  const auto add = [&](const E* left, const E* right) __attribute__((always_inline)) {
     decltype(load_line(right)) line[N];
 #pragma GCC unroll 4
     for (int j = 0; j < N; ++j) line[j] = load_line(right + j * kLanes);
@@ -68,6 +87,24 @@ STRATA_LANES void register_block(std::size_t k, Left<E> a, Right<E> b, Sum c) {
 #pragma GCC unroll 4
       for (int j = 0; j < N; ++j) sum[i][j] = multiply_add(x, line[j], sum[i][j]);
     }
+  };
+  const E* left = a.data;
+  const E* right = b.data;
+  if constexpr (__is_same(E, Widened)) {
+    for (; k >= 2; k -= 2, left += 2 * a.column, right += 2 * b.row) {
+      add(left + a.column, right + b.row);
+      add(left, right);
+    }
+    if (k == 1) {
+      // What follows the last one is +0 in a Pair, and -0 + 0 is +0.
+#pragma GCC unroll 16
+      for (int i = 0; i < M; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < N; ++j) sum[i][j] = sum[i][j] + zeros();
+      add(left, right);
+    }
+  } else {
+    for (std::size_t p = 0; p < k; ++p, left += a.column, right += b.row) add(left, right);
   }
 #pragma GCC unroll 16
   for (int i = 0; i < M; ++i)
