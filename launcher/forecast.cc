@@ -54,8 +54,8 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
 bool is_worth_planning(const runtime::Recipe& recipe, const runtime::Job& job, const runtime::Capacity& capacity) {
   constexpr std::size_t kMostUpdated = std::size_t{1} << 36;
   std::size_t elements = 0;
-  for (const runtime::UnitLayout& unit : job.plan.layout.units) elements += unit.padded;
-  const bool whole = !runtime::placement_of(recipe.zero).optimizer.sharded;
+  for (const runtime::UnitLayout& unit : job.plan.layout.units) elements += unit.padded();
+  const bool whole = !runtime::placement_of(recipe.zero).optimizer.sharded();
   if (whole && job.ranks > 1 && recipe.zero.optimizer != Tier::device && elements > kMostUpdated) return false;
   return runtime::state_may_fit(recipe, job.plan.layout, capacity);
 }

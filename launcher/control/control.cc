@@ -150,8 +150,8 @@ class Control::Impl {
     board_.describe(run_, max_steps_, planned_, 0);
     pb::Plan plan;
     plan.set_text(fmt::format("{} of {} parameters, ZeRO-{} over {} {} on {} {}, {}\n", job.model->family,
-                              count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks,
-                              job.plan.ranks == 1 ? "rank" : "ranks", memory_.map().nodes.size(),
+                              count_text(job.model->parameters()), job.recipe.zero.stage, job.plan.ranks(),
+                              job.plan.ranks() == 1 ? "rank" : "ranks", memory_.map().nodes.size(),
                               memory_.map().nodes.size() == 1 ? "node" : "nodes", runtime::memory_text(job.plan)));
     plan.set_recipe(runtime::to_text(job.recipe));
     plan.set_tasks(static_cast<std::int32_t>(job.plan.tasks.size()));

@@ -105,7 +105,7 @@ std::string plan_data(const runtime::Job& job, const runtime::Capacity& capacity
       .add("strata_plan", 1)
       .add("model", job.model->family)
       .add("parameters", job.model->parameters())
-      .add("ranks", plan.ranks)
+      .add("ranks", plan.ranks())
       .add("stage", job.recipe.zero.stage)
       .add("order", runtime::order_name(plan))
       .add("fits", runtime::fits(plan, capacity))

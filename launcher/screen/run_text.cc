@@ -168,11 +168,12 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
                   const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
   const runtime::Recipe& recipe = job.recipe;
-  const auto sequences = static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.ranks);
+  const auto sequences =
+      static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.ranks());
   say_wrapped("model", {fmt::format("{} of {} parameters", job.model->family, count_text(job.model->parameters())),
                         std::string(device::name_of(recipe.training.precision)),
                         fmt::format("ZeRO-{} over {}", recipe.zero.stage,
-                                    plural(static_cast<std::uint64_t>(plan.ranks), "rank", "ranks"))});
+                                    plural(static_cast<std::uint64_t>(plan.ranks()), "rank", "ranks"))});
   say_wrapped("step",
               {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
                fmt::format("{} of {} per rank",
@@ -213,7 +214,7 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer) {
       all_known = all_known && known;
       if (known) documents += file.sidecar()->documents->count;
     }
-  const auto per_step = static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
+  const std::uint64_t per_step = job.plan.micro_batches();
   const double epochs = batches->epochs_before(static_cast<std::uint64_t>(steps) * per_step);
   std::vector<std::string> parts = {plural(files, "file", "files"), fmt::format("{} tokens", count_text(tokens))};
   if (all_known && documents > 0) parts.push_back(plural(documents, "document", "documents"));

@@ -63,9 +63,8 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
       folder_(folder),
       staging_(staging_of(job.plan, executor)),
       records_(static_cast<std::size_t>(world.size())) {
-  manifest_.micro_batches_per_step =
-      static_cast<std::uint64_t>(job.ranks) * static_cast<std::uint64_t>(job.plan.accumulation);
-  manifest_.ranks = job.ranks;
+  manifest_.micro_batches_per_step = job.plan.micro_batches();
+  manifest_.ranks = job.plan.ranks();
   manifest_.family = job.model->family;
   manifest_.config = job.config().to_json();
   manifest_.tensors = tensors_of(*job.model);
@@ -82,18 +81,16 @@ CheckpointWriter::~CheckpointWriter() {
 // Every element of every tensor's state is written by one rank: the one whose shard of the unit it lies in, also where
 // others hold it too.
 void CheckpointWriter::plan_file(const Job& job) {
-  const int rank = world_.rank();
+  const Coordinates rank = job.plan.mesh().at(world_.rank());
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     first_extent_.push_back(extents_.size());
     const UnitLayout& layout = job.plan.layout.units[unit];
     const auto parameters = job.model->units[unit]->parameters();
-    const std::size_t shard_begin = layout.shard * static_cast<std::size_t>(rank);
-    const std::size_t part_begin = job.plan.part_begin(unit, rank);
+    const std::size_t part_begin = job.plan.parts_of(unit).piece(rank).begin;
     for (const StateKind kind : kStateKinds) {
       if (!executor_.storage().has_state(kind)) continue;
       for (const Run& run : layout.runs) {
-        const std::size_t begin = std::max(run.begin, shard_begin);
-        const std::size_t end = std::min(run.end, shard_begin + layout.shard);
+        const auto [begin, end] = layout.shards.piece_of({run.begin, run.end}, rank);
         if (begin >= end) continue;
         const models::Parameter& parameter = parameters[run.parameter];
         Extent& e = extents_.emplace_back();

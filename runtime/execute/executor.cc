@@ -90,7 +90,7 @@ void Executor::prepare(const device::Optimizer& optimizer) {
     }
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)
     events_.emplace_back(plan.device, by_hosts[t] || on_host(plan.tasks[t].lane));
-  site_.emplace(Site{plan, model_, optimizer, rank_, storage_, *queues_.gather, *queues_.reduce});
+  site_.emplace(Site{plan, model_, optimizer, plan.mesh().at(rank_), storage_, *queues_.gather, *queues_.reduce});
   site_->received.resize(plan.tasks.size());
   refill();
   if (is_gpu())

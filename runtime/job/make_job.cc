@@ -66,7 +66,7 @@ constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
                        const models::RunShape& shape, int ranks, bool vertical, std::size_t tile_bytes) {
-  PlanRequest request{&model, shape, ranks, shape.training ? recipe.accumulation_steps(ranks) : 1,
+  PlanRequest request{&model, shape, Mesh{ranks}, shape.training ? recipe.accumulation_steps(ranks) : 1,
                       placement_of(recipe.zero)};
   request.forward_only = !shape.training;
   request.fast = recipe.training.reduce == Reduce::fast;
@@ -90,7 +90,7 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
 // Of a plan of forwards alone, whose model gives scores: what an evaluation does with them.
 void add_scores(const DataFacts& data, const models::Config& config, const models::Model& model, PlanRequest& request) {
   if (!request.forward_only || request.shape.cache > 0 || model.loss_unit().classes() == 0) return;
-  const ScoreMemory scores(models::read_classes(config, model.objective), data.scored_rows, request.ranks,
+  const ScoreMemory scores(models::read_classes(config, model.objective), data.scored_rows, request.mesh.data(),
                            model.loss_rows());
   request.score_bytes = scores.bytes;
   request.chunk_bytes = scores.chunk_bytes;
@@ -106,7 +106,7 @@ struct Beside {
   Beside(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
-    PlanRequest request = request_of(recipe, data, *model, shape, training.ranks, false, training.tile_bytes);
+    PlanRequest request = request_of(recipe, data, *model, shape, training.ranks(), false, training.tile_bytes);
     request.beside = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
@@ -140,7 +140,7 @@ std::size_t parts_of(const models::Model& model) {
 std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepPlan& plan) {
   std::set<std::size_t, std::greater<>> sizes;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
-    if (model.units[unit]->parts().size() > 1) sizes.insert(plan.layout.units[unit].padded * size_of(plan.dtype));
+    if (model.units[unit]->parts().size() > 1) sizes.insert(plan.layout.units[unit].padded() * size_of(plan.dtype));
   std::vector<std::size_t> thresholds(sizes.begin(), sizes.end());
   if (thresholds.empty()) return thresholds;
   thresholds.erase(thresholds.begin());

@@ -7,22 +7,22 @@ namespace strata::runtime {
 
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
   const Placement placement = placement_of(recipe.zero);
-  const auto elements = [&](bool sharded) {
+  const auto elements = [&](const StatePlacement& state) {
     std::size_t sum = 0;
-    for (const UnitLayout& unit : layout.units) sum += sharded ? unit.shard : unit.padded;
+    for (const UnitLayout& unit : layout.units) sum += unit.shards.recut(layout.mesh, state.over).size();
     return sum;
   };
   const device::DType dtype = recipe.training.precision;
-  const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer.sharded);
+  const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer);
   // The sums of all units are there when their norm is known.
-  const bool has_sums = layout.ranks > 1 || recipe.accumulation_steps(layout.ranks) > 1;
+  const bool has_sums = layout.mesh.data() > 1 || recipe.accumulation_steps(layout.mesh.world) > 1;
   const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // the parameters are the master
   const std::size_t moment = recipe.optimizer.moment_format() == device::MomentFormat::block8 ? 1 : 2;  // at least
   const auto moments = static_cast<std::size_t>(device::moment_count(recipe.optimizer.algorithm()));
 
   std::array<std::size_t, kTiers> bytes{};
   const auto add = [&](Tier tier, std::size_t size) { bytes[static_cast<std::size_t>(tier)] += size; };
-  add(placement.parameters.tier, elements(placement.parameters.sharded) * parameter);
+  add(placement.parameters.tier, elements(placement.parameters) * parameter);
   add(placement.gradients.tier, part * (has_sums ? sizeof(float) : parameter));
   add(placement.optimizer.tier, part * (master + moments * moment));
   for (std::size_t tier = 0; tier < kTiers; ++tier)

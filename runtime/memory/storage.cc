@@ -21,12 +21,12 @@ std::size_t index(Tier tier) {
 }  // namespace
 
 Storage::Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io)
-    : plan_(plan), rank_(world.rank()), own_(std::make_unique<Tiers>()), memory_(*own_) {
+    : plan_(plan), rank_(plan.mesh().at(world.rank())), own_(std::make_unique<Tiers>()), memory_(*own_) {
   const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
   memory_.arenas[index(Tier::device)] = world.allocate(peak(Tier::device), plan.device);
   if (peak(Tier::host)) memory_.arenas[index(Tier::host)] = device::Arena::host(peak(Tier::host), plan.device);
   if (peak(Tier::nvme)) {
-    memory_.swap = std::make_unique<offload::Swap>(io, peak(Tier::nvme), rank_, world.abort_token());
+    memory_.swap = std::make_unique<offload::Swap>(io, peak(Tier::nvme), world.rank(), world.abort_token());
     const device::Arena& host = memory_.arenas[index(Tier::host)];
     if (host.size()) memory_.swap->register_memory({host.data(), host.size()});
   }
@@ -64,7 +64,7 @@ void Storage::read(int buffer, std::span<std::byte> out) const {
 // The first byte, in its tier, of the part of a buffer that a task uses.
 std::size_t Storage::place_of(const Task& task, const Use& use) const {
   const Buffer& b = plan_.buffers[index(use.buffer)];
-  const std::size_t own = use.own ? plan_.part_begin(index(task.unit), rank_) * size_of(plan_.dtype) : 0;
+  const std::size_t own = use.own ? plan_.parts_of(index(task.unit)).piece(rank_).begin * size_of(plan_.dtype) : 0;
   STRATA_CHECK_LE(own + use.offset + use.bytes, b.bytes);
   return b.offset + own + use.offset;
 }
@@ -75,14 +75,9 @@ View Storage::view(const Task& task, Role role, DType dtype) const {
   return {};
 }
 
-Storage::Held Storage::held(std::size_t unit, StateKind kind) const {
-  const UnitLayout& u = plan_.layout.units[unit];
-  if (kind != StateKind::parameters) {
-    const std::size_t begin = plan_.part_begin(unit, rank_);
-    return {begin, begin + plan_.part_size(unit)};
-  }
-  const std::size_t begin = plan_.sharded_parameters() ? u.shard * index(rank_) : 0;
-  return {begin, begin + (plan_.sharded_parameters() ? u.shard : u.padded)};
+models::ElementRange Storage::held(std::size_t unit, StateKind kind) const {
+  const Cut cut = kind == StateKind::parameters ? plan_.parameters_of(unit) : plan_.parts_of(unit);
+  return cut.piece(rank_);
 }
 
 bool Storage::has_state(StateKind kind) const {
@@ -118,7 +113,7 @@ Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::si
   const UnitLayout& u = plan_.layout.units[unit];
   for (std::size_t chunk = 0;; ++chunk) {
     STRATA_CHECK_LE(chunk + 2, home.slots.size());
-    const std::size_t from = chunk * home.chunk, to = std::min(from + home.chunk, plan_.part_size(unit));
+    const std::size_t from = chunk * home.chunk, to = std::min(from + home.chunk, plan_.parts_of(unit).size());
     const std::size_t first = u.moment_bytes(part, part + from), last = u.moment_bytes(part, part + to);
     if (begin < last)
       return place(kind == StateKind::moment1 ? home.moment1 : home.moment2, home.slots[chunk] + begin - first,

@@ -39,10 +39,7 @@ class Storage {
   offload::Swap* swap() const { return memory_.swap.get(); }
 
   // Elements of a unit's flat buffer that this rank holds of a kind of state: all, or its shard.
-  struct Held {
-    std::size_t begin, end;
-  };
-  Held held(std::size_t unit, StateKind kind) const;
+  models::ElementRange held(std::size_t unit, StateKind kind) const;
   // Whether the run has it: not every optimizer has two moments, and a plan of forwards alone has only parameters.
   bool has_state(StateKind kind) const;
   // What is held, as bytes of its format from `begin` bytes on. Both block, and several threads may call them while no
@@ -65,7 +62,7 @@ class Storage {
   };
 
   const StepPlan& plan_;
-  int rank_;
+  Coordinates rank_;
   std::unique_ptr<Tiers> own_;  // null: another's
   Tiers& memory_;
 };

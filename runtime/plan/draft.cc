@@ -8,25 +8,24 @@
 namespace strata::runtime {
 
 Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), element(size_of(r.shape.dtype)) {
-  plan.ranks = r.ranks;
   plan.accumulation = r.accumulation;
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
   plan.dtype = r.shape.dtype;
-  plan.fast = r.fast && r.accumulation > 1 && r.ranks > 1;  // else nothing is left to do locally
+  plan.fast = r.fast && r.accumulation > 1 && r.mesh.data() > 1;  // else nothing is left to do locally
   plan.vertical = r.vertical;
   plan.forward_only = r.forward_only;
   plan.cyclic = !r.forward_only && r.placement.optimizer.tier != Tier::device;
   plan.placement = r.placement;
-  plan.layout = make_layout(model, r.ranks, r.moments);
+  plan.layout = make_layout(model, r.mesh, r.moments);
   plan.tile_bytes = r.tile_bytes;
 }
 
 ElementRange Draft::range_of(const UnitPart& which) const {
   const auto parts = unit(which.unit).parts();
-  if (which.part < 0) return {0, layout(which.unit).padded};
+  if (which.part < 0) return {0, layout(which.unit).padded()};
   const auto part = static_cast<std::size_t>(which.part);
-  return {parts[part].begin, part + 1 == parts.size() ? layout(which.unit).padded : parts[part].end};
+  return {parts[part].begin, part + 1 == parts.size() ? layout(which.unit).padded() : parts[part].end};
 }
 
 std::string Draft::text_of(std::string_view what, const UnitPart& which) const {

@@ -44,12 +44,12 @@ class Draft {
 
   int units() const { return static_cast<int>(model.units.size()); }
   int last() const { return units() - 1; }
-  bool single() const { return request.ranks == 1; }
+  bool single() const { return request.mesh.data() == 1; }
   bool fp32() const { return request.shape.dtype == device::DType::fp32; }
   const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
   const Home& home(int unit) const { return plan.homes[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }
-  std::size_t part_size(int unit) const { return plan.part_size(static_cast<std::size_t>(unit)); }
+  std::size_t part_size(int unit) const { return plan.parts_of(static_cast<std::size_t>(unit)).size(); }
   // The last part takes the padding.
   ElementRange range_of(const UnitPart& which) const;
   // "gathered block 3, part 1".

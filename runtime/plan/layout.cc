@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/communicator.h"
 
 namespace strata::runtime {
 namespace {
@@ -18,9 +17,9 @@ MomentFormat format_of(const models::Parameter& parameter, MomentFormat wanted) 
 
 }  // namespace
 
-Layout make_layout(const models::Model& model, int ranks, MomentFormat moments) {
-  Layout layout{ranks, {}};
-  const auto w = static_cast<std::size_t>(ranks);
+Layout make_layout(const models::Model& model, const Mesh& mesh, MomentFormat moments) {
+  Layout layout{mesh, {}};
+  const std::size_t multiple = kShardAlignment * static_cast<std::size_t>(mesh.data());
   std::vector<std::size_t> used;
   for (const auto& unit : model.units) used.push_back(unit->size());
   // What is shared is rounded up to whole blocks, which must lie inside.
@@ -30,8 +29,7 @@ Layout make_layout(const models::Model& model, int ranks, MomentFormat moments) 
     const std::size_t number = layout.units.size();
     UnitLayout& u = layout.units.emplace_back();
     u.size = unit->size();
-    u.shard = (used[number] + w * kShardAlignment - 1) / (w * kShardAlignment) * kShardAlignment;
-    u.padded = u.shard * w;
+    u.shards = {Axis::data, mesh.data(), (used[number] + multiple - 1) / multiple * multiple};
     u.moments = moments;
     const auto parameters = unit->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -47,16 +45,6 @@ Layout make_layout(const models::Model& model, int ranks, MomentFormat moments) 
     }
   }
   return layout;
-}
-
-Portions portions_of(const models::ElementRange& range, std::size_t shard, int ranks) {
-  const auto owned = [&](int rank) { return comm::ShardedRange{shard, range.begin, range.end}.owned(rank).bytes(); };
-  // The first and the last rank that own some of it own a part of their shards, those between all of them, others none.
-  const int first = static_cast<int>(range.begin / shard);
-  const int last = range.size() > 0 ? static_cast<int>((range.end - 1) / shard) : first;
-  const std::size_t ends[] = {owned(first), owned(last)};
-  const bool all = first == 0 && last == ranks - 1;
-  return {owned(0), all ? std::min(ends[0], ends[1]) : 0, last - first > 1 ? shard : std::max(ends[0], ends[1])};
 }
 
 std::size_t UnitLayout::moment_bytes(std::size_t begin, std::size_t end) const {

@@ -6,6 +6,7 @@
 #include "device/numeric/moment_format.h"
 #include "device/ops/step/gradient_sum.h"
 #include "models/model.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/state.h"
 
 namespace strata::runtime {
@@ -24,9 +25,10 @@ struct Run {
 
 // A unit's flat buffer, padded and cut into equal shards.
 struct UnitLayout {
-  std::size_t size;    // elements used, gaps between parameters included
-  std::size_t padded;  // ranks * shard
-  std::size_t shard;
+  std::size_t size;  // elements used, gaps between parameters included
+  // Into a shard per data rank, however state is placed: a rank sums, measures, saves and hashes the elements of its
+  // own, so that each is counted once.
+  Cut shards;
   std::vector<Run> runs;         // in order; what lies between them holds zeros
   device::MomentFormat moments;  // the recipe's: of the blocks that no run reaches
   // Elements of another unit's buffer that this one shares, whole blocks of it; and the units that share some of its.
@@ -37,6 +39,9 @@ struct UnitLayout {
   std::optional<Shared> shared = {};
   std::vector<int> sharers = {};
 
+  std::size_t padded() const { return shards.elements; }
+  std::size_t shard() const { return shards.size(); }
+
   // Bytes of one moment of elements [begin, end), whole blocks: each has the format of the run that it belongs to. A
   // rank's moments lie one behind the other, so this is also how far from its first block's a block's moments lie.
   std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
@@ -46,20 +51,14 @@ struct UnitLayout {
   }
 };
 
-// Of a range of elements of a flat buffer, cut into shards of `shard`: how many rank 0 owns, and the least and the most
-// that any rank does.
-struct Portions {
-  std::size_t of_rank0, least, most;
-};
-Portions portions_of(const models::ElementRange& range, std::size_t shard, int ranks);
-
-// Where every element of the model lies, for a number of ranks.
+// Where every element of the model lies, on the ranks of a mesh.
 struct Layout {
-  int ranks;
+  Mesh mesh;
   std::vector<UnitLayout> units;
 };
 // Of 8-bit moments small tensors' (biases, gains, fewer than 4,096 elements) and those of parameters that say so stay
 // in fp32, as in "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
-Layout make_layout(const models::Model& model, int ranks, device::MomentFormat moments = device::MomentFormat::fp32);
+Layout make_layout(const models::Model& model, const Mesh& mesh,
+                   device::MomentFormat moments = device::MomentFormat::fp32);
 
 }  // namespace strata::runtime

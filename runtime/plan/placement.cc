@@ -6,13 +6,13 @@ namespace strata::runtime {
 
 Placement placement_of(const Recipe::Zero& zero) {
   struct Row {
-    bool parameters, gradients, optimizer;
+    Axis parameters, gradients, optimizer;
   };
   constexpr std::array<Row, 4> kStages = {{
-      {false, false, false},
-      {false, false, true},
-      {false, true, true},
-      {true, true, true},
+      {Axis::none, Axis::none, Axis::none},
+      {Axis::none, Axis::none, Axis::data},
+      {Axis::none, Axis::data, Axis::data},
+      {Axis::data, Axis::data, Axis::data},
   }};
   const Row& row = kStages.at(static_cast<std::size_t>(zero.stage));
   return {{row.parameters, zero.parameters},

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "runtime/plan/mesh.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
@@ -16,10 +17,12 @@ inline constexpr std::size_t kKinds = kKindNames.size();
 inline constexpr std::array<std::string_view, 3> kTierNames = {"device", "host", "nvme"};
 inline constexpr std::size_t kTiers = kTierNames.size();
 
-// Where one kind of state lives, and whether each rank holds all of it or its shard.
+// Where one kind of state lives, and over which ranks it is cut into shards.
 struct StatePlacement {
-  bool sharded;
+  Axis over;  // none: every rank holds all of it
   Tier tier;
+
+  bool sharded() const { return over != Axis::none; }
 };
 
 // ZeRO as a table (Rajbhandari et al. 2020). Nothing else in the program knows a stage.

@@ -65,9 +65,9 @@ class Hash {
 };
 
 void add(Hash& hash, const Layout& layout) {
-  hash << layout.ranks << layout.units.size();
+  hash << layout.mesh.world << layout.units.size();
   for (const UnitLayout& unit : layout.units) {
-    hash << unit.size << unit.padded << unit.shard << unit.runs.size();
+    hash << unit.size << unit.padded() << unit.shard() << unit.runs.size();
     if (unit.shared) hash << unit.shared->unit << unit.shared->elements.begin << unit.shared->elements.end;
     for (const Run& run : unit.runs) hash << run.begin << run.end << run.parameter << run.decay << run.moments;
   }
@@ -88,8 +88,9 @@ std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::siz
   const device::MomentFormat format = layout.units[unit].moments;
   if (format != device::MomentFormat::block8) return device::moment_bytes(format, last - first);  // everywhere alike
   std::size_t most = 0;
-  for (int rank = 0; rank < (sharded_optimizer() ? ranks : 1); ++rank) {
-    const std::size_t begin = part_begin(unit, rank);
+  const Cut parts = parts_of(unit);
+  for (int part = 0; part < parts.pieces; ++part) {
+    const std::size_t begin = parts.piece(part).begin;
     most = std::max(most, layout.units[unit].moment_bytes(begin + first, begin + last));
   }
   return most;
@@ -97,11 +98,11 @@ std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::siz
 
 std::uint64_t hash_of(const StepPlan& plan) {
   Hash hash;
-  hash << plan.ranks << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical
+  hash << plan.ranks() << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical
        << plan.forward_only << plan.cyclic << plan.device.kind;
   const Placement& placement = plan.placement;
   for (const StatePlacement state : {placement.parameters, placement.gradients, placement.optimizer})
-    hash << state.sharded << state.tier;
+    hash << state.over << state.tier;
   hash << placement.activations;
   add(hash, plan.layout);
   hash << plan.buffers.size();

@@ -1,8 +1,9 @@
 #pragma once
 // runtime/plan/ says what a step is, before it runs: a StepPlan (here) is a list of tasks with their lanes, the buffers
-// they use, what they wait for, and the byte offset of every buffer. request.h is what a plan is asked for, draft.h a
-// plan being written; placement.h alone knows ZeRO stages; offsets.h and waits.h finish the list; validator.h proves
-// it, knowing nothing of how it was made. Who writes one is runtime/planner/, what its tasks do is runtime/tasks/.
+// they use, what they wait for, and the byte offset of every buffer. mesh.h says whose elements are whose; request.h is
+// what a plan is asked for, draft.h a plan being written; placement.h alone knows ZeRO stages; offsets.h and waits.h
+// finish the list; validator.h proves it, knowing nothing of how it was made. Who writes one is runtime/planner/, what
+// its tasks do is runtime/tasks/.
 
 #include <algorithm>
 #include <array>
@@ -203,7 +204,7 @@ struct RankChunks {
 // Everything a rank does in a step: the same list for every rank, in the order in which it is issued. The list is a
 // ring: nothing separates two steps but what their tasks wait for.
 struct StepPlan {
-  int ranks, accumulation;
+  int accumulation;
   device::Device device;
   std::size_t tokens;  // of a micro-batch
   device::DType dtype;
@@ -227,23 +228,28 @@ struct StepPlan {
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted
 
-  // Shorthands of the placement for this number of ranks.
-  bool sharded_parameters() const { return placement.parameters.sharded && ranks > 1; }
-  bool sharded_optimizer() const { return placement.optimizer.sharded && ranks > 1; }
+  const Mesh& mesh() const { return layout.mesh; }
+  int ranks() const { return mesh().world; }
+  // Micro-batches of a step, over all ranks.
+  std::uint64_t micro_batches() const {
+    return static_cast<std::uint64_t>(mesh().data()) * static_cast<std::uint64_t>(accumulation);
+  }
+  // Shorthands of the placement on this mesh: a rank by itself holds everything.
+  bool sharded_parameters() const { return mesh().size(placement.parameters.over) > 1; }
+  bool sharded_optimizer() const { return mesh().size(placement.optimizer.over) > 1; }
   // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum. If a unit shares a tensor of another,
   // the two gradients are added when they are read; more than two are summed. So are those of parts.
   bool has_sums() const {
-    return ranks > 1 || accumulation > 1 || (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||
+    return mesh().data() > 1 || accumulation > 1 || (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||
            std::any_of(layout.units.begin(), layout.units.end(),
                        [](const UnitLayout& unit) { return unit.sharers.size() > 1; });
   }
-  // Elements of the optimizer's part of a unit on this rank, and where it begins.
-  std::size_t part_size(std::size_t unit) const {
-    return sharded_optimizer() ? layout.units[unit].shard : layout.units[unit].padded;
+  // How a unit's flat buffer is cut into what ranks hold of its parameters, and of its optimizer state, which a rank's
+  // piece of is its part: that is what it updates.
+  Cut parameters_of(std::size_t unit) const {
+    return layout.units[unit].shards.recut(mesh(), placement.parameters.over);
   }
-  std::size_t part_begin(std::size_t unit, int rank) const {
-    return sharded_optimizer() ? layout.units[unit].shard * static_cast<std::size_t>(rank) : 0;
-  }
+  Cut parts_of(std::size_t unit) const { return layout.units[unit].shards.recut(mesh(), placement.optimizer.over); }
   // Of one moment of elements [begin, end) of that part, counted from its start: the largest over the ranks.
   std::size_t moment_bytes(std::size_t unit, std::size_t begin, std::size_t end) const;
 };

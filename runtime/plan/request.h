@@ -15,7 +15,8 @@ struct StepPlan;
 struct PlanRequest {
   const models::Model* model;
   models::RunShape shape;
-  int ranks, accumulation;
+  Mesh mesh;
+  int accumulation;
   Placement placement;
   bool fast = false;      // training.reduce
   bool vertical = false;  // memory.order

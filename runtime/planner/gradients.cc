@@ -30,7 +30,7 @@ Gradients::Gradients(Draft& draft)
   for (int unit = 0; unit < d_.units(); ++unit) {
     if (holds_whole())
       whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
-                                       d_.layout(unit).padded * d_.element, true);
+                                       d_.layout(unit).padded() * d_.element, true);
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
@@ -41,7 +41,8 @@ Gradients::Gradients(Draft& draft)
 // that takes: with the optimizer elsewhere, or with so little state that it is not twice the gradient, stage 1 would
 // take more than stage 0.
 bool Gradients::holds_whole() const {
-  if (!d_.plan.sharded_optimizer() || d_.request.placement.gradients.sharded || away() || d_.plan.cyclic) return false;
+  if (!d_.plan.sharded_optimizer() || d_.request.placement.gradients.sharded() || away() || d_.plan.cyclic)
+    return false;
   constexpr std::size_t kElements = device::kMomentBlock;
   const std::size_t moments =
       at(moment_count(d_.request.algorithm)) * device::moment_bytes(d_.request.moments, kElements);
@@ -54,12 +55,12 @@ const UnitLayout& Gradients::layout_of(const Owner& owner) const {
 
 std::size_t Gradients::sum_bytes(const Owner& owner) const {
   if (has_sums_) return (owner.shared ? shared_part(owner.unit) : d_.part_size(owner.unit)) * sizeof(float);
-  return (owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded) * d_.element;
+  return (owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded()) * d_.element;
 }
 
 // Every rank's buffers have the size of the largest piece.
 std::size_t Gradients::shared_part(int unit) const {
-  return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shard, d_.request.ranks).most;
+  return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shards).most;
 }
 
 std::string Gradients::name_of(const Owner& owner) const {

@@ -125,7 +125,7 @@ class Builder {
     if (r_.score_bytes)
       d_.plan.score_buffer = filled(d_.add_buffer("kept scores", Kind::workspace, of_host, r_.score_bytes, true));
     if (r_.chunk_bytes == 0) return;
-    const std::size_t bytes = at(r_.ranks) * r_.chunk_bytes;
+    const std::size_t bytes = at(r_.mesh.data()) * r_.chunk_bytes;
     RankChunks& chunks = d_.plan.chunks;
     chunks.bytes = r_.chunk_bytes;
     chunks.buffer = filled(d_.add_buffer("scores of all ranks", Kind::staging, Tier::device, bytes, true));

@@ -33,9 +33,9 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
       return buffer;
     };
     Home& h = d_.plan.homes.emplace_back();
-    const bool sharded = d_.plan.sharded_parameters();
-    h.parameters = add(sharded ? "shard of" : "parameters of", Kind::parameters, placement.parameters.tier,
-                       (sharded ? d_.layout(unit).shard : d_.layout(unit).padded) * d_.element);
+    h.parameters =
+        add(d_.plan.sharded_parameters() ? "shard of" : "parameters of", Kind::parameters, placement.parameters.tier,
+            d_.plan.parameters_of(static_cast<std::size_t>(unit)).size() * d_.element);
     if (d_.request.forward_only) continue;
     h.chunk = apart ? d_.request.update_chunk : part;
     h.slots = {0};
@@ -113,7 +113,7 @@ Slice Updates::assembled(const Chunk& c) {
   int& whole = assembled_[static_cast<std::size_t>(c.unit)];
   if (whole < 0)
     whole = d_.add_buffer(d_.text_of("updated", {c.unit, -1}), Kind::parameters, Tier::device,
-                          d_.layout(c.unit).padded * d_.element, false);
+                          d_.layout(c.unit).padded() * d_.element, false);
   Slice s = parameters_of(c);
   s.buffer = whole;
   return s;

@@ -124,15 +124,16 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
   // Of what it shares a unit needs all at once, but for a loss with a table.
   const auto by_tiles = [&](int unit) { return unit == loss && tiles_ > 0; };
   const Placement& placement = request.placement;
-  const bool single = request.ranks == 1;
-  const bool come = (placement.parameters.sharded && !single) || placement.parameters.tier != Tier::device;
+  const bool single = request.mesh.data() == 1;
+  const bool sharded = request.mesh.size(placement.parameters.over) > 1;
+  const bool come = sharded || placement.parameters.tier != Tier::device;
   const bool possible =
-      request.tile_bytes > 0 && come && (single || placement.gradients.sharded || request.forward_only);
+      request.tile_bytes > 0 && come && (single || placement.gradients.sharded() || request.forward_only);
   for (int unit = 0; unit <= loss; ++unit) {
     const UnitLayout& u = layout.units[static_cast<std::size_t>(unit)];
     const bool in_parts = parts_of(unit).size() > 1 && (by_tiles(unit) || (unit != loss && !u.shared)) &&
                           std::all_of(u.sharers.begin(), u.sharers.end(), by_tiles);
-    tiled_.push_back(possible && in_parts && u.padded * size_of(request.shape.dtype) > request.tile_bytes);
+    tiled_.push_back(possible && in_parts && u.padded() * size_of(request.shape.dtype) > request.tile_bytes);
   }
 }
 

@@ -83,7 +83,7 @@ models::Classes classes_of(const Job& job) {
 
 // As the plan was made with.
 ScoreMemory score_memory(const Job& job, const models::Classes& classes) {
-  const ScoreMemory layout(classes, job.data.scored_rows, job.ranks, job.model->loss_rows());
+  const ScoreMemory layout(classes, job.data.scored_rows, job.plan.mesh().data(), job.model->loss_rows());
   STRATA_CHECK_EQ(layout.chunk_bytes, job.plan.chunks.bytes);
   return layout;
 }
@@ -99,7 +99,7 @@ std::optional<ScoreCollector> scores_of(const Job& job, Executor& executor, int 
   const ScoreMemory layout = score_memory(job, classes);
   return ScoreCollector(std::move(classes), job.model->objective == models::Objective::token_classification, layout,
                         bytes_of(executor, job.plan.score_buffer, layout.bytes), exchange_of(executor), rank,
-                        job.ranks);
+                        job.plan.mesh().data());
 }
 
 }  // namespace
@@ -160,7 +160,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, Executor& training, std
 }
 
 std::uint64_t Evaluator::rounds() const {
-  const auto ranks = static_cast<std::uint64_t>(job_.ranks);
+  const auto ranks = static_cast<std::uint64_t>(job_.plan.mesh().data());
   return (data_.micro_batches() + ranks - 1) / ranks;
 }
 
@@ -170,7 +170,7 @@ std::span<const std::string> Evaluator::class_names() const {
 
 std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto start = std::chrono::steady_clock::now();
-  const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
+  const Mesh& mesh = job_.plan.mesh();
   const models::BatchRows batch = executor_->batch(0);
   executor_->refill();
   if (scores_) scores_->clear();
@@ -179,7 +179,7 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
-    data_.fill(round * ranks + rank, batch);
+    data_.fill(mesh.micro_batch(0, round, mesh.at(world_.rank())), batch);
     (void)executor_->step({}, false);
     const device::ExactSum of_round = executor_->loss_sum();
     const models::LossUnit& head = job_.model->loss_unit();
@@ -216,7 +216,8 @@ std::span<RowPlace> Evaluator::places() {
 }
 
 void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
-  const auto ranks = static_cast<std::uint64_t>(job_.ranks), rank = static_cast<std::uint64_t>(world_.rank());
+  const Mesh& mesh = job_.plan.mesh();
+  const auto at_once = static_cast<std::uint64_t>(mesh.data());
   const models::BatchRows batch = executor_->batch(0);
   const models::Classes classes = classes_of(job_);
   const ScoreMemory layout = score_memory(job_, classes);
@@ -225,8 +226,8 @@ void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
   executor_->refill();
   std::vector<std::int32_t> labels;
   std::vector<float> scores;
-  for (std::uint64_t at = first; at < data_.micro_batches(); at += ranks) {
-    data_.fill(at + rank, batch);
+  for (std::uint64_t at = first; at < data_.micro_batches(); at += at_once) {
+    data_.fill(mesh.micro_batch(at, 0, mesh.at(world_.rank())), batch);
     (void)executor_->step({}, false);
     for (std::size_t row = 0; row < job_.model->loss_rows(); ++row)
       if (batch.labels[row] != device::kIgnoredLabel)
@@ -237,7 +238,7 @@ void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
       labels.push_back(label);
       scores.insert(scores.end(), of_row.begin(), of_row.end());
     });
-    if (!take(labels, scores, std::min(at + ranks, data_.micro_batches()))) break;
+    if (!take(labels, scores, std::min(at + at_once, data_.micro_batches()))) break;
   }
   executor_->settle();
 }

@@ -127,12 +127,12 @@ struct Block {
   std::uint64_t begin() const { return extent->first_byte() + index * kBlockBytes; }
 };
 
-std::vector<Need> needs_of(const Job& job, const Executor& executor, int rank) {
+std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coordinates& rank) {
   std::vector<Need> out;
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     const UnitLayout& layout = job.plan.layout.units[unit];
-    const Storage::Held held = executor.storage().held(unit, StateKind::parameters);
-    const std::size_t part = job.plan.part_begin(unit, rank), part_end = part + job.plan.part_size(unit);
+    const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);
+    const auto [part, part_end] = job.plan.parts_of(unit).piece(rank);
     for (const StateKind kind : kStateKinds) {
       if (!executor.storage().has_state(kind)) continue;
       const bool master = kind == StateKind::master;  // parameters come of it, which may be more than the part
@@ -216,7 +216,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
                 const Advance& advance) {
   require_same_tensors(checkpoint, *job.model);
   std::vector<Block> blocks;
-  for (const Need& need : needs_of(job, executor, rank)) {
+  for (const Need& need : needs_of(job, executor, job.plan.mesh().at(rank))) {
     const Run& run = job.plan.layout.units[need.unit].runs[need.run];
     const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
     const bool master = need.kind == StateKind::master;

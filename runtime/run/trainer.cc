@@ -86,13 +86,12 @@ device::StepScalars Trainer::scalars_of_next_step() const {
 }
 
 void Trainer::load_batches() {
-  const auto ranks = static_cast<std::uint64_t>(job_.ranks);
+  const Mesh& mesh = job_.plan.mesh();
   const std::uint64_t first = progress_.next_micro_batch;
   labels_ = 0;
   for (std::uint64_t k = first; k < first + micro_batches_per_step(); ++k) labels_ += batches_->labels(k);
   for (int g = 0; g < job_.plan.accumulation; ++g)
-    batches_->fill(first + static_cast<std::uint64_t>(g) * ranks + static_cast<std::uint64_t>(world_.rank()),
-                   executor_.batch(g));
+    batches_->fill(mesh.micro_batch(first, static_cast<std::uint64_t>(g), mesh.at(world_.rank())), executor_.batch(g));
 }
 
 StepReport Trainer::step(std::uint64_t requests) {

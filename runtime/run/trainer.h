@@ -90,9 +90,7 @@ class Trainer {
 
  private:
   device::StepScalars scalars_of_next_step() const;
-  std::uint64_t micro_batches_per_step() const {
-    return static_cast<std::uint64_t>(job_.ranks) * static_cast<std::uint64_t>(job_.plan.accumulation);
-  }
+  std::uint64_t micro_batches_per_step() const { return job_.plan.micro_batches(); }
   void load_batches();
   [[noreturn]] void report_nonfinite(const device::StepResult& result);
   // Counts a forward in fp16 that was not finite, and throws if there were kNonfiniteForwards in a row. Returns what to

@@ -5,10 +5,10 @@ namespace {
 
 // Of the task's range, elements of `size` bytes. Counted is what rank 0 sends; who sends most bounds the time.
 void count(Draft& draft, Task& task, std::size_t size) {
-  const std::size_t others = static_cast<std::size_t>(draft.request.ranks - 1);
-  const auto [of_rank0, least, most] =
-      portions_of({task.begin, task.end}, draft.layout(task.unit).shard, draft.request.ranks);
-  draft.plan.comm_bytes.all_gather += of_rank0 * size * others;
+  const Cut& cut = draft.layout(task.unit).shards;
+  const auto others = static_cast<std::size_t>(cut.pieces - 1);
+  const auto [first, least, most] = portions_of({task.begin, task.end}, cut);
+  draft.plan.comm_bytes.all_gather += first * size * others;
   task.cost.sent_bytes = static_cast<double>(most * size * others);
 }
 
@@ -27,26 +27,26 @@ void Gather::add(Draft& draft) const {
 }
 
 void Gather::run(Site& site, const Task& task, device::Lane&) {
-  const std::size_t element = size_of(site.plan.dtype), shard = site.layout(task).shard * element;
+  const std::size_t element = size_of(site.plan.dtype);
+  const Cut& cut = site.layout(task).shards;
   std::byte* whole = site.view(task, Role::parameters).data;
   const device::View own = site.view(task, Role::shard);
-  site.gather.all_gather({shard, task.begin * element, task.end * element},
-                         own ? own.data : whole + shard * static_cast<std::size_t>(site.rank), whole);
+  site.gather.all_gather(range_of(cut, {task.begin, task.end}, element),
+                         own ? own.data : whole + cut.piece(site.rank).begin * element, whole);
 }
 
 void GatherSums::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::gather_sums, LaneId::reduce, unit);
-  task.end = draft.layout(unit).padded;
+  task.end = draft.layout(unit).padded();
   Draft::use(task, sum, Role::sum, Access::update);
   count(draft, task, sizeof(float));
 }
 
 void GatherSums::run(Site& site, const Task& task, device::Lane&) {
-  const UnitLayout& layout = site.layout(task);
-  const std::size_t shard = layout.shard * sizeof(float);
+  const Cut& cut = site.layout(task).shards;
   std::byte* sums = site.view(task, Role::sum, device::DType::fp32).data;
-  site.reduce.all_gather({shard, 0, layout.padded * sizeof(float)}, sums + shard * static_cast<std::size_t>(site.rank),
-                         sums);
+  site.reduce.all_gather(range_of(cut, {0, cut.elements}, sizeof(float)),
+                         sums + cut.piece(site.rank).begin * sizeof(float), sums);
 }
 
 }  // namespace strata::runtime

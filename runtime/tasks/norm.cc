@@ -16,10 +16,10 @@ void Norm::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::norm, LaneId::reduce, unit);
   if (sum >= 0) {
     Draft::use(task, sum, Role::sum, Access::read);
-    task.cost.bytes = static_cast<double>(layout.shard * sizeof(float));
+    task.cost.bytes = static_cast<double>(layout.shard() * sizeof(float));
   } else {
     Draft::use(task, gradients, Role::gradients, Access::read);
-    task.cost.bytes = static_cast<double>(layout.padded * draft.element);
+    task.cost.bytes = static_cast<double>(layout.padded() * draft.element);
     STRATA_CHECK_EQ(shared_gradients.size(), layout.sharers.size());
     for (std::size_t i = 0; i < layout.sharers.size(); ++i) {
       Draft::use(task, shared_gradients[i], Role::shared_gradients, Access::read);
@@ -42,7 +42,7 @@ void Norm::run(Site& site, const Task& task, device::Lane& lane) {
   if (shared.size())
     gradient_square_sum(lane, site.view(task, Role::shared_gradients).sub(0, shared.size()),
                         gradients.sub(shared.begin, shared.size()), squares);
-  alone(shared.end, site.layout(task).padded);
+  alone(shared.end, site.layout(task).padded());
 }
 
 void Consensus::add(Draft& draft) const {
@@ -51,7 +51,7 @@ void Consensus::add(Draft& draft) const {
   Draft::use(task, control.squares, Role::squares, Access::update);
   Draft::use(task, control.losses, Role::losses, Access::update);
   Draft::use(task, control.state, Role::state, Access::update);
-  const std::size_t bytes = sizeof(device::StepMessage), ranks = static_cast<std::size_t>(draft.request.ranks);
+  const std::size_t bytes = sizeof(device::StepMessage), ranks = static_cast<std::size_t>(draft.request.mesh.world);
   Draft::use(task, draft.add_buffer("messages", Kind::staging, Tier::device, bytes * ranks, false), Role::staging,
              Access::write);
   draft.plan.comm_bytes.consensus += bytes * (ranks - 1);
@@ -66,7 +66,7 @@ void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
   auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
   site.reduce.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
                        reinterpret_cast<std::byte*>(all));
-  resolve_step(lane, all, static_cast<std::size_t>(site.plan.ranks), &state->scalars, &state->result);
+  resolve_step(lane, all, static_cast<std::size_t>(site.plan.ranks()), &state->scalars, &state->result);
 }
 
 }  // namespace strata::runtime

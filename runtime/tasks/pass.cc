@@ -59,7 +59,7 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
   models::Context c{};
   const models::BatchShape& batch = site.model.batch;
   c.batch = batch.at(site.at<std::byte>(control.batch) + index(task.micro_batch) * batch.bytes());
-  c.micro_batch = static_cast<std::uint64_t>(task.micro_batch) * index(site.plan.ranks) + index(site.rank);
+  c.micro_batch = site.plan.mesh().micro_batch(0, static_cast<std::uint64_t>(task.micro_batch), site.rank);
   c.scalars = &site.at<StepState>(control.state)->scalars;
   if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
   if (!site.model.class_weights.empty())
@@ -101,7 +101,7 @@ void UnitCall::zero_gaps(const Site& site, const Task& task, Lane& lane, const V
     zero_between(end, run.begin);
     end = run.end;
   }
-  zero_between(end, layout.padded);
+  zero_between(end, layout.padded());
 }
 
 void UnitCall::count_nonfinite(const Site& site, const Task& task, Lane& lane, const View& values) {

@@ -50,7 +50,7 @@ ElementRange also_in_shared_gradients(const Site& site, const Task& task);
 // A task about `shared` elements, as the unit's flat buffer has them, is about those of the unit that holds them.
 const UnitLayout& holder_of(const Site& site, const Task& task);
 // What this rank owns of the elements that a unit shares with the holder.
-comm::ShardedRange::Owned owned(const Site& site, const ElementRange& elements, const UnitLayout& holder);
+ElementRange owned(const Site& site, const ElementRange& elements, const UnitLayout& holder);
 // This rank's own part of the sum that the task is about: a sum buffer holds the rank's shard, or, if the optimizer is
 // whole, everything with the shard in its place; of what is shared, what the rank owns.
 device::View own_part_of_sum(const Site& site, const Task& task);

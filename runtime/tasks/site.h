@@ -26,7 +26,7 @@ struct Site {
   const StepPlan& plan;
   const models::Model& model;
   device::Optimizer optimizer;
-  int rank;
+  Coordinates rank;
   Storage& storage;
   comm::Communicator &gather, &reduce;  // of the lanes of these names
 
@@ -51,5 +51,10 @@ struct Site {
   const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
   const UnitLayout& layout(const Task& task) const { return layout(task.unit); }
 };
+
+// Elements of a flat buffer, `element` bytes each, as collectives over the ranks that it is cut over know them.
+inline comm::ShardedRange range_of(const Cut& cut, const models::ElementRange& elements, std::size_t element) {
+  return {cut.size() * element, elements.begin * element, elements.end * element};
+}
 
 }  // namespace strata::runtime

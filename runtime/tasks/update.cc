@@ -34,7 +34,7 @@ void Update::add(Draft& draft) const {
 void Update::run(Site& site, const Task& task, device::Lane& lane) {
   const StepPlan& plan = site.plan;
   const auto unit = static_cast<std::size_t>(task.unit);
-  const std::size_t part = plan.part_begin(unit, site.rank);
+  const std::size_t part = plan.parts_of(unit).piece(site.rank).begin;
   const std::size_t begin = part + task.begin, end = part + task.end;
   const device::StepScalars* scalars = plan.cyclic ? site.at<device::StepScalars>(plan.control.pending)
                                                    : &site.at<StepState>(plan.control.state)->scalars;

@@ -203,7 +203,7 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
                    std::span<const float> values) {
   // f(first, count): those of the values that this rank holds, and `at`, where they lie in what it holds.
   const auto for_held = [&](StateKind kind, auto&& f) {
-    const Storage::Held held = executor.storage().held(unit, kind);
+    const models::ElementRange held = executor.storage().held(unit, kind);
     const std::size_t from = std::max(begin, held.begin), to = std::min(begin + values.size(), held.end);
     if (from < to) f(values.subspan(from - begin, to - from), from - held.begin);
   };
@@ -228,7 +228,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   };
   std::vector<Chunk> chunks;
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
-    const Storage::Held held = executor.storage().held(unit, StateKind::parameters);
+    const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);
     for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
       chunks.push_back({unit, begin, std::min(held.end, begin + kChunk)});
   }

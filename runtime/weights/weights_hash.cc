@@ -24,17 +24,16 @@ std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& 
   executor.drain();
   Sum sum;
   std::uint64_t bytes = 0;
-  for (const UnitLayout& unit : plan.layout.units) bytes += unit.shard * sizeof(float);
+  for (const UnitLayout& unit : plan.layout.units) bytes += unit.shard() * sizeof(float);
   Advancing advancing(advance, bytes);
   constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
   std::vector<float> values(kAtOnce);
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
     const UnitLayout& u = plan.layout.units[unit];
     const std::size_t part = executor.storage().held(unit, StateKind::master).begin;
-    const std::size_t begin = u.shard * static_cast<std::size_t>(world.rank());
+    const auto [begin, shard_end] = u.shards.piece(plan.mesh().at(world.rank()));
     // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
-    const std::size_t end =
-        std::min(begin + u.shard, (u.size + kShardAlignment - 1) / kShardAlignment * kShardAlignment);
+    const std::size_t end = std::min(shard_end, (u.size + kShardAlignment - 1) / kShardAlignment * kShardAlignment);
     for (std::size_t at = begin; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
       executor.storage().read_state(unit, StateKind::master, (at - part) * sizeof(float),

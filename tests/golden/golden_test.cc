@@ -36,7 +36,7 @@ TEST_P(Golden, AgreesWithPyTorch) {
         const std::lock_guard lock(mutex);
         final_weights.resize(job.plan.layout.units.size());
         for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
-          final_weights[unit].resize(job.plan.layout.units[unit].padded);
+          final_weights[unit].resize(job.plan.layout.units[unit].padded());
           const Executor& executor = trainer.executor();
           const auto [begin, end] = executor.storage().held(unit, StateKind::master);
           executor.storage().read_state(

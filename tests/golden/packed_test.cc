@@ -70,7 +70,7 @@ TEST_P(PackedGolden, TeachesWhatTransformersSays) {
     const std::lock_guard lock(mutex);
     gradients.resize(job.plan.layout.units.size());
     for (std::size_t unit = 0; unit < gradients.size(); ++unit) {
-      gradients[unit].resize(job.plan.layout.units[unit].padded);
+      gradients[unit].resize(job.plan.layout.units[unit].padded());
       const Storage& storage = trainer.executor().storage();
       const auto [begin, end] = storage.held(unit, StateKind::moment1);
       storage.read_state(unit, StateKind::moment1, 0,

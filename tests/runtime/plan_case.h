@@ -27,7 +27,7 @@ struct PlanCase {
 inline PlanCase make_case(const FakeSizes& sizes, int ranks, int accumulation, int zero_stage, device::DType dtype,
                           bool fast, bool vertical, int prefetch, const Recompute& recompute) {
   PlanCase c{std::make_unique<FakeModel>(sizes), {}};
-  c.request = {c.model.get(), {2, 16, dtype, 1}, ranks, accumulation, stage(zero_stage)};
+  c.request = {c.model.get(), {2, 16, dtype, 1}, Mesh{ranks}, accumulation, stage(zero_stage)};
   c.model->batch.tokens = c.request.shape.tokens();
   c.request.fast = fast;
   c.request.vertical = vertical;

@@ -41,7 +41,7 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   PlanRequest request{job.model.get(),
                       {static_cast<std::size_t>(r.training.micro_batch_size), static_cast<std::size_t>(r.data.seq_len),
                        r.training.precision, 1, true, 0, job.plan.device},
-                      job.ranks,
+                      job.plan.mesh(),
                       job.plan.accumulation,
                       placement_of(r.zero)};
   request.fast = r.training.reduce == Reduce::fast;

@@ -150,7 +150,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
   const runtime::StepPlan& plan = job.plan;
   const std::string shape = fmt::format(
       "{} of {} parameters on {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}", job.model->family,
-      count_text(job.model->parameters()), counted(static_cast<std::uint64_t>(plan.ranks), "rank"),
+      count_text(job.model->parameters()), counted(static_cast<std::uint64_t>(plan.ranks()), "rank"),
       job.recipe.zero.stage, device::name_of(plan.dtype),
       counted(static_cast<std::uint64_t>(plan.accumulation), "micro-batch", "micro-batches"),
       job.recipe.training.micro_batch_size, job.recipe.data.seq_len,
@@ -175,7 +175,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
              "columns add up to more than the peak."));
   if (same_memory(plan, capacity))
     fmt::print("RAM (device) and host are the same memory: {} are there for both.\n", bytes_text(capacity.together));
-  if (plan.ranks > 1) fmt::print("{}\n", folded("capacity: " + sharing_text(job, ranks_per_node, machine), 2));
+  if (plan.ranks() > 1) fmt::print("{}\n", folded("capacity: " + sharing_text(job, ranks_per_node, machine), 2));
   print_drives(job);
   const comm::CommBytes& sent = plan.comm_bytes;
   fmt::print("\n{}\n", folded(fmt::format("sent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})",
@@ -195,7 +195,7 @@ void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
       runtime::training_sequences(job.recipe, std::move(data), static_cast<std::int64_t>(job.model->vocabulary));
   if (!sequences) return;
   const auto per_step =
-      static_cast<std::uint64_t>(job.recipe.training.micro_batch_size * job.plan.accumulation * job.plan.ranks);
+      static_cast<std::uint64_t>(job.recipe.training.micro_batch_size * job.plan.accumulation * job.plan.ranks());
   fmt::print("an epoch is {}: {} of {} tokens, {} per step\n", counted((*sequences + per_step - 1) / per_step, "step"),
              counted(*sequences, "sequence"), job.recipe.data.seq_len, per_step);
 }

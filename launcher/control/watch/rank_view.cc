@@ -18,7 +18,7 @@ double seconds(std::int64_t ns) {
 TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model) {
   for (const runtime::Task& task : plan.tasks)
     tasks.push_back({name_of(task, model), task.lane,
-                     plan.ranks > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none});
+                     plan.ranks() > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none});
 }
 
 std::string_view TaskNames::text(int task) const {

@@ -76,7 +76,7 @@ Floor floor_of(const runtime::Job& job, int threads) {
   const double per_parameter = gradient + 24 + (job.plan.dtype == DType::fp32 ? 0 : element);
   double parameters = 0;
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit)
-    parameters += static_cast<double>(job.plan.part_size(unit));
+    parameters += static_cast<double>(job.plan.parts_of(unit).size());
   floor.triad = triad_gb_per_s(threads);
   floor.optimizer_s = parameters * per_parameter / (floor.triad * 1e9);
   return floor;
@@ -113,7 +113,7 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
   scalars.bias_correction2 = 0.05f;
   scalars.max_grad_norm = 1;
   const auto step = [&] {
-    scalars.first_micro_batch += static_cast<std::uint64_t>(job.plan.accumulation * job.ranks);
+    scalars.first_micro_batch += job.plan.micro_batches();
     const auto start = std::chrono::steady_clock::now();
     (void)executor.step(scalars, false);
     return seconds_since(start);

@@ -121,7 +121,7 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       .add("tflops", s.tokens_per_s * s.flops_per_token / 1e12)
       .add("mfu", JsonText{"null"})
       .add("weights_hash", s.weights_hash)
-      .add("ranks", plan.ranks)
+      .add("ranks", plan.ranks())
       .add("memory", JsonText{memory_json(plan.memory, &s.measured)})
       .add("process_peak_rss_bytes", JsonArray().add_all(s.peak_rss));
   if (s.gpu_before && s.gpu_at_end)

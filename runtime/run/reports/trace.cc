@@ -211,8 +211,8 @@ Span extent_of(const StepPlan& plan, std::span<const Span> spans) {
 std::string planned_trace(const StepPlan& plan, const models::Model& model, std::span<const Span> spans) {
   Trace trace(plan, model);
   const std::string name =
-      plan.ranks == 1 ? "rank 0, planned" : fmt::format("rank 0, planned: all {} ranks alike", plan.ranks);
-  std::string text = trace.begin({"planned", plan.ranks, {name}, {}, "simulated"});
+      plan.ranks() == 1 ? "rank 0, planned" : fmt::format("rank 0, planned: all {} ranks alike", plan.ranks());
+  std::string text = trace.begin({"planned", plan.ranks(), {name}, {}, "simulated"});
   return text + trace.step(0, 0, spans, extent_of(plan, spans).begin) + Trace::end();
 }
 

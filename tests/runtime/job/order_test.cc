@@ -98,14 +98,14 @@ TEST(Order, StagesOfALargeModelTakeLessAndLess) {
 std::size_t gathered_beside(const StepPlan& plan, const Recipe& recipe) {
   std::size_t whole = 0, shards = 0, largest = 0;
   for (const UnitLayout& unit : plan.layout.units) {
-    whole += unit.padded;
-    shards += unit.shard;
-    largest = std::max(largest, unit.padded);
+    whole += unit.padded();
+    shards += unit.shard();
+    largest = std::max(largest, unit.padded());
   }
   const auto at_once = static_cast<std::size_t>(recipe.memory.prefetch + 2);  // a shared table among them
   const std::size_t gathered = std::min(whole, at_once * largest);
   const std::size_t more = recipe.zero.parameters != Tier::device
-                               ? at_once * largest / static_cast<std::size_t>(plan.ranks)
+                               ? at_once * largest / static_cast<std::size_t>(plan.ranks())
                            : gathered + shards > whole ? gathered + shards - whole
                                                        : 0;
   return more * device::size_of(plan.dtype);
@@ -118,7 +118,7 @@ std::size_t staged(const StepPlan& plan, const Recipe& recipe) {
                           [](Tier tier) { return tier == Tier::device; }))
     return 0;
   std::size_t largest = 0;
-  for (const UnitLayout& unit : plan.layout.units) largest = std::max(largest, unit.padded);
+  for (const UnitLayout& unit : plan.layout.units) largest = std::max(largest, unit.padded());
   return largest * device::size_of(plan.dtype);
 }
 

@@ -28,15 +28,15 @@ std::size_t optimizer_bytes(const StepPlan& plan) {
 TEST(Layout, MomentBytesAddUp) {
   const FakeModel model({{{2048, 300}, {5000, 256, 9000}, {256, 5000}}, 1, 1, 1, 1, false});
   for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16, MomentFormat::block8}) {
-    const Layout layout = make_layout(model, 2, format);
+    const Layout layout = make_layout(model, {2}, format);
     for (const UnitLayout& u : layout.units) {
       std::size_t sum = 0;
-      for (std::size_t at = 0; at < u.padded; at += 256) {
+      for (std::size_t at = 0; at < u.padded(); at += 256) {
         EXPECT_EQ(u.moment_bytes(0, at), sum);
         sum += u.moment_bytes(at, at + 256);
       }
-      EXPECT_EQ(u.moment_bytes(0, u.padded), sum);
-      EXPECT_TRUE(format == MomentFormat::block8 || sum == device::moment_bytes(format, u.padded));
+      EXPECT_EQ(u.moment_bytes(0, u.padded()), sum);
+      EXPECT_TRUE(format == MomentFormat::block8 || sum == device::moment_bytes(format, u.padded()));
     }
   }
 }
@@ -77,7 +77,7 @@ TEST(Layout, EightBitMomentsTakeThreeTenths) {
     std::vector<std::string> sets = {"model.preset=gpt2-1558m", "zero.stage=1"};
     const StepPlan fp32 = job_of(sets, ranks).plan;
     std::size_t masters = 0;
-    for (std::size_t unit = 0; unit < fp32.layout.units.size(); ++unit) masters += fp32.part_size(unit) * 4;
+    for (std::size_t unit = 0; unit < fp32.layout.units.size(); ++unit) masters += fp32.parts_of(unit).size() * 4;
     sets.emplace_back("optimizer.name=adamw8bit");
     const double ratio = static_cast<double>(optimizer_bytes(job_of(sets, ranks).plan) - masters) /
                          static_cast<double>(optimizer_bytes(fp32) - masters);
@@ -92,29 +92,6 @@ TEST(Layout, OneMomentTakesHalf) {
     const StepPlan plan = job_of({"model.preset=gpt2-124m", fmt::format("optimizer.name={}", name)}, 1).plan;
     EXPECT_EQ(optimizer_bytes(plan) * 3, two * 2) << "master and one moment of fp32";
   }
-}
-
-// Against every rank's share of the range, asked one by one.
-TEST(Layout, PortionsAreThoseOfAllRanks) {
-  for (const int ranks : {1, 2, 5})
-    for (std::size_t begin = 0; begin < 50; begin += 7)
-      for (std::size_t end = begin; end <= 50; end += 3) {
-        if (end > 10 * static_cast<std::size_t>(ranks)) continue;
-        std::size_t least = end - begin, most = 0, of_rank0 = 0;
-        for (int rank = 0; rank < ranks; ++rank) {
-          const std::size_t shard = 10 * static_cast<std::size_t>(rank);
-          const std::size_t from = std::max(begin, shard), to = std::min(end, shard + 10);
-          const std::size_t owned = from < to ? to - from : 0;
-          if (rank == 0) of_rank0 = owned;
-          least = std::min(least, owned);
-          most = std::max(most, owned);
-        }
-        const Portions portions = portions_of({begin, end}, 10, ranks);
-        SCOPED_TRACE(fmt::format("[{}, {}) over {} ranks", begin, end, ranks));
-        EXPECT_EQ(portions.of_rank0, of_rank0);
-        EXPECT_EQ(portions.least, least);
-        EXPECT_EQ(portions.most, most);
-      }
 }
 
 }  // namespace

@@ -8,24 +8,24 @@ namespace {
 // A single rank holds everything, whatever the stage is called.
 TEST(StepPlanTest, IsShardedBetweenRanksAlone) {
   StepPlan plan;
-  plan.placement.parameters.sharded = plan.placement.optimizer.sharded = true;
+  plan.placement.parameters.over = plan.placement.optimizer.over = Axis::data;
   UnitLayout unit{};
-  unit.padded = 16;
-  unit.shard = 8;
-  plan.layout.units = {unit};
-  plan.ranks = 1;
+  unit.shards = {Axis::data, 1, 16};
+  plan.layout = {{1}, {unit}};
   EXPECT_FALSE(plan.sharded_parameters());
   EXPECT_FALSE(plan.sharded_optimizer());
-  EXPECT_EQ(plan.part_size(0), 16u);
-  EXPECT_EQ(plan.part_begin(0, 0), 0u);
-  plan.ranks = 2;
+  EXPECT_EQ(plan.parts_of(0).size(), 16u);
+  EXPECT_EQ(plan.parts_of(0).piece(plan.mesh().at(0)).begin, 0u);
+  unit.shards = {Axis::data, 2, 16};
+  plan.layout = {{2}, {unit}};
   EXPECT_TRUE(plan.sharded_parameters());
   EXPECT_TRUE(plan.sharded_optimizer());
-  EXPECT_EQ(plan.part_size(0), 8u);
-  EXPECT_EQ(plan.part_begin(0, 1), 8u);
-  plan.placement.optimizer.sharded = false;
-  EXPECT_EQ(plan.part_size(0), 16u);
-  EXPECT_EQ(plan.part_begin(0, 1), 0u);
+  EXPECT_EQ(plan.parts_of(0).size(), 8u);
+  EXPECT_EQ(plan.parts_of(0).piece(plan.mesh().at(1)).begin, 8u);
+  plan.placement.optimizer.over = Axis::none;
+  EXPECT_EQ(plan.parts_of(0).size(), 16u);
+  EXPECT_EQ(plan.parts_of(0).piece(plan.mesh().at(1)).begin, 0u);
+  EXPECT_EQ(plan.parameters_of(0).size(), 8u);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST(Fetches, LargeUnitsComeInParts) {
     for (const Task& task : plan.tasks) {
       const auto unit = static_cast<std::size_t>(std::max(task.unit, 0));
       const bool tiled = may_come_in_parts(*c.model, plan, unit) &&
-                         plan.layout.units[unit].padded * size_of(plan.dtype) > c.request.tile_bytes;
+                         plan.layout.units[unit].padded() * size_of(plan.dtype) > c.request.tile_bytes;
       if (task.kind == TaskKind::gather) {
         RC_ASSERT((task.part >= 0) == tiled);
         if (tiled) parts.insert(task.buffer(Role::parameters));
@@ -73,8 +73,8 @@ TEST(Fetches, LargeUnitsComeInParts) {
         (task.shared ? shared : summed)[unit] += task.end - task.begin;
     }
     for (std::size_t u = 0; u < units; ++u) {
-      RC_ASSERT(gathered[u] == plan.layout.units[u].padded);
-      RC_ASSERT(summed[u] == plan.layout.units[u].padded);
+      RC_ASSERT(gathered[u] == plan.layout.units[u].padded());
+      RC_ASSERT(summed[u] == plan.layout.units[u].padded());
       const auto& used = plan.layout.units[u].shared;
       RC_ASSERT(shared[u] == (used ? used->elements.size() : 0));
     }

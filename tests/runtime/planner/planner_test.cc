@@ -218,10 +218,10 @@ TEST(Planner, CommunicationFollowsTheFormulas) {
     for (const int g : {1, 3}) {
       const FakeModel model(small(false));
       std::uint64_t psi = 0, blocks = 0;
-      const Layout layout = make_layout(model, w);
+      const Layout layout = make_layout(model, {w});
       for (std::size_t u = 0; u < layout.units.size(); ++u) {
-        psi += layout.units[u].shard * static_cast<std::uint64_t>(w - 1);
-        if (u > 0 && u + 1 < layout.units.size()) blocks += layout.units[u].shard * static_cast<std::uint64_t>(w - 1);
+        psi += layout.units[u].shard() * static_cast<std::uint64_t>(w - 1);
+        if (u > 0 && u + 1 < layout.units.size()) blocks += layout.units[u].shard() * static_cast<std::uint64_t>(w - 1);
       }
       const auto steps = static_cast<std::uint64_t>(g);
       EXPECT_EQ(bytes_of(0, w, g, false, false).all_to_all, steps * psi * 2);

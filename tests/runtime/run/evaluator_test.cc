@@ -45,7 +45,7 @@ class EvaluatorTest : public testing::Test {
       Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
       if (tile_bytes) {
         PlanRequest request{
-            job.model.get(), {2, 16, recipe.training.precision, 1, false}, ranks, 1, placement_of(recipe.zero)};
+            job.model.get(), {2, 16, recipe.training.precision, 1, false}, Mesh{ranks}, 1, placement_of(recipe.zero)};
         request.forward_only = true;
         request.tile_bytes = tile_bytes;
         job.plan = make_plan(request);

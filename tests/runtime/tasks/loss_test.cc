@@ -18,10 +18,10 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // The head (unit 2), which shares a tensor of unit 0.
 struct Losing {
   explicit Losing(bool forward_only = false) : c(forward_only), run(c.request, nullptr, 1) {
-    own = run.add_buffer(run.draft.layout(2).padded * sizeof(float));
-    gradients = run.add_buffer(run.draft.layout(2).padded * sizeof(float));
-    table = run.add_buffer(run.draft.layout(0).padded * sizeof(float));
-    d_table = run.add_buffer(run.draft.layout(0).padded * sizeof(float));
+    own = run.add_buffer(run.draft.layout(2).padded() * sizeof(float));
+    gradients = run.add_buffer(run.draft.layout(2).padded() * sizeof(float));
+    table = run.add_buffer(run.draft.layout(0).padded() * sizeof(float));
+    d_table = run.add_buffer(run.draft.layout(0).padded() * sizeof(float));
     x = run.add_buffer(kProbeActivations * sizeof(float));
     residual = run.add_buffer(kProbeActivations * sizeof(float));
     workspace = run.add_buffer(4096);
@@ -71,7 +71,7 @@ TEST(LossTask, GivesItsGradientsAndThoseOfWhatItShares) {
   EXPECT_FALSE(l.called().context.scores);
   EXPECT_EQ(l.run.losses().loss.round(), 3.5);
   EXPECT_EQ(l.run.losses().nonfinite()[2], 0u);
-  const auto gradients = l.run.as<float>(l.gradients).first(l.run.draft.layout(2).padded);
+  const auto gradients = l.run.as<float>(l.gradients).first(l.run.draft.layout(2).padded());
   EXPECT_EQ(std::count(gradients.begin(), gradients.end(), 1.0f), 300);
   EXPECT_EQ(std::count(gradients.begin(), gradients.end(), 0.0f), static_cast<std::ptrdiff_t>(gradients.size()) - 300)
       << "gaps hold zeros";
@@ -177,7 +177,7 @@ TEST(TiledLossTask, StepsCallTheUnitWithTheirTile) {
   EXPECT_EQ(calls[2].gradients.values.size, l.run.draft.range_of({0, 0}).size());
   EXPECT_EQ(l.run.losses().loss.round(), 1.5);
   EXPECT_EQ(l.run.losses().nonfinite()[2], kProbeActivations);
-  const auto gradients = l.run.as<float>(l.gradients).first(l.run.draft.layout(2).padded);
+  const auto gradients = l.run.as<float>(l.gradients).first(l.run.draft.layout(2).padded());
   EXPECT_EQ(std::count(gradients.begin(), gradients.end(), 0.0f), static_cast<std::ptrdiff_t>(gradients.size()) - 300);
 }
 

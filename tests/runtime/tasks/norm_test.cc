@@ -25,7 +25,7 @@ TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
     TaskRun run(c.request, nullptr, 1);
     const UnitLayout& layout = run.draft.layout(1);
     const bool whole = stage == 0;
-    const int sum = run.add_buffer((whole ? layout.padded : layout.shard) * sizeof(float));
+    const int sum = run.add_buffer((whole ? layout.padded() : layout.shard()) * sizeof(float));
     Norm{.unit = 1, .sum = sum}.add(run.draft);
     const Task& task = run.task();
     EXPECT_EQ(task.lane, LaneId::reduce);
@@ -35,15 +35,15 @@ TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
     EXPECT_EQ(use_of(task, Role::sum).access, Access::read);
     EXPECT_EQ(use_of(task, Role::squares).buffer, run.draft.plan.control.squares);
     EXPECT_EQ(use_of(task, Role::squares).access, Access::update);
-    EXPECT_EQ(task.cost.bytes, static_cast<double>(layout.shard * sizeof(float)));
+    EXPECT_EQ(task.cost.bytes, static_cast<double>(layout.shard() * sizeof(float)));
 
     run.place();
-    const auto values = run.as<float>(sum).first(whole ? layout.padded : layout.shard);
+    const auto values = run.as<float>(sum).first(whole ? layout.padded() : layout.shard());
     std::fill(values.begin(), values.end(), 2.0f);
-    if (whole) std::fill_n(values.begin(), layout.shard, 100.0f);
+    if (whole) std::fill_n(values.begin(), layout.shard(), 100.0f);
     run.squares().squares.add(5);  // of another unit
     run.run();
-    EXPECT_EQ(run.squares().squares.round(), 5 + 4.0 * static_cast<double>(layout.shard));
+    EXPECT_EQ(run.squares().squares.round(), 5 + 4.0 * static_cast<double>(layout.shard()));
   }
 }
 
@@ -54,7 +54,7 @@ TEST(NormTask, AddsWhatASharerHas) {
   sizes.shares = {{2, 1, 1}};
   const PlanCase c = make_case(sizes, 1, 1, 0, DType::bf16, false, false, 1, {});
   TaskRun run(c.request);
-  const std::size_t padded = run.draft.layout(1).padded, block = 4096;
+  const std::size_t padded = run.draft.layout(1).padded(), block = 4096;
   ASSERT_EQ(run.draft.layout(2).shared->elements.begin, block);
   ASSERT_EQ(run.draft.layout(2).shared->elements.end, 2 * block);
   const int own = run.add_buffer(padded * 2), others = run.add_buffer(block * 2);

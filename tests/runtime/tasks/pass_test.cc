@@ -19,8 +19,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 struct Passing {
   explicit Passing(int unit = 1) : run(c.request, nullptr, 1) {
     const UnitLayout& layout = run.draft.layout(unit);
-    parameters = run.add_buffer(layout.padded * sizeof(float));
-    gradients = run.add_buffer(layout.padded * sizeof(float));
+    parameters = run.add_buffer(layout.padded() * sizeof(float));
+    gradients = run.add_buffer(layout.padded() * sizeof(float));
     x = run.add_buffer(kProbeActivations * sizeof(float));
     y = run.add_buffer(kProbeActivations * sizeof(float));
     residual = run.add_buffer(kProbeActivations * sizeof(float));
@@ -185,9 +185,9 @@ TEST(BackwardTask, CallsThePartsBackwardsAndClearsTheGaps) {
     EXPECT_EQ(call.gradients.begin, 0u);
   }
   const UnitLayout& layout = p.run.draft.layout(1);
-  std::vector<float> want(layout.padded);
+  std::vector<float> want(layout.padded());
   for (const runtime::Run& tensor : layout.runs) std::fill_n(&want[tensor.begin], tensor.end - tensor.begin, 1.0f);
-  const auto gradients = p.run.as<float>(p.gradients).first(layout.padded);
+  const auto gradients = p.run.as<float>(p.gradients).first(layout.padded());
   EXPECT_TRUE(std::equal(gradients.begin(), gradients.end(), want.begin()));
 }
 

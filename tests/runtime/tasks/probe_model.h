@@ -141,7 +141,7 @@ class ProbeModel final : public models::Model {
 // A request about it, in fp32: 2 ranks, 3 micro-batches of 2 x 16 tokens.
 struct ProbeCase {
   explicit ProbeCase(bool forward_only = false) {
-    request = {&model, shape, 2, 3, stage(0)};
+    request = {&model, shape, Mesh{2}, 3, stage(0)};
     request.forward_only = forward_only;
   }
 

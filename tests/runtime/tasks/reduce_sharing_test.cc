@@ -138,7 +138,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
   Weights all = weights_of(chain);
   Recipe::Zero zero;
   zero.stage = way.zero_stage;
-  PlanRequest request{&chain, {1, kSeq, dtype, 1}, way.ranks, way.accumulation, placement_of(zero)};
+  PlanRequest request{&chain, {1, kSeq, dtype, 1}, Mesh{way.ranks}, way.accumulation, placement_of(zero)};
   request.placement.gradients.tier = way.gradients;
   request.placement.optimizer.tier = way.optimizer;
   request.vertical = way.vertical;
@@ -166,7 +166,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
     (void)executor.step(scalars, false);
     executor.drain();
     for (std::size_t unit = 0; unit < all.size(); ++unit) {
-      const Storage::Held held = executor.storage().held(unit, StateKind::master);
+      const models::ElementRange held = executor.storage().held(unit, StateKind::master);
       const std::size_t end = std::min(held.end, all[unit].size());
       if (held.begin >= end || (world.rank() > 0 && held.begin == 0)) continue;
       executor.storage().read_state(unit, StateKind::master, 0,

@@ -18,7 +18,7 @@ Reduced reduce(int ranks, int part) {
   const UnitPart which{1, part};
   const ElementRange range = draft.range_of(which);
   const int gradients = draft.add_buffer("gradients", Kind::gradients, Tier::device, range.size() * 2, false);
-  const int sum = draft.add_buffer("sum", Kind::gradients, Tier::device, draft.layout(1).shard * 4, false);
+  const int sum = draft.add_buffer("sum", Kind::gradients, Tier::device, draft.layout(1).shard() * 4, false);
   ReduceGradient{
       .gradient = {which, 1, range, false, gradients}, .sum = {.buffer = sum, .starts = false}, .first = false}
       .add(draft);
@@ -43,9 +43,9 @@ Reduced reduce(int ranks, int part) {
 TEST(Reduce, OfAUnitTravelsAtOnce) {
   const Reduced r = reduce(2, -1);
   EXPECT_EQ(r.task.at_once, r.task.end - r.task.begin);
-  EXPECT_EQ(r.staging, aligned(2 * r.plan.layout.units[1].shard * 2));
-  EXPECT_EQ(r.plan.comm_bytes.all_to_all, r.plan.layout.units[1].shard * 2) << "to the other rank";
-  EXPECT_EQ(r.task.cost.sent_bytes, static_cast<double>(r.plan.layout.units[1].shard * 2));
+  EXPECT_EQ(r.staging, aligned(2 * r.plan.layout.units[1].shard() * 2));
+  EXPECT_EQ(r.plan.comm_bytes.all_to_all, r.plan.layout.units[1].shard() * 2) << "to the other rank";
+  EXPECT_EQ(r.task.cost.sent_bytes, static_cast<double>(r.plan.layout.units[1].shard() * 2));
 }
 
 // What is received at once of a part is no more than the part, though all of it may belong to one rank.
@@ -53,7 +53,7 @@ TEST(Reduce, OfAPartTravelsBitByBit) {
   const Reduced r = reduce(2, 2);
   EXPECT_LT(r.task.at_once, r.task.end - r.task.begin);
   EXPECT_EQ(r.task.at_once % kShardAlignment, 0u);
-  EXPECT_EQ(r.staging, aligned(2 * std::min(r.plan.layout.units[1].shard, r.task.at_once) * 2));
+  EXPECT_EQ(r.staging, aligned(2 * std::min(r.plan.layout.units[1].shard(), r.task.at_once) * 2));
 }
 
 TEST(Reduce, OfOneRankSendsNothing) {

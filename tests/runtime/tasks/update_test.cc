@@ -112,7 +112,7 @@ TEST(UpdateTask, AChunkIsAllThatItTouches) {
 TEST(UpdateTask, ARankUpdatesItsShard) {
   Updated u(two_micro_batches(2, 2), 1);
   u.add({0, u.part});
-  ASSERT_LT(u.part, u.run.draft.layout(1).padded);
+  ASSERT_LT(u.part, u.run.draft.layout(1).padded());
   u.place();
   u.run.run();
   u.expect_updated(0, u.part, u.part);

@@ -51,7 +51,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
     const StepPlan& plan = job.plan;
     const TraceEvents trace = read_trace(planned_trace(plan, *job.model, simulated(plan)));
     EXPECT_EQ(trace.kind, "planned");
-    EXPECT_EQ(trace.ranks, plan.ranks);
+    EXPECT_EQ(trace.ranks, plan.ranks());
     ASSERT_EQ(trace.processes.size(), 1u) << "all ranks alike";
     const auto slices = trace.tasks_of(0);
     ASSERT_EQ(slices.size(), tasks_with_rows(plan));

@@ -1,0 +1,28 @@
+#include "runtime/plan/mesh.h"
+
+#include <algorithm>
+
+namespace strata::runtime {
+namespace {
+
+models::ElementRange both(const models::ElementRange& range, const models::ElementRange& piece) {
+  return {std::clamp(piece.begin, range.begin, range.end), std::clamp(piece.end, range.begin, range.end)};
+}
+
+}  // namespace
+
+models::ElementRange Cut::piece_of(const models::ElementRange& range, const Coordinates& rank) const {
+  return both(range, piece(rank));
+}
+
+Portions portions_of(const models::ElementRange& range, const Cut& cut) {
+  const auto portion = [&](int index) { return both(range, cut.piece(index)).size(); };
+  // The pieces at the ends of the range have a part of it, those between them all of theirs, and others nothing.
+  const int first = static_cast<int>(range.begin / cut.size());
+  const int last = range.size() > 0 ? static_cast<int>((range.end - 1) / cut.size()) : first;
+  const std::size_t ends[] = {portion(first), portion(last)};
+  const bool all = first == 0 && last == cut.pieces - 1;
+  return {portion(0), all ? std::min(ends[0], ends[1]) : 0, last - first > 1 ? cut.size() : std::max(ends[0], ends[1])};
+}
+
+}  // namespace strata::runtime
