@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/abort.h"
+#include "comm/group.h"
 #include "device/lane.h"
 #include "device/memory.h"
 
@@ -47,10 +48,10 @@ struct CommBytes {
   }
 };
 
-// The collectives of one group of ranks on one lane. All ranks of the group issue the same collectives in the same
-// order on the communicators that they opened in the same order. Nothing blocks the caller: work is queued in the
-// lane. Waits end with Aborted when the run's token is set. Buffers are device memory, in an arena that the World
-// allocated, and stay untouched until the work has run.
+// The collectives of one group of ranks (group.h) on one lane; rank() and `r` are places in the group, not in the
+// world. All ranks of the group issue the same collectives in the same order on the communicators that they opened in
+// the same order. Nothing blocks the caller: work is queued in the lane. Waits end with Aborted when the run's token is
+// set. Buffers are device memory, in an arena that the World allocated, and stay untouched until the work has run.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -63,10 +64,11 @@ class Communicator {
   // shard. The piece at its own place in `out` may be the shard's own memory (in place).
   virtual void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) = 0;
 
-  // Sends to each rank its piece of this rank's `range` (in[0 .. range.bytes())). When the work has run,
-  // pieces[r] (an array of size() pointers, owned by the caller) points at rank r's copy of this rank's own piece:
-  // in `staging` (size() * piece bytes, in rank order), or wherever the backend can read it in place. They stay valid
-  // until release(), which every all_to_all is followed by on this lane.
+  // Sends to each rank its piece of this rank's `range` (in[0 .. range.bytes())). When the work has run, `pieces` (an
+  // array of size() pointers, owned by the caller) points at each rank's copy of this rank's own piece, in the order of
+  // the world's ranks, whatever the group's: sums must not depend on who owns what. They lie in `staging` (size() *
+  // piece bytes), or wherever the backend can read them in place, and stay valid until release(), which every
+  // all_to_all is followed by on this lane.
   virtual void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                           const std::byte** pieces) = 0;
   virtual void release() = 0;
@@ -105,8 +107,9 @@ class World {
   device::Arena allocate(std::size_t bytes, device::Device device = {}) {
     return device.kind == device::Kind::cpu ? allocate_host(bytes) : allocate_device(bytes, device);
   }
-  // Collective: a communicator over all ranks whose work runs in `lane`.
-  virtual std::unique_ptr<Communicator> open(device::Lane& lane) = 0;
+  // Collective: a communicator over all ranks, or over those of a group, whose work runs in `lane`.
+  std::unique_ptr<Communicator> open(device::Lane& lane) { return open(lane, all_ranks(rank(), size())); }
+  virtual std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) = 0;
 
   // Blocking, for set-up and the end: gathers every rank's text; result[r] is rank r's.
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;

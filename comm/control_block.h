@@ -11,7 +11,7 @@ namespace strata::comm {
 
 inline constexpr std::size_t kCacheLine = 64;
 // One for the World's own exchanges, the others for communicators in the order of open().
-inline constexpr int kChannels = 9;
+inline constexpr int kChannels = 12;
 
 // A counter that one rank raises and others sleep on, in memory that processes may share. `sleepers` saves the system
 // call if nobody sleeps.

@@ -21,11 +21,16 @@ constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
 // buffers end with finish and a wait for all to have finished, so that the source may change after.
 class SharedCollectives final : public Collectives {
  public:
-  SharedCollectives(SharedMemory& memory, int channel, bool lets_go)
-      : memory_(memory), channel_(channel), lets_go_(lets_go), borrowed_(index(memory.size())) {}
+  SharedCollectives(SharedMemory& memory, Group group, int channel, bool lets_go)
+      : memory_(memory),
+        group_(std::move(group)),
+        places_(group_.places()),
+        channel_(channel),
+        lets_go_(lets_go),
+        borrowed_(index(group_.size())) {}
 
-  int rank() const override { return memory_.rank(); }
-  int size() const override { return memory_.size(); }
+  int rank() const override { return group_.index; }
+  int size() const override { return group_.size(); }
 
   void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out, device::cpu::Team& team) override {
     const auto own = range.owned(rank());
@@ -38,7 +43,7 @@ class SharedCollectives final : public Collectives {
       wait_arrived(peer);
       const auto piece = range.owned(peer);
       if (piece.bytes() == 0) continue;
-      copy(out + (piece.begin - range.begin), memory_.reach(peer, slot(peer).place), piece.bytes(), team);
+      copy(out + (piece.begin - range.begin), reach(peer), piece.bytes(), team);
     }
     finish_together();
   }
@@ -48,11 +53,12 @@ class SharedCollectives final : public Collectives {
     arrive(range.bytes() ? memory_.locate(in, range.bytes()) : Place{});
     for (int peer = 0; peer < size(); ++peer) {
       wait_arrived(peer);
-      pieces[peer] = nullptr;
+      const std::byte*& piece = pieces[places_[index(peer)]];
+      piece = nullptr;
       if (own.bytes() == 0) continue;
-      const std::byte* base = peer == rank() ? in : memory_.reach(peer, slot(peer).place);
-      pieces[peer] = base + (own.begin - range.begin);
-      borrowed_[index(peer)] = {pieces[peer], own.bytes()};
+      const std::byte* base = peer == rank() ? in : reach(peer);
+      piece = base + (own.begin - range.begin);
+      borrowed_[index(peer)] = {piece, own.bytes()};
     }
     lent_ = true;
   }
@@ -65,7 +71,7 @@ class SharedCollectives final : public Collectives {
     // A gradient is read once, where the next step's will lie; what is gathered is read again and again.
     for (int peer = 0; peer < size(); ++peer) {
       auto& [data, bytes] = borrowed_[index(peer)];
-      memory_.let_go(peer, data, std::exchange(bytes, 0));
+      memory_.let_go(group_.rank(peer), data, std::exchange(bytes, 0));
     }
   }
 
@@ -84,23 +90,25 @@ class SharedCollectives final : public Collectives {
     const bool source = rank() == root;
     arrive(source && bytes ? memory_.locate(data, bytes) : Place{});
     for (int peer = 0; peer < size(); ++peer) wait_arrived(peer);
-    if (!source && bytes) copy(data, memory_.reach(root, slot(root).place), bytes, team);
+    if (!source && bytes) copy(data, reach(root), bytes, team);
     finish_together();
   }
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  RankSlot& slot(int rank) const { return memory_.control().slot(channel_, rank); }
+  RankSlot& slot(int peer) const { return memory_.control().slot(channel_, group_.rank(peer)); }
+  // The buffer that the peer gave.
+  const std::byte* reach(int peer) const { return memory_.reach(group_.rank(peer), slot(peer).place); }
 
   void arrive(Place place) {
     STRATA_CHECK(!lent_);  // an all_to_all is followed by its release
     slot(rank()).place = place;
     slot(rank()).arrived.raise(++sequence_);
   }
-  void wait_arrived(int peer) const { memory_.wait(slot(peer).arrived, sequence_, peer); }
+  void wait_arrived(int peer) const { memory_.wait(slot(peer).arrived, sequence_, group_.rank(peer)); }
   void finish_together() const {
     slot(rank()).finished.raise(sequence_);
-    for (int peer = 0; peer < size(); ++peer) memory_.wait(slot(peer).finished, sequence_, peer);
+    for (int peer = 0; peer < size(); ++peer) memory_.wait(slot(peer).finished, sequence_, group_.rank(peer));
   }
 
   struct Borrowed {
@@ -109,6 +117,8 @@ class SharedCollectives final : public Collectives {
   };
 
   SharedMemory& memory_;
+  const Group group_;
+  const std::vector<int> places_;
   int channel_;
   bool lets_go_;
   std::uint32_t sequence_ = 0;
@@ -150,9 +160,9 @@ void SharedMemory::let_go(int rank, const std::byte* data, std::size_t bytes) co
   comm::let_go(data, bytes);
 }
 
-std::unique_ptr<Collectives> SharedMemory::open(bool lets_go) {
+std::unique_ptr<Collectives> SharedMemory::open(const Group& group, bool lets_go) {
   STRATA_CHECK_LT(channels_, kChannels);
-  return std::make_unique<SharedCollectives>(*this, channels_++, lets_go);
+  return std::make_unique<SharedCollectives>(*this, group, channels_++, lets_go);
 }
 
 // With the cause that the group has agreed on: the first one reported.

@@ -34,9 +34,10 @@ class SharedMemory {
   // those of all ranks. Small pieces stay: finding their pages again would take longer than reading them.
   void let_go(int rank, const std::byte* data, std::size_t bytes) const;
 
-  // The collectives of the next channel; the first is the World's own. `lets_go`: of other ranks' pages once a
+  // The collectives of the next channel, which groups without a common member share; the first is the World's own.
+  // `lets_go`: of other ranks' pages once a
   // release() says that they were read, which is of no use if everything goes through the same few.
-  std::unique_ptr<Collectives> open(bool lets_go);
+  std::unique_ptr<Collectives> open(const Group& group, bool lets_go);
   const ControlBlock& control() const { return control_; }
 
   // Until `signal` of rank `peer` has reached `target`; throws Aborted if that cannot come any more.

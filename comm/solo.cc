@@ -49,7 +49,9 @@ class SoloWorld final : public World {
   AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override { return device::Arena(bytes); }
-  std::unique_ptr<Communicator> open(device::Lane& lane) override { return std::make_unique<SoloCommunicator>(lane); }
+  std::unique_ptr<Communicator> open(device::Lane& lane, const Group&) override {
+    return std::make_unique<SoloCommunicator>(lane);
+  }
   std::vector<std::string> exchange(const std::string& mine) override {
     token_.throw_if_set();
     return {mine};

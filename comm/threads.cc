@@ -27,7 +27,9 @@ class KeptArenas {
 class ThreadsWorld final : public World {
  public:
   ThreadsWorld(ControlBlock control, int rank, KeptArenas& arenas)
-      : memory_(control, rank, token_, {}), own_(memory_.open(false)), arenas_(arenas) {}
+      : memory_(control, rank, token_, {}),
+        own_(memory_.open(all_ranks(rank, control.ranks()), false)),
+        arenas_(arenas) {}
 
   int rank() const override { return memory_.rank(); }
   int size() const override { return memory_.size(); }
@@ -44,8 +46,8 @@ class ThreadsWorld final : public World {
     memory_.add_arena(bytes, bases);
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
-  std::unique_ptr<Communicator> open(device::Lane& lane) override {
-    return communicator_for(*this, lane, memory_.open(lane.device().kind == device::Kind::cpu));
+  std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) override {
+    return communicator_for(*this, lane, memory_.open(group, lane.device().kind == device::Kind::cpu));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void look_after_peers() override { memory_.look_after_peers(); }

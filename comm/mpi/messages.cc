@@ -44,9 +44,18 @@ class Backoff {
 
 class MessageCollectives final : public Collectives {
  public:
-  MessageCollectives(MPI_Comm comm, ControlLine& control) : comm_(comm), control_(control) {
-    STRATA_MPI(MPI_Comm_rank(comm_, &rank_));
-    STRATA_MPI(MPI_Comm_size(comm_, &size_));
+  // `comm` has all ranks of the world.
+  MessageCollectives(MPI_Comm comm, const Group& group, ControlLine& control)
+      : comm_(comm),
+        group_(group),
+        places_(group.places()),
+        control_(control),
+        rank_(group.index),
+        size_(group.size()) {
+    int world_rank = 0, world_size = 0;
+    STRATA_MPI(MPI_Comm_rank(comm_, &world_rank));
+    STRATA_MPI(MPI_Comm_size(comm_, &world_size));
+    is_world_ = group_ == all_ranks(world_rank, world_size);
     requests_.reserve(2 * static_cast<std::size_t>(size_));
   }
 
@@ -58,7 +67,7 @@ class MessageCollectives final : public Collectives {
     const std::byte* source = own_piece(range, rank_, shard);
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
     move(
-        range,
+        range.bytes(),
         [&](int) {
           return Span{const_cast<std::byte*>(source), own.bytes()};
         },
@@ -71,30 +80,51 @@ class MessageCollectives final : public Collectives {
   void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                   const std::byte** pieces) override {
     const auto own = range.owned(rank_);
+    const auto received = [&](int peer) { return staging + index(places_[index(peer)]) * own.bytes(); };
     for (int peer = 0; peer < size_; ++peer)
-      pieces[peer] = own.bytes() == 0 ? nullptr
-                     : peer == rank_  ? in + (own.begin - range.begin)
-                                      : staging + index(peer) * own.bytes();
+      pieces[places_[index(peer)]] = own.bytes() == 0 ? nullptr
+                                     : peer == rank_  ? in + (own.begin - range.begin)
+                                                      : received(peer);
     move(
-        range,
+        range.bytes(),
         [&](int peer) {
           const auto piece = range.owned(peer);
           return Span{const_cast<std::byte*>(in) + (piece.begin - range.begin), piece.bytes()};
         },
         [&](int peer) {
-          return Span{staging + index(peer) * own.bytes(), own.bytes()};
+          return Span{received(peer), own.bytes()};
         });
   }
   void release() override {}
 
   void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override {
     STRATA_CHECK_LE(bytes, Communicator::kMaxExchange);
+    if (!is_world_) {
+      std::memcpy(all + index(rank_) * bytes, mine, bytes);
+      return move(
+          bytes,
+          [&](int) {
+            return Span{const_cast<std::byte*>(mine), bytes};
+          },
+          [&](int peer) {
+            return Span{all + index(peer) * bytes, bytes};
+          });
+    }
     const int count = static_cast<int>(bytes);
     STRATA_MPI(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm_, &next_request()));
     wait();
   }
 
   void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team&) override {
+    if (!is_world_)
+      return move(
+          bytes,
+          [&](int) {
+            return Span{data, rank_ == root ? bytes : 0};
+          },
+          [&](int peer) {
+            return Span{data, peer == root ? bytes : 0};
+          });
     for (std::size_t at = 0; at < bytes; at += kChunk) {
       const int count = static_cast<int>(std::min(kChunk, bytes - at));
       STRATA_MPI(MPI_Ibcast(data + at, count, MPI_BYTE, root, comm_, &next_request()));
@@ -112,22 +142,22 @@ class MessageCollectives final : public Collectives {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   MPI_Request& next_request() { return requests_.emplace_back(MPI_REQUEST_NULL); }
 
-  // Sends out(peer) to every peer and receives in(peer) from it, in rounds of one chunk per pair, so that the number of
-  // requests is bounded by the number of ranks.
+  // Sends out(peer) to every peer and receives in(peer) from it, at most `most` bytes each, in rounds of one chunk per
+  // pair, so that the number of requests is bounded by the number of ranks.
   template <typename Out, typename In>
-  void move(const ShardedRange& range, Out out, In in) {
-    for (std::size_t at = 0; at < range.bytes(); at += kChunk) {
+  void move(std::size_t most, Out out, In in) {
+    for (std::size_t at = 0; at < most; at += kChunk) {
       for (int i = 1; i < size_; ++i) {
         const int from = (rank_ + size_ - i) % size_;
         const Span span = in(from);
         if (const int count = span.chunk(at))
-          STRATA_MPI(MPI_Irecv(span.data + at, count, MPI_BYTE, from, 0, comm_, &next_request()));
+          STRATA_MPI(MPI_Irecv(span.data + at, count, MPI_BYTE, group_.rank(from), 0, comm_, &next_request()));
       }
       for (int i = 1; i < size_; ++i) {
         const int to = (rank_ + i) % size_;
         const Span span = out(to);
         if (const int count = span.chunk(at))
-          STRATA_MPI(MPI_Isend(span.data + at, count, MPI_BYTE, to, 0, comm_, &next_request()));
+          STRATA_MPI(MPI_Isend(span.data + at, count, MPI_BYTE, group_.rank(to), 0, comm_, &next_request()));
       }
       wait();
     }
@@ -144,8 +174,11 @@ class MessageCollectives final : public Collectives {
   }
 
   MPI_Comm comm_;
+  const Group group_;
+  const std::vector<int> places_;
   ControlLine& control_;
-  int rank_ = 0, size_ = 1;
+  const int rank_, size_;
+  bool is_world_ = true;  // all ranks in their order, which MPI has its own collectives for
   std::vector<MPI_Request> requests_;
 };
 
@@ -155,7 +188,7 @@ class MessagesWorld final : public World {
       : session_(std::move(session)),
         why_(std::move(why)),
         control_(std::make_unique<ControlLine>(*session_, token_, patience)),
-        own_(duplicate()) {}
+        own_(over(all_ranks(session_->rank, session_->size))) {}
 
   ~MessagesWorld() override {
     if (left_.has_value() ? *left_ : control_->leave_together()) {
@@ -181,7 +214,9 @@ class MessagesWorld final : public World {
     agree(*this, [&] { arena = arenas_.emplace_back(std::make_shared<device::Arena>(bytes)); });
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
-  std::unique_ptr<Communicator> open(device::Lane& lane) override { return communicator_for(*this, lane, duplicate()); }
+  std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) override {
+    return communicator_for(*this, lane, over(group));
+  }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void leave() override {
     left_ = control_->leave_together();
@@ -198,7 +233,7 @@ class MessagesWorld final : public World {
   bool lowest_left() const override { return control_->lowest_left(); }
 
  private:
-  std::unique_ptr<Collectives> duplicate() {
+  std::unique_ptr<Collectives> over(const Group& group) {
     MPI_Comm comm = MPI_COMM_NULL;
     MPI_Request request = MPI_REQUEST_NULL;
     STRATA_MPI(MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request));
@@ -209,7 +244,7 @@ class MessagesWorld final : public World {
       backoff.rest(*control_);
     }
     comms_.push_back(comm);
-    return std::make_unique<MessageCollectives>(comm, *control_);
+    return std::make_unique<MessageCollectives>(comm, group, *control_);
   }
 
   AbortToken token_;

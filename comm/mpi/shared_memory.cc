@@ -34,7 +34,7 @@ class MpiSharedMemoryWorld final : public World {
       : session_(std::move(session)),
         control_(std::move(control)),
         memory_(block, session_->rank, token_, session_->neighbours),
-        own_(memory_.open(false)),
+        own_(memory_.open(all_ranks(session_->rank, session_->size), false)),
         run_(run) {}
 
   ~MpiSharedMemoryWorld() override {
@@ -50,8 +50,8 @@ class MpiSharedMemoryWorld final : public World {
   AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override;
-  std::unique_ptr<Communicator> open(device::Lane& lane) override {
-    return communicator_for(*this, lane, memory_.open(lane.device().kind == device::Kind::cpu));
+  std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) override {
+    return communicator_for(*this, lane, memory_.open(group, lane.device().kind == device::Kind::cpu));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   std::size_t borrowed_bytes() const override;

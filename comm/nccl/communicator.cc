@@ -29,15 +29,16 @@ bool in_equal_pieces(const ShardedRange& range, int ranks) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size)
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group)
     : watch_(watch),
       lane_(lane),
       device_(lane.device()),
       token_(lane.abort()),
       name_(lane.name()),
       stream_(device::cuda::stream_of(lane)),
-      rank_(rank),
-      size_(size),
+      rank_(group.index),
+      size_(group.size()),
+      places_(group.places()),
       exceptions_(std::uncaught_exceptions()),
       ended_(device::cuda::take_flag()),
       since_(Clock::now()) {
@@ -45,12 +46,12 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int ran
 }
 
 // What throws here is followed by the destructor, as the other constructor is through.
-NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id)
-    : NcclCommunicator(watch, lane, rank, size) {
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id)
+    : NcclCommunicator(watch, lane, group) {
   device::cuda::use(device_);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  const ncclResult_t result = nccl().ncclCommInitRankConfig(&connecting_, size, id, rank, &config);
+  const ncclResult_t result = nccl().ncclCommInitRankConfig(&connecting_, size_, id, rank_, &config);
   {
     const std::lock_guard lock(mutex_);
     comm_ = std::atomic_ref(connecting_).load(std::memory_order_acquire);
@@ -174,12 +175,15 @@ void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* sh
 void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                                   const std::byte** pieces) {
   const std::size_t own = range.owned(rank_).bytes();
+  const auto received = [&](int r) {
+    return staging + static_cast<std::size_t>(places_[static_cast<std::size_t>(r)]) * own;
+  };
   for (int r = 0; r < size_; ++r) pieces[r] = staging + static_cast<std::size_t>(r) * own;
   issue("ncclSend and ncclRecv", range.bytes(), [&](ncclComm_t comm) {
     ncclResult_t result = ncclSuccess;
     for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
       if (r == rank_) continue;
-      std::byte* from = staging + static_cast<std::size_t>(r) * own;
+      std::byte* from = received(r);
       if (own > 0) result = nccl().ncclRecv(from, own, ncclUint8, r, comm, stream_);
       const std::size_t bytes = range.owned(r).bytes();
       if (bytes > 0 && result == ncclSuccess)
@@ -187,8 +191,7 @@ void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in
     }
     return result;
   });
-  if (own > 0)
-    device::cuda::copy(lane_, staging + static_cast<std::size_t>(rank_) * own, in + place_of(range, rank_), own);
+  if (own > 0) device::cuda::copy(lane_, received(rank_), in + place_of(range, rank_), own);
   sent_.all_to_all += range.bytes() - own;
 }
 

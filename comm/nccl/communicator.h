@@ -5,6 +5,7 @@
 #include <chrono>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/nccl/watch.h"
@@ -17,8 +18,8 @@ namespace strata::comm {
 // the lane, or after the lane, if the run was not aborted.
 class NcclCommunicator final : public Communicator, public NcclWatched {
  public:
-  // Collective: all ranks with the same id. The watch outlives it, the lane its work.
-  NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size, const ncclUniqueId& id);
+  // Collective: all ranks of the group with the same id. The watch outlives it, the lane its work.
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id);
   // Collective too, but if the run was aborted or an exception unwinds this rank: then it aborts, and all others of
   // the watch with it.
   ~NcclCommunicator() override;
@@ -48,7 +49,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
  private:
   using Clock = std::chrono::steady_clock;
 
-  NcclCommunicator(NcclWatch& watch, device::Lane& lane, int rank, int size);
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group);
   std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
 
   // f(comm), the ncclComm_t being safe from the watch meanwhile; throws Aborted if it was taken.
@@ -70,6 +71,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   const std::string name_;
   cudaStream_t const stream_;
   const int rank_, size_;
+  const std::vector<int> places_;
   const int exceptions_;  // under way when it was made
   void* registered_ = nullptr;
   ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so nobody else does

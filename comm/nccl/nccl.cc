@@ -40,18 +40,18 @@ class NcclWorld final : public World {
   std::string describe() const override { return fmt::format("nccl {} over {}", version_, world_->describe()); }
   AbortToken& abort_token() override { return world_->abort_token(); }
 
-  std::unique_ptr<Communicator> open(device::Lane& lane) override {
-    if (lane.device().kind == device::Kind::cpu) return world_->open(lane);
+  std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) override {
+    if (lane.device().kind == device::Kind::cpu) return world_->open(lane, group);
     std::string text;
     agree(*world_, [&] {
       ncclUniqueId id{};
-      if (rank() != 0) return;
+      if (group.index != 0) return;
       if (const ncclResult_t result = nccl().ncclGetUniqueId(&id); result != ncclSuccess)
         fail(Exit::failed, "ncclGetUniqueId: {}", nccl().ncclGetErrorString(result));
       text = as_hex(id);
     });
-    const ncclUniqueId id = from_hex(world_->exchange(text)[0]);
-    auto communicator = std::make_unique<NcclCommunicator>(watch_, lane, rank(), size(), id);
+    const ncclUniqueId id = from_hex(world_->exchange(text)[static_cast<std::size_t>(group.members[0])]);
+    auto communicator = std::make_unique<NcclCommunicator>(watch_, lane, group, id);
     if (!arena_.empty()) register_arena(*communicator);
     return communicator;
   }

@@ -20,8 +20,25 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
     lanes[i] = std::make_unique<Lane>(std::string(kLaneNames[i]), computes ? threads : 1, world.rank(),
                                       world.abort_token(), on_host(lane) ? device::Device{} : plan.device);
   }
-  gather = world.open(of(LaneId::gather));
-  reduce = world.open(of(LaneId::reduce));
+  const Mesh& mesh = plan.mesh();
+  const int all = mesh.data();
+  const int held = plan.placement.parameters.pieces(mesh), updated = plan.placement.optimizer.pieces(mesh);
+  const auto over = [&](LaneId lane, int within, int pieces) {
+    const comm::Group group = mesh.group(world.rank(), within, pieces);
+    return open(lane, group.size() > 1 ? group : comm::all_ranks(world.rank(), world.size()), world);
+  };
+  gather = open(LaneId::gather, comm::all_ranks(world.rank(), world.size()), world);
+  parameters_ = over(LaneId::gather, held, 1);
+  updates_ = plan.spreads() ? over(LaneId::gather, updated, held) : gather;
+  gradients_ = over(LaneId::reduce, all, 1);
+  sums_ = over(LaneId::reduce, all, updated);
+}
+
+comm::Communicator* Queues::open(LaneId lane, const comm::Group& group, comm::World& world) {
+  for (const Opened& opened : opened_)
+    if (opened.lane == lane && opened.group == group) return opened.communicator.get();
+  opened_.push_back({lane, group, world.open(of(lane), group)});
+  return opened_.back().communicator.get();
 }
 
 void Queues::settle() const {
@@ -30,12 +47,14 @@ void Queues::settle() const {
 }
 
 comm::CommBytes Queues::sent() const {
-  comm::CommBytes sum = gather->sent();
-  const comm::CommBytes other = reduce->sent();
-  sum.all_gather += other.all_gather;
-  sum.all_to_all += other.all_to_all;
-  sum.broadcast += other.broadcast;
-  sum.consensus += other.consensus;
+  comm::CommBytes sum;
+  for (const Opened& opened : opened_) {
+    const comm::CommBytes other = opened.communicator->sent();
+    sum.all_gather += other.all_gather;
+    sum.all_to_all += other.all_to_all;
+    sum.broadcast += other.broadcast;
+    sum.consensus += other.consensus;
+  }
   return sum;
 }
 

@@ -124,6 +124,10 @@ struct Beside {
   }
 };
 
+bool in_groups(const Recipe::Zero& zero) {
+  return zero.parameters_group != kAllRanks || zero.gradients_group != kAllRanks || zero.optimizer_group != kAllRanks;
+}
+
 // In vertical order a plan holds all its calls at once.
 constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
@@ -193,6 +197,11 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
 
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from) {
   const Recipe& recipe = workload.recipe;
+  if (purpose != Purpose::train && in_groups(recipe.zero)) {  // which are a training's: a model runs on any ranks
+    Recipe without = recipe;
+    without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
+    return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
+  }
   const models::Config config = workload.config();
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
@@ -203,6 +212,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
+  require_groups(recipe.zero, ranks);
+  for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate));
@@ -278,8 +289,9 @@ std::string tiling_text(const StepPlan& plan) {
 // cuDNN's own, the step's graph; and for each other GPU of the node NCCL's buffers, of which an all-to-all of eight
 // takes 3.3 GiB (NVIDIA/nccl#1685). Estimates, left free so that none of them is refused in step 1.
 constexpr std::size_t kBesideThePlan = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
-// Gather and reduce.
-constexpr std::size_t kStagedLanes = 2;
+// Of gather and reduce, the most that there are: zero.*_group may add one over a group for parameters, for updates and
+// for sums (Queues).
+constexpr std::size_t kStagedCommunicators = 5;
 
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
   constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
@@ -289,7 +301,7 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
     if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be asked: set memory.device");
     const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
     const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
-    const std::size_t staged = ranks_on_node > 1 ? kStagedLanes * comm::kStagedBytes : 0;
+    const std::size_t staged = ranks_on_node > 1 ? kStagedCommunicators * comm::kStagedBytes : 0;
     return {
         {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
         kUnlimited,

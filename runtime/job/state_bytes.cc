@@ -9,7 +9,7 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
   const Placement placement = placement_of(recipe.zero);
   const auto elements = [&](const StatePlacement& state) {
     std::size_t sum = 0;
-    for (const UnitLayout& unit : layout.units) sum += unit.shards.recut(layout.mesh, state.over).size();
+    for (const UnitLayout& unit : layout.units) sum += unit.shards.in_pieces(state.pieces(layout.mesh)).size();
     return sum;
   };
   const device::DType dtype = recipe.training.precision;

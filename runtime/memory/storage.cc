@@ -64,7 +64,12 @@ void Storage::read(int buffer, std::span<std::byte> out) const {
 // The first byte, in its tier, of the part of a buffer that a task uses.
 std::size_t Storage::place_of(const Task& task, const Use& use) const {
   const Buffer& b = plan_.buffers[index(use.buffer)];
-  const std::size_t own = use.own ? plan_.parts_of(index(task.unit)).piece(rank_).begin * size_of(plan_.dtype) : 0;
+  std::size_t own = 0;
+  if (use.own) {
+    const std::size_t unit = index(task.unit);
+    own = plan_.parts_of(unit).piece(rank_).begin - plan_.parameters_of(unit).piece(rank_).begin;
+    own *= size_of(plan_.dtype);
+  }
   STRATA_CHECK_LE(own + use.offset + use.bytes, b.bytes);
   return b.offset + own + use.offset;
 }

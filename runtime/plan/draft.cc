@@ -17,7 +17,7 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), element(size_o
   plan.forward_only = r.forward_only;
   plan.cyclic = !r.forward_only && r.placement.optimizer.tier != Tier::device;
   plan.placement = r.placement;
-  plan.layout = make_layout(model, r.mesh, r.moments);
+  plan.layout = make_layout(model, mesh_of(r.placement, r.mesh.world), r.moments);
   plan.tile_bytes = r.tile_bytes;
 }
 

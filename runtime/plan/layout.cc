@@ -29,7 +29,7 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, MomentFormat mo
     const std::size_t number = layout.units.size();
     UnitLayout& u = layout.units.emplace_back();
     u.size = unit->size();
-    u.shards = {Axis::data, mesh.data(), (used[number] + multiple - 1) / multiple * multiple};
+    u.shards = {mesh.data(), 1, (used[number] + multiple - 1) / multiple * multiple};
     u.moments = moments;
     const auto parameters = unit->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {

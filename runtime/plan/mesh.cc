@@ -11,6 +11,29 @@ models::ElementRange both(const models::ElementRange& range, const models::Eleme
 
 }  // namespace
 
+// The smallest groups give the first digit, so that the pieces of a cut into fewer are runs of shards.
+Coordinates Mesh::at(int rank) const {
+  int shard = 0, within = 1;
+  const auto take = [&](int ranks) {
+    const int members = ranks / within;  // groups of the size before
+    shard = shard * members + rank % ranks / within;
+    within = ranks;
+  };
+  for (const int ranks : groups) take(ranks);
+  take(data());
+  return {rank, rank, shard};
+}
+
+comm::Group Mesh::group(int rank, int within, int pieces) const {
+  const int own = at(rank).shard, copies = data() / pieces, first = rank / within * within;
+  comm::Group out{{}, 0};
+  for (int other = first; other < first + within; ++other)
+    if (at(other).shard / copies == own / copies) out.members.push_back(other);
+  std::ranges::sort(out.members, {}, [&](int other) { return at(other).shard; });
+  out.index = static_cast<int>(std::ranges::find(out.members, rank) - out.members.begin());
+  return out;
+}
+
 models::ElementRange Cut::piece_of(const models::ElementRange& range, const Coordinates& rank) const {
   return both(range, piece(rank));
 }

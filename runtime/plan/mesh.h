@@ -1,7 +1,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "comm/group.h"
 #include "models/flat_range.h"
 
 namespace strata::runtime {
@@ -15,15 +17,22 @@ enum class Axis : std::uint8_t {
 struct Coordinates {
   int world = 0;  // the rank as processes are numbered
   int data = 0;
+  int shard = 0;  // of a flat buffer in a shard per data rank, the one that is this rank's
 };
 
-// The ranks of a run.
+// The ranks of a run. Kinds of state may be cut over groups of neighbouring ranks instead of all of them, each group
+// holding a copy. Shards are dealt out so that what a rank holds of one kind lies within what it holds of a kind with
+// smaller groups: then an owner's part of a copy never leaves the ranks that have that piece of it.
 struct Mesh {
   int world = 1;
+  // Ranks per group, ascending, each a divisor of the next and of data(), if they are neither 1 nor all.
+  std::vector<int> groups = {};
 
   int data() const { return world; }
-  int size(Axis axis) const { return axis == Axis::data ? data() : 1; }
-  Coordinates at(int rank) const { return {rank, rank}; }
+  Coordinates at(int rank) const;
+  // The ranks among the `within` neighbours of `rank` (a group, or all) whose shards lie in the same one of `pieces`
+  // pieces (1: any) as its own, in the order of their shards.
+  comm::Group group(int rank, int within, int pieces) const;
   // The global index of a rank's micro-batch g of a step that begins with micro-batch `first`. It orders gradients and
   // says which data a rank reads, so it counts the data ranks, however state is cut.
   std::uint64_t micro_batch(std::uint64_t first, std::uint64_t g, const Coordinates& rank) const {
@@ -32,10 +41,10 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 };
 
-// A flat buffer in equal pieces over an axis. Only here does a rank become elements.
+// A flat buffer in equal pieces. Only here does a rank become elements.
 struct Cut {
-  Axis over = Axis::none;
   int pieces = 1;
+  int copies = 1;            // data ranks that hold the same piece
   std::size_t elements = 0;  // of all pieces
 
   std::size_t size() const { return elements / static_cast<std::size_t>(pieces); }
@@ -43,11 +52,11 @@ struct Cut {
     const std::size_t begin = size() * static_cast<std::size_t>(index);
     return {begin, begin + size()};
   }
-  models::ElementRange piece(const Coordinates& rank) const { return piece(over == Axis::data ? rank.data : 0); }
+  models::ElementRange piece(const Coordinates& rank) const { return piece(rank.shard / copies); }
   // What the rank's piece has of the range; [x, x) if nothing.
   models::ElementRange piece_of(const models::ElementRange& range, const Coordinates& rank) const;
-  // The same buffer, cut over another axis.
-  Cut recut(const Mesh& mesh, Axis axis) const { return {axis, mesh.size(axis), elements}; }
+  // The same buffer in fewer pieces.
+  Cut in_pieces(int fewer) const { return {fewer, copies * pieces / fewer, elements}; }
 };
 
 // The elements of a piece in a range: of the first piece, of the piece that has least, of the piece that has most.

@@ -1,7 +1,9 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/plan/mesh.h"
 #include "runtime/recipe/recipe.h"
@@ -21,8 +23,11 @@ inline constexpr std::size_t kTiers = kTierNames.size();
 struct StatePlacement {
   Axis over;  // none: every rank holds all of it
   Tier tier;
+  int group = 0;  // neighbouring ranks that hold all of it together; 0: all ranks
 
   bool sharded() const { return over != Axis::none; }
+  // On a mesh; a rank by itself holds everything.
+  int pieces(const Mesh& mesh) const { return !sharded() ? 1 : group == 0 ? mesh.data() : group; }
 };
 
 // ZeRO as a table (Rajbhandari et al. 2020). Nothing else in the program knows a stage.
@@ -31,7 +36,14 @@ struct Placement {
   Tier activations;
 };
 
-// The row that zero.stage names, with the tiers of zero.*.
+// The row that zero.stage names, with the tiers and groups of zero.*.
 Placement placement_of(const Recipe::Zero& zero);
+
+// So many ranks, in the groups that a placement has.
+Mesh mesh_of(const Placement& placement, int ranks);
+// Throws Error{usage} if the groups of zero.* do not go into each other and into so many ranks.
+void require_groups(const Recipe::Zero& zero, int ranks);
+// Of groups that a stage has no use for, a sentence each.
+std::vector<std::string> notes_of_groups(const Recipe::Zero& zero);
 
 }  // namespace strata::runtime

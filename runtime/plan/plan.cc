@@ -102,7 +102,7 @@ std::uint64_t hash_of(const StepPlan& plan) {
        << plan.forward_only << plan.cyclic << plan.device.kind;
   const Placement& placement = plan.placement;
   for (const StatePlacement state : {placement.parameters, placement.gradients, placement.optimizer})
-    hash << state.over << state.tier;
+    hash << state.over << state.group << state.tier;
   hash << placement.activations;
   add(hash, plan.layout);
   hash << plan.buffers.size();

@@ -235,8 +235,12 @@ struct StepPlan {
     return static_cast<std::uint64_t>(mesh().data()) * static_cast<std::uint64_t>(accumulation);
   }
   // Shorthands of the placement on this mesh: a rank by itself holds everything.
-  bool sharded_parameters() const { return mesh().size(placement.parameters.over) > 1; }
-  bool sharded_optimizer() const { return mesh().size(placement.optimizer.over) > 1; }
+  bool sharded_parameters() const { return placement.parameters.pieces(mesh()) > 1; }
+  bool sharded_optimizer() const { return placement.optimizer.pieces(mesh()) > 1; }
+  // A rank updates less than it holds of the parameters, and gets the rest from those that have the other parts of it.
+  bool spreads() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
+  // A rank updates more than its own shard, and needs sums that other ranks have.
+  bool gathers_sums() const { return placement.optimizer.pieces(mesh()) < mesh().data(); }
   // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum. If a unit shares a tensor of another,
   // the two gradients are added when they are read; more than two are summed. So are those of parts.
   bool has_sums() const {
@@ -247,9 +251,11 @@ struct StepPlan {
   // How a unit's flat buffer is cut into what ranks hold of its parameters, and of its optimizer state, which a rank's
   // piece of is its part: that is what it updates.
   Cut parameters_of(std::size_t unit) const {
-    return layout.units[unit].shards.recut(mesh(), placement.parameters.over);
+    return layout.units[unit].shards.in_pieces(placement.parameters.pieces(mesh()));
   }
-  Cut parts_of(std::size_t unit) const { return layout.units[unit].shards.recut(mesh(), placement.optimizer.over); }
+  Cut parts_of(std::size_t unit) const {
+    return layout.units[unit].shards.in_pieces(placement.optimizer.pieces(mesh()));
+  }
   // Of one moment of elements [begin, end) of that part, counted from its start: the largest over the ranks.
   std::size_t moment_bytes(std::size_t unit, std::size_t begin, std::size_t end) const;
 };

@@ -18,9 +18,10 @@ enum class TaskKind : std::uint8_t {
   reduce,       // all-to-all of a gradient, pieces added onto the fp32 shard in rank order
   combine,      // a unit's sum for what it shares onto the sum of the unit that holds that
   norm,         // squares of this rank's part of the gradient
-  gather_sums,  // all-gather of fp32 gradient sums, if the optimizer is whole
+  gather_sums,  // all-gather of fp32 gradient sums, if ranks share the update of a shard
   consensus,    // norm, loss and requests of all ranks: clip factor, skip
   update,       // optimizer step of this rank's part, or of a chunk of it
+  spread,       // all-gather of updated parameters, if a rank updates a part of what it holds
   upload,       // host to device
   download,     // device to host
   read,         // NVMe to host
@@ -62,6 +63,7 @@ inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::gather_sums, "gather sums", Collective::all_gather},
     {TaskKind::consensus, "consensus", Collective::exchange, Traffic::blocks, true},
     {TaskKind::update, "update", Collective::none, Traffic::optimizer},
+    {TaskKind::spread, "spread", Collective::all_gather},
     {TaskKind::upload, "upload"},
     {TaskKind::download, "download"},
     {TaskKind::read, "read"},

@@ -161,7 +161,7 @@ void Gradients::complete(int unit) {
   }
   if (!has_sums_) return Norm{.unit = unit, .gradients = sum.window, .shared_gradients = shared}.add(d_);
   Norm{.unit = unit, .sum = sum.window}.add(d_);
-  if (!d_.plan.sharded_optimizer() && !d_.single()) GatherSums{.unit = unit, .sum = sum.window}.add(d_);
+  if (d_.plan.gathers_sums()) GatherSums{.unit = unit, .sum = sum.window}.add(d_);
 }
 
 // A gradient of shared parameters on the device, for their holder's task.

@@ -100,20 +100,19 @@ Slice Updates::part_of(int buffer, const Chunk& c, std::size_t size) const {
 
 Slice Updates::parameters_of(const Chunk& c) const {
   Slice s = part_of(d_.home(c.unit).parameters, c, d_.element);
-  s.own = d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters();
+  s.own = d_.plan.spreads();
   return s;
 }
 
 bool Updates::spreads() const {
-  return d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters() &&
-         d_.plan.placement.parameters.tier != Tier::device;
+  return d_.plan.spreads() && d_.plan.placement.parameters.tier != Tier::device;
 }
 
 Slice Updates::assembled(const Chunk& c) {
   int& whole = assembled_[static_cast<std::size_t>(c.unit)];
   if (whole < 0)
     whole = d_.add_buffer(d_.text_of("updated", {c.unit, -1}), Kind::parameters, Tier::device,
-                          d_.layout(c.unit).padded() * d_.element, false);
+                          d_.plan.parameters_of(static_cast<std::size_t>(c.unit)).size() * d_.element, false);
   Slice s = parameters_of(c);
   s.buffer = whole;
   return s;
@@ -182,7 +181,7 @@ void Updates::update(Fetched f) {
   }
   if (c.unit == first_updated() && !ahead_.empty()) write_late(from, to);
   put(d_, std::move(from), std::move(to), c.unit, what);
-  if (c.last && d_.plan.sharded_optimizer() && !d_.plan.sharded_parameters()) spread(c.unit);
+  if (c.last && d_.plan.spreads()) spread(c.unit);
 }
 
 // The memory of what was read ahead is wanted by nothing else: it goes home when no unit waits for the drive any more.
@@ -198,11 +197,12 @@ void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
   }
 }
 
-// Every rank's updated part to all. If the update ends the step, this goes on beside the next one's forward.
+// Every rank's updated part to those that hold it. If the update ends the step, this goes on beside the next one's
+// forward.
 void Updates::spread(int unit) {
   const int assembled = assembled_[static_cast<std::size_t>(unit)];
   const int buffer = assembled < 0 ? d_.home(unit).parameters : assembled;
-  Gather{.which = {unit}, .parameters = buffer}.add(d_);
+  Spread{.unit = unit, .parameters = buffer}.add(d_);
   if (assembled >= 0)
     put(d_, {d_.whole(assembled)}, {d_.whole(d_.home(unit).parameters)}, unit, d_.text_of("updated", {unit, -1}));
 }

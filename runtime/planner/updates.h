@@ -40,7 +40,7 @@ class Updates {
   int first_updated() const { return chunks_.front().unit; }
   Slice part_of(int buffer, const Chunk& chunk, std::size_t size) const;
   Slice parameters_of(const Chunk& chunk) const;
-  // Parameters that every rank has whole, on the host, of which it updates a part: they are put together on the device.
+  // Parameters on the host, of which a rank updates a part of what it holds: they are put together on the device.
   bool spreads() const;
   Slice assembled(const Chunk& chunk);
   // Where a chunk's master and moments lie.

@@ -125,7 +125,7 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
   const auto by_tiles = [&](int unit) { return unit == loss && tiles_ > 0; };
   const Placement& placement = request.placement;
   const bool single = request.mesh.data() == 1;
-  const bool sharded = request.mesh.size(placement.parameters.over) > 1;
+  const bool sharded = placement.parameters.pieces(request.mesh) > 1;
   const bool come = sharded || placement.parameters.tier != Tier::device;
   const bool possible =
       request.tile_bytes > 0 && come && (single || placement.gradients.sharded() || request.forward_only);

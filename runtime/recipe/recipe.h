@@ -40,6 +40,9 @@ struct Recompute {
   std::vector<std::int64_t> blocks;
 };
 
+// zero.*_group = "all".
+inline constexpr std::int64_t kAllRanks = 0;
+
 // training.micro_batch_size = "auto", and the most that it may be.
 inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;
 
@@ -114,6 +117,8 @@ struct Recipe {
   struct Zero {
     int stage = 0;
     Tier parameters = Tier::device, gradients = Tier::device, optimizer = Tier::device, activations = Tier::device;
+    // Neighbouring ranks that hold a kind of sharded state together; kAllRanks: as many as the next kind's.
+    std::int64_t parameters_group = kAllRanks, gradients_group = kAllRanks, optimizer_group = kAllRanks;
   } zero;
   struct Memory {
     std::optional<std::uint64_t> device, host;  // capacity per rank; what there is if not set

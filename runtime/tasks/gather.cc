@@ -3,50 +3,70 @@
 namespace strata::runtime {
 namespace {
 
-// Of the task's range, elements of `size` bytes. Counted is what rank 0 sends; who sends most bounds the time.
-void count(Draft& draft, Task& task, std::size_t size) {
-  const Cut& cut = draft.layout(task.unit).shards;
+// Of elements of `size` bytes. Counted is what rank 0 sends; who sends most bounds the time.
+void count(Draft& draft, Task& task, const Cut& cut, std::size_t size) {
   const auto others = static_cast<std::size_t>(cut.pieces - 1);
   const auto [first, least, most] = portions_of({task.begin, task.end}, cut);
   draft.plan.comm_bytes.all_gather += first * size * others;
   task.cost.sent_bytes = static_cast<double>(most * size * others);
 }
 
+std::size_t index(int unit) {
+  return static_cast<std::size_t>(unit);
+}
+
+// Pieces of `whole`, a range of a flat buffer, put together from the one that the rank has, in its place in `data`.
+void put_together(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own, std::byte* data,
+                  std::size_t size) {
+  communicator.all_gather({own.size() * size, 0, whole.size() * size}, data + (own.begin - whole.begin) * size, data);
+}
+
 }  // namespace
 
 void Gather::add(Draft& draft) const {
   const ElementRange range = draft.range_of(which);
-  const bool in_place = shard.buffer < 0;
   Task& task = draft.add_task(TaskKind::gather, LaneId::gather, which.unit);
   task.part = which.part;
   task.begin = range.begin;
   task.end = range.end;
-  if (!in_place) Draft::use(task, shard, Role::shard, Access::read);
-  Draft::use(task, parameters, Role::parameters, in_place ? Access::update : Access::write);
-  count(draft, task, draft.element);
+  Draft::use(task, shard, Role::shard, Access::read);
+  Draft::use(task, parameters, Role::parameters, Access::write);
+  count(draft, task, draft.plan.parameters_of(index(which.unit)), draft.element);
 }
 
 void Gather::run(Site& site, const Task& task, device::Lane&) {
-  const std::size_t element = size_of(site.plan.dtype);
-  const Cut& cut = site.layout(task).shards;
-  std::byte* whole = site.view(task, Role::parameters).data;
-  const device::View own = site.view(task, Role::shard);
-  site.gather.all_gather(range_of(cut, {task.begin, task.end}, element),
-                         own ? own.data : whole + cut.piece(site.rank).begin * element, whole);
+  const Cut cut = site.plan.parameters_of(index(task.unit));
+  site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, size_of(site.plan.dtype)),
+                                  site.view(task, Role::shard).data, site.view(task, Role::parameters).data);
+}
+
+void Spread::add(Draft& draft) const {
+  const std::size_t held = draft.plan.parameters_of(index(unit)).size();
+  Task& task = draft.add_task(TaskKind::spread, LaneId::gather, unit);
+  task.end = held;
+  Draft::use(task, parameters, Role::parameters, Access::update);
+  count(draft, task, {static_cast<int>(held / draft.plan.parts_of(index(unit)).size()), 1, held}, draft.element);
+}
+
+void Spread::run(Site& site, const Task& task, device::Lane&) {
+  const StepPlan& plan = site.plan;
+  put_together(site.over.updates, plan.parameters_of(index(task.unit)).piece(site.rank),
+               plan.parts_of(index(task.unit)).piece(site.rank), site.view(task, Role::parameters).data,
+               size_of(plan.dtype));
 }
 
 void GatherSums::add(Draft& draft) const {
+  const Cut part = draft.plan.parts_of(index(unit));
   Task& task = draft.add_task(TaskKind::gather_sums, LaneId::reduce, unit);
-  task.end = draft.layout(unit).padded();
+  task.end = part.size();
   Draft::use(task, sum, Role::sum, Access::update);
-  count(draft, task, sizeof(float));
+  count(draft, task, {part.copies, 1, part.size()}, sizeof(float));
 }
 
 void GatherSums::run(Site& site, const Task& task, device::Lane&) {
-  const Cut& cut = site.layout(task).shards;
-  std::byte* sums = site.view(task, Role::sum, device::DType::fp32).data;
-  site.reduce.all_gather(range_of(cut, {0, cut.elements}, sizeof(float)),
-                         sums + cut.piece(site.rank).begin * sizeof(float), sums);
+  put_together(site.over.sums, site.plan.parts_of(index(task.unit)).piece(site.rank),
+               site.layout(task).shards.piece(site.rank), site.view(task, Role::sum, device::DType::fp32).data,
+               sizeof(float));
 }
 
 }  // namespace strata::runtime

@@ -7,14 +7,23 @@ namespace strata::runtime {
 // All-gather of a unit's parameters, or of a part's, from the ranks' shards.
 struct Gather {
   UnitPart which;
-  Slice shard = {};  // this rank's; no buffer: it lies in its place among the others
+  Slice shard;  // this rank's
   int parameters;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// All-gather of a unit's fp32 gradient sums, each rank's in its place, for an optimizer that is whole on every rank.
+// All-gather of the updated parts of what a rank holds of a unit's parameters, each in its place, from the ranks that
+// hold the same of them.
+struct Spread {
+  int unit, parameters;
+
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+// All-gather of a unit's fp32 gradient sums, each rank's shard in its place, between ranks that update the same part.
 struct GatherSums {
   int unit, sum;
 

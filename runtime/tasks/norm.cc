@@ -64,8 +64,8 @@ void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
   pack_message(lane, &site.at<SquareState>(control.squares)->squares, &site.at<LossState>(control.losses)->loss,
                &state->stop_requested, &state->message);
   auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
-  site.reduce.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
-                       reinterpret_cast<std::byte*>(all));
+  site.over.gradients.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
+                               reinterpret_cast<std::byte*>(all));
   resolve_step(lane, all, static_cast<std::size_t>(site.plan.ranks()), &state->scalars, &state->result);
 }
 

@@ -96,10 +96,10 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const ElementRange own = owned(site, {at, to}, holder);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // shared memory would not notice
-    site.reduce.all_to_all(range_of(holder.shards, {at, to}, element), gradients + (at - task.begin) * element,
-                           staging.data, pieces.data());
+    site.over.gradients.all_to_all(range_of(holder.shards, {at, to}, element), gradients + (at - task.begin) * element,
+                                   staging.data, pieces.data());
     if (own.size() > 0) gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first);
-    site.reduce.release();
+    site.over.gradients.release();
   }
 }
 

@@ -19,6 +19,14 @@ namespace strata::runtime {
 
 class Saver;
 
+// Communicators over the ranks that a task's elements are cut over: all, or a group (Mesh::group).
+struct Communicators {
+  // In the lane gather: those that hold a unit's parameters together; that update together what each of them holds.
+  comm::Communicator &parameters, &updates;
+  // In the lane reduce: all, in the order of their shards; those that update the same part.
+  comm::Communicator &gradients, &sums;
+};
+
 // What one rank's tasks are carried out with. Each kind of task is a struct of this folder: its members name what the
 // task works on, add() says of a plan being written what it uses and costs, and run() queues the work in the task's
 // lane. The work goes on behind run(): the site outlives it.
@@ -28,7 +36,7 @@ struct Site {
   device::Optimizer optimizer;
   Coordinates rank;
   Storage& storage;
-  comm::Communicator &gather, &reduce;  // of the lanes of these names
+  Communicators over;
 
   Saver* saver = nullptr;  // of the checkpoint that is being written
   // Of a step that generates: its rows, and the position of the first; else no rows.

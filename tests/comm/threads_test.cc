@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <latch>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/communicator.h"
@@ -55,6 +57,54 @@ TEST(Threads, GatherGivesEveryRankTheRange) {
       require(gather->sent().total() == gather->sent().all_gather, "bytes of another kind were counted");
     });
   }));
+}
+
+// Two groups at once in one channel, of neighbours and of ranks that are apart, whose pieces are in another order than
+// the world's ranks: what comes together is in the pieces' order, what is to be summed in the ranks'.
+TEST(Threads, GroupsExchangeAmongThemselves) {
+  run_threads(4, [](World& world) {
+    const int rank = world.rank();
+    Lane lane("groups", 1, rank, world.abort_token());
+    const std::vector<std::vector<int>> all = {rank < 2 ? std::vector{0, 1} : std::vector{2, 3},
+                                               rank % 2 ? std::vector{3, 1} : std::vector{2, 0},
+                                               {0, 2, 1, 3}};
+    for (const std::vector<int>& members : all) {
+      const auto index = static_cast<int>(std::ranges::find(members, rank) - members.begin());
+      const auto communicator = world.open(lane, {members, index});
+      const std::size_t n = members.size(), piece = 6;
+      const ShardedRange range{piece, 0, n * piece};
+      const Arena arena = world.allocate(3 * n * piece);
+      std::byte *const out = arena.at(0), *const in = arena.at(n * piece), *const staging = arena.at(2 * n * piece);
+      for (int round = 0; round < 3; ++round) {
+        const auto at = static_cast<std::size_t>(index) * piece;
+        for (std::size_t i = 0; i < piece; ++i) out[at + i] = value(rank, i, round);
+        for (std::size_t i = 0; i < n * piece; ++i) in[i] = value(rank, i, round + 7);
+        communicator->all_gather(range, out + at, out);
+        std::vector<const std::byte*> pieces(n);
+        communicator->all_to_all(range, in, staging, pieces.data());
+        lane.synchronize();
+        std::vector<int> sorted = members;
+        std::ranges::sort(sorted);
+        for (std::size_t m = 0; m < n; ++m)
+          for (std::size_t i = 0; i < piece; ++i) {
+            require(out[m * piece + i] == value(members[m], i, round), "a gathered byte differs");
+            require(pieces[m][i] == value(sorted[m], at + i, round + 7), "a byte to be summed differs");
+          }
+        communicator->release();
+        std::vector<std::byte> told(n);
+        const auto mine = static_cast<std::byte>(10 * round + rank);
+        communicator->exchange(&mine, 1, told.data());
+        lane.synchronize();
+        for (std::size_t m = 0; m < n; ++m)
+          require(told[m] == static_cast<std::byte>(10 * round + members[m]), "an exchanged byte differs");
+        const int root = static_cast<int>(n) - 1;
+        if (index == root) out[0] = value(rank, 0, round + 9);
+        communicator->broadcast(out, 1, root);
+        lane.synchronize();
+        require(out[0] == value(members[n - 1], 0, round + 9), "a byte of the root differs");
+      }
+    }
+  });
 }
 
 TEST(Threads, AllToAllGivesEveryRankItsPieceOfAll) {

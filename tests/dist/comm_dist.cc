@@ -1,4 +1,5 @@
 // One rank of the tests in comm_test.cc: comm_dist MODE TRANSPORT under mpirun.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -6,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/communicator.h"
@@ -48,6 +50,48 @@ void check_borrowing(World& world) {
   communicator->release();
   lane.synchronize();
   expect(lent - world.borrowed_bytes() >= others, world, "borrowed_bytes, released", 0);
+}
+
+// The even ranks and the odd ones by themselves, and all ranks, in an order of pieces that is not theirs.
+void check_groups(World& world) {
+  const int rank = world.rank();
+  std::vector<int> apart, all;
+  for (int r = world.size() - 1; r >= 0; --r) {
+    all.push_back(r);
+    if (r % 2 == rank % 2) apart.push_back(r);
+  }
+  constexpr std::size_t kPiece = 70'000;
+  const Arena arena = world.allocate(3 * kPiece * all.size());
+  Lane lane("groups", 1, rank, world.abort_token());
+  for (const std::vector<int>& members : {apart, all}) {
+    const auto index = static_cast<std::size_t>(std::find(members.begin(), members.end(), rank) - members.begin());
+    const auto communicator = world.open(lane, {members, static_cast<int>(index)});
+    const std::size_t bytes = kPiece * members.size(), at = kPiece * index;
+    std::byte *const out = arena.at(0), *const in = arena.at(bytes), *const staging = arena.at(2 * bytes);
+    for (std::size_t i = 0; i < kPiece; ++i) out[at + i] = value(rank, i, 1);
+    for (std::size_t i = 0; i < bytes; ++i) in[i] = value(rank, i, 2);
+    std::vector<const std::byte*> pieces(members.size());
+    communicator->all_gather({kPiece, 0, bytes}, out + at, out);
+    communicator->all_to_all({kPiece, 0, bytes}, in, staging, pieces.data());
+    lane.synchronize();
+    bool gathered = true, in_rank_order = true;
+    for (std::size_t m = 0; m < members.size(); ++m)
+      for (std::size_t i = 0; i < kPiece; ++i) {
+        gathered = gathered && out[m * kPiece + i] == value(members[m], i, 1);
+        in_rank_order = in_rank_order && pieces[m][i] == value(members[members.size() - 1 - m], at + i, 2);
+      }
+    expect(gathered, world, "all_gather of a group", 0);
+    expect(in_rank_order, world, "all_to_all of a group", 0);
+    communicator->release();
+    std::vector<int> told(members.size());
+    communicator->exchange(reinterpret_cast<const std::byte*>(&rank), sizeof rank,
+                           reinterpret_cast<std::byte*>(told.data()));
+    if (index == 0) std::memset(out, 42, kPiece);
+    communicator->broadcast(out, kPiece, 0);
+    lane.synchronize();
+    expect(told == members, world, "exchange of a group", 0);
+    expect(out[0] == std::byte{42} && out[kPiece - 1] == std::byte{42}, world, "broadcast of a group", 0);
+  }
 }
 
 // A gather and a reduce lane at once, over whole units, tiles across shards, and tiles that some ranks own nothing of.
@@ -113,6 +157,7 @@ void check(World& world) {
     const auto texts = world.exchange(std::string(static_cast<std::size_t>(rank) * 3000, 'x'));
     for (std::size_t r = 0; r < ranks; ++r) expect(texts[r].size() == r * 3000, world, "World::exchange", i);
   }
+  check_groups(world);
   check_borrowing(world);
   if (rank == 0) std::printf("checked %s on %d ranks\n", world.describe().c_str(), world.size());
 }

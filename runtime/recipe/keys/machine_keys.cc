@@ -10,10 +10,38 @@ namespace {
 
 using namespace kinds;
 
+constexpr std::int64_t kMostRanks = 1 << 20;
+
 template <typename At>
 RecipeKey tier(std::string name, At at, std::string meaning) {
   return choice<Tier>(std::move(name), {{"device", Tier::device}, {"host", Tier::host}, {"nvme", Tier::nvme}}, {}, at,
                       std::move(meaning));
+}
+
+template <typename At>
+RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
+  const auto is_node = [](const Value& v) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    return text && *text == "node";
+  };
+  auto set = [at, is_node](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto* number = std::get_if<std::int64_t>(&v.value);
+    if (number && *number > 0 && *number <= kMostRanks)
+      at(recipe) = *number;
+    else if (text && *text == "all")
+      at(recipe) = kAllRanks;
+    else
+      return is_node(v);
+    return true;
+  };
+  auto text = [at](const Recipe& recipe) { return at(recipe) == kAllRanks ? json_string("all") : text_of(at(recipe)); };
+  return {std::move(name),
+          fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMostRanks),
+          std::move(meaning),
+          set,
+          text,
+          is_node};
 }
 
 }  // namespace
@@ -26,6 +54,14 @@ std::vector<RecipeKey> zero_keys() {
       tier("zero.gradients", STRATA_AT(zero.gradients), "tier of the gradients"),
       tier("zero.optimizer", STRATA_AT(zero.optimizer), "tier of masters and moments"),
       tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
+      ranks_of_group("zero.parameters_group", STRATA_AT(zero.parameters_group),
+                     "stage 3: neighbouring ranks that hold all parameters together and gather them from each other; "
+                     "all: as many as those of the optimizer"),
+      ranks_of_group("zero.gradients_group", STRATA_AT(zero.gradients_group),
+                     "stages 2 and 3: the same for gradients; as many as those of the optimizer"),
+      ranks_of_group("zero.optimizer_group", STRATA_AT(zero.optimizer_group),
+                     "stages 1 to 3: neighbouring ranks that hold all masters and moments together; each group updates "
+                     "a copy"),
   };
 }
 

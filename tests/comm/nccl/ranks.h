@@ -21,7 +21,7 @@ class Rank {
     if (world.rank() == 0) (void)nccl().ncclGetUniqueId(&id);
     const std::string text = world.exchange(id.internal)[0];
     text.copy(id.internal, sizeof id.internal - 1);
-    return std::make_unique<NcclCommunicator>(watch, lane, world.rank(), world.size(), id);
+    return std::make_unique<NcclCommunicator>(watch, lane, all_ranks(world.rank(), world.size()), id);
   }
   device::Lane lane(const char* name) { return {name, 1, world.rank(), world.abort_token(), device}; }
 

@@ -1,6 +1,7 @@
 #include "runtime/plan/mesh.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,9 +22,58 @@ TEST(Mesh, MicroBatchesCountTheRanksOfARoundFirst) {
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], i);
 }
 
+// Of every chain of groups of 12 ranks: shards are dealt out once each, in rank order without groups; and what a rank
+// holds of a kind in larger groups lies within what it holds of one in smaller groups.
+TEST(Mesh, PiecesOfLargerGroupsLieWithinThoseOfSmallerOnes) {
+  const std::vector<std::vector<int>> chains = {{}, {2}, {3}, {6}, {2, 4}, {2, 6}, {3, 6}};
+  for (const std::vector<int>& groups : chains) {
+    SCOPED_TRACE(fmt::format("groups of {}", fmt::join(groups, ", ")));
+    const Mesh mesh{12, groups};
+    const Cut shards{12, 1, 120};
+    std::vector<int> owners(12);
+    for (int rank = 0; rank < 12; ++rank) {
+      const Coordinates at = mesh.at(rank);
+      EXPECT_EQ(at.data, rank);
+      if (groups.empty()) {
+        EXPECT_EQ(at.shard, rank);
+      }
+      ++owners[static_cast<std::size_t>(at.shard)];
+      models::ElementRange inner = shards.piece(at);
+      for (auto size = groups.rbegin(); size != groups.rend(); ++size) {
+        const models::ElementRange outer = shards.in_pieces(*size).piece(at);
+        EXPECT_LE(outer.begin, inner.begin);
+        EXPECT_GE(outer.end, inner.end);
+        inner = outer;
+      }
+    }
+    EXPECT_THAT(owners, testing::Each(1));
+  }
+}
+
+// A group has every piece once, in the order of the pieces; those that share a piece are one of each group.
+TEST(Mesh, GroupsHoldAllPiecesAndShareThem) {
+  const Mesh mesh{8, {2, 4}};
+  const Cut shards{8, 1, 80};
+  for (int rank = 0; rank < 8; ++rank)
+    for (const int size : {2, 4, 8}) {
+      const comm::Group group = mesh.group(rank, size, 1);
+      ASSERT_EQ(group.size(), size);
+      EXPECT_EQ(group.rank(group.index), rank);
+      for (int i = 0; i < size; ++i) {
+        EXPECT_EQ(group.rank(i) / size, rank / size) << "neighbours";
+        EXPECT_EQ(shards.in_pieces(size).piece(mesh.at(group.rank(i))).begin, shards.in_pieces(size).piece(i).begin);
+      }
+      const comm::Group sharing = mesh.group(rank, 8, size);
+      ASSERT_EQ(sharing.size(), 8 / size);
+      for (const int other : sharing.members)
+        EXPECT_EQ(shards.in_pieces(size).piece(mesh.at(other)).begin,
+                  shards.in_pieces(size).piece(mesh.at(rank)).begin);
+    }
+}
+
 TEST(Cut, PiecesFollowEachOtherInRankOrder) {
   const Mesh mesh{4};
-  const Cut cut = Cut{.elements = 40}.recut(mesh, Axis::data);
+  const Cut cut{4, 1, 40};
   EXPECT_EQ(cut.size(), 10u);
   std::size_t at = 0;
   for (int rank = 0; rank < 4; ++rank) {
@@ -34,10 +84,10 @@ TEST(Cut, PiecesFollowEachOtherInRankOrder) {
   EXPECT_EQ(at, 40u);
 }
 
-TEST(Cut, WhatIsNotCutIsWholeOnEveryRank) {
+TEST(Cut, OnePieceIsWholeOnEveryRank) {
   const Mesh mesh{4};
-  const Cut cut = Cut{Axis::data, 4, 40}.recut(mesh, Axis::none);
-  EXPECT_EQ(cut.pieces, 1);
+  const Cut cut = Cut{4, 1, 40}.in_pieces(1);
+  EXPECT_EQ(cut.copies, 4);
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(cut.piece(mesh.at(rank)).begin, 0u);
     EXPECT_EQ(cut.piece(mesh.at(rank)).end, 40u);
@@ -48,7 +98,7 @@ TEST(Cut, WhatIsNotCutIsWholeOnEveryRank) {
 TEST(Cut, PortionsAreThoseOfAllPieces) {
   for (const int ranks : {1, 2, 5}) {
     const Mesh mesh{ranks};
-    const Cut cut{Axis::data, ranks, 10 * static_cast<std::size_t>(ranks)};
+    const Cut cut{ranks, 1, 10 * static_cast<std::size_t>(ranks)};
     for (std::size_t begin = 0; begin < cut.elements; begin += 7)
       for (std::size_t end = begin; end <= cut.elements; end += 3) {
         std::size_t least = end - begin, most = 0, first = 0;

@@ -10,13 +10,13 @@ TEST(StepPlanTest, IsShardedBetweenRanksAlone) {
   StepPlan plan;
   plan.placement.parameters.over = plan.placement.optimizer.over = Axis::data;
   UnitLayout unit{};
-  unit.shards = {Axis::data, 1, 16};
+  unit.shards = {1, 1, 16};
   plan.layout = {{1}, {unit}};
   EXPECT_FALSE(plan.sharded_parameters());
   EXPECT_FALSE(plan.sharded_optimizer());
   EXPECT_EQ(plan.parts_of(0).size(), 16u);
   EXPECT_EQ(plan.parts_of(0).piece(plan.mesh().at(0)).begin, 0u);
-  unit.shards = {Axis::data, 2, 16};
+  unit.shards = {2, 1, 16};
   plan.layout = {{2}, {unit}};
   EXPECT_TRUE(plan.sharded_parameters());
   EXPECT_TRUE(plan.sharded_optimizer());

@@ -2,6 +2,7 @@
 #include <rapidcheck.h>
 
 #include <utility>
+#include <vector>
 
 #include "tests/runtime/plan_case.h"
 
@@ -51,6 +52,16 @@ inline PlanCase random_case() {
   placement.gradients.tier = tier();
   placement.optimizer.tier = tier();
   placement.activations = tier();
+  const auto divisor = [](int of) {
+    std::vector<int> all;
+    for (int n = 1; n <= of; ++n)
+      if (of % n == 0) all.push_back(n);
+    return *rc::gen::elementOf(all);
+  };
+  if (*rc::gen::arbitrary<bool>()) {
+    placement.optimizer.group = placement.gradients.group = divisor(c.request.mesh.world);
+    placement.parameters.group = divisor(placement.optimizer.group);
+  }
   c.request.update_chunk = *rc::gen::element(1, 3, 512) * kShardAlignment;
   c.request.read_ahead = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);

@@ -1,6 +1,6 @@
 // The numerics contract (docs/architecture.md): the same bits whatever the stage, recomputation, order, prefetch,
 // threads and world size. Every run here also has to allocate and send exactly what was planned.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -231,6 +231,46 @@ TEST_P(Contract, TableLargerThanMemory) {
       bytes = job.plan.memory[0].peak - 1;
     }
     EXPECT_GT(level, 1) << name_of(v);
+  }
+}
+
+// Groups of 1, 2 and 4 of 8 ranks hold parameters, or all state, in copies: on the device, in tiles, and in other
+// tiers.
+TEST_P(Contract, SameBitsInGroupsOfRanks) {
+  const auto run = [&](int ranks, const std::vector<std::string>& more, std::size_t tile_bytes) {
+    auto all = sets(1);
+    all.back() = fmt::format("training.gradient_accumulation_steps={}", 8 / ranks);
+    all.insert(all.end(), more.begin(), more.end());
+    return train_in_threads(std::nullopt, all, ranks, {}, tile_bytes);
+  };
+  const Trained alone = run(1, {}, 0);
+  const std::string nvme = fmt::format("memory.nvme={}", folder_.path().string());
+  const struct {
+    int ranks;
+    std::vector<std::string> sets;
+    std::size_t tile_bytes = 0;
+  } cases[] = {{8, {"zero.stage=3", "zero.parameters_group=1"}},
+               {8, {"zero.stage=3", "zero.parameters_group=2", "memory.prefetch=0"}},
+               {8, {"zero.stage=3", "zero.parameters_group=4", "training.recompute=block"}},
+               {8, {"zero.stage=3", "zero.optimizer_group=1"}},
+               {8, {"zero.stage=3", "zero.optimizer_group=2"}},
+               {8, {"zero.stage=3", "zero.optimizer_group=4", "zero.parameters_group=2", "memory.order=vertical"}},
+               {8, {"zero.stage=2", "zero.optimizer_group=2", "zero.gradients_group=2"}},
+               {8, {"zero.stage=1", "zero.optimizer_group=4"}},
+               {4, {"zero.stage=3", "zero.parameters_group=2"}, 1},
+               {4, {"zero.stage=3", "zero.optimizer_group=2"}, 1},
+               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.optimizer=host"}},
+               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.parameters=host", "zero.gradients=host"}},
+               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.parameters=nvme", "zero.optimizer=nvme", nvme}},
+               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.parameters=host", "zero.optimizer=host"}, 1},
+               {4, {"zero.stage=3", "zero.optimizer_group=2", "zero.gradients=host", "zero.optimizer=nvme", nvme}},
+               {4, {"zero.stage=2", "zero.optimizer_group=2", "zero.parameters=host"}}};
+  for (const auto& c : cases) {
+    const std::string name = fmt::format("{} ranks, {}, tiles {}", c.ranks, fmt::join(c.sets, ", "), c.tile_bytes);
+    const Trained trained = run(c.ranks, c.sets, c.tile_bytes);
+    EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << name;
+    EXPECT_EQ(trained.loss_hex, alone.loss_hex) << name;
+    EXPECT_EQ(trained.weights_hash, alone.weights_hash) << name;
   }
 }
 

@@ -94,6 +94,42 @@ TEST_F(PackedRun, GoesOnWithOtherRanksAndStages) {
   }
 }
 
+// Saved in groups of ranks and loaded in others, or without.
+TEST_F(PackedRun, GoesOnInOtherGroupsOfRanks) {
+  const struct {
+    int ranks;
+    std::vector<std::string> sets;
+  } layouts[] = {{1, {"zero.stage=0"}},
+                 {4, {"zero.stage=3", "zero.parameters_group=2"}},
+                 {4, {"zero.stage=3", "zero.optimizer_group=2", "zero.optimizer=host"}},
+                 {4, {"zero.stage=1", "zero.optimizer_group=2"}}};
+  std::vector<std::string> losses;
+  std::string weights;
+  for (const auto& from : layouts) {
+    const SavedRun run;
+    const auto with = [&](const auto& layout, const char* resume) {
+      auto all = sets(layout.ranks, layout.sets);
+      all.push_back("checkpoint.dir=" + run.checkpoints().string());
+      all.push_back(fmt::format("checkpoint.resume={}", resume));
+      return all;
+    };
+    const auto whole = run.run(from.ranks, with(from, "none"), 4, {2});
+    if (losses.empty()) {
+      losses = whole.losses;
+      weights = whole.weights;
+    }
+    EXPECT_EQ(whole.losses, losses) << from.sets.back();
+    EXPECT_EQ(whole.weights, weights) << from.sets.back();
+    for (const auto& to : layouts) {
+      const auto rest = run.run(to.ranks, with(to, "auto"), 4);
+      EXPECT_EQ(rest.resumed, "step-00000002");
+      EXPECT_EQ(rest.losses, std::vector<std::string>(losses.begin() + 2, losses.end()))
+          << from.sets.back() << " to " << to.sets.back();
+      EXPECT_EQ(rest.weights, weights) << from.sets.back() << " to " << to.sets.back();
+    }
+  }
+}
+
 // The number of labels in a step is known before its first backward, so that it makes no difference how they are spread
 // over micro-batches. What is left is the rounding of sums of other shapes, in fp32.
 TEST_F(PackedRun, EveryLabelOfAStepWeighsTheSame) {

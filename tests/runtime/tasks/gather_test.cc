@@ -7,23 +7,58 @@
 namespace strata::runtime {
 namespace {
 
-// From a shard of its own into other memory, or among the others' in its place, where all but its own is written.
-TEST(Gather, ReadsTheShardWhereItLies) {
+struct Added {
+  Task task;
+  std::uint64_t sent;  // planned
+};
+
+// Over 4 ranks at stage 3, in groups of so many that hold parameters, and update them; 0: all.
+template <typename T>
+Added add(int held, int updated, const T& added_with) {
+  PlanCase c = make_case(small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});
+  c.request.placement.parameters.group = held;
+  c.request.placement.optimizer.group = updated;
+  Draft draft(c.request);
+  const int buffer = draft.add_buffer("shard", Kind::parameters, Tier::device, draft.layout(1).padded() * 4, true);
+  const int whole = draft.add_buffer("whole", Kind::parameters, Tier::device, draft.layout(1).padded() * 4, false);
+  added_with(draft, buffer, whole);
+  return {draft.plan.tasks[0], draft.plan.comm_bytes.all_gather};
+}
+
+std::size_t shard_bytes() {
   const PlanCase c = make_case(small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});
-  for (const bool in_place : {false, true}) {
-    Draft draft(c.request);
-    const std::size_t shard_bytes = draft.layout(1).shard() * 2;
-    const int shard = draft.add_buffer("shard", Kind::parameters, Tier::device, shard_bytes, true);
-    const int whole = draft.add_buffer("whole", Kind::parameters, Tier::device, 4 * shard_bytes, false);
-    Gather{.which = {1}, .shard = in_place ? Slice{} : draft.whole(shard), .parameters = whole}.add(draft);
-    const Task& task = draft.plan.tasks[0];
-    EXPECT_EQ(task.buffer(Role::shard), in_place ? -1 : shard);
-    EXPECT_EQ(task.uses.back().buffer, whole);
-    EXPECT_EQ(task.uses.back().access, in_place ? Access::update : Access::write);
-    EXPECT_EQ(task.end, draft.layout(1).padded());
-    EXPECT_EQ(draft.plan.comm_bytes.all_gather, 3 * shard_bytes) << "to three others";
-    EXPECT_EQ(task.cost.sent_bytes, static_cast<double>(3 * shard_bytes));
-  }
+  return Draft(c.request).layout(1).shard() * 2;
+}
+
+TEST(Gather, BringsTheShardsOfTheRanksThatHoldAUnit) {
+  const auto gather = [](Draft& draft, int shard, int whole) {
+    Gather{.which = {1}, .shard = draft.whole(shard), .parameters = whole}.add(draft);
+  };
+  const Added all = add(0, 0, gather), two = add(2, 0, gather);
+  EXPECT_EQ(all.task.buffer(Role::shard), 0);
+  EXPECT_EQ(all.task.uses.back().buffer, 1);
+  EXPECT_EQ(all.task.uses.back().access, Access::write);
+  EXPECT_EQ(all.task.end, 4 * shard_bytes() / 2);
+  EXPECT_EQ(all.sent, 3 * shard_bytes()) << "to three others";
+  EXPECT_EQ(all.task.cost.sent_bytes, static_cast<double>(3 * shard_bytes()));
+  EXPECT_EQ(two.task.end, all.task.end);
+  EXPECT_EQ(two.sent, 2 * shard_bytes()) << "half a unit to the other of its group";
+}
+
+TEST(Spread, BringsUpdatedPartsToThoseThatHoldThem) {
+  const auto spread = [](Draft& draft, int held, int) { Spread{.unit = 1, .parameters = held}.add(draft); };
+  const Added of_two = add(2, 0, spread);
+  EXPECT_EQ(of_two.task.uses.back().access, Access::update) << "its own part is there";
+  EXPECT_EQ(of_two.task.end, 2 * shard_bytes() / 2);
+  EXPECT_EQ(of_two.sent, shard_bytes()) << "to the rank of the other group with the same half";
+  EXPECT_EQ(add(1, 0, spread).sent, 3 * shard_bytes());
+  EXPECT_EQ(add(1, 2, spread).sent, 2 * shard_bytes()) << "each of two updates half of all";
+}
+
+TEST(GatherSums, BringsSumsToThoseThatUpdateThem) {
+  const auto sums = [](Draft& draft, int sum, int) { GatherSums{.unit = 1, .sum = sum}.add(draft); };
+  EXPECT_EQ(add(1, 1, sums).sent, 3 * 2 * shard_bytes()) << "fp32";
+  EXPECT_EQ(add(2, 2, sums).sent, 2 * shard_bytes());
 }
 
 }  // namespace

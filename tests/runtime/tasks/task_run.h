@@ -57,7 +57,12 @@ class TaskRun {
       if (b >= 0) std::memset(bytes(b).data(), 0, size(b));
     gather_ = world_.open(lane_);
     reduce_ = world_.open(lane_);
-    site.emplace(Site{draft.plan, draft.model, optimizer, draft.plan.mesh().at(rank_), *storage_, *gather_, *reduce_});
+    site.emplace(Site{draft.plan,
+                      draft.model,
+                      optimizer,
+                      draft.plan.mesh().at(rank_),
+                      *storage_,
+                      {*gather_, *gather_, *reduce_, *reduce_}});
     site->received.resize(draft.plan.tasks.size());
   }
   // As the executor would.

@@ -166,7 +166,7 @@ class FarWorld final : public comm::World {
   int node_rank() const override { return 0; }
   std::string describe() const override { return "far"; }
   AbortToken& abort_token() override { return abort_; }
-  std::unique_ptr<comm::Communicator> open(device::Lane&) override { return nullptr; }
+  std::unique_ptr<comm::Communicator> open(device::Lane&, const comm::Group&) override { return nullptr; }
   void report_failure(const std::string&, Exit) override {}
   std::vector<std::string> exchange(const std::string& mine) override {
     if (!told_) {

@@ -1,0 +1,36 @@
+#pragma once
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "base/error.h"
+
+namespace strata::comm {
+
+// Ranks that exchange something among themselves: ranks of the world, in the order of the pieces that they own. All
+// ranks of a world open communicators in the same order, each with a group that it is in; two groups that are opened
+// at once have the same members in the same order, or none in common.
+struct Group {
+  std::vector<int> members;
+  int index;  // of this rank, in it
+
+  int size() const { return static_cast<int>(members.size()); }
+  int rank(int member) const { return members[static_cast<std::size_t>(member)]; }
+  // Of each member, how many members have a lower rank.
+  std::vector<int> places() const {
+    std::vector<int> out;
+    for (const int rank : members)
+      out.push_back(static_cast<int>(std::ranges::count_if(members, [&](int other) { return other < rank; })));
+    return out;
+  }
+  bool operator==(const Group&) const = default;
+};
+
+// Every rank of a world, in their order.
+inline Group all_ranks(int rank, int size) {
+  Group group{std::vector<int>(static_cast<std::size_t>(size)), rank};
+  std::iota(group.members.begin(), group.members.end(), 0);
+  return group;
+}
+
+}  // namespace strata::comm
