@@ -83,7 +83,7 @@ Classes read_classes(const Config& config, Objective objective) {
     fail(Exit::usage, "{} is \"regression\" with {} labels: one is built", config.describe("problem_type"),
          out.names.size());
   if (out.target == device::ClassTarget::many && out.names.size() > 31)
-    fail(Exit::usage, "{} classes that a text may have any number of: at most 31 are built", out.names.size());
+    fail(Exit::usage, "{} classes that a text may have any number of: at most 31 are supported", out.names.size());
   return out;
 }
 

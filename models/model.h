@@ -282,7 +282,7 @@ class Model {
 
 class Config;
 // The family that config.json's `model_type` names, prepared for `shape`. Throws Error{usage} for a family, or a
-// config key that changes the mathematics, that is not built, naming it. seq longer than the positions is an error.
+// config key that changes the mathematics, that is not supported, naming it. seq longer than the positions is an error.
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& shape);
 
 }  // namespace strata::models

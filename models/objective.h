@@ -15,7 +15,7 @@ std::string_view name_of(Objective objective);  // as training.objective has it
 // The objective whose head config.json's `architectures` name ("BertForMaskedLM"); nullopt if they name a model without
 // a head, or nothing. Throws Error{usage} for a head that no objective has.
 std::optional<Objective> named_objective(const Config& config);
-// That, else what the family (`model_type`) is trained on first. Throws Error{usage} for a family that is not built.
+// That, else what the family (`model_type`) is trained on first. Throws Error{usage} for another family.
 Objective objective_of(const Config& config);
 // Whether models of the family predict the next token, so that a row has read what comes before it alone: of a text its
 // last row has read all. Throws as objective_of().

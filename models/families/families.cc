@@ -43,7 +43,7 @@ const Family& family_of(const Config& config) {
   }
   std::string names;
   for (const Family& f : kFamilies) names += (names.empty() ? "" : ", ") + std::string(f.name);
-  fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe("model_type"), family,
+  fail(Exit::usage, "{} is \"{}\", which is not supported; these are: {}", config.describe("model_type"), family,
        names);
 }
 
@@ -199,7 +199,7 @@ std::vector<bool> sliding_layers(const Config& config, std::size_t layers) {
   for (const std::string& type : types) {
     // "attention" is transformers' older word for full attention.
     if (type != "full_attention" && type != "attention" && type != "sliding_attention")
-      fail(Exit::usage, "{} has \"{}\", which is not built yet; full_attention and sliding_attention are",
+      fail(Exit::usage, "{} has \"{}\", which is not supported; full_attention and sliding_attention are",
            config.describe("layer_types"), type);
     sliding.push_back(type == "sliding_attention");
   }
@@ -219,7 +219,7 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
   if (std::find(built.begin(), built.end(), value) != built.end()) return;
   std::string list;
   for (std::string_view b : built) list += (list.empty() ? "" : ", ") + std::string(b);
-  fail(Exit::usage, "{} is \"{}\", which is not built yet; these are: {}", config.describe(key), value, list);
+  fail(Exit::usage, "{} is \"{}\", which is not supported; these are: {}", config.describe(key), value, list);
 }
 
 void require_gelu(const Config& config, std::string_view key) {
@@ -232,7 +232,7 @@ void require_gelu_tanh(const Config& config, std::string_view key) {
 
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise) {
   if (config.bool_or(key, otherwise) != built)
-    fail(Exit::usage, "{} is {}, which is not built yet; only {} is", config.describe(key), !built, built);
+    fail(Exit::usage, "{} is {}, which is not supported; only {} is", config.describe(key), !built, built);
 }
 
 std::string architecture_of(const Config& config, Objective objective) {
@@ -256,8 +256,8 @@ void require_objective(const RunShape& run, std::string_view family, std::initia
   std::string names;
   for (const Objective objective : built)
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name_of(objective));
-  fail(Exit::usage, "training.objective = \"{}\" is not built for {} models; these are: {}", name_of(*run.objective),
-       family, names);
+  fail(Exit::usage, "training.objective = \"{}\" is not supported for {} models; these are: {}",
+       name_of(*run.objective), family, names);
 }
 
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {

@@ -21,7 +21,7 @@ struct LlamaShape {
   std::size_t qkv_width() const { return query_width() + 2 * key_width(); }
 };
 
-// Throws Error{usage} naming the key if a value is not built, for sequences of `seq` tokens.
+// Throws Error{usage} naming the key if a value is not supported, for sequences of `seq` tokens.
 LlamaShape read_llama_shape(const Config& config, std::size_t seq);
 
 }  // namespace strata::models

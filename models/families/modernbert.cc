@@ -64,7 +64,7 @@ Shape read_shape(const Config& config) {
     require_bool(config, key, false, false);
   for (const char* key : {"attention_dropout", "mlp_dropout"})
     if (dropout_probability(config, key, 0) > 0)
-      fail(Exit::usage, "{} is above 0, which is not built yet; only 0 is", config.describe(key));
+      fail(Exit::usage, "{} is above 0, which is not supported; only 0 is", config.describe(key));
   require_gelu(config, "hidden_activation");
   require_gelu(config, "classifier_activation");
   s.class_dropout = dropout_probability(config, "classifier_dropout", 0);

@@ -122,32 +122,34 @@ struct Foreign {
   Inert inert;
   std::string_view what;
 };
-constexpr std::string_view kExperts = "layers of experts (mixture of experts) are not built";
-constexpr std::string_view kSoftCap = "a soft cap (tanh) of scores or logits is not built";
-constexpr std::string_view kScaled = "another scaling than the family's own is not built; only 1 is";
+constexpr std::string_view kExperts = "layers of experts (mixture of experts) are not supported";
+constexpr std::string_view kSoftCap = "a soft cap (tanh) of scores or logits is not supported";
+constexpr std::string_view kScaled = "another scaling than the family's own is not supported; only 1 is";
 constexpr std::string_view kScores =
-    "scores of attention that are scaled otherwise than by the root of head_dim are not built";
-constexpr std::string_view kLatent = "attention over compressed keys and values (latent attention) is not built";
-constexpr std::string_view kAlibi = "ALiBi, which adds a slope to attention in place of positions, is not built";
-constexpr std::string_view kPartial = "rotary positions of a part of a head's columns are not built";
-constexpr std::string_view kInterleaved = "rotary positions of neighbouring columns are not built; those of halves are";
-constexpr std::string_view kNoPositions = "layers without rotary positions are not built";
-constexpr std::string_view kOtherPositions = "positions of another kind than the family's are not built";
-constexpr std::string_view kHeadNorm = "a norm of queries and keys is not built in this family; qwen3 has it";
-constexpr std::string_view kParallel = "attention and MLP side by side (a parallel residual) are not built";
-constexpr std::string_view kBiases = "biases in other layers than the family's are not built";
-constexpr std::string_view kOneKey = "attention with one key and value for all heads is not built in this family";
-constexpr std::string_view kDirection = "decoders that attend to later tokens, and encoders that do not, are not built";
-constexpr std::string_view kCross = "attention to another model's output (cross-attention) is not built";
+    "scores of attention that are scaled otherwise than by the root of head_dim are not supported";
+constexpr std::string_view kLatent = "attention over compressed keys and values (latent attention) is not supported";
+constexpr std::string_view kAlibi = "ALiBi, which adds a slope to attention in place of positions, is not supported";
+constexpr std::string_view kPartial = "rotary positions of a part of a head's columns are not supported";
+constexpr std::string_view kInterleaved =
+    "rotary positions of neighbouring columns are not supported; those of halves are";
+constexpr std::string_view kNoPositions = "layers without rotary positions are not supported";
+constexpr std::string_view kOtherPositions = "positions of another kind than the family's are not supported";
+constexpr std::string_view kHeadNorm = "a norm of queries and keys is not supported in this family; qwen3 has it";
+constexpr std::string_view kParallel = "attention and MLP side by side (a parallel residual) are not supported";
+constexpr std::string_view kBiases = "biases in other layers than the family's are not supported";
+constexpr std::string_view kOneKey = "attention with one key and value for all heads is not supported in this family";
+constexpr std::string_view kDirection =
+    "decoders that attend to later tokens, and encoders that do not, are not supported";
+constexpr std::string_view kCross = "attention to another model's output (cross-attention) is not supported";
 constexpr std::string_view kQuantised =
-    "quantised weights are not built; give the model that they were made from, or one that was converted back to "
+    "quantised weights are not supported; give the model that they were made from, or one that was converted back to "
     "bfloat16 (dequantize)";
-constexpr std::string_view kDraft = "this is a draft model, which continues another model's work, and is not built";
-constexpr std::string_view kAhead = "heads that predict several tokens ahead are not built";
-constexpr std::string_view kImages = "models of images or sound are not built";
-constexpr std::string_view kState = "state-space layers (Mamba) are not built";
-constexpr std::string_view kWindows = "attention in windows of this kind is not built";
-constexpr std::string_view kPerLayer = "layers of different shapes are not built";
+constexpr std::string_view kDraft = "this is a draft model, which continues another model's work, and is not supported";
+constexpr std::string_view kAhead = "heads that predict several tokens ahead are not supported";
+constexpr std::string_view kImages = "models of images or sound are not supported";
+constexpr std::string_view kState = "state-space layers (Mamba) are not supported";
+constexpr std::string_view kWindows = "attention in windows of this kind is not supported";
+constexpr std::string_view kPerLayer = "layers of different shapes are not supported";
 
 constexpr Foreign kForeign[] = {
     {"num_experts_per_tok", kAtMostOne, kExperts},
@@ -183,9 +185,9 @@ constexpr Foreign kForeign[] = {
     {"attention_out_multiplier", kOne, kScaled},
     {"mlp_multipliers", kAllOne, kScaled},
     {"scale_depth", kRootOfLayers,
-     "residual sums that are scaled are not built; only the root of the layers' number "
+     "residual sums that are scaled are not supported; only the root of the layers' number "
      "changes nothing"},
-    {"dim_model_base", kHidden, "logits that are scaled are not built; only hidden_size changes nothing"},
+    {"dim_model_base", kHidden, "logits that are scaled are not supported; only hidden_size changes nothing"},
     {"mup_scale_factor", kOne, kScaled},
     {"mup_embeddings_scale", kOne, kScaled},
     {"mup_output_alpha", kOne, kScaled},
@@ -195,7 +197,7 @@ constexpr Foreign kForeign[] = {
     {"attention_scale", kSoftmaxScale, kScores},
     {"softmax_scale", kSoftmaxScale, kScores},
     {"query_pre_attn_scalar", kHeadDim, kScores},
-    {"scale_attn_by_inverse_layer_idx", kOff, "attention that is scaled by the layer's number is not built"},
+    {"scale_attn_by_inverse_layer_idx", kOff, "attention that is scaled by the layer's number is not supported"},
     {"scale_attn_weights", kOn, kScores},
     {"attn_temperature_tuning", kOff, kScores},
     {"q_lora_rank", kOff, kLatent},
@@ -222,14 +224,14 @@ constexpr Foreign kForeign[] = {
     {"use_rotary", kRotary, kOtherPositions},
     {"use_rotary_embeddings", kRotary, kOtherPositions},
     {"rotary_value", kOff, kOtherPositions},
-    {"use_mrope", kOff, "positions of images are not built"},
+    {"use_mrope", kOff, "positions of images are not supported"},
     {"relative_attention", kOff, kOtherPositions},
     {"relative_attention_num_buckets", kOff, kOtherPositions},
     {"use_qk_norm", kNormOfHeads, kHeadNorm},
     {"qk_norm", kNormOfHeads, kHeadNorm},
     {"qk_layernorm", kNormOfHeads, kHeadNorm},
     {"attn_qk_norm", kNormOfHeads, kHeadNorm},
-    {"clip_qkv", kOff, "queries, keys and values that are clipped are not built"},
+    {"clip_qkv", kOff, "queries, keys and values that are clipped are not supported"},
     {"use_parallel_residual", kOff, kParallel},
     {"parallel_residual", kOff, kParallel},
     {"parallel_attn", kOff, kParallel},
@@ -246,7 +248,7 @@ constexpr Foreign kForeign[] = {
     {"is_causal", kCausal, kDirection},
     {"add_cross_attention", kOff, kCross},
     {"cross_attention_layers", kOff, kCross},
-    {"is_encoder_decoder", kOff, "a model of an encoder and a decoder is not built"},
+    {"is_encoder_decoder", kOff, "a model of an encoder and a decoder is not supported"},
     {"quantization", kOff, kQuantised},
     {"quantization_config", kOff, kQuantised},
     {"compression_config", kOff, kQuantised},
@@ -274,12 +276,12 @@ constexpr Foreign kForeign[] = {
     {"attention_layers", kOff, kWindows},
     {"attention_types", kOff, kWindows},
     {"attn_layer_period", kOff, kState},
-    {"embedding_size", kHidden, "tables of another width than hidden_size are not built"},
-    {"word_embed_proj_dim", kHidden, "tables of another width than hidden_size are not built"},
+    {"embedding_size", kHidden, "tables of another width than hidden_size are not supported"},
+    {"word_embed_proj_dim", kHidden, "tables of another width than hidden_size are not supported"},
     {"per_layer_config", kOff, kPerLayer},
     {"block_configs", kOff, kPerLayer},
     {"pruned_heads", kOff, kPerLayer},
-    {"num_hidden_groups", kOff, "layers that share their weights are not built"},
+    {"num_hidden_groups", kOff, "layers that share their weights are not supported"},
 };
 // Of any other key that has these words in it.
 struct ForeignWord {
@@ -320,7 +322,7 @@ void refuse_positions(const Config& config, const Facts& f) {
   const std::string kind = config.text_or("position_embedding_type", "");
   if (kind == "alibi") fail(Exit::usage, "{} is \"alibi\": {}", config.describe("position_embedding_type"), kAlibi);
   if (kind.starts_with("relative"))
-    fail(Exit::usage, "{} is \"{}\": positions relative to each other (Shaw et al. 2018) are not built",
+    fail(Exit::usage, "{} is \"{}\": positions relative to each other (Shaw et al. 2018) are not supported",
          config.describe("position_embedding_type"), kind);
   const bool known = kind.empty() || (f.rotary() ? kind == "rope" || kind == "rotary" : kind == "learned") ||
                      (f.modernbert && kind == "sans_pos") || (kind == "absolute" && !f.llama) ||

@@ -14,7 +14,7 @@ constexpr const char* kAnObject =
     "an object with keys without dots, such as {\"rope_type\": \"linear\", \"factor\": 2.0} "
     "(in TOML: {rope_type = \"linear\", factor = 2.0})";
 
-// Positions that are not built, by transformers' name, and what can be done.
+// Positions that are not supported, by transformers' name, and what can be done.
 struct Refused {
   std::string_view type, remedy;
 };
@@ -63,7 +63,7 @@ RotaryTable::Scaling read_scaling(const Group& group) {
   if (type == "yarn") return RotaryTable::Scaling::yarn;
   const Refused* known = std::ranges::find(kRefused, type, &Refused::type);
   if (known == std::end(kRefused)) known = nullptr;
-  fail(Exit::usage, "{} is \"{}\", which is not built yet; default, linear, llama3 and yarn are{}{}",
+  fail(Exit::usage, "{} is \"{}\", which is not supported; default, linear, llama3 and yarn are{}{}",
        config.describe(key), type, known ? "; " : "", known ? known->remedy : "");
 }
 
@@ -88,7 +88,7 @@ RotaryTable read_group(const Group& group, std::size_t head_dim, std::size_t max
   const std::string own_part = group.key("partial_rotary_factor");
   const std::string part = config.has(own_part) ? own_part : "partial_rotary_factor";
   if (config.number_or(part, 1.0) != 1.0)
-    fail(Exit::usage, "{} is not 1, which is not built yet: use a model whose positions rotate whole heads",
+    fail(Exit::usage, "{} is not 1, which is not supported: use a model whose positions rotate whole heads",
          config.describe(part));
   config.ignore({"partial_rotary_factor"});
 

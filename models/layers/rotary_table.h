@@ -35,7 +35,7 @@ struct RotaryTable {
 };
 
 // From rope_parameters (transformers 5), or rope_theta and rope_scaling (4). max_positions: of the model. Throws
-// Error{usage} if the kind of scaling is not built, or if the two groups of keys contradict each other.
+// Error{usage} if the kind of scaling is not supported, or if the two groups of keys contradict each other.
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions);
 
 // That of one kind of attention ("full_attention"), for a family that has angles for each: from its group in

@@ -38,8 +38,8 @@ struct Beginning {
 // Whether an evaluation is due at it or later (PeriodicEvaluation::due).
 bool comes_to_evaluation(const Recipe& recipe, const Beginning& from);
 
-// Prepares the model and plans the step, for the capacity's device. Workspaces are sized for every core of the machine,
-// so that the plan is the same however ranks share them. memory.order = auto becomes one of the two by order.h. Of an
+// Prepares the model and plans the step, for the capacity's device. Workspaces are for all cores that a quota of the
+// processor (cpu_quota) leaves, however ranks share them. memory.order = auto becomes one of the two by order.h. Of an
 // optimizer's state on NVMe the first unit's is read ahead if host memory allows it and memory.prefetch is not 0. If
 // the step does not fit and parameters are sharded, the largest units are gathered part by part, as few of them as
 // needed. What evaluations take is in the plan of a training that comes to one. Throws Error{usage}, Error{corrupt}.

@@ -31,11 +31,11 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
            "tokenize",
            name);
     if (!sidecar->mask_token)
-      fail(
-          Exit::usage,
-          "{} holds tokens of the tokenizer {}, which has neither [MASK] nor <mask>, and masked_lm needs one: take the "
-          "tokenizer that the encoder comes with",
-          name, sidecar->tokenizer);
+      fail(Exit::usage,
+           "{} holds tokens of the tokenizer {}, which has no token for what is masked (mask_token of its "
+           "tokenizer_config.json, [MASK] or <mask>), and masked_lm needs one: take the tokenizer that the encoder "
+           "comes with",
+           name, sidecar->tokenizer);
     if (&file != &files.front() && out.mask != *sidecar->mask_token)
       fail(Exit::usage, "{} and {} are of tokenizers whose masks differ ({} and {}): make them anew with one",
            files.front().path().string(), name, out.mask, *sidecar->mask_token);

@@ -82,7 +82,7 @@ class Loader {
     for (const RecipeKey& key : recipe_keys()) {
       const auto value = given_.find(key.name);
       if (value != given_.end() && key.not_built && key.not_built(value->second)) {
-        fail(Exit::usage, "{} = {} is not built yet", key.name, value->second.shown);
+        fail(Exit::usage, "{} = {} is not supported", key.name, value->second.shown);
       }
     }
     return std::move(recipe_);

@@ -397,7 +397,7 @@ constexpr NamesElsewhere kRows[] = {
      "as a key of config.json: model.config.KEY"},
     {"initial_loss_scale", "fp16.initial_scale", ""},
     {"sgd_momentum", "optimizer.momentum", ""},
-    {"nesterov sgd_nesterov", "optimizer.momentum", "which is SGD's plain momentum: Nesterov's is not built"},
+    {"nesterov sgd_nesterov", "optimizer.momentum", "which is SGD's plain momentum: Nesterov's is not supported"},
     {"data_path train_data_path", "data.train", kTokenFile},
     {"valid_data_path", "data.validation", kTokenFile},
 };

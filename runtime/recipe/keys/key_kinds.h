@@ -115,7 +115,7 @@ inline std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
-// `later`: names that are allowed but not built yet; they have no value of T.
+// `later`: names that are allowed but not supported; they have no value of T.
 template <typename T, typename At>
 RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> later, At at, std::string meaning) {
   std::vector<std::string> names;

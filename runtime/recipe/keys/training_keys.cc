@@ -51,7 +51,7 @@ RecipeKey class_weights() {
     return recipe.training.class_weights.empty() ? std::string("none") : text_of_list(recipe.training.class_weights);
   };
   return {"training.class_weights",
-          "a list of numbers from 0, one for each class",
+          "a list of numbers >= 0, one for each class",
           "classification: what a class's loss is multiplied by, in the order of the classes' numbers",
           set,
           text,
@@ -171,15 +171,16 @@ std::vector<RecipeKey> training_keys() {
                     STRATA_AT(training.precision), "dtype of parameters, activations and gradients; masters are fp32"),
       integer("training.seed", 0, std::numeric_limits<std::int64_t>::max(), STRATA_AT(training.seed),
               "seed of random weights, data order and dropout"),
-      number("training.max_grad_norm", 0, kHuge, "a number from 0", STRATA_AT(training.max_grad_norm),
+      number("training.max_grad_norm", 0, kHuge, "a number >= 0", STRATA_AT(training.max_grad_norm),
              "clip the gradient's norm to this; 0: no clipping"),
       choice<Reduce>("training.reduce", {{"ordered", Reduce::ordered}, {"fast", Reduce::fast}}, {},
                      STRATA_AT(training.reduce),
                      "exchange and add gradients after each micro-batch, in global order, or add them locally and "
                      "exchange once per step"),
-      but_only(integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
-                       "reserved for sums of several micro-batches' gradients, which are not built: only 1 is taken"),
-               is_one),
+      but_only(
+          integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
+                  "reserved for sums of several micro-batches' gradients, which are not supported: only 1 is taken"),
+          is_one),
       recompute(),
   };
 }
@@ -198,14 +199,14 @@ std::vector<RecipeKey> optimizer_keys() {
           STRATA_AT(optimizer.moments),
           "format of the moments: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit keeps those of "
           "embeddings, biases, gains and tensors below 4,096 elements in fp32"),
-      number("optimizer.learning_rate", 0, kHuge, "a number from 0", STRATA_AT(optimizer.learning_rate),
+      number("optimizer.learning_rate", 0, kHuge, "a number >= 0", STRATA_AT(optimizer.learning_rate),
              "peak of the learning rate"),
       betas(),
       number("optimizer.eps", kTiny, kHuge, "a number from 1e-30", STRATA_AT(optimizer.eps),
              "added to adamw's denominator"),
       number("optimizer.momentum", 0, 1, "a number from 0 to below 1", STRATA_AT(optimizer.momentum),
              "decay of sgd's moment, without dampening", true),
-      number("optimizer.weight_decay", 0, kHuge, "a number from 0", STRATA_AT(optimizer.weight_decay),
+      number("optimizer.weight_decay", 0, kHuge, "a number >= 0", STRATA_AT(optimizer.weight_decay),
              "decay of matrices and embeddings, not of biases and gains: decoupled; sgd's, as in PyTorch, is added to "
              "the gradient (after clipping)"),
   };
@@ -225,7 +226,7 @@ std::vector<RecipeKey> scheduler_keys() {
 
 std::vector<RecipeKey> fp16_keys() {
   return {
-      number("fp16.initial_scale", 0x1p-126, kHuge, "a number above 0", STRATA_AT(fp16.initial_scale),
+      number("fp16.initial_scale", 0x1p-126, kHuge, "a number > 0", STRATA_AT(fp16.initial_scale),
              "loss scale of the first step; a gradient that is not finite halves it and skips the step; a forward that "
              "is not finite skips the step alone, as no scale mends it, and the third in a row ends the run"),
       integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),

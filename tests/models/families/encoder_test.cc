@@ -137,7 +137,7 @@ TEST(EncoderFamiliesTest, RefuseByNameWhatIsNotBuilt) {
     EXPECT_FAILURE(make(tiny(family), {{key, value}}), Exit::usage, AllOf(HasSubstr(key), HasSubstr(words)));
   };
   for (const char* family : {"bert", "roberta", "xlm-roberta"}) {
-    refused(family, "hidden_act", "\"gelu_new\"", "gelu_new\", which is not built yet");
+    refused(family, "hidden_act", "\"gelu_new\"", "gelu_new\", which is not supported");
     refused(family, "position_embedding_type", "\"relative_key\"", "relative to each other");
     refused(family, "is_decoder", "true", "only false");
     refused(family, "add_cross_attention", "true", "cross-attention");

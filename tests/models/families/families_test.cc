@@ -40,9 +40,9 @@ TEST(FamiliesTest, ArchitecturesNameTheObjective) {
   EXPECT_EQ(objective("gpt2", "GPT2LMHeadModel"), Objective::causal_lm);
   EXPECT_EQ(objective("llama", ""), Objective::causal_lm);
   EXPECT_FAILURE(objective("bert", "BertLMHeadModel"), Exit::usage,
-                 AllOf(HasSubstr("\"causal_lm\" is not built for bert"), HasSubstr("these are: \"masked_lm\"")));
+                 AllOf(HasSubstr("\"causal_lm\" is not supported for bert"), HasSubstr("these are: \"masked_lm\"")));
   EXPECT_FAILURE(objective("llama", "LlamaForMaskedLM"), Exit::usage,
-                 HasSubstr("\"masked_lm\" is not built for llama"));
+                 HasSubstr("\"masked_lm\" is not supported for llama"));
   EXPECT_EQ(objective("gpt2", "GPT2ForSequenceClassification"), Objective::sequence_classification);
   EXPECT_FAILURE(objective("llama", "LlamaForQuestionAnswering"), Exit::usage, HasSubstr("training.objective"));
 }
@@ -53,11 +53,11 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
     SCOPED_TRACE(key);
     EXPECT_FAILURE(make(tiny(family), overrides), Exit::usage, AllOf(HasSubstr(key), HasSubstr(words)));
   };
-  refused("t5", {}, "model_type of config.json", "\"t5\", which is not built yet; these are: bert, distilbert, gpt2");
+  refused("t5", {}, "model_type of config.json", "\"t5\", which is not supported; these are: bert, distilbert, gpt2");
   refused("gpt2", {{"activation_function", "\"relu\""}}, "model.config.activation_function is \"relu\"", "gelu_new");
-  refused("gpt2", {{"activation_function", "\"gelu\""}}, "activation_function", "not built yet");  // exact, not tanh
+  refused("gpt2", {{"activation_function", "\"gelu\""}}, "activation_function", "not supported");  // exact, not tanh
   refused("gpt2", {{"n_head", "5"}}, "n_head=5", "n_embd=32");
-  refused("gpt2", {{"scale_attn_weights", "false"}}, "scale_attn_weights is false", "head_dim are not built");
+  refused("gpt2", {{"scale_attn_weights", "false"}}, "scale_attn_weights is false", "head_dim are not supported");
   for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"})
     for (const char* p : {"1.5", "1", "-0.1"}) refused("gpt2", {{key, p}}, key, "at least 0 and below 1");
   refused("llama", {{"attention_dropout", "1.5"}}, "attention_dropout is 1.5", "below 1");
@@ -94,9 +94,9 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   refused("modernbert", {{"rope_scaling", R"({"type":"linear","factor":2.0})"}}, "rope_scaling.type", "rope_type");
   for (const char* ends : {"[[1]]", "\"x\"", "1.5", "true"})
     refused("llama", {{"eos_token_id", ends}}, "eos_token_id", "an integer or a list of integers");
-  refused("llama", {{"partial_rotary_factor", "0.5"}}, "partial_rotary_factor", "not built");
+  refused("llama", {{"partial_rotary_factor", "0.5"}}, "partial_rotary_factor", "not supported");
   refused("llama", {{"rope_parameters", R"({"rope_theta":1e4,"partial_rotary_factor":0.5})"}},
-          "rope_parameters.partial_rotary_factor", "not built");
+          "rope_parameters.partial_rotary_factor", "not supported");
 }
 
 TEST(FamiliesTest, SizesWhoseProductsWouldOverflowAreRefused) {

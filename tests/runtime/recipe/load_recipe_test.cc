@@ -94,7 +94,7 @@ TEST(LoadRecipeTest, CheckpointsNeedAFolder) {
 
 TEST(LoadRecipeTest, WhatIsNotBuiltIsRefusedAfterItIsUnderstood) {
   EXPECT_FAILURE(recipe_with({"training.reduce_group=2"}), Exit::usage,
-                 AllOf(HasSubstr("not built yet"), Not(HasSubstr("\n"))));
+                 AllOf(HasSubstr("not supported"), Not(HasSubstr("\n"))));
   for (const char* set :
        {"zero.optimizer=device", "device.kind=cpu", "training.reduce_group=1", "optimizer.name=lion"}) {
     EXPECT_EQ(tests::failure_of([&] { (void)recipe_with({set}); }).code(), Exit::done) << set;

@@ -29,8 +29,8 @@ TEST(KeyKindsTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
   refused("training.seed", "2024-01-01", "an integer");
   refused("training.recompute", "[1, 1]", "different block numbers");
   refused("training.recompute", "all", "\"sqrt\"");
-  refused("training.max_grad_norm", "-0.5", "a number from 0");
-  refused("training.max_grad_norm", "nan", "a number from 0");
+  refused("training.max_grad_norm", "-0.5", "a number >= 0");
+  refused("training.max_grad_norm", "nan", "a number >= 0");
   refused("optimizer.learning_rate", "inf", "a number");
   refused("optimizer.betas", "[0.9, 1]", "two numbers from 0 to below 1");
   refused("optimizer.betas", "[0.9]", "two numbers");
