@@ -84,7 +84,7 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
   for (const auto& tensor : file.tensors()) {
     activity.show(looked_at, bytes);
     looked_at += tensor.bytes.size();
-    const Statistics s = tensor.type ? statistics(tensor) : Statistics();
+    const Statistics s = tensor.readable() ? statistics(tensor) : Statistics();
     non_finite += s.non_finite();
     if (wanted == Tensors::wrong && s.non_finite() == 0) continue;
     activity.clear();
@@ -93,7 +93,7 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
                  "non-finite");
     fmt::print(out, "{:<{}}  {:<5} {:<20}", printable(tensor.name), width, tensor.dtype,
                fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
-    if (tensor.type)
+    if (tensor.readable())
       fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean(), s.deviation(), s.non_finite());
     else  // integers and formats that Strata does not read
       fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");

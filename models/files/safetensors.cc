@@ -5,6 +5,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <set>
@@ -241,10 +242,11 @@ Safetensors Safetensors::open(const fs::path& path) {
     (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // which says where the link leads
   } else if (fs::exists(path / "adapter_config.json", ignored) ||
              fs::exists(path / "adapter_model.safetensors", ignored)) {
-    fail(Exit::usage,
-         "{} holds an adapter (LoRA), which is the difference to another model's weights and is not built: merge it "
-         "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
-         path.string());
+    fail(
+        Exit::usage,
+        "{} holds an adapter (LoRA), which is the difference to another model's weights and is not supported: merge it "
+        "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
+        path.string());
   } else {
     fail(Exit::usage, "{} has neither model.safetensors nor model.safetensors.index.json", path.string());
   }
@@ -331,7 +333,7 @@ const StoredTensor& Safetensors::require(std::string_view name, std::span<const 
     corrupt(tensor->file, tensor->file_offset, fmt::format("tensor {} of shape [{}]", name, fmt::join(shape, ", ")),
             fmt::format("shape [{}]", fmt::join(tensor->shape, ", ")));
   }
-  if (!tensor->type) {
+  if (!tensor->readable()) {
     const bool packed = tensor->dtype == "I8" || tensor->dtype == "U8" || tensor->dtype.starts_with("F8") ||
                         tensor->dtype.starts_with("F4");
     if (packed)
@@ -339,12 +341,7 @@ const StoredTensor& Safetensors::require(std::string_view name, std::span<const 
            "{}: tensor {} is stored as {}, quantised: give the model that it was made from, or one that was converted "
            "back to bfloat16 (dequantize)",
            tensor->file.string(), name, tensor->dtype);
-    if (tensor->dtype == "F64")
-      fail(Exit::usage,
-           "{}: tensor {} is stored as F64, and F32, BF16 and F16 are read: convert the model with transformers "
-           "(AutoModel.from_pretrained(DIR, dtype=\"float32\").save_pretrained(OTHER))",
-           tensor->file.string(), name);
-    corrupt(tensor->file, tensor->file_offset, fmt::format("tensor {} in F32, BF16 or F16", name), tensor->dtype);
+    corrupt(tensor->file, tensor->file_offset, fmt::format("tensor {} in F64, F32, BF16 or F16", name), tensor->dtype);
   }
   return *tensor;
 }
@@ -356,17 +353,32 @@ std::uint64_t Safetensors::file_bytes() const {
 }
 
 void read_elements(const StoredTensor& tensor, std::uint64_t begin, std::span<float> out) {
-  STRATA_CHECK(tensor.type.has_value());
+  STRATA_CHECK(tensor.readable());
   STRATA_CHECK_LE(begin + out.size(), tensor.elements());
-  device::visit(*tensor.type, [&](auto zero) {
+  const auto convert = [&](auto zero, auto&& to_float) {
     using T = decltype(zero);
     const std::byte* from = tensor.bytes.data() + begin * sizeof(T);
     for (std::size_t i = 0; i < out.size(); ++i) {
       T value;
       std::memcpy(&value, from + i * sizeof(T), sizeof(T));  // the file need not be aligned
-      out[i] = device::to_float(value);
+      out[i] = to_float(value);
     }
-  });
+  };
+  if (tensor.is_double()) return convert(0.0, [](double x) { return static_cast<float>(x); });
+  device::visit(*tensor.type, [&](auto zero) { convert(zero, [](auto x) { return device::to_float(x); }); });
+}
+
+bool same_values(const StoredTensor& a, const StoredTensor& b) {
+  if (!a.readable() || !b.readable() || a.shape != b.shape) return false;
+  if (a.dtype == b.dtype && std::ranges::equal(a.bytes, b.bytes)) return true;
+  std::array<float, 4096> of_a, of_b;
+  for (std::uint64_t begin = 0; begin < a.elements(); begin += of_a.size()) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(of_a.size(), a.elements() - begin));
+    read_elements(a, begin, std::span(of_a).first(count));
+    read_elements(b, begin, std::span(of_b).first(count));
+    if (!std::ranges::equal(std::span(of_a).first(count), std::span(of_b).first(count))) return false;
+  }
+  return true;
 }
 
 }  // namespace strata::models

@@ -19,13 +19,17 @@ namespace strata::models {
 struct StoredTensor {
   std::string name;
   std::string dtype;                  // as in the file: "F32", "BF16", "I64", ...
-  std::optional<device::DType> type;  // where Strata can read it
+  std::optional<device::DType> type;  // where it is one that Strata computes in
   std::vector<std::uint64_t> shape;   // [] for a scalar
   std::filesystem::path file;
   std::uint64_t file_offset = 0;  // of bytes, in the file
   std::span<const std::byte> bytes;
 
   std::uint64_t elements() const;
+  bool is_double() const { return dtype == "F64"; }
+  // Whether read_elements can.
+  bool readable() const { return type.has_value() || is_double(); }
+  std::size_t element_bytes() const { return is_double() ? sizeof(double) : size_of(*type); }
 };
 
 // A safetensors file, or a Hugging Face directory (model.safetensors, or shards with model.safetensors.index.json),
@@ -54,7 +58,10 @@ class Safetensors {
   std::map<std::string, std::string> metadata_;
 };
 
-// Converts tensor elements [begin, begin + out.size()) to fp32 (exactly). The tensor's type must be set.
+// Converts tensor elements [begin, begin + out.size()) to fp32: exactly, or of F64 rounded to nearest even. The tensor
+// must be readable.
 void read_elements(const StoredTensor& tensor, std::uint64_t begin, std::span<float> out);
+// Of two readable tensors: whether their shapes are equal and, as fp32, their elements. The two may be of other dtypes.
+bool same_values(const StoredTensor& a, const StoredTensor& b);
 
 }  // namespace strata::models

@@ -14,6 +14,7 @@
 #include "models/files/safetensors_writer.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/weights/untie.h"
 
 namespace strata::runtime {
 namespace {
@@ -187,7 +188,8 @@ void export_model(const models::Config& config, const WeightSource& weights, con
 }
 
 std::vector<std::string> export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
-  const models::Config config = folder.config();
+  models::Config config = folder.config();
+  if (!folder.is_checkpoint()) untie_what_differs(config, folder.path(), std::nullopt);
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);
   return config.remarks();

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/shell_word.h"
@@ -16,6 +17,7 @@
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/weights/untie.h"
 
 namespace strata::runtime {
 namespace {
@@ -64,10 +66,11 @@ bool is_hub_name(const fs::path& path) {
          path.string(), is_hub_name(path) ? folder : "ORGANISATION/MODEL", folder);
   }
   if (type_at(path / "adapter_config.json") != fs::file_type::not_found)
-    fail(Exit::usage,
-         "{} holds an adapter (LoRA), which is the difference to another model's weights and is not built: merge it "
-         "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
-         path.string());
+    fail(
+        Exit::usage,
+        "{} holds an adapter (LoRA), which is the difference to another model's weights and is not supported: merge it "
+        "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
+        path.string());
   if (path.extension() == ".gguf")
     fail(
         Exit::usage,
@@ -122,6 +125,10 @@ Workload open_workload(Recipe recipe) {
   models::Config description =
       model.path ? ModelFolder(*model.path).config()
                  : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  if (model.path && model.init == Init::pretrained) {
+    const ModelFolder folder(*model.path);
+    if (!folder.is_checkpoint()) untie_what_differs(description, folder.path(), recipe.training.objective);
+  }
   return {std::move(recipe), std::move(description)};
 }
 
@@ -201,6 +208,8 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
     note(fmt::format("{}{}: drawn from training.seed = {}",
                      recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
                      fmt::join(drawn, ", "), recipe.training.seed));
+  if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)
+    note(fmt::format("{} has {} stored as F64: rounded to fp32", folder.path().string(), counted(rounded, "tensor")));
   if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
     note(
         fmt::format("{} also has {}, of which training.objective = \"{}\" makes no use: not trained, and left out of "

@@ -136,6 +136,13 @@ class StoredWeights final : public WeightSource {
   }
   std::vector<std::string> drawn() const override { return drawn_; }
   std::vector<std::string> left_out() const override { return left_out_; }
+  std::size_t rounded() const override {
+    std::size_t count = 0;
+    for (const auto& tensors : tensors_)
+      count += static_cast<std::size_t>(
+          std::ranges::count_if(tensors, [](const auto* tensor) { return tensor && tensor->is_double(); }));
+    return count;
+  }
   std::vector<comm::Seen> seen_as_read() const override {
     return of_tensors([&](const models::StoredTensor&, std::size_t unit, std::size_t parameter) {
       return fmt::format("hash {:016x}", read_[unit][parameter].load());
@@ -155,7 +162,7 @@ class StoredWeights final : public WeightSource {
     return all;
   }
   static std::span<const std::byte> part_of(const models::StoredTensor& tensor, std::size_t begin, std::size_t count) {
-    const std::size_t element = size_of(*tensor.type);
+    const std::size_t element = tensor.element_bytes();
     return tensor.bytes.subspan(begin * element, count * element);
   }
   // Some writers store a shared tensor once more. Throws Error for any other.
@@ -164,18 +171,14 @@ class StoredWeights final : public WeightSource {
       const auto& shared = unit->shared();
       if (!shared || tensor.name != shared->name) continue;
       const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is never drawn
-      if (same_bytes(tensor, holder)) return;
-      fail(
-          Exit::usage,
-          "{}: tensor {} is another than {}, and config.json ties the two: with model.config.tie_word_embeddings=false "
-          "both are read, as transformers reads them",
-          tensor.file.string(), tensor.name, holder.name);
+      if (models::same_values(tensor, holder)) return;
+      fail(Exit::usage,
+           "{}: tensor {} is another than {}, and model.config.tie_word_embeddings ties the two: without it, or with "
+           "false, both are read",
+           tensor.file.string(), tensor.name, holder.name);
     }
     fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
          tensor.name, model.family);
-  }
-  static bool same_bytes(const models::StoredTensor& a, const models::StoredTensor& b) {
-    return a.dtype == b.dtype && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
   }
 
   models::Safetensors file_;

@@ -34,6 +34,8 @@ class WeightSource {
   virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
   // Names of the parameters that the files lack and that are drawn instead (Model::drawn_if_missing).
   virtual std::vector<std::string> drawn() const { return {}; }
+  // How many of the model's tensors are stored as F64, and so rounded to fp32 as they are read.
+  virtual std::size_t rounded() const { return 0; }
   // Layers of the files that the model lacks: heads of other objectives. They are not trained, nor written anew.
   virtual std::vector<std::string> left_out() const { return {}; }
 };

@@ -72,6 +72,34 @@ TEST_F(SafetensorsTest, ReadsEveryTypeAndShape) {
   EXPECT_EQ(read.find("wrong"), nullptr);
 }
 
+TEST_F(SafetensorsTest, DoublesAreRoundedOnce) {
+  // Above the middle between two floats, at it (to even), and beyond the range.
+  const double middle = 1 + 0x1p-24;
+  folder_.write("model.safetensors", file_of(R"({"d":{"dtype":"F64","shape":[5],"data_offsets":[0,40]},)"
+                                             R"("f":{"dtype":"F32","shape":[5],"data_offsets":[40,60]}})",
+                                             bytes_of<double>({-0.1, middle, middle + 0x1p-50, 1e-46, 1e300}) +
+                                                 bytes_of<float>({-0.1f, 1, 1 + 0x1p-23f, 0, 7})));
+  const auto read = Safetensors::open(folder_.path());
+  const std::uint64_t five[] = {5};
+  std::vector<float> values(4);
+  read_elements(read.require("d", five), 1, values);
+  EXPECT_EQ(values, (std::vector<float>{1, 1 + 0x1p-23f, 0, std::numeric_limits<float>::infinity()}));
+  EXPECT_FALSE(same_values(*read.find("d"), *read.find("f")));
+}
+
+TEST_F(SafetensorsTest, ValuesAreTheSameInAnotherDtype) {
+  folder_.write("model.safetensors",
+                file_of(R"({"b":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+                        R"("f":{"dtype":"F32","shape":[2],"data_offsets":[4,12]},)"
+                        R"("g":{"dtype":"F32","shape":[2],"data_offsets":[12,20]},)"
+                        R"("h":{"dtype":"F32","shape":[1,2],"data_offsets":[20,28]}})",
+                        bytes_of<std::uint16_t>({0x3f80, 0xc000}) + bytes_of<float>({1, -2, 1, -2.5f, 1, -2})));
+  const auto read = Safetensors::open(folder_.path());
+  EXPECT_TRUE(same_values(*read.find("b"), *read.find("f")));
+  EXPECT_FALSE(same_values(*read.find("f"), *read.find("g")));
+  EXPECT_FALSE(same_values(*read.find("f"), *read.find("h")));
+}
+
 TEST_F(SafetensorsTest, RequireNamesWhatIsWrong) {
   folder_.write("model.safetensors", file_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                                              R"("i":{"dtype":"I32","shape":[2],"data_offsets":[8,16]}})",
@@ -81,7 +109,7 @@ TEST_F(SafetensorsTest, RequireNamesWhatIsWrong) {
   EXPECT_FAILURE(read.require("w", three), Exit::corrupt,
                  AllOf(HasSubstr("w of shape [3]"), HasSubstr("found shape [2]")));
   EXPECT_FAILURE(read.require("missing", two), Exit::corrupt, HasSubstr("tensor missing"));
-  EXPECT_FAILURE(read.require("i", two), Exit::corrupt, AllOf(HasSubstr("F32, BF16 or F16"), HasSubstr("I32")));
+  EXPECT_FAILURE(read.require("i", two), Exit::corrupt, AllOf(HasSubstr("F64, F32, BF16 or F16"), HasSubstr("I32")));
 }
 
 TEST_F(SafetensorsTest, RefusesALyingHeaderLength) {

@@ -1,0 +1,77 @@
+#include "runtime/weights/untie.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/files/safetensors_writer.h"
+#include "models/model.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using models::Objective;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class UntieTest : public testing::Test {
+ protected:
+  // Tensors of two by four elements that are all of one value.
+  void write(const std::vector<std::pair<std::string, float>>& tensors) {
+    std::vector<models::TensorSpec> specs;
+    for (const auto& [name, value] : tensors) specs.push_back({name, device::DType::fp32, {2, 4}});
+    std::string file = models::safetensors_header(specs);
+    for (const auto& [name, value] : tensors) {
+      const std::vector<float> values(8, value);
+      file.append(reinterpret_cast<const char*>(values.data()), specs[0].bytes());
+    }
+    folder_.write("model.safetensors", file);
+  }
+  models::Config untied(const std::string& more = "", std::optional<Objective> objective = {}) const {
+    auto config = models::Config::parse(
+        R"({"model_type":"gpt2","n_embd":4,"n_head":2,"n_layer":1,"n_positions":4,"vocab_size":2)" + more + "}",
+        "config.json");
+    untie_what_differs(config, folder_.path(), objective);
+    return config;
+  }
+
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(UntieTest, WhatDiffersIsReadTwice) {
+  write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
+  const models::Config config = untied();
+  EXPECT_FALSE(config.bool_or("tie_word_embeddings", true));
+  EXPECT_THAT(config.remarks(), ElementsAre(AllOf(HasSubstr("lm_head.weight is another than transformer.wte.weight"),
+                                                  HasSubstr("as in transformers"))));
+  EXPECT_FALSE(untied(R"(,"tie_word_embeddings":true)").bool_or("tie_word_embeddings", true));
+  write({{"wte.weight", 1}, {"lm_head.weight", 2}});  // of a model without a head, which somebody gave one
+  EXPECT_FALSE(untied().bool_or("tie_word_embeddings", true));
+}
+
+TEST_F(UntieTest, WhatIsTheSameStaysTied) {
+  for (const auto& tensors :
+       std::vector<std::vector<std::pair<std::string, float>>>{{{"transformer.wte.weight", 1}, {"lm_head.weight", 1}},
+                                                               {{"transformer.wte.weight", 1}, {"head.weight", 2}},
+                                                               {{"lm_head.weight", 1}}}) {
+    write(tensors);
+    EXPECT_TRUE(untied().bool_or("tie_word_embeddings", true)) << tensors.back().first;
+    EXPECT_THAT(untied().remarks(), IsEmpty());
+  }
+}
+
+TEST_F(UntieTest, WhatIsNotReadIsNotCompared) {
+  write({{"transformer.wte.weight", 1}, {"lm_head.weight", 2}});
+  EXPECT_TRUE(untied("", Objective::sequence_classification).bool_or("tie_word_embeddings", true));
+  EXPECT_THAT(untied(R"(,"tie_word_embeddings":false)").remarks(), IsEmpty());
+  folder_.write("model.safetensors", "broken");
+  EXPECT_TRUE(untied().bool_or("tie_word_embeddings", true));
+}
+
+}  // namespace
+}  // namespace strata::runtime
