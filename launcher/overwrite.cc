@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/run/reports/run_reports.h"
 
@@ -149,6 +151,11 @@ void require_place(const NamedFile& output) {
          output.path.string(), folder.string());
   if (fs::is_directory(output.path, error))
     fail(Exit::usage, "{} {} is a folder: give the name of a file", output.name, output.path.string());
+  // Whoever removes a checkpoint removes all that lies in its folder.
+  for (fs::path at = fs::weakly_canonical(folder, error); at.has_relative_path(); at = at.parent_path())
+    if (runtime::is_name_of_run(at.filename().string()) && fs::exists(at / runtime::kManifestName, error))
+      fail(Exit::usage, "{} {} lies in the checkpoint {}, which a run removes as a whole: give a name outside of it",
+           output.name, output.path.string(), at.string());
 }
 
 void require_own(const NamedFile& output, Content content, bool force) {

@@ -30,7 +30,7 @@ enum class Content : std::uint8_t {
   prediction
 };
 
-// Throws Error{usage} for a folder, and for a file in a folder that is not there.
+// Throws Error{usage} for a folder, and for a file in a folder that is not there or is a checkpoint's.
 void require_place(const NamedFile& output);
 
 // A file that holds something is written over only if it is known to be of this content: anything else may be a recipe,

@@ -67,6 +67,21 @@ TEST_F(Overwrite, AnOutputHasAFolderAndIsNone) {
   refused("a.svg");
 }
 
+// A run that removes an old checkpoint would take it along.
+TEST_F(Overwrite, NothingIsWrittenIntoACheckpoint) {
+  folder_.write("run/step-00000003/manifest.json", "{}");
+  fs::create_directories(file("run/step-00000003/more"));
+  fs::create_directory_symlink("run/step-00000003", file("link"));
+  const auto refused = [&](const char* name) {
+    EXPECT_FAILURE(require_own({"--json", file(name)}, Content::generation, true), Exit::usage,
+                   AllOf(StartsWith("--json "), HasSubstr("lies in the checkpoint"), HasSubstr("step-00000003,")));
+  };
+  for (const char* name : {"run/step-00000003/a.json", "run/step-00000003/more/a.json", "link/a.json"}) refused(name);
+  require_own({"--json", file("run/a.json")}, Content::generation, true);
+  fs::create_directory(file("step-by-step"));
+  require_own({"--json", file("step-by-step/a.json")}, Content::generation, true);
+}
+
 // The second time over what the first wrote: what each writes is known again.
 TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
   make_tokens();
