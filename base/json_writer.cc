@@ -49,5 +49,10 @@ std::string text_of(std::string_view value) {
   return json_string(value);
 }
 
+std::string_view separator(JsonLayout layout, bool first) {
+  if (layout == JsonLayout::lines) return first ? "\n" : ",\n";
+  return first ? "" : layout == JsonLayout::spaced ? ", " : ",";
+}
+
 }  // namespace json
 }  // namespace strata

@@ -1,5 +1,6 @@
 #pragma once
 #include <concepts>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,16 @@ struct Decimals {
   double value;
   int digits;
 };
+inline std::optional<Decimals> decimals(const std::optional<double>& value, int digits) {
+  return value ? std::optional(Decimals{*value, digits}) : std::nullopt;
+}
 // Text that is JSON already.
 struct JsonText {
   std::string_view text;
 };
+
+// How the members of an object and the items of an array are set: [1,2], [1, 2], or each on a line of its own.
+enum class JsonLayout { compact, spaced, lines };
 
 class JsonArray;
 class JsonObject;
@@ -30,6 +37,7 @@ std::string text_of(double value);
 std::string text_of(Decimals value);
 std::string text_of(JsonText value);
 std::string text_of(std::string_view value);
+std::string_view separator(JsonLayout layout, bool first);
 inline std::string text_of(const char* value) {
   return text_of(std::string_view(value));
 }
@@ -40,13 +48,19 @@ template <std::integral T>
 std::string text_of(T value) {
   return std::to_string(value);
 }
+template <typename T>
+std::string text_of(const std::optional<T>& value) {
+  return value ? text_of(*value) : "null";
+}
 }  // namespace json
 
 class JsonArray {
  public:
+  explicit JsonArray(JsonLayout layout = JsonLayout::compact) : layout_(layout) {}
+
   template <typename T>
   JsonArray& add(const T& value) {
-    text_ += text_.empty() ? "" : ",";
+    text_ += json::separator(layout_, text_.empty());
     text_ += json::text_of(value);
     return *this;
   }
@@ -59,20 +73,31 @@ class JsonArray {
   std::string text() const { return "[" + text_ + "]"; }
 
  private:
+  JsonLayout layout_;
   std::string text_;
 };
 
 class JsonObject {
  public:
+  explicit JsonObject(JsonLayout layout = JsonLayout::compact) : layout_(layout) {}
+
   template <typename T>
   JsonObject& add(std::string_view name, const T& value) {
-    text_ += text_.empty() ? "" : ",";
-    text_ += json_string(name) + ":" + json::text_of(value);
+    text_ += json::separator(layout_, text_.empty());
+    text_ += json_string(name) + (layout_ == JsonLayout::spaced ? ": " : ":") + json::text_of(value);
     return *this;
   }
+  // The members of another object, after those that there are.
+  JsonObject& add_all(const JsonObject& other) {
+    if (!other.text_.empty()) text_.append(json::separator(layout_, text_.empty())).append(other.text_);
+    return *this;
+  }
+  // Without the braces, for text around it that no layout has.
+  const std::string& members() const { return text_; }
   std::string text() const { return "{" + text_ + "}"; }
 
  private:
+  JsonLayout layout_;
   std::string text_;
 };
 

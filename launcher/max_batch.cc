@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/json_writer.h"
 #include "base/quantity.h"
 #include "runtime/run/reports/report.h"
 
@@ -60,7 +61,10 @@ std::string exact_text(const runtime::Memory& memory) {
 }
 
 std::string planned_json(const runtime::PlannedBatch& batch) {
-  return fmt::format("{{\"size\":{},\"memory\":{}}}", batch.size, runtime::memory_json(batch.memory, nullptr));
+  return JsonObject()
+      .add("size", batch.size)
+      .add("memory", JsonText{runtime::memory_json(batch.memory, nullptr)})
+      .text();
 }
 
 }  // namespace
@@ -117,15 +121,21 @@ std::string max_batch_text(const MaxBatch& found) {
 
 std::string max_batch_json(const MaxBatch& found) {
   const auto& [fits, too_large] = found.largest;
-  std::string speeds;
+  JsonArray speeds;
   for (const BatchSpeed& speed : found.speeds)
-    speeds += fmt::format(
-        "{}{{\"size\":{},\"device_peak_bytes\":{},\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"order\":\"{}\"}}",
-        speeds.empty() ? "" : ",", speed.size, speed.memory[0].peak, speed.step_ms, speed.tokens_per_s, speed.order);
+    speeds.add(JsonObject()
+                   .add("size", speed.size)
+                   .add("device_peak_bytes", speed.memory[0].peak)
+                   .add("step_ms", Decimals{speed.step_ms, 3})
+                   .add("tokens_per_s", Decimals{speed.tokens_per_s, 1})
+                   .add("order", speed.order));
   const BatchSpeed* fastest = found.fastest();
-  return fmt::format("{{\"size\":{},\"too_large\":{},\"fastest\":{},\"speeds\":[{}]}}",
-                     fits ? fmt::to_string(fits->size) : "null", too_large ? planned_json(*too_large) : "null",
-                     fastest ? fmt::to_string(fastest->size) : "null", speeds);
+  return JsonObject()
+      .add("size", fits ? std::optional(fits->size) : std::nullopt)
+      .add("too_large", JsonText{too_large ? planned_json(*too_large) : "null"})
+      .add("fastest", fastest ? std::optional(fastest->size) : std::nullopt)
+      .add("speeds", speeds)
+      .text();
 }
 
 }  // namespace strata::launcher

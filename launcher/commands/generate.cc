@@ -17,6 +17,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/json_writer.h"
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/answerer.h"
@@ -30,7 +31,6 @@
 #include "launcher/screen/remarks.h"
 #include "models/files/end_tokens.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "text/chat/chat_template.h"
 #include "text/chat/dialogue.h"
@@ -223,12 +223,18 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   if (!json) return;
   std::string text;  // JSON is UTF-8, and what a model writes need not be
   text::append_repaired(all, text);
-  json->write(fmt::format(
-      "{{\"prompt_tokens\":[{}],\"tokens\":[{}],\"text\":{},\"prompt_s\":{},\"tokens_per_s\":{},\"ranks\":{},"
-      "\"memory\":{},\"exit\":0}}\n",
-      fmt::join(prompt, ","), fmt::join(result.tokens, ","), runtime::json_string(text),
-      runtime::json_number(result.prompt_s), runtime::json_number(result.tokens_per_s()), job.ranks,
-      runtime::memory_json(job.plan.memory, &answerer.executor().measured_memory())));
+  const std::string memory = runtime::memory_json(job.plan.memory, &answerer.executor().measured_memory());
+  json->write(JsonObject()
+                  .add("prompt_tokens", JsonArray().add_all(prompt))
+                  .add("tokens", JsonArray().add_all(result.tokens))
+                  .add("text", text)
+                  .add("prompt_s", result.prompt_s)
+                  .add("tokens_per_s", result.tokens_per_s())
+                  .add("ranks", job.ranks)
+                  .add("memory", JsonText{memory})
+                  .add("exit", 0)
+                  .text() +
+              "\n");
   json->close();
 }
 

@@ -1,10 +1,8 @@
 #include "launcher/launch/events.h"
 
-#include <fmt/format.h>
-
 #include "base/clock.h"
+#include "base/json_writer.h"
 #include "launcher/screen/printable.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::launcher {
 
@@ -18,14 +16,14 @@ Events::Events(const std::optional<std::filesystem::path>& folder) {
 
 void Events::write(const Event& event) {
   if (!file_) return;
-  std::string nodes;
-  for (const std::string& node : event.nodes) nodes += (nodes.empty() ? "" : ",") + runtime::json_string(node);
-  std::string line =
-      fmt::format(R"({{"time":{:.3f},"event":"{}","nodes":[{}])", seconds_since_epoch(), event.kind, nodes);
-  if (event.ranks) line += fmt::format(",\"ranks\":{}", *event.ranks);
-  if (event.exit) line += fmt::format(",\"exit\":{}", *event.exit);
-  if (!event.cause.empty()) line += ",\"cause\":" + runtime::json_string(event.cause);
-  failure_.set(file_->write(line + "}\n"));
+  JsonObject line;
+  line.add("time", Decimals{seconds_since_epoch(), 3})
+      .add("event", event.kind)
+      .add("nodes", JsonArray().add_all(event.nodes));
+  if (event.ranks) line.add("ranks", *event.ranks);
+  if (event.exit) line.add("exit", *event.exit);
+  if (!event.cause.empty()) line.add("cause", event.cause);
+  failure_.set(file_->write(line.text() + "\n"));
   if (const std::string told = failure_.take(folder_); !told.empty()) note(told);
 }
 

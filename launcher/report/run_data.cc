@@ -21,7 +21,6 @@
 #include "base/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 
@@ -29,8 +28,6 @@ namespace strata::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-using runtime::json_number;
-using runtime::json_string;
 using simdjson::dom::element;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

@@ -1,13 +1,13 @@
 #include "models/files/safetensors_writer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <bit>
 #include <cstring>
 #include <map>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 
 namespace strata::models {
 namespace {
@@ -47,15 +47,17 @@ ShardPlan plan_shards(std::span<const TensorSpec> tensors, std::uint64_t most_by
 }
 
 std::string safetensors_header(std::span<const TensorSpec> tensors) {
-  // Names are a model's: letters, digits, dots and underscores. transformers refuses a file without "format".
-  std::string json = R"({"__metadata__":{"format":"pt"})";
+  JsonObject header;
+  header.add("__metadata__", JsonObject().add("format", "pt"));  // transformers refuses a file without it
   std::uint64_t offset = 0;
   for (const TensorSpec& t : tensors) {
-    json += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", t.name, stored_name(t.dtype),
-                        fmt::join(t.shape, ","), offset, offset + t.bytes());
+    header.add(t.name, JsonObject()
+                           .add("dtype", stored_name(t.dtype))
+                           .add("shape", JsonArray().add_all(t.shape))
+                           .add("data_offsets", JsonArray().add(offset).add(offset + t.bytes())));
     offset += t.bytes();
   }
-  json += "}";
+  std::string json = header.text();
   json.resize((json.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = json.size();
   std::string out(sizeof length, '\0');

@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/manifest.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <simdjson.h>
 #include <xxhash.h>
 
@@ -13,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/json_fault.h"
+#include "base/json_writer.h"
 #include "models/files/python_numbers.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {
@@ -164,29 +163,46 @@ std::string with_checksum(std::string json) {
 
 std::string to_json(const Manifest& m) {
   const Progress& p = m.progress;
-  std::string out = fmt::format(
-      "{{\"format\":\"{}\",\"version\":{},\n\"serial\":{},\"step\":{},\"adam_t\":{},\"tokens\":{},"
-      "\"next_micro_batch\":{},\"micro_batches_per_step\":{},\"ranks\":{},\n"
-      "\"loss_scale\":{{\"scale\":{},\"growth_tracker\":{}}},\n\"model\":{{\"family\":{},\"config\":{},\n\"tensors\":[",
-      kFormat, kVersion, m.serial, p.step, p.updates, p.tokens, p.next_micro_batch, m.micro_batches_per_step, m.ranks,
-      p.loss_scale.scale, p.loss_scale.growth_tracker, json_string(m.family), models::without_python_numbers(m.config));
-  for (std::size_t i = 0; i < m.tensors.size(); ++i)
-    out += fmt::format("{}\n{{\"name\":{},\"shape\":[{}]}}", i ? "," : "", json_string(m.tensors[i].name),
-                       fmt::join(m.tensors[i].shape, ","));
-  out += "]},\n";
+  JsonArray tensors(JsonLayout::lines), files(JsonLayout::lines);
+  for (const TensorEntry& tensor : m.tensors)
+    tensors.add(JsonObject().add("name", tensor.name).add("shape", JsonArray().add_all(tensor.shape)));
+  for (const ShardEntry& file : m.files)
+    files.add(JsonObject()
+                  .add("name", file.name)
+                  .add("bytes", file.bytes)
+                  .add("header_bytes", file.header_bytes)
+                  .add("header_xxh3", fmt::format("{:016x}", file.header_hash)));
+  JsonObject recipe(JsonLayout::lines);
+  for (const auto& [key, value] : m.recipe) recipe.add(key, value);
+  const std::string model =
+      JsonObject().add("family", m.family).add("config", JsonText{models::without_python_numbers(m.config)}).members();
+
+  // The members of a line, which are not all of the object.
+  std::string out = "{";
+  const auto line = [&out](const JsonObject& members) { out += members.members() + ",\n"; };
+  line(JsonObject().add("format", kFormat).add("version", kVersion));
+  line(JsonObject()
+           .add("serial", m.serial)
+           .add("step", p.step)
+           .add("adam_t", p.updates)
+           .add("tokens", p.tokens)
+           .add("next_micro_batch", p.next_micro_batch)
+           .add("micro_batches_per_step", m.micro_batches_per_step)
+           .add("ranks", m.ranks));
+  line(JsonObject().add("loss_scale", JsonObject()
+                                          .add("scale", JsonText{fmt::format("{}", p.loss_scale.scale)})
+                                          .add("growth_tracker", p.loss_scale.growth_tracker)));
+  line(JsonObject().add("model", JsonText{"{" + model + ",\n" + JsonObject().add("tensors", tensors).members() + "}"}));
   if (p.best)
-    out += fmt::format("\"best\":{{\"step\":{},\"value\":{},\"since\":{},\"newest\":{}}},\n", p.best->step,
-                       text_of(p.best->value), p.best->since, p.best->newest);
-  out += "\"recipe\":{";
-  for (auto at = m.recipe.begin(); at != m.recipe.end(); ++at)
-    out += fmt::format("{}\n{}:{}", at == m.recipe.begin() ? "" : ",", json_string(at->first), json_string(at->second));
-  out += "},\n";
-  if (!m.algorithms.empty()) out += fmt::format("\"algorithms\":{},\n", json_string(m.algorithms));
-  out += "\"files\":[";
-  for (std::size_t i = 0; i < m.files.size(); ++i)
-    out += fmt::format("{}\n{{\"name\":{},\"bytes\":{},\"header_bytes\":{},\"header_xxh3\":\"{:016x}\"}}", i ? "," : "",
-                       json_string(m.files[i].name), m.files[i].bytes, m.files[i].header_bytes, m.files[i].header_hash);
-  out += "],\n\"checksum\":\"0000000000000000";
+    line(JsonObject().add("best", JsonObject()
+                                      .add("step", p.best->step)
+                                      .add("value", JsonText{text_of(p.best->value)})
+                                      .add("since", p.best->since)
+                                      .add("newest", p.best->newest)));
+  line(JsonObject().add("recipe", recipe));
+  if (!m.algorithms.empty()) line(JsonObject().add("algorithms", m.algorithms));
+  line(JsonObject().add("files", files));
+  out += "\"checksum\":\"0000000000000000";
   out += kEnd;
   return with_checksum(std::move(out));
 }

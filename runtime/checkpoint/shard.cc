@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {
@@ -81,15 +81,16 @@ std::uint64_t state_bytes(std::string_view dtype, std::uint64_t elements) {
 }
 
 std::string shard_header(std::span<const Extent> extents) {
-  std::string text = fmt::format("{{\"__metadata__\":{{\"format\":\"{}\"", kFormat);
-  for (const Extent& e : extents)
-    text += fmt::format(",\n{}:\"{}\"", json_string(e.kind + "/" + e.tensor), place_text(e));
+  std::string text = "{\"__metadata__\":{" + JsonObject().add("format", kFormat).members();
+  for (const Extent& e : extents) text += ",\n" + JsonObject().add(e.kind + "/" + e.tensor, place_text(e)).members();
   text += "}";
   std::uint64_t at = 0;
   for (const Extent& e : extents) {
-    text += fmt::format(",\n{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        json_string(e.kind + "/" + e.tensor), e.dtype, e.dtype == "U8" ? e.bytes : e.elements(), at,
-                        at + e.bytes);
+    const JsonObject entry = JsonObject()
+                                 .add("dtype", e.dtype)
+                                 .add("shape", JsonArray().add(e.dtype == "U8" ? e.bytes : e.elements()))
+                                 .add("data_offsets", JsonArray().add(at).add(at + e.bytes));
+    text += ",\n" + JsonObject().add(e.kind + "/" + e.tensor, entry).members();
     at += e.bytes;
   }
   text += "}";

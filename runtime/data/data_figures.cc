@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/counted.h"
-#include "runtime/recipe/value.h"
+#include "base/json_writer.h"
 
 namespace strata::runtime {
 namespace {
@@ -28,12 +28,6 @@ Share share_of(const Batches& batches, std::size_t source, std::uint64_t micro_b
 
 double left_over(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len) {
   return 1 - static_cast<double>(figures.rows) / (static_cast<double>(sequences) * static_cast<double>(seq_len));
-}
-
-std::string files_json(const DataSource& source) {
-  std::string out;
-  for (const std::string& files : source.files) out += (out.empty() ? "" : ",") + json_string(files);
-  return "[" + out + "]";
 }
 
 }  // namespace
@@ -74,20 +68,25 @@ std::vector<std::string> describe_data(const Batches& batches, const Recipe& rec
 }
 
 std::string data_json(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches) {
-  std::string out;
+  JsonArray out;
   for (std::size_t s = 0; s < batches.sources().size(); ++s) {
     const Share share = share_of(batches, s, micro_batches);
-    out += fmt::format("{}{{\"files\":{},\"sequences\":{},\"taken\":{},\"share\":{:.6f},\"epochs\":{:.6f}",
-                       out.empty() ? "" : ",", files_json(recipe.data.train[s]), share.sequences, share.taken,
-                       share.of_all, share.epochs);
+    JsonObject source;
+    source.add("files", JsonArray().add_all(recipe.data.train[s].files))
+        .add("sequences", share.sequences)
+        .add("taken", share.taken)
+        .add("share", Decimals{share.of_all, 6})
+        .add("epochs", Decimals{share.epochs, 6});
     if (const PackingFigures* figures = batches.sources()[s].sequences->packing())
-      out += fmt::format(
-          ",\"documents\":{},\"rows\":{},\"left_over\":{:.6f},\"cut\":{},\"dropped\":{},\"without_label\":{}",
-          figures->documents, figures->rows, left_over(*figures, share.sequences, recipe.data.seq_len), figures->cut,
-          figures->dropped, figures->without_label);
-    out += "}";
+      source.add("documents", figures->documents)
+          .add("rows", figures->rows)
+          .add("left_over", Decimals{left_over(*figures, share.sequences, recipe.data.seq_len), 6})
+          .add("cut", figures->cut)
+          .add("dropped", figures->dropped)
+          .add("without_label", figures->without_label);
+    out.add(source);
   }
-  return "[" + out + "]";
+  return out.text();
 }
 
 }  // namespace strata::runtime

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "models/classes.h"
 #include "models/files/config.h"
@@ -282,13 +283,13 @@ void settle_classes(Workload& workload) {
     fail(Exit::usage, "{} is {}, and {} has {}: leave it out, and the data say how many there are",
          config.describe("num_labels"), own.names.size(), data->file, classes_text(names));
   }
-  std::string forward, backward;
+  JsonObject forward(JsonLayout::spaced), backward(JsonLayout::spaced);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    forward += fmt::format("{}\"{}\": {}", i > 0 ? ", " : "", i, json_string(names[i]));
-    backward += fmt::format("{}{}: {}", i > 0 ? ", " : "", json_string(names[i]), i);
+    forward.add(std::to_string(i), names[i]);
+    backward.add(names[i], i);
   }
-  to["id2label"] = "{" + forward + "}";
-  to["label2id"] = "{" + backward + "}";
+  to["id2label"] = forward.text();
+  to["label2id"] = backward.text();
 }
 
 std::size_t ClassRow::of(std::span<const std::uint32_t> tokens) const {

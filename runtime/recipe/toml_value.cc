@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 
 namespace strata::runtime {
 namespace {

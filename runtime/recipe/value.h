@@ -7,8 +7,6 @@
 #include <variant>
 #include <vector>
 
-#include "base/json_writer.h"
-
 namespace strata::runtime {
 
 struct RecipeValue;
@@ -30,6 +28,5 @@ std::optional<std::uint64_t> parse_size(std::string_view text);
 inline constexpr double kMostBytes = 0x1p62;
 // The bytes of a size, however many. nullopt if it is none.
 std::optional<double> bytes_of(std::string_view text);
-using strata::json_string;  // TOML has the same escapes
 
 }  // namespace strata::runtime

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,25 @@ TEST(JsonWriter, MembersComeInTheirOrder) {
             "{\"step\":3,\"loss \\\"x\\\"\":0.5,\"ms\":1.23,\"never\":null,\"best\":true,"
             "\"tokens\":18446744073709551615,\"kind\":\"gelu\",\"ready\":{\"a\":[1]},\"empty\":{},"
             "\"list\":[1,\"two\",[],0.25,4]}");
+  EXPECT_EQ(JsonObject().add("some", std::optional(1)).add("none", std::optional<int>()).text(),
+            "{\"some\":1,\"none\":null}");
   EXPECT_TRUE(JsonArray().empty());
   EXPECT_EQ(JsonArray().text(), "[]");
+}
+
+TEST(JsonWriter, TheLayoutSaysWhatStandsBetweenMembers) {
+  const auto object = [](JsonLayout layout) {
+    return JsonObject(layout).add("a", 1).add("b", JsonArray(layout).add(2).add(3)).text();
+  };
+  EXPECT_EQ(object(JsonLayout::compact), "{\"a\":1,\"b\":[2,3]}");
+  EXPECT_EQ(object(JsonLayout::spaced), "{\"a\": 1, \"b\": [2, 3]}");
+  EXPECT_EQ(object(JsonLayout::lines), "{\n\"a\":1,\n\"b\":[\n2,\n3]}");
+}
+
+TEST(JsonWriter, AnObjectTakesTheMembersOfAnother) {
+  const JsonObject other = JsonObject().add("b", 2).add("c", 3);
+  EXPECT_EQ(JsonObject().add("a", 1).add_all(other).add_all(JsonObject()).text(), "{\"a\":1,\"b\":2,\"c\":3}");
+  EXPECT_EQ(JsonObject().add_all(other).members(), "\"b\":2,\"c\":3");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "text/classes/joined_labels.h"
 #include "text/template/values/json_text.h"
 
@@ -123,13 +124,13 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
 
 void LabelWriter::add_vector(const std::vector<std::uint8_t>& flags) {
   one_per_word_ = false;
-  std::string line;
+  JsonArray names(JsonLayout::spaced);
   for (std::size_t i = 0; i < flags.size(); ++i) {
     if (flags[i] == 0) continue;
     ++of_column_[i];
-    line += fmt::format("{}\"LABEL_{}\"", line.empty() ? "" : ", ", i);
+    names.add(fmt::format("LABEL_{}", i));
   }
-  write("{\"labels\": [" + line + "]}\n");
+  write(JsonObject(JsonLayout::spaced).add("labels", names).text() + "\n");
 }
 
 void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {

@@ -12,6 +12,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/json_writer.h"
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
@@ -37,7 +38,6 @@
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/trace.h"
 
@@ -45,15 +45,14 @@ namespace strata::launcher {
 namespace {
 
 // [{"zero.stage":3}, ...]: each the keys to change, with their values.
-std::string nearest_json(const std::vector<runtime::Suggestion>& nearest) {
-  std::string text;
+JsonArray nearest_json(const std::vector<runtime::Suggestion>& nearest) {
+  JsonArray out;
   for (const runtime::Suggestion& s : nearest) {
-    std::string changes;
-    for (const auto& [key, value] : s.changes)
-      changes += fmt::format("{}\"{}\":{}", changes.empty() ? "" : ",", key, value);
-    text += (text.empty() ? "{" : ",{") + changes + "}";
+    JsonObject changes;
+    for (const auto& [key, value] : s.changes) changes.add(key, JsonText{value});
+    out.add(changes);
   }
-  return "[" + text + "]";
+  return out;
 }
 
 // What the recipe's folders have free where they are here: the run is another day's, so that too little is no refusal.
@@ -246,48 +245,55 @@ void print_prediction(const Prediction& p) {
   fmt::print("{}\n", folded(fmt::format("to go faster than settings allow: {}", advice(f.bound(), p.gpu)), 2));
 }
 
-std::string prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
+JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
   const Forecast& f = p.forecast;
-  std::string path, faster;
-  for (std::size_t b = 0; b < f.path.size(); ++b)
-    path += fmt::format("{}\"{}\":{:.3f}", path.empty() ? "" : ",", runtime::kBoundNames[b], f.path[b] * 1e3);
+  JsonObject path;
+  for (std::size_t b = 0; b < f.path.size(); ++b) path.add(runtime::kBoundNames[b], Decimals{f.path[b] * 1e3, 3});
+  JsonArray faster;
   for (const Gain& gain : p.gains)
-    faster += fmt::format("{}{{\"key\":\"{}\",\"value\":\"{}\",\"tokens_per_s\":{:.1f},\"same_numbers\":{}}}",
-                          faster.empty() ? "" : ",", gain.key, gain.value, gain.tokens_per_s, gain.same_numbers);
-  return fmt::format(
-      ",\"step_ms\":{:.3f},\"tokens_per_s\":{:.1f},\"exposed_ms\":{},\"bound_by\":\"{}\",\"critical_path_ms\":{{{}}},"
-      "\"faster\":[{}],\"measured_ranks\":{},\"spread\":{},\"scaling\":{}",
-      f.step_ms, f.tokens_per_s, runtime::exposed_json(plan, f.spans, 0),
-      runtime::kBoundNames[static_cast<std::size_t>(f.bound())], path, faster, p.measured_ranks,
-      p.spread ? fmt::format("{:.3f}", *p.spread) : "null",
-      p.scaling.empty() ? "null" : runtime::json_string(p.scaling));
+    faster.add(JsonObject()
+                   .add("key", gain.key)
+                   .add("value", gain.value)
+                   .add("tokens_per_s", Decimals{gain.tokens_per_s, 1})
+                   .add("same_numbers", gain.same_numbers));
+  return JsonObject()
+      .add("step_ms", Decimals{f.step_ms, 3})
+      .add("tokens_per_s", Decimals{f.tokens_per_s, 1})
+      .add("exposed_ms", JsonText{runtime::exposed_json(plan, f.spans, 0)})
+      .add("bound_by", runtime::kBoundNames[static_cast<std::size_t>(f.bound())])
+      .add("critical_path_ms", path)
+      .add("faster", faster)
+      .add("measured_ranks", p.measured_ranks)
+      .add("spread", decimals(p.spread, 3))
+      .add("scaling", p.scaling.empty() ? std::nullopt : std::optional(p.scaling));
 }
 
 // One page: the recipe's stage, and the others beside it.
 void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<Stage>& stages,
                 const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine, int ranks_per_node) {
   const std::string speeds = speeds_text(machine.has_value(), machine && machine->measured);
-  std::string all;
+  JsonArray all;
   for (const Stage& stage : stages) {
     const runtime::MachineProfile profile =
         machine ? runtime::profile_of(*machine, stage.job, ranks_per_node) : runtime::nominal_profile(stage.job.plan);
-    all += (all.empty() ? "" : ",") +
-           plan_data(stage.job, capacity, profile, runtime::simulate(stage.job.plan, profile), speeds);
+    all.add(JsonText{plan_data(stage.job, capacity, profile, runtime::simulate(stage.job.plan, profile), speeds)});
   }
   const std::string title =
       fmt::format("{} of {} parameters on {} {}", job.model->family, count_text(job.model->parameters()), job.ranks,
                   job.ranks == 1 ? "rank" : "ranks");
+  const std::string subtitle =
+      fmt::format("{}, {} micro-batch{} of {} x {} tokens per rank and step", device::name_of(job.plan.dtype),
+                  job.plan.accumulation, job.plan.accumulation == 1 ? "" : "es", job.recipe.training.micro_batch_size,
+                  job.recipe.data.seq_len);
   AtomicFile file(*options.html);
-  file.write(page_html(
-      Page::plan,
-      fmt::format("{{\"title\":{},\"subtitle\":{},\"stage\":{},\"speeds\":{},\"stages\":[{}],\"recipe\":{}}}",
-                  runtime::json_string(title),
-                  runtime::json_string(fmt::format("{}, {} micro-batch{} of {} x {} tokens per rank and step",
-                                                   device::name_of(job.plan.dtype), job.plan.accumulation,
-                                                   job.plan.accumulation == 1 ? "" : "es",
-                                                   job.recipe.training.micro_batch_size, job.recipe.data.seq_len)),
-                  job.recipe.zero.stage, runtime::json_string(speeds), all,
-                  runtime::json_string(runtime::to_toml(job.recipe)))));
+  file.write(page_html(Page::plan, JsonObject()
+                                       .add("title", title)
+                                       .add("subtitle", subtitle)
+                                       .add("stage", job.recipe.zero.stage)
+                                       .add("speeds", speeds)
+                                       .add("stages", all)
+                                       .add("recipe", runtime::to_toml(job.recipe))
+                                       .text()));
   file.commit();
 }
 
@@ -363,20 +369,28 @@ int plan(const PlanOptions& options) {
       note(fmt::format("memory.nvme: there is no folder {}; a plan needs none, train does", drive.string()));
   if (prediction) print_prediction(*prediction);
   if (options.json) {
-    const TaskCounts counts = count_tasks(job.plan);
     runtime::ReportFile file(*options.json, "--json");
-    file.write(fmt::format(
-        "{{\"fits\":{},\"ranks\":{},\"ranks_per_node\":{},\"parameters\":{},\"micro_batch_size\":{},\"memory\":{},"
-        "\"capacity_bytes\":"
-        "{{\"device\":{},\"host\":{}}},\"comm_bytes\":{},\"io_bytes\":{},\"order\":\"{}\",\"tile_bytes\":{},"
-        "\"tasks\":{},\"nearest\":{}{}{}{}}}\n",
-        fits, ranks, per_node, job.model->parameters(), job.recipe.training.micro_batch_size,
-        runtime::memory_json(job.plan.memory, nullptr), capacity[runtime::Tier::device], capacity[runtime::Tier::host],
-        runtime::comm_json(job.plan.comm_bytes), runtime::io_json(job.plan.io_bytes), runtime::order_name(job.plan),
-        job.plan.tile_bytes, std::accumulate(counts.begin(), counts.end(), std::size_t{0}), nearest_json(nearest),
-        prediction ? prediction_json(*prediction, job.plan) : "",
-        (options.stages ? stages_json(stages) : "") + (options.table ? settings_json(settings) : ""),
-        largest ? ",\"max_batch\":" + max_batch_json(*largest) : ""));
+    const TaskCounts counts = count_tasks(job.plan);
+    JsonObject json;
+    json.add("fits", fits)
+        .add("ranks", ranks)
+        .add("ranks_per_node", per_node)
+        .add("parameters", job.model->parameters())
+        .add("micro_batch_size", job.recipe.training.micro_batch_size)
+        .add("memory", JsonText{runtime::memory_json(job.plan.memory, nullptr)})
+        .add("capacity_bytes",
+             JsonObject().add("device", capacity[runtime::Tier::device]).add("host", capacity[runtime::Tier::host]))
+        .add("comm_bytes", JsonText{runtime::comm_json(job.plan.comm_bytes)})
+        .add("io_bytes", JsonText{runtime::io_json(job.plan.io_bytes)})
+        .add("order", runtime::order_name(job.plan))
+        .add("tile_bytes", job.plan.tile_bytes)
+        .add("tasks", std::accumulate(counts.begin(), counts.end(), std::size_t{0}))
+        .add("nearest", nearest_json(nearest));
+    if (prediction) json.add_all(prediction_json(*prediction, job.plan));
+    if (options.stages) json.add("stages", stages_json(stages));
+    if (options.table) json.add("table", settings_json(settings));
+    if (largest) json.add("max_batch", JsonText{max_batch_json(*largest)});
+    file.write(json.text() + "\n");
     file.close();
   }
   if (options.html) write_page(options, job, stages, capacity, machine, per_node);

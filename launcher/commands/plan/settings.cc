@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
@@ -111,20 +111,22 @@ std::string settings_text(const std::vector<PlannedSetting>& settings) {
          "\n";
 }
 
-std::string settings_json(const std::vector<PlannedSetting>& settings) {
-  const auto number = [](const std::optional<double>& x, int digits) {
-    return x ? fmt::format("{:.{}f}", *x, digits) : std::string("null");
-  };
-  std::string text;
-  for (const PlannedSetting& row : settings)
-    text += fmt::format(
-        "{}{{\"stage\":{},\"precision\":\"{}\",\"recompute\":{},\"order\":\"{}\",\"fits\":{},\"memory\":{},"
-        "\"step_ms\":{},\"tokens_per_s\":{}}}",
-        text.empty() ? "" : ",", row.stage, device::name_of(row.precision),
-        row.recompute.kind == Kind::list ? text_of(row.recompute) : runtime::json_string(text_of(row.recompute)),
-        row.vertical ? "vertical" : "horizontal", row.fits, runtime::memory_json(row.memory, nullptr),
-        number(row.step_ms, 3), number(row.tokens_per_s, 1));
-  return ",\"table\":[" + text + "]";
+JsonArray settings_json(const std::vector<PlannedSetting>& settings) {
+  JsonArray out;
+  for (const PlannedSetting& row : settings) {
+    const std::string recompute = text_of(row.recompute);
+    const bool is_list = row.recompute.kind == Kind::list;
+    out.add(JsonObject()
+                .add("stage", row.stage)
+                .add("precision", device::name_of(row.precision))
+                .add("recompute", JsonText{is_list ? recompute : json_string(recompute)})
+                .add("order", row.vertical ? "vertical" : "horizontal")
+                .add("fits", row.fits)
+                .add("memory", JsonText{runtime::memory_json(row.memory, nullptr)})
+                .add("step_ms", decimals(row.step_ms, 3))
+                .add("tokens_per_s", decimals(row.tokens_per_s, 1)));
+  }
+  return out;
 }
 
 }  // namespace strata::launcher

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 
@@ -26,6 +27,6 @@ std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int
                                           const std::optional<runtime::Machine>& machine, int ranks_per_node);
 std::string settings_text(const std::vector<PlannedSetting>& settings);
 // ,"table":[{"stage":0,"precision":"bf16",...}]
-std::string settings_json(const std::vector<PlannedSetting>& settings);
+JsonArray settings_json(const std::vector<PlannedSetting>& settings);
 
 }  // namespace strata::launcher

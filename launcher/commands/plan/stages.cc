@@ -71,15 +71,19 @@ void print_stages(const std::vector<Stage>& stages) {
     fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));
 }
 
-std::string stages_json(const std::vector<Stage>& stages) {
-  std::string text;
-  for (std::size_t i = 0; i < stages.size(); ++i)
-    text += fmt::format(
-        "{}{{\"stage\":{},\"order\":\"{}\",\"fits\":{},\"memory\":{},\"comm_bytes\":{},\"step_ms\":{}}}", i ? "," : "",
-        i, runtime::order_name(stages[i].job.plan), stages[i].fits,
-        runtime::memory_json(stages[i].job.plan.memory, nullptr), runtime::comm_json(stages[i].job.plan.comm_bytes),
-        stages[i].step_ms ? fmt::format("{:.3f}", *stages[i].step_ms) : "null");
-  return ",\"stages\":[" + text + "]";
+JsonArray stages_json(const std::vector<Stage>& stages) {
+  JsonArray out;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const runtime::StepPlan& plan = stages[i].job.plan;
+    out.add(JsonObject()
+                .add("stage", i)
+                .add("order", runtime::order_name(plan))
+                .add("fits", stages[i].fits)
+                .add("memory", JsonText{runtime::memory_json(plan.memory, nullptr)})
+                .add("comm_bytes", JsonText{runtime::comm_json(plan.comm_bytes)})
+                .add("step_ms", decimals(stages[i].step_ms, 3)));
+  }
+  return out;
 }
 
 }  // namespace strata::launcher

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/recipe.h"
@@ -22,6 +23,6 @@ std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, con
 // A row per stage, beside the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
 void print_stages(const std::vector<Stage>& stages);
 // The same, as a further member of a JSON object.
-std::string stages_json(const std::vector<Stage>& stages);
+JsonArray stages_json(const std::vector<Stage>& stages);
 
 }  // namespace strata::launcher

@@ -1,7 +1,6 @@
 #include "launcher/commands/predict/predict.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <cmath>
@@ -13,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/json_writer.h"
 #include "comm/agreement.h"
 #include "device/algorithm_table.h"
 #include "device/cpu/isa.h"
@@ -35,7 +35,6 @@
 #include "runtime/job/algorithms.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/recipe_text.h"
-#include "runtime/recipe/value.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/metrics/class_metrics.h"
 #include "runtime/run/tokenizer_match.h"
@@ -49,30 +48,35 @@ namespace fs = std::filesystem;
 using comm::agree;
 
 std::string line_of(std::span<const float> scores, const models::Classes& classes, double threshold) {
-  if (classes.target == device::ClassTarget::number) return fmt::format("{{\"label\": {:.9g}}}\n", scores[0]);
+  constexpr JsonLayout kLayout = JsonLayout::spaced;
+  JsonObject line(kLayout), probabilities(kLayout);
+  JsonArray chosen(kLayout);
+  const auto digits = [](double value) { return fmt::format("{:.9g}", value); };
+  if (classes.target == device::ClassTarget::number)
+    return line.add("label", JsonText{digits(scores[0])}).text() + "\n";
   const bool many = classes.target == device::ClassTarget::many;
   const double most = scores[runtime::best_of(scores)];
   double sum = 0;
   for (const float score : scores) sum += std::exp(score - most);
-  std::string chosen, list;
   for (std::size_t c = 0; c < scores.size(); ++c) {
     const double p = many ? 1 / (1 + std::exp(-static_cast<double>(scores[c]))) : std::exp(scores[c] - most) / sum;
-    const std::string name = runtime::json_string(classes.names[c]);
-    list += fmt::format("{}{}: {:.9g}", c > 0 ? ", " : "", name, p);
-    if (many && p >= threshold) chosen += (chosen.empty() ? "" : ", ") + name;
+    probabilities.add(classes.names[c], JsonText{digits(p)});
+    if (many && p >= threshold) chosen.add(classes.names[c]);
   }
-  if (many) return fmt::format("{{\"labels\": [{}], \"probabilities\": {{{}}}}}\n", chosen, list);
-  return fmt::format("{{\"label\": {}, \"probabilities\": {{{}}}}}\n",
-                     runtime::json_string(classes.names[runtime::best_of(scores)]), list);
+  if (many)
+    line.add("labels", chosen);
+  else
+    line.add("label", classes.names[runtime::best_of(scores)]);
+  return line.add("probabilities", probabilities).text() + "\n";
 }
 
 runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFolder& folder,
                           models::Objective objective, std::size_t seq_len, comm::World& world) {
   std::vector<std::string> sets = {
-      "model.path=" + runtime::json_string(folder.path().string()),
-      "model.config.problem_type=" + runtime::json_string(models::kPrediction),
+      "model.path=" + json_string(folder.path().string()),
+      "model.config.problem_type=" + json_string(models::kPrediction),
       fmt::format("training.objective={}", models::name_of(objective)),
-      "data.validation=" + runtime::json_string(fs::absolute(PredictInput::path_of(options.out)).string()),
+      "data.validation=" + json_string(fs::absolute(PredictInput::path_of(options.out)).string()),
       fmt::format("data.seq_len={}", seq_len),
       "data.packing=documents",
       fmt::format("training.precision={}", options.precision.value_or(std::string(device::name_of(folder.dtype()))))};
@@ -210,13 +214,14 @@ void write_words(PredictPart& part, const PredictInput& input, const fs::path& t
   STRATA_CHECK_EQ(part.rows(), input.words_with_token());
   std::uint64_t text = 0, number = 0;
   std::uint32_t word = 0;
-  std::vector<std::string> labels;
+  std::vector<std::optional<std::string>> labels;
   const auto begin_text = [&] {
     word = 0;
-    if (text < documents.count()) labels.assign(input.words()[text], "null");
+    if (text < documents.count()) labels.assign(input.words()[text], std::nullopt);
   };
   const auto end_text = [&] {
-    out.write(fmt::format("{{\"labels\": [{}]}}\n", fmt::join(labels, ", ")));
+    const JsonArray all = JsonArray(JsonLayout::spaced).add_all(labels);
+    out.write(JsonObject(JsonLayout::spaced).add("labels", all).text() + "\n");
     ++text;
     begin_text();
   };
@@ -226,7 +231,7 @@ void write_words(PredictPart& part, const PredictInput& input, const fs::path& t
     while (static_cast<std::uint64_t>(token) >= documents.begin(text + 1)) end_text();
     if (skip != input.skips().end() && skip->number == number) word = skip++->word;
     ++number;
-    labels[word++] = runtime::json_string(classes.names[runtime::best_of(scores)]);
+    labels[word++] = classes.names[runtime::best_of(scores)];
   });
   while (text < documents.count()) end_text();
 }

@@ -20,8 +20,8 @@
 #include "base/files/descriptor.h"
 #include "base/host/host_name.h"
 #include "base/json_fault.h"
+#include "base/json_writer.h"
 #include "launcher/control/service/listener.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -102,10 +102,14 @@ std::string read_place(const fs::path& path) {
 }  // namespace
 
 std::string to_json(const Place& place) {
-  using runtime::json_string;
-  return fmt::format("{{\"host\": {}, \"pid\": {}, \"socket\": {}, \"address\": {}, \"tls\": {}}}\n",
-                     json_string(place.host), place.pid, json_string(place.socket), json_string(place.address),
-                     place.tls);
+  return JsonObject(JsonLayout::spaced)
+             .add("host", place.host)
+             .add("pid", place.pid)
+             .add("socket", place.socket)
+             .add("address", place.address)
+             .add("tls", place.tls)
+             .text() +
+         "\n";
 }
 
 Place parse_place(const std::string& text, const fs::path& path) {

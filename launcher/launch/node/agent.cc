@@ -1,7 +1,6 @@
 #include "launcher/launch/node/agent.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,13 +19,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "base/thread.h"
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/node/link.h"
 #include "launcher/launch/node/products.h"
 #include "launcher/launch/node/recipe_files.h"
 #include "launcher/launch/ranks/child.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::launcher {
 namespace {
@@ -82,28 +81,28 @@ class Agent {
     if (word == "bye") {
       dismissed_ = true;
     } else if (word == "ping") {
-      replies_.say(fmt::format(R"({{"to":{},"time":{:.6f}}})", number, seconds_since_epoch()));
+      reply(number, JsonObject().add("time", Decimals{seconds_since_epoch(), 6}));
     } else if (word == "clear") {
       double seconds = 0;
       words >> seconds;
-      beside(
-          [this, seconds] { return fmt::format(R"("left":[{}])", fmt::join(end_ranks(options_.run, seconds), ",")); },
-          number);
+      const auto left = [this, seconds] {
+        return JsonObject().add("left", JsonArray().add_all(end_ranks(options_.run, seconds)));
+      };
+      beside(left, number);
     } else if (word == "sees") {
       std::string files;
       std::getline(words, files);
-      beside(
-          [files] {
-            std::vector<std::string> unseen;
-            for (const std::string& why : unseen_here(parse_recipe_files(files)))
-              unseen.push_back(runtime::json_string(why));
-            return fmt::format(R"("unseen":[{}])", fmt::join(unseen, ","));
-          },
-          number);
+      const auto unseen = [files] {
+        return JsonObject().add("unseen", JsonArray().add_all(unseen_here(parse_recipe_files(files))));
+      };
+      beside(unseen, number);
     } else if (word == "products") {
       std::string where;
       words >> where;
-      beside([=] { return fmt::format(R"("gflop_per_s":{:.3f})", products_per_second(1.0, where != "cpu")); }, number);
+      const auto speed = [where] {
+        return JsonObject().add("gflop_per_s", Decimals{products_per_second(1.0, where != "cpu"), 3});
+      };
+      beside(speed, number);
     } else if (word == "listen") {
       std::string token;
       words >> token;
@@ -112,29 +111,33 @@ class Agent {
       std::string address, token;
       int port = 0;
       words >> address >> port >> token;
-      beside([=] { return to_json_members(measure_link(address, port, token)); }, number);
+      beside([=] { return json_of(measure_link(address, port, token)); }, number);
     }
+  }
+
+  void reply(const std::string& number, const JsonObject& said) {
+    replies_.say(JsonObject().add("to", JsonText{number}).add_all(said).text());
   }
 
   template <typename F>
   void beside(F work, const std::string& number) {
     threads_.push_back(start_thread("a measurement of launch's agent", [this, work, number] {
-      std::string said;
+      JsonObject said;
       try {
         said = work();
       } catch (const std::exception& error) {
-        said = R"("problem":)" + runtime::json_string(error.what());
+        said.add("problem", error.what());
       }
-      replies_.say(fmt::format(R"({{"to":{},{}}})", number, said));
+      reply(number, said);
     }));
   }
   void beside_listening(const std::string& token, const std::string& number) {
     try {
       auto listener = std::make_shared<LinkListener>(token);
-      replies_.say(fmt::format(R"({{"to":{},"port":{}}})", number, listener->port()));
+      reply(number, JsonObject().add("port", listener->port()));
       threads_.push_back(start_thread("a measurement of launch's agent", [listener] { listener->serve_one(10); }));
     } catch (const Error& error) {
-      replies_.say(fmt::format(R"({{"to":{},"problem":{}}})", number, runtime::json_string(error.what())));
+      reply(number, JsonObject().add("problem", error.what()));
     }
   }
 

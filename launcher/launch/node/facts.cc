@@ -16,6 +16,7 @@
 #include "base/host/host_name.h"
 #include "base/host/own_program.h"
 #include "base/json_fault.h"
+#include "base/json_writer.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/gpu.h"
@@ -23,13 +24,11 @@
 #include "launcher/rank/cores.h"
 #include "offload/swap.h"
 #include "runtime/job/available_memory.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-using runtime::json_string;
 
 DriveFact drive(const fs::path& folder) {
   DriveFact out{folder.string(), "", "", 0};
@@ -60,13 +59,6 @@ std::vector<Interface> interfaces() {
   }
   ::freeifaddrs(list);
   return out;
-}
-
-template <typename T, typename F>
-std::string list(const std::vector<T>& items, F&& text) {
-  std::string out;
-  for (const T& item : items) out += (out.empty() ? "" : ",") + text(item);
-  return "[" + out + "]";
 }
 
 std::string text_at(simdjson::dom::element root, std::string_view key) {
@@ -106,20 +98,25 @@ NodeFacts facts_here(std::span<const fs::path> folders) {
 }
 
 std::string to_json(const NodeFacts& facts) {
-  return fmt::format(
-      R"({{"name":{},"program":{},"processor":{},"libraries":{},"cores":{},"memory":{},"memlock":{},"drives":{},)"
-      R"("gpus":{},"driver":{},"interfaces":{}}})",
-      json_string(facts.name), json_string(facts.program), json_string(facts.processor), json_string(facts.libraries),
-      facts.cores, facts.memory, facts.memlock,
-      list(facts.drives,
-           [](const DriveFact& one) {
-             return fmt::format(R"({{"folder":{},"problem":{},"how":{},"free":{}}})", json_string(one.folder),
-                                json_string(one.problem), json_string(one.how), one.free);
-           }),
-      list(facts.gpus, [](const std::string& name) { return json_string(name); }), json_string(facts.driver),
-      list(facts.interfaces, [](const Interface& one) {
-        return fmt::format(R"({{"name":{},"address":{}}})", json_string(one.name), json_string(one.address));
-      }));
+  JsonArray drives, interfaces;
+  for (const DriveFact& one : facts.drives)
+    drives.add(
+        JsonObject().add("folder", one.folder).add("problem", one.problem).add("how", one.how).add("free", one.free));
+  for (const Interface& one : facts.interfaces)
+    interfaces.add(JsonObject().add("name", one.name).add("address", one.address));
+  return JsonObject()
+      .add("name", facts.name)
+      .add("program", facts.program)
+      .add("processor", facts.processor)
+      .add("libraries", facts.libraries)
+      .add("cores", facts.cores)
+      .add("memory", facts.memory)
+      .add("memlock", facts.memlock)
+      .add("drives", drives)
+      .add("gpus", JsonArray().add_all(facts.gpus))
+      .add("driver", facts.driver)
+      .add("interfaces", interfaces)
+      .text();
 }
 
 NodeFacts parse_facts(std::string_view json) {

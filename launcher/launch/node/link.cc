@@ -105,8 +105,10 @@ Descriptor connect_to(const std::string& address, int port) {
 
 }  // namespace
 
-std::string to_json_members(const LinkSpeed& speed) {
-  return fmt::format(R"("gbit_per_s":{:.4f},"microseconds":{:.1f})", speed.gbit_per_s, speed.microseconds);
+JsonObject json_of(const LinkSpeed& speed) {
+  return JsonObject()
+      .add("gbit_per_s", Decimals{speed.gbit_per_s, 4})
+      .add("microseconds", Decimals{speed.microseconds, 1});
 }
 
 LinkListener::LinkListener(std::string token) : token_(std::move(token)) {

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "base/files/descriptor.h"
+#include "base/json_writer.h"
 
 namespace strata::launcher {
 
@@ -11,7 +12,7 @@ struct LinkSpeed {
   double microseconds = 0;  // there and back, the median
 };
 // "gbit_per_s":..,"microseconds":..
-std::string to_json_members(const LinkSpeed& speed);
+JsonObject json_of(const LinkSpeed& speed);
 
 // The listening end of one measurement: takes the first connection that begins with the token, and no other, so that
 // a port which is open for some seconds serves nobody else.

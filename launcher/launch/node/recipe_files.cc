@@ -3,16 +3,15 @@
 #include <simdjson.h>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "runtime/data/files/tokens.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::launcher {
 
 std::string to_json(std::span<const RecipeFile> files) {
-  std::string out;
-  for (const RecipeFile& file : files)
-    out += (out.empty() ? "[" : ",[") + runtime::json_string(file.key) + "," + runtime::json_string(file.pattern) + "]";
-  return "[" + out + "]";
+  JsonArray out;
+  for (const RecipeFile& file : files) out.add(JsonArray().add(file.key).add(file.pattern));
+  return out.text();
 }
 
 std::vector<RecipeFile> parse_recipe_files(std::string_view json) {

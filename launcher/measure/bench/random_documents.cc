@@ -1,7 +1,6 @@
 #include "launcher/measure/bench/random_documents.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/files/atomic_file.h"
+#include "base/json_writer.h"
 #include "runtime/data/files/tokens.h"
 #include "text/token_writer.h"
 
@@ -19,13 +19,20 @@ namespace {
 
 // A document's line of OUT.bin.labels.jsonl.
 std::string label_line(const RandomLabels& labels, std::size_t tokens, std::mt19937_64& random) {
-  if (labels.problem == "regression")
-    return fmt::format("{{\"label\": {:.3f}}}\n", static_cast<double>(random() % 1000) / 1000);
-  const auto name = [&] { return fmt::format("\"{}\"", labels.names[random() % labels.names.size()]); };
-  if (labels.problem == "single_label_classification") return fmt::format("{{\"label\": {}}}\n", name());
-  std::vector<std::string> all(labels.problem == "token_classification" ? tokens : 1);
-  std::generate(all.begin(), all.end(), name);
-  return fmt::format("{{\"labels\": [{}]}}\n", fmt::join(all, ", "));
+  constexpr JsonLayout kLayout = JsonLayout::spaced;
+  JsonObject line(kLayout);
+  const auto name = [&] { return labels.names[random() % labels.names.size()]; };
+  if (labels.problem == "regression") {
+    line.add("label", Decimals{static_cast<double>(random() % 1000) / 1000, 3});
+  } else if (labels.problem == "single_label_classification") {
+    line.add("label", name());
+  } else {
+    JsonArray all(kLayout);
+    const std::size_t words = labels.problem == "token_classification" ? tokens : 1;
+    for (std::size_t i = 0; i < words; ++i) all.add(name());
+    line.add("labels", all);
+  }
+  return line.text() + "\n";
 }
 
 }  // namespace

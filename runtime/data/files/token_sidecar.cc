@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/json_fault.h"
-#include "runtime/recipe/value.h"
+#include "base/json_writer.h"
 
 namespace strata::runtime {
 namespace {
@@ -160,39 +160,40 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
 }
 
 std::string to_json(const TokenSidecar& sidecar) {
-  const auto beside = [](const char* key, const char* count_key, const std::optional<TokenSidecar::Beside>& file) {
-    return file ? fmt::format(", \"{}\": {{\"{}\": {}, \"hash\": {}}}", key, count_key, file->count,
-                              json_string(file->hash))
-                : std::string();
+  constexpr JsonLayout kLayout = JsonLayout::spaced;
+  JsonObject out(kLayout);
+  out.add("vocab_size", sidecar.vocab_size)
+      .add("width", sidecar.width)
+      .add("tokenizer", sidecar.tokenizer)
+      .add("tokenizer_hash", sidecar.tokenizer_hash)
+      .add("hash", sidecar.hash)
+      .add("count", sidecar.count);
+  const auto beside = [&](const char* key, const char* count_key, const std::optional<TokenSidecar::Beside>& file) {
+    if (file) out.add(key, JsonObject(kLayout).add(count_key, file->count).add("hash", file->hash));
   };
-  std::string made;
-  if (!sidecar.chat_template_hash.empty())
-    made = fmt::format(", \"chat_template\": {}, \"chat_template_hash\": {}", json_string(sidecar.chat_template),
-                       json_string(sidecar.chat_template_hash));
-  std::string labels;
+  beside("documents", "count", sidecar.documents);
+  beside("mask", "labels", sidecar.mask);
+  beside("types", "ones", sidecar.types);
   if (sidecar.labels) {
     const TokenSidecar::Labels& of = *sidecar.labels;
-    std::string names, read;
-    for (const std::string& name : of.names) names += (names.empty() ? "" : ", ") + json_string(name);
-    if (of.pairs) read += ", \"pairs\": true";
-    if (of.vectors) read += ", \"vectors\": true";
-    if (!of.field.empty()) read += fmt::format(", \"field\": {}", json_string(of.field));
-    if (!of.pair.empty()) read += fmt::format(", \"pair\": {}", json_string(of.pair));
-    if (of.max_length > 0) read += fmt::format(", \"max_length\": {}", of.max_length);
-    if (!of.truncation.empty()) read += fmt::format(", \"truncation\": {}", json_string(of.truncation));
-    labels = fmt::format(", \"labels\": {{\"count\": {}, \"hash\": {}, \"problem\": {}, \"names\": [{}]{}}}", of.count,
-                         json_string(of.hash), json_string(of.problem), names, read);
+    JsonObject labels(kLayout);
+    labels.add("count", of.count)
+        .add("hash", of.hash)
+        .add("problem", of.problem)
+        .add("names", JsonArray(kLayout).add_all(of.names));
+    if (of.pairs) labels.add("pairs", true);
+    if (of.vectors) labels.add("vectors", true);
+    if (!of.field.empty()) labels.add("field", of.field);
+    if (!of.pair.empty()) labels.add("pair", of.pair);
+    if (of.max_length > 0) labels.add("max_length", of.max_length);
+    if (!of.truncation.empty()) labels.add("truncation", of.truncation);
+    out.add("labels", labels);
   }
-  std::string tokenizer;
-  if (sidecar.special_tokens)
-    tokenizer = fmt::format(", \"special_tokens\": [{}]", fmt::join(*sidecar.special_tokens, ", "));
-  if (sidecar.mask_token) tokenizer += fmt::format(", \"mask_token\": {}", *sidecar.mask_token);
-  return fmt::format(
-      "{{\"vocab_size\": {}, \"width\": {}, \"tokenizer\": {}, \"tokenizer_hash\": {}, \"hash\": {}, "
-      "\"count\": {}{}{}{}{}{}{}}}\n",
-      sidecar.vocab_size, sidecar.width, json_string(sidecar.tokenizer), json_string(sidecar.tokenizer_hash),
-      json_string(sidecar.hash), sidecar.count, beside("documents", "count", sidecar.documents),
-      beside("mask", "labels", sidecar.mask), beside("types", "ones", sidecar.types), labels, tokenizer, made);
+  if (sidecar.special_tokens) out.add("special_tokens", JsonArray(kLayout).add_all(*sidecar.special_tokens));
+  if (sidecar.mask_token) out.add("mask_token", *sidecar.mask_token);
+  if (!sidecar.chat_template_hash.empty())
+    out.add("chat_template", sidecar.chat_template).add("chat_template_hash", sidecar.chat_template_hash);
+  return out.text() + "\n";
 }
 
 }  // namespace strata::runtime

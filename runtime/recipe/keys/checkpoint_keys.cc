@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/json_writer.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/user_path.h"

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json_writer.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/json_writer.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/value.h"
 

@@ -21,8 +21,6 @@
 
 namespace strata::runtime {
 
-using strata::json_number;
-
 // A line of report.jsonl.
 std::string step_line(const StepReport& report);
 

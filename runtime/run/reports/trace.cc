@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/recipe/value.h"
 
 namespace strata::runtime {
 namespace {
@@ -35,19 +35,23 @@ std::string microseconds(std::int64_t ns) {
 }
 
 // Bytes that a task costs, as the simulator sees them; those that are none are left out.
-std::string cost_json(const Cost& cost) {
-  std::string text;
+JsonObject cost_json(const Cost& cost) {
+  JsonObject out;
   for (const auto& [name, bytes] : {std::pair{"memory_bytes", cost.bytes},
                                     {"sent_bytes", cost.sent_bytes},
                                     {"host_bytes", cost.host_bytes},
                                     {"read_bytes", cost.read_bytes},
                                     {"written_bytes", cost.written_bytes}})
-    if (bytes > 0) text += fmt::format(",\"{}\":{:.0f}", name, bytes);
-  return text;
+    if (bytes > 0) out.add(name, Decimals{bytes, 0});
+  return out;
 }
 
-std::string name_event(std::string_view of, std::string_view row, std::string_view args) {
-  return fmt::format("{{\"ph\":\"M\",{},\"name\":\"{}\",\"args\":{{{}}}}}", row, of, args);
+std::string name_event(std::string_view of, const JsonObject& row, const JsonObject& args) {
+  return JsonObject().add("ph", "M").add_all(row).add("name", of).add("args", args).text();
+}
+
+void add_event(std::string& text, const JsonObject& event) {
+  text += ",\n" + event.text();
 }
 
 }  // namespace
@@ -58,8 +62,10 @@ Trace::Trace(const StepPlan& plan, const models::Model& model) : plan_(plan) {
     const auto lane = static_cast<std::size_t>(task.lane);
     used_[lane] = true;
     for (const int wait : task.waits) crosses_ = crosses_ || index(wait) >= t;
-    tasks_.push_back(fmt::format(",\"tid\":{},\"name\":{},\"args\":{{\"task\":{}{}}}}}", lane,
-                                 json_string(name_of(task, model)), t, cost_json(task.cost)));
+    tasks_.push_back(JsonObject()
+                         .add("tid", lane)
+                         .add("name", name_of(task, model))
+                         .add("args", JsonObject().add("task", t).add_all(cost_json(task.cost))));
   }
   for (const Buffer& buffer : plan.buffers) {
     const auto tier = static_cast<std::size_t>(buffer.tier), kind = static_cast<std::size_t>(buffer.kind);
@@ -69,10 +75,14 @@ Trace::Trace(const StepPlan& plan, const models::Model& model) : plan_(plan) {
 }
 
 std::string Trace::begin(const TraceHead& head) const {
-  std::string text = fmt::format(
-      "{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"trace\":\"{}\",\"ranks\":{},\"ranks_traced\":{},\"steps\":[{}],"
-      "\"clocks\":{}}},\"traceEvents\":[\n",
-      head.kind, head.ranks, head.processes.size(), fmt::join(head.steps, ","), json_string(head.clocks));
+  const JsonObject other = JsonObject()
+                               .add("trace", head.kind)
+                               .add("ranks", head.ranks)
+                               .add("ranks_traced", head.processes.size())
+                               .add("steps", JsonArray().add_all(head.steps))
+                               .add("clocks", head.clocks);
+  std::string text =
+      "{" + JsonObject().add("displayTimeUnit", "ms").add("otherData", other).members() + ",\"traceEvents\":[\n";
   std::string_view separator = "";
   const auto add = [&](const std::string& event) {
     text += separator;
@@ -80,15 +90,14 @@ std::string Trace::begin(const TraceHead& head) const {
     separator = ",\n";
   };
   for (std::size_t rank = 0; rank < head.processes.size(); ++rank) {
-    const std::string process = fmt::format("\"pid\":{}", rank);
-    add(name_event("process_name", process, fmt::format("\"name\":{}", json_string(head.processes[rank]))));
-    add(name_event("process_sort_index", process, fmt::format("\"sort_index\":{}", rank)));
+    const JsonObject process = JsonObject().add("pid", rank);
+    add(name_event("process_name", process, JsonObject().add("name", head.processes[rank])));
+    add(name_event("process_sort_index", process, JsonObject().add("sort_index", rank)));
     for (std::size_t row = 0; row <= kStepRow; ++row) {
       if (row != kStepRow && !used_[row]) continue;
-      const std::string thread = fmt::format("{},\"tid\":{}", process, row);
-      add(name_event("thread_name", thread,
-                     fmt::format("\"name\":\"{}\"", row == kStepRow ? "step" : kLaneNames[row])));
-      add(name_event("thread_sort_index", thread, fmt::format("\"sort_index\":{}", row == kStepRow ? 0 : row + 1)));
+      const JsonObject thread = JsonObject(process).add("tid", row);
+      add(name_event("thread_name", thread, JsonObject().add("name", row == kStepRow ? "step" : kLaneNames[row])));
+      add(name_event("thread_sort_index", thread, JsonObject().add("sort_index", row == kStepRow ? 0 : row + 1)));
     }
   }
   return text;
@@ -107,11 +116,15 @@ std::string Trace::step(int rank, std::int64_t number, std::span<const Span> spa
 
 void Trace::add_slices(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) const {
   const Span all = extent_of(plan_, spans);
-  const auto add = [&](const Span& span, const std::string& rest) {
-    text += fmt::format(",\n{{\"ph\":\"X\",\"ts\":{},\"dur\":{},\"pid\":{}{}", microseconds(span.begin - zero_),
-                        microseconds(span.end - span.begin), rank, rest);
+  const auto add = [&](const Span& span, const JsonObject& what) {
+    add_event(text, JsonObject()
+                        .add("ph", "X")
+                        .add("ts", JsonText{microseconds(span.begin - zero_)})
+                        .add("dur", JsonText{microseconds(span.end - span.begin)})
+                        .add("pid", rank)
+                        .add_all(what));
   };
-  add(all, fmt::format(",\"tid\":{},\"name\":\"step{}\"}}", kStepRow, number > 0 ? fmt::format(" {}", number) : ""));
+  add(all, JsonObject().add("tid", kStepRow).add("name", number > 0 ? fmt::format("step {}", number) : "step"));
   for (std::size_t t = 0; t < spans.size(); ++t)
     if (ran(spans[t]) && is_shown(plan_.tasks[t])) add(spans[t], tasks_[t]);
 }
@@ -138,13 +151,17 @@ void Trace::add_arrow(std::string& text, int rank, int earlier, const Span& from
   const std::uint64_t id = ++arrows_;
   // An arrow belongs to the slice around its time, of which the end is no part any more.
   const std::int64_t begin = std::max(from.begin, std::min(from.end - 1, to.begin));
-  const auto add = [&](std::string_view phase, LaneId lane, std::int64_t at) {
-    text +=
-        fmt::format(",\n{{\"ph\":\"{},\"ts\":{},\"pid\":{},\"tid\":{},\"id\":{},\"cat\":\"wait\",\"name\":\"wait\"}}",
-                    phase, microseconds(at - zero_), rank, static_cast<int>(lane), id);
+  const auto add = [&](const JsonObject& phase, LaneId lane, std::int64_t at) {
+    add_event(text, JsonObject(phase)
+                        .add("ts", JsonText{microseconds(at - zero_)})
+                        .add("pid", rank)
+                        .add("tid", static_cast<int>(lane))
+                        .add("id", id)
+                        .add("cat", "wait")
+                        .add("name", "wait"));
   };
-  add("s\"", plan_.tasks[index(earlier)].lane, begin);
-  add("f\",\"bp\":\"e\"", later.lane, to.begin);
+  add(JsonObject().add("ph", "s"), plan_.tasks[index(earlier)].lane, begin);
+  add(JsonObject().add("ph", "f").add("bp", "e"), later.lane, to.begin);
 }
 
 // A buffer lives from the begin of the first to the end of the last task that uses it.
@@ -189,15 +206,15 @@ void Trace::add_memory(std::string& text, int rank, std::span<const Span> spans)
 }
 
 void Trace::add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const {
-  text += fmt::format(",\n{{\"ph\":\"C\",\"ts\":{},\"pid\":{},\"name\":\"{} bytes\",\"args\":{{",
-                      microseconds(at - zero_), rank, kTierNames[tier]);
-  std::string_view separator = "";
-  for (std::size_t kind = 0; kind < kKinds; ++kind) {
-    if (!has_[tier][kind]) continue;
-    text += fmt::format("{}\"{}\":{}", separator, kKindNames[kind], live[tier][kind]);
-    separator = ",";
-  }
-  text += "}}";
+  JsonObject kinds;
+  for (std::size_t kind = 0; kind < kKinds; ++kind)
+    if (has_[tier][kind]) kinds.add(kKindNames[kind], live[tier][kind]);
+  add_event(text, JsonObject()
+                      .add("ph", "C")
+                      .add("ts", JsonText{microseconds(at - zero_)})
+                      .add("pid", rank)
+                      .add("name", fmt::format("{} bytes", kTierNames[tier]))
+                      .add("args", kinds));
 }
 
 Span extent_of(const StepPlan& plan, std::span<const Span> spans) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "models/model.h"
 #include "runtime/execute/executor.h"
 #include "runtime/plan/plan.h"
@@ -42,7 +43,7 @@ class Trace {
   void add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const;
 
   const StepPlan& plan_;
-  std::vector<std::string> tasks_;                      // by task: what a slice says whenever it ran
+  std::vector<JsonObject> tasks_;                       // by task: what a slice says whenever it ran
   std::array<bool, kLanes> used_{};                     // by lane
   std::array<std::array<bool, kKinds>, kTiers> has_{};  // kinds that the plan keeps in a tier
   Live lasting_{};                                      // what lives from step to step

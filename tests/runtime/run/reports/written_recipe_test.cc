@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/objective/objective.h"
