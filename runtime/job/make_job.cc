@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -70,6 +71,7 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
                       placement_of(recipe.zero)};
   request.forward_only = !shape.training;
   request.fast = recipe.training.reduce == Reduce::fast;
+  if (shape.training) request.reduce_group = static_cast<int>(recipe.training.reduce_group);
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
   request.segments = segments_of(recipe.training.recompute, model);
@@ -126,6 +128,16 @@ struct Beside {
 
 bool in_groups(const Recipe::Zero& zero) {
   return zero.parameters_group != kAllRanks || zero.gradients_group != kAllRanks || zero.optimizer_group != kAllRanks;
+}
+
+// Runs of micro-batches end with the step.
+void check_reduce_group(const Recipe& recipe, int ranks) {
+  const std::int64_t group = recipe.training.reduce_group, steps = recipe.accumulation_steps(ranks);
+  const std::int64_t count = steps * ranks;
+  if (count % group == 0) return;
+  fail(Exit::usage,
+       "training.reduce_group = {} does not divide the {} micro-batches of a step ({} ranks with {} each): set {}",
+       group, count, ranks, steps, std::gcd(group, count));
 }
 
 // In vertical order a plan holds all its calls at once.
@@ -227,6 +239,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
          "micro-batches (training.micro_batch_size)",
          recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
+  if (purpose == Purpose::train) check_reduce_group(recipe, ranks);
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);

@@ -12,6 +12,7 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), element(size_o
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
   plan.dtype = r.shape.dtype;
+  plan.reduce_group = r.reduce_group;
   plan.fast = r.fast && r.accumulation > 1 && r.mesh.data() > 1;  // else nothing is left to do locally
   plan.vertical = r.vertical;
   plan.forward_only = r.forward_only;

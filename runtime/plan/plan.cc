@@ -99,7 +99,7 @@ std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::siz
 std::uint64_t hash_of(const StepPlan& plan) {
   Hash hash;
   hash << plan.ranks() << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical
-       << plan.forward_only << plan.cyclic << plan.device.kind;
+       << plan.reduce_group << plan.forward_only << plan.cyclic << plan.device.kind;
   const Placement& placement = plan.placement;
   for (const StatePlacement state : {placement.parameters, placement.gradients, placement.optimizer})
     hash << state.over << state.group << state.tier;

@@ -72,6 +72,7 @@ enum class Role : std::uint8_t {
   gradients,          // of the unit's own parameters, one micro-batch, compute dtype
   shared_gradients,   // of what it shares with another
   local_sum,          // `fast`: fp32, this rank's micro-batches
+  run_sum,            // fp32, the rank's part: a run of micro-batches that is not complete (training.reduce_group)
   sum,                // fp32, all ranks' micro-batches
   shared_sum,         // the same of what it shares with another
   staging,            // receive buffer of a collective
@@ -209,7 +210,8 @@ struct StepPlan {
   std::size_t tokens;  // of a micro-batch
   device::DType dtype;
   bool fast, vertical;
-  bool forward_only;  // forwards and losses (or logits) alone: there is no state but parameters
+  int reduce_group = 1;  // consecutive micro-batches of a run, whose sum is rounded before it is added to the others
+  bool forward_only;     // forwards and losses (or logits) alone: there is no state but parameters
   // A cycle: what the consensus decided is carried out at the start of the next step, each unit just before its
   // forward, behind which disk and host work hide. Else the update ends the step.
   bool cyclic;

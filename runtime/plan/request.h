@@ -19,6 +19,7 @@ struct PlanRequest {
   int accumulation;
   Placement placement;
   bool fast = false;      // training.reduce
+  int reduce_group = 1;   // training.reduce_group
   bool vertical = false;  // memory.order
   // Forwards and losses alone: no gradients, no optimizer, no consensus, no dropout.
   bool forward_only = false;

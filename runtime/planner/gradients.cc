@@ -63,6 +63,14 @@ std::size_t Gradients::shared_part(int unit) const {
   return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shards).most;
 }
 
+std::size_t Gradients::run_bytes(const Owner& owner) const {
+  return (owner.shared ? shared_part(owner.unit) : d_.layout(owner.unit).shards.size()) * sizeof(float);
+}
+
+bool Gradients::inside_run(int micro_batches) const {
+  return (std::int64_t{micro_batches} * d_.request.mesh.data()) % d_.plan.reduce_group != 0;
+}
+
 std::string Gradients::name_of(const Owner& owner) const {
   return fmt::format("{} of {}{}", has_sums_ ? "sum" : "gradients", owner.shared ? "what is shared by " : "",
                      d_.unit(owner.unit).name());
@@ -137,16 +145,28 @@ void Gradients::open(const Owner& owner) {
   Sum& sum = sum_of(owner);
   if (sum.window >= 0 || sum.home < 0 || sum.newest < 0) return;
   sum.window = bring(d_, {d_.whole(sum.home)}, Tier::device, owner.unit, name_of(owner), Kind::gradients)[0].buffer;
+  if (sum.run_home >= 0 && inside_run(sum.newest + 1))
+    sum.run_window =
+        bring(d_, {d_.whole(sum.run_home)}, Tier::device, owner.unit, "run of " + name_of(owner), Kind::gradients)[0]
+            .buffer;
 }
 
 void Gradients::close(const Owner& owner) {
   Sum& sum = sum_of(owner);
   if (sum.window < 0) return;  // `fast`: nothing has been reduced yet
   if (sum.newest == d_.request.accumulation - 1 && !owner.shared) complete(owner.unit);
+  const bool run_goes_on = inside_run(sum.newest + 1);
+  if (!run_goes_on) sum.run_window = -1;  // the memory is free until the next run
   if (!away()) return;
   if (sum.home < 0) make_home(owner);
   put(d_, {d_.whole(sum.window)}, {d_.whole(sum.home)}, owner.unit, name_of(owner));
   sum.window = -1;
+  if (!run_goes_on) return;
+  const std::string name = "run of " + name_of(owner);
+  if (sum.run_home < 0)
+    sum.run_home = d_.add_buffer(name, Kind::gradients, d_.plan.placement.gradients.tier, run_bytes(owner), false);
+  put(d_, {d_.whole(sum.run_window)}, {d_.whole(sum.run_home)}, owner.unit, name);
+  sum.run_window = -1;
 }
 
 // What has to happen to a sum when no micro-batch is to come. Those of the units that share some of its parameters are
@@ -186,6 +206,17 @@ bool Gradients::accumulate(const Produced& p) {
   return last;
 }
 
+// Where the owner's incomplete run lies while a call's gradients are added; nowhere if runs end with every call.
+Written Gradients::run_of(const Owner& owner) {
+  const auto length = at(d_.plan.reduce_group), pieces = at(d_.request.mesh.data());
+  if (!device::GradientRuns::needs_partial(length, pieces)) return {};
+  int& window = sum_of(owner).run_window;
+  const bool starts = window < 0;
+  if (starts)
+    window = d_.add_buffer("run of " + name_of(owner), Kind::gradients, Tier::device, run_bytes(owner), false);
+  return {window, starts};
+}
+
 void Gradients::reduce(const Produced& p) {
   const Owner owner = p.owner();
   if (std::find(open_.begin(), open_.end(), owner) == open_.end()) open_.push_back(owner);
@@ -197,7 +228,8 @@ void Gradients::reduce(const Produced& p) {
     sum.window = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
   ReduceGradient{.gradient = p.gradient,
                  .sum = {.buffer = sum.window, .starts = starts},
-                 .first = d_.plan.fast || p.gradient.micro_batch == 0}
+                 .first = d_.plan.fast || p.gradient.micro_batch == 0,
+                 .run_sum = run_of(owner)}
       .add(d_);
 }
 

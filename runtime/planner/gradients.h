@@ -49,6 +49,8 @@ class Gradients {
     int home = -1;    // where it lives otherwise; -1: nowhere yet
     int newest = -1;  // micro-batch
     bool complete = false;
+    // The same of the run of micro-batches that is being summed, between a call that leaves it incomplete and the next.
+    int run_window = -1, run_home = -1;
   };
 
   bool holds_whole() const;
@@ -58,6 +60,10 @@ class Gradients {
   // Of the flat buffer that the gradient's elements lie in, which is the holder's of what is shared.
   const UnitLayout& layout_of(const Owner& owner) const;
   std::size_t sum_bytes(const Owner& owner) const;
+  // Of the elements that this rank reduces.
+  std::size_t run_bytes(const Owner& owner) const;
+  // Whether a run is incomplete after the rank's first `micro_batches`.
+  bool inside_run(int micro_batches) const;
   // Elements of the shared range that a rank owns, at most.
   std::size_t shared_part(int unit) const;
   std::string name_of(const Owner& owner) const;
@@ -69,6 +75,7 @@ class Gradients {
   int brought(const Owner& owner, int holder);
   void reduce_pending();
   void reduce(const Produced& p);
+  Written run_of(const Owner& owner);
   // `fast`: onto the local sum; true where that is complete and lies, rounded, in p's buffer.
   bool accumulate(const Produced& p);
 

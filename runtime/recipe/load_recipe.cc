@@ -118,6 +118,8 @@ class Loader {
   void check_contradictions() {
     not_both("model.path", "model.preset", "give one of them");
     not_both("training.gradient_accumulation_steps", "training.global_batch_size", "give one of them");
+    if (recipe_.training.reduce == Reduce::fast && recipe_.training.reduce_group > 1)
+      not_both("training.reduce", "training.reduce_group", "sums in groups are those of \"ordered\"");
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }

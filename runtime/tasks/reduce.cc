@@ -23,6 +23,18 @@ std::size_t start_of_sum(const Site& site, const Task& task) {
   return site.plan.parts_of(static_cast<std::size_t>(task.unit)).piece(site.rank).begin;
 }
 
+// The runs of micro-batches that a call for these elements adds to. Their buffer starts where the rank's own part does.
+device::GradientRuns runs_of(const Site& site, const Task& task, const ElementRange& elements) {
+  const auto length = static_cast<std::size_t>(site.plan.reduce_group);
+  const auto g = static_cast<std::uint64_t>(task.micro_batch);
+  const std::size_t before = site.plan.layout.mesh.micro_batch(0, g, {}) % length;
+  if (task.buffer(Role::run_sum) < 0) return {length, before};
+  const UnitLayout& holder = holder_of(site, task);
+  const ElementRange own =
+      task.shared ? owned(site, site.layout(task).shared->elements, holder) : holder.shards.piece(site.rank);
+  return {length, before, site.view(task, Role::run_sum, DType::fp32).sub(elements.begin - own.begin, elements.size())};
+}
+
 }  // namespace
 
 ElementRange also_in_shared_gradients(const Site& site, const Task& task) {
@@ -76,6 +88,8 @@ void ReduceGradient::add(Draft& draft) const {
     task.cost.sent_bytes = static_cast<double>((range.size() - portions.least) * draft.element);
   }
   Draft::use(task, sum, shared ? Role::shared_sum : Role::sum);
+  Draft::use_if_any(task, run_sum, Role::run_sum);
+  if (run_sum.buffer >= 0) task.cost.bytes += static_cast<double>(range.size() * 8 / ranks);
 }
 
 void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
@@ -88,7 +102,8 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   const View sum = site.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
   if (holder.shards.pieces == 1) {
     pieces.assign(1, gradients);
-    return gradient_sum(lane, pieces, plan.dtype, sum.sub(task.begin - start, task.end - task.begin), task.first);
+    return gradient_sum(lane, pieces, plan.dtype, sum.sub(task.begin - start, task.end - task.begin), task.first,
+                        runs_of(site, task, {task.begin, task.end}));
   }
   const View staging = site.view(task, Role::staging);
   pieces.resize(static_cast<std::size_t>(holder.shards.pieces));
@@ -98,7 +113,9 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // shared memory would not notice
     site.over.gradients.all_to_all(range_of(holder.shards, {at, to}, element), gradients + (at - task.begin) * element,
                                    staging.data, pieces.data());
-    if (own.size() > 0) gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first);
+    if (own.size() > 0)
+      gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first,
+                   runs_of(site, task, own));
     site.over.gradients.release();
   }
 }

@@ -28,7 +28,8 @@ struct GradientSource {
 struct ReduceGradient {
   CallGradient gradient;
   Written sum;
-  bool first;  // nothing has been added to these elements of the sum
+  bool first;            // nothing has been added to these elements of the sum
+  Written run_sum = {};  // training.reduce_group: the run that the call before left incomplete, or this one does
 
   // Adds the buffer that receives, too.
   void add(Draft& draft) const;

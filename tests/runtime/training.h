@@ -45,6 +45,7 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
                       job.plan.accumulation,
                       placement_of(r.zero)};
   request.fast = r.training.reduce == Reduce::fast;
+  request.reduce_group = static_cast<int>(r.training.reduce_group);
   request.vertical = job.plan.vertical;
   request.prefetch = static_cast<int>(r.memory.prefetch);
   request.segments = segments_of(r.training.recompute, *job.model);

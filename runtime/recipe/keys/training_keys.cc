@@ -113,14 +113,6 @@ RecipeKey recompute() {
       most_of(kMany)};
 }
 
-RecipeKey but_only(RecipeKey key, std::function<bool(const Value&)> built) {
-  key.not_built = [built = std::move(built)](const Value& v) { return !built(v); };
-  return key;
-}
-bool is_one(const Value& v) {
-  return number_of(v) == 1.0;
-}
-
 RecipeKey micro_batch_size() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* text = std::get_if<std::string>(&v.value);
@@ -178,10 +170,10 @@ std::vector<RecipeKey> training_keys() {
                      STRATA_AT(training.reduce),
                      "exchange and add gradients after each micro-batch, in global order, or add them locally and "
                      "exchange once per step"),
-      but_only(
-          integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
-                  "reserved for sums of several micro-batches' gradients, which are not supported: only 1 is taken"),
-          is_one),
+      integer("training.reduce_group", 1, 1 << 20, STRATA_AT(training.reduce_group),
+              "consecutive micro-batches whose gradients are summed in fp32 and rounded to training.precision before "
+              "they are added to those of others; a divisor of the micro-batches of a step over all ranks. Another "
+              "value rounds otherwise"),
       recompute(),
   };
 }

@@ -66,6 +66,8 @@ inline PlanCase random_case() {
   c.request.read_ahead = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);
   if (*rc::gen::arbitrary<bool>()) c.request.checkpoint_staging = 8192;
+  const int group = *rc::gen::inRange(1, 9), micro_batches = c.request.mesh.data() * c.request.accumulation;
+  if (!c.request.fast && micro_batches % group == 0) c.request.reduce_group = group;
   if (*rc::gen::arbitrary<bool>()) c.request.shape.device.kind = device::Kind::cuda;
   return c;
 }

@@ -23,6 +23,35 @@ template <typename T>
   });
 }
 
+// x rounded to T's numbers.
+template <typename T>
+STRATA_LANES F32x16 rounded(F32x16 x) {
+  if constexpr (sizeof(T) == sizeof(float)) return x;
+  T narrow[kLanes];
+  store(narrow, x);
+  return load(narrow);
+}
+
+template <typename T>
+[[gnu::flatten]] static void add_runs(const std::byte* const* pieces, std::size_t count, std::size_t offset,
+                                      std::size_t length, std::size_t before, float* partial, float* sum, std::size_t n,
+                                      bool first) {
+  for16(n, [&](std::size_t i, auto some) {
+    F32x16 total = first ? zeros() : load(sum + i, some);
+    F32x16 run = before > 0 ? load(partial + i, some) : zeros();
+    std::size_t held = before;
+    for (std::size_t k = 0; k < count; ++k) {
+      run = run + load(reinterpret_cast<const T*>(pieces[k]) + offset + i, some);
+      if (++held < length) continue;
+      total = total + rounded<T>(run);
+      run = zeros();
+      held = 0;
+    }
+    store(sum + i, total, some);
+    if (held > 0) store(partial + i, run, some);
+  });
+}
+
 // Sixteen doubles, in the order of the floats they came from.
 #if defined(__AVX512F__)
 constexpr std::size_t kSumsInRegisters = 64;
@@ -82,6 +111,7 @@ template <typename T>
 
 extern const GradientSumKernels gradient_sum_kernels_table = {
     .add_pieces = STRATA_BY_DTYPE(add_pieces),
+    .add_runs = STRATA_BY_DTYPE(add_runs),
     .square_sum = STRATA_BY_DTYPE(square_sum),
 };
 

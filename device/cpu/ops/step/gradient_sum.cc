@@ -16,10 +16,19 @@ static_assert(kSquareBlock == device::kSquareBlock);
 
 }  // namespace
 
-void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first) {
+void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first,
+                  const GradientRuns& runs) {
   auto* sums = sum.as<float>();
   const auto add_pieces = gradient_sum_kernels().add_pieces[index(dtype)];
+  const auto add_runs = gradient_sum_kernels().add_runs[index(dtype)];
+  const std::size_t length = runs.length, before = runs.before;
+  auto* partial = runs.partial ? runs.partial.as<float>() : nullptr;
   submit(lane, [=](Team& team) {
+    if (length > 1)
+      return team.for_range(sum.size, kGrain, [&](std::size_t begin, std::size_t end) {
+        add_runs(pieces.data(), pieces.size(), begin, length, before, partial ? partial + begin : nullptr, sums + begin,
+                 end - begin, first);
+      });
     team.for_range(sum.size, kGrain, [&](std::size_t begin, std::size_t end) {
       add_pieces(pieces.data(), pieces.size(), begin, sums + begin, end - begin, first);
     });

@@ -12,7 +12,7 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 
 // More pieces take several launches: the sum lies in fp32 between them as it does in a register.
-constexpr std::size_t kMostPieces = 64;
+constexpr std::size_t kMostPieces = GradientRuns::kMostInRegisters;
 struct Pieces {
   const std::byte* at[kMostPieces];
   int count;
@@ -41,6 +41,35 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
     }
   for (int half = 0; half < 2; ++half) store_pack<kWhole>(sum + at[half], left[half], s[half]);
+}
+
+// Runs as they lie in one launch: pieces of a run, those of the first one that are in `partial`, and whether any is.
+struct Runs {
+  std::size_t length, before;
+  float* partial;
+};
+
+template <typename T, bool kWhole>
+__global__ void __launch_bounds__(kThreads)
+    add_runs(const __grid_constant__ Pieces pieces, const Runs runs, float* sum, std::size_t n, bool first) {
+  const std::size_t at = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * 4;
+  if (at >= n) return;
+  const std::size_t left = n - at;
+  Pack<float, 4> total = first ? Pack<float, 4>{} : load_pack<kWhole, 4>(sum + at, left);
+  Floats<4> run{};
+  if (runs.before > 0) run = widened(load_pack<kWhole, 4>(runs.partial + at, left));
+  std::size_t held = runs.before;
+  for (int k = 0; k < pieces.count; ++k) {
+    const auto piece = widened(load_pack<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + at, left));
+    for (int i = 0; i < 4; ++i) run.at[i] += piece.at[i];
+    if (++held < runs.length) continue;
+    const auto once = widened(rounded<T>(run));
+    for (int i = 0; i < 4; ++i) total.at[i] += once.at[i];
+    run = {};
+    held = 0;
+  }
+  store_pack<kWhole>(sum + at, left, total);
+  if (held > 0) store_pack<kWhole>(runs.partial + at, left, rounded<float>(run));
 }
 
 // Each of a block's 64 partial sums takes every 64th element: threads that hold 16 bytes of partial sums each read
@@ -112,21 +141,32 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first) {
+void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first,
+                  const GradientRuns& runs) {
   if (sum.size == 0) return;
   const auto blocks = static_cast<unsigned>((sum.size + kWarps * kWarpElements - 1) / (kWarps * kWarpElements));
+  const auto run_blocks = static_cast<unsigned>((sum.size + kThreads * 4 - 1) / (kThreads * 4));
+  Runs some_runs{runs.length, runs.before, runs.partial ? runs.partial.as<float>() : nullptr};
+  // Without memory for a run that is not complete, launches end where runs do.
+  const std::size_t most = runs.partial ? kMostPieces : kMostPieces / runs.length * runs.length;
   visit(dtype, [&](auto zero) {
     using T = decltype(zero);
     do {
       Pieces some{};
-      bool whole = sum.size % 4 == 0 && aligned(sum.data, 0);
-      for (const std::byte* piece : pieces.first(std::min(pieces.size(), kMostPieces))) {
+      bool whole = sum.size % 4 == 0 && aligned(sum.data, 0) && (!runs.partial || aligned(runs.partial.data, 0));
+      for (const std::byte* piece : pieces.first(std::min(pieces.size(), most))) {
         some.at[some.count++] = piece;
         whole = whole && aligned(piece, 0, 4 * sizeof(T));
       }
       pieces = pieces.subspan(static_cast<std::size_t>(some.count));
-      launch(lane, blocks, kThreads, 0, whole ? add_pieces<T, true> : add_pieces<T, false>, some, sum.as<float>(),
-             sum.size, first);
+      if (runs.length == 1) {
+        launch(lane, blocks, kThreads, 0, whole ? add_pieces<T, true> : add_pieces<T, false>, some, sum.as<float>(),
+               sum.size, first);
+      } else {
+        launch(lane, run_blocks, kThreads, 0, whole ? add_runs<T, true> : add_runs<T, false>, some, some_runs,
+               sum.as<float>(), sum.size, first);
+        some_runs.before = (some_runs.before + static_cast<std::size_t>(some.count)) % runs.length;
+      }
       first = false;
     } while (!pieces.empty());
   });

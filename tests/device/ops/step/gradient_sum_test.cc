@@ -1,6 +1,8 @@
 #include "device/ops/step/gradient_sum.h"
 
 #include <limits>
+#include <numeric>
+#include <span>
 
 #include "device/cpu/kernels/step/gradient_sum.h"
 #include "tests/device/arrays.h"
@@ -54,6 +56,78 @@ TEST(GradientSum, ManyPiecesAnywhere) {
         for (std::size_t k = 0; k < count; ++k) expected.floats()[i] += pieces[offset + k * n + i];
       EXPECT_TRUE(sum == expected) << name_of(dtype) << " at " << offset;
     }
+}
+
+// The definition, written down: runs over calls of any number of pieces, each summed from +0, rounded, then added.
+TEST(GradientSum, AddsRunsThatAreRoundedOnce) {
+  const std::size_t n = 4096 + 37;
+  for (const DType dtype : kDTypes)
+    for (const std::size_t length : {2, 3, 5, 12})
+      for (const std::size_t per_call : {1, 2, 4, 6, 12}) {
+        const std::size_t count = std::lcm(length, per_call);
+        std::vector<Array> pieces;
+        std::vector<const std::byte*> pointers;
+        for (std::size_t k = 0; k < count; ++k)
+          pieces.push_back(Array::random(dtype, n, 10 + static_cast<unsigned>(k)));
+        for (const Array& piece : pieces) pointers.push_back(piece.data());
+        const bool partial = GradientRuns::needs_partial(length, per_call);
+        const auto run = [&](int threads) {
+          Array sum = Array::random(DType::fp32, n, 1), part = Array::random(DType::fp32, n, 2);
+          in_lane(threads, [&](Lane& lane) {
+            for (std::size_t k = 0; k < count; k += per_call)
+              gradient_sum(lane, std::span(pointers).subspan(k, per_call), dtype, sum.view(), k == 0,
+                           {length, k % length, partial ? part.view() : View{}});
+          });
+          return std::vector<Array>{sum};
+        };
+        testing::expect_same_bits_on_any_threads(run);
+        Array expected(DType::fp32, n), once(dtype, 1);
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t begin = 0; begin < count; begin += length) {
+            float sum = 0;
+            for (std::size_t k = begin; k < begin + length; ++k) sum += pieces[k][i];
+            once.set(0, sum);
+            expected.floats()[i] += once[0];
+          }
+        EXPECT_TRUE(run(1)[0] == expected) << name_of(dtype) << " runs of " << length << ", " << per_call << " a call";
+      }
+}
+
+// More pieces than one launch of a GPU takes, in runs that need memory of their own and in runs that do not; memory
+// that vectors do not fit.
+TEST(GradientSum, ManyPiecesInRuns) {
+  const std::size_t n = 300, count = 132;
+  for (const DType dtype : kDTypes)
+    for (const std::size_t length : {4, 33, 66, 132})
+      for (const std::size_t offset : {0, 1}) {
+        Array pieces = Array::random(dtype, count * n + offset, 1), sum(DType::fp32, n), part(DType::fp32, n);
+        Array expected(DType::fp32, n), once(dtype, 1);
+        std::vector<const std::byte*> pointers;
+        for (std::size_t k = 0; k < count; ++k) pointers.push_back(pieces.data() + (offset + k * n) * size_of(dtype));
+        in_lane(2, [&](Lane& lane) {
+          gradient_sum(lane, pointers, dtype, sum.view(), true,
+                       {length, 0, GradientRuns::needs_partial(length, count) ? part.view() : View{}});
+        });
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t begin = 0; begin < count; begin += length) {
+            float run = 0;
+            for (std::size_t k = begin; k < begin + length; ++k) run += pieces[offset + k * n + i];
+            once.set(0, run);
+            expected.floats()[i] += once[0];
+          }
+        EXPECT_TRUE(sum == expected) << name_of(dtype) << " runs of " << length << " at " << offset;
+      }
+}
+
+// The sum of a run may leave the range of the wire's numbers, which no gradient by itself does.
+TEST(GradientSum, ARunThatOverflowsIsInfinite) {
+  Array piece(DType::fp16, 8), sum(DType::fp32, 8);
+  for (std::size_t i = 0; i < 8; ++i) piece.set(i, 60000.0f);
+  const std::byte* pointers[] = {piece.data(), piece.data()};
+  in_lane(1, [&](Lane& lane) { gradient_sum(lane, pointers, DType::fp16, sum.view(), true, {2}); });
+  EXPECT_TRUE(std::isinf(sum[0]));
+  in_lane(1, [&](Lane& lane) { gradient_sum(lane, pointers, DType::fp16, sum.view(), true); });
+  EXPECT_EQ(sum[0], 120000.0f);
 }
 
 // The definition, written down: 64 strided partial sums, then a tree.
@@ -126,7 +200,10 @@ TEST(GradientSumKernels, SameBitsOnBothInstructionSets) {
             std::memcpy(bits.data(), sums, sizeof(sums));
             const std::byte* pieces[] = {a.data(), b.data()};
             k.add_pieces[t](pieces, 2, 7, sum.floats(), 499, false);
-            out.insert(out.end(), {bits, sum});
+            Array runs = Array::random(DType::fp32, 500, 4), partial = Array::random(DType::fp32, 500, 5);
+            const std::byte* four[] = {a.data(), b.data(), b.data(), a.data()};
+            k.add_runs[t](four, 4, 7, 3, 1, partial.floats(), runs.floats(), 499, false);
+            out.insert(out.end(), {bits, sum, runs, partial});
           }
         return out;
       });
