@@ -50,4 +50,9 @@ std::string grouped(std::uint64_t count) {
   return text;
 }
 
+std::string value_text(double value, int digits) {
+  constexpr double kLong = 1e9;
+  return std::abs(value) < kLong ? fmt::format("{:.{}f}", value, digits) : fmt::format("{:.3e}", value);
+}
+
 }  // namespace strata

@@ -14,7 +14,6 @@
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/remarks.h"
 #include "runtime/job/algorithms.h"
 #include "runtime/run/generation/sampler.h"
 

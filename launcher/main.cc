@@ -13,10 +13,7 @@
 
 #include "base/error.h"
 #include "device/gpu.h"
-#include "launcher/command_line/machine_commands.h"
-#include "launcher/command_line/model_commands.h"
-#include "launcher/command_line/run_commands.h"
-#include "launcher/rank/launcher_above.h"
+#include "launcher/command_line/commands.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/screen/printable.h"
 #include "runtime/recipe/keys.h"

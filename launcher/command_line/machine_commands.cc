@@ -1,5 +1,3 @@
-#include "launcher/command_line/machine_commands.h"
-
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "launcher/command_line/argument_kinds.h"
+#include "launcher/command_line/commands.h"
 #include "launcher/commands/doctor.h"
 #include "launcher/control/client/ctl.h"
 #include "launcher/control/client/top.h"

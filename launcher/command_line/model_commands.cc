@@ -1,5 +1,3 @@
-#include "launcher/command_line/model_commands.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "launcher/command_line/argument_kinds.h"
+#include "launcher/command_line/commands.h"
 #include "launcher/commands/export.h"
 #include "launcher/commands/generate.h"
 #include "launcher/commands/predict/predict.h"

@@ -1,5 +1,3 @@
-#include "launcher/command_line/run_commands.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "launcher/command_line/argument_kinds.h"
+#include "launcher/command_line/commands.h"
 #include "launcher/commands/eval.h"
 #include "launcher/commands/plan/plan.h"
 #include "launcher/commands/train/train.h"

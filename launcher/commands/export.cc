@@ -4,7 +4,6 @@
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/remarks.h"
 #include "runtime/checkpoint/exporter.h"
 
 namespace strata::launcher {

@@ -28,7 +28,6 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/remarks.h"
 #include "models/files/end_tokens.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/run/reports/report.h"
@@ -108,7 +107,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
            folder.path().string());
     const std::filesystem::path where = options.tokenizer ? *options.tokenizer : *beside;
     out.tokenizer = options.tokenizer ? text::load_tokenizer(where) : own_tokenizer(where);
-    if (speaks) tell_remarks(where, *out.tokenizer);
+    if (speaks) tell_remarks(out.tokenizer->remarks(), where.string());
     if (const auto end = out.tokenizer->end_of_text()) out.ends.push_back(*end);
     if (options.chat) {
       auto made = text::ChatTemplate::find(where, options.chat_template, *out.tokenizer);
@@ -117,7 +116,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
              "{} has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json): give "
              "--chat-template FILE",
              where.string());
-      if (speaks) tell_remarks(*made);
+      if (speaks) tell_remarks(made->remarks());
       out.dialogue.emplace(std::move(*made), *out.tokenizer);
       if (!typed) take_chat(*out.dialogue, chat, *options.chat == "-" ? "standard input" : *options.chat);
       for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);

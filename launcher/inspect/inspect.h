@@ -1,7 +1,6 @@
 #pragma once
-// launcher/inspect/ looks into files: what kind one is (file_kind.h), what it holds (here), checkpoints tensor by
-// tensor (inspect_checkpoint.h, statistics.h).
-
+// launcher/inspect/ looks into files: what one is and holds (here), checkpoints tensor by tensor (inspect_checkpoint.h,
+// statistics.h).
 #include <filesystem>
 #include <ostream>
 

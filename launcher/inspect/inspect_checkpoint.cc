@@ -22,7 +22,6 @@
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/value_text.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
 

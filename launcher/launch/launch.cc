@@ -17,7 +17,7 @@
 #include "base/random_name.h"
 #include "launcher/control/service/front.h"
 #include "launcher/launch/agents.h"
-#include "launcher/launch/events.h"
+#include "launcher/launch/log_file.h"
 #include "launcher/launch/preflight.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/attempt.h"
@@ -28,7 +28,7 @@
 #include "launcher/outputs.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/resume_command.h"
+#include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/micro_batch.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "launcher/screen/resume_command.h"
+#include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/choice.h"
 
 namespace strata::launcher {

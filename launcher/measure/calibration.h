@@ -1,10 +1,10 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "launcher/measure/figure.h"
 #include "offload/swap.h"
 #include "runtime/forecast/machine.h"
 
@@ -19,6 +19,14 @@ struct CalibrationScope {
   std::size_t batch = 4, seq = 256, vocabulary = 8192;
   std::size_t bytes = std::size_t{256} << 20;  // of what streams through memory and to the drives
 };
+
+// What was measured, for people: how far its calls lay apart, as a part of their median (half of the span from the
+// 10th to the 90th percentile).
+struct Figure {
+  std::string what, unit;
+  double value, spread;
+};
+constexpr double kWideSpread = 0.15;  // a figure above it is no measure of the machine
 
 // The speeds of this rank while all ranks of `world` measure theirs, with so many threads; `figures` gets them one by
 // one. Collective.

@@ -2,14 +2,32 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/quantity.h"
 #include "launcher/overwrite.h"
-#include "launcher/report/page.h"
+#include "launcher/report/pages.h"  // made by embed.cmake of the files beside this one
 #include "launcher/report/run_data.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher {
+namespace {
+
+void replace(std::string& text, std::string_view mark, std::string_view by) {
+  const std::size_t at = text.find(mark);
+  STRATA_CHECK(at != std::string::npos);
+  text.replace(at, mark.size(), by);
+}
+
+// JSON within a script element: what would end that is written otherwise, with the same meaning.
+std::string within_script(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  for (const char c : json) c == '<' ? out += "\\u003c" : out += c;
+  return out;
+}
+
+}  // namespace
 
 int report(const ReportOptions& options) {
   const RunFiles files = files_of_run(options.from);
@@ -24,6 +42,15 @@ int report(const ReportOptions& options) {
   file.commit();
   say("{} written: {}, for any browser", options.out.string(), bytes_text(text.size()));
   return 0;
+}
+
+std::string page_html(Page page, std::string_view json) {
+  std::string text(pages::kPage);
+  replace(text, "@STYLE@", pages::kStyle);
+  replace(text, "@CHARTS@", pages::kCharts);
+  replace(text, "@PAGE@", page == Page::run ? pages::kReport : pages::kPlan);
+  replace(text, "@DATA@", within_script(json));  // last: it may hold anything
+  return text;
 }
 
 }  // namespace strata::launcher

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quantity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/value_text.h"
 
 namespace strata::launcher {
 namespace {

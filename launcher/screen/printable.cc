@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 namespace strata::launcher {
 
@@ -42,6 +43,35 @@ void complain(std::string_view text, Exit code, EndReason reason) {
   std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
   if (std::getenv("STRATA_LAUNCH")) line += complaint_end(code, reason);
   tell(line + "\n");
+}
+
+void tell_remarks(std::span<const std::string> remarks, std::string_view of) {
+  for (const std::string& remark : remarks) note(of.empty() ? remark : fmt::format("{}: {}", of, remark));
+}
+
+PrintableStream::~PrintableStream() {
+  to_ << printable(line_);
+}
+
+int PrintableStream::overflow(int c) {
+  using Traits = std::streambuf::traits_type;
+  if (Traits::eq_int_type(c, Traits::eof())) return Traits::not_eof(c);
+  const char one = Traits::to_char_type(c);
+  return xsputn(&one, 1) == 1 ? c : Traits::eof();
+}
+
+std::streamsize PrintableStream::xsputn(const char* text, std::streamsize size) {
+  line_.append(text, static_cast<std::size_t>(size));
+  if (const std::size_t last = line_.rfind('\n'); last != std::string::npos) {
+    to_ << printable(std::string_view(line_).substr(0, last + 1), true);
+    line_.erase(0, last + 1);
+  }
+  return to_ ? size : 0;
+}
+
+int PrintableStream::sync() {
+  to_.flush();
+  return to_ ? 0 : -1;
 }
 
 }  // namespace strata::launcher

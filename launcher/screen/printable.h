@@ -3,6 +3,9 @@
 // (activity.h), and what a run says at its start and its end (run_text.h).
 #include <fmt/format.h>
 
+#include <ostream>
+#include <span>
+#include <streambuf>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,7 +26,11 @@ void tell(std::string_view text);
 // "strata: TEXT", printable.
 void note(std::string_view text);
 
-// The same, formatted by fmt.
+// Notes of what loading something found that the user should read, each begun with `of` if that is given: of a job's
+// model and data; of a tokenizer; of a chat template. Each command that loads one of these says it, once.
+void tell_remarks(std::span<const std::string> remarks, std::string_view of = {});
+
+// note(), formatted by fmt.
 template <typename... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
   note(fmt::format(format, std::forward<Args>(args)...));
@@ -36,5 +43,22 @@ void complain(std::string_view text, Exit code, EndReason reason = {});
 // A character that no other text has, the exit code and the reason: three numbers.
 inline constexpr char kComplaintEnd = '\x1e';
 std::string complaint_end(Exit code, EndReason reason = {});
+
+// A stream that writes what it is given to another one, line by line, printable: whatever the names and paths in it.
+class PrintableStream : private std::streambuf, public std::ostream {
+ public:
+  explicit PrintableStream(std::ostream& to) : std::ostream(this), to_(to) {}
+  ~PrintableStream() override;
+  PrintableStream(const PrintableStream&) = delete;
+  PrintableStream& operator=(const PrintableStream&) = delete;
+
+ private:
+  int overflow(int c) override;
+  std::streamsize xsputn(const char* text, std::streamsize size) override;
+  int sync() override;
+
+  std::ostream& to_;
+  std::string line_;  // the last one, which has not ended yet
+};
 
 }  // namespace strata::launcher

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/value_text.h"
 
 namespace strata::launcher {
 namespace {

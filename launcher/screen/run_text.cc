@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -15,7 +16,6 @@
 #include "base/shell_word.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/value_text.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/data/batches.h"
 #include "runtime/data/data_figures.h"
@@ -328,6 +328,12 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
     next.push_back(fmt::format("strata report {} -o report.html", shell_word(recipe.report.dir->string())));
   // A line each, as it is pasted: neither folded nor with a comma behind it.
   for (std::size_t i = 0; i < next.size(); ++i) say("{:<{}}{}", i == 0 ? "next" : "", kLabel, next[i]);
+}
+
+std::string resume_command(std::string_view resume) {
+  if (const char* typed = std::getenv(kTypedResume)) resume = typed;
+  // Any other value would start where the run did.
+  return resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
 }
 
 }  // namespace strata::launcher

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -45,5 +46,13 @@ std::string typed_recipe(const std::optional<std::filesystem::path>& file, const
 // Lines "LABEL  PART, PART, ..." of at most `columns`, cut between parts; those behind the first are indented alike.
 std::vector<std::string> wrapped(const std::string& label, const std::vector<std::string>& parts,
                                  std::size_t columns = 91);
+
+// The variable in which `strata launch` gives its ranks the checkpoint.resume of its own command line: at a restart it
+// adds one that nobody typed.
+inline constexpr const char* kTypedResume = "STRATA_LAUNCH_RESUME";
+
+// What a user has to run so that a stopped run goes on: "the same command", with what has to be added to it. `resume`:
+// checkpoint.resume of this process's command line.
+std::string resume_command(std::string_view resume);
 
 }  // namespace strata::launcher

@@ -28,7 +28,6 @@
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/remarks.h"
 #include "models/classes.h"
 #include "models/model.h"
 #include "runtime/checkpoint/model_folder.h"
@@ -158,7 +157,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
     fail(Exit::usage, "{}: give the tokenizer of the training's texts with --tokenizer (byte, or a folder)",
          error.what());
   }
-  tell_remarks(where, *tokenizer);
+  tell_remarks(tokenizer->remarks(), where.string());
   if (!any) runtime::require_tokenizer_of_classifier(folder, config, *tokenizer, where);
   if (const std::int64_t words = config.require_int("vocab_size"); tokenizer->vocab_size() > words)
     fail(Exit::usage, "the tokenizer {} has {} tokens, and {} knows {}: give the one of its training's texts",

@@ -17,10 +17,8 @@
 #include "base/error.h"
 #include "base/shell_word.h"
 #include "launcher/commands/conveyor.h"
-#include "launcher/commands/tokenize/tag_columns.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/remarks.h"
 #include "launcher/token_output.h"
 #include "runtime/data/files/tokens.h"
 #include "text/chat/chat_template.h"
@@ -280,7 +278,7 @@ int tokenize(const TokenizeOptions& options) {
   // How much there is to tokenize; 0 if nobody knows.
   const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
-  tell_remarks(options.tokenizer, *tokenizer);
+  tell_remarks(tokenizer->remarks(), options.tokenizer.string());
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
   // A template goes around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
@@ -301,7 +299,7 @@ int tokenize(const TokenizeOptions& options) {
   TokenWriter& writer = output.open(*tokenizer, whole ? end : std::nullopt, masked);
   if (rules.templated()) {
     output.written_by(*rules.made);
-    tell_remarks(*rules.made);
+    tell_remarks(rules.made->remarks());
   }
   std::uint64_t unlabelled = 0, tools_left_out = 0;
   text::UnreadFields unread, unread_in_turns;

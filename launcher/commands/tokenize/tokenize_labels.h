@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/commands/tokenize/tokenize_options.h"
@@ -19,5 +21,12 @@ std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs);
 // the exit code; throws Error.
 int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs, std::uint64_t bytes,
                     const text::Tokenizer& tokenizer, TokenOutput& output);
+
+// Whether a text begins as CoNLL's files of tagged words do (Tjong Kim Sang and De Meulder 2003): columns between
+// spaces or tabs, a word first and last its tag, "O", "B-TYPE" or "I-TYPE", with an empty line after each sentence.
+// text: the beginning, of which the last line may be cut.
+bool has_tag_columns(std::string_view text);
+// What to do with such a file: the command that makes JSONL of it, and the options that read that.
+std::string conversion_of_columns(const std::string& name);
 
 }  // namespace strata::launcher

@@ -25,7 +25,6 @@
 #include "launcher/report/plan_data.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/remarks.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/data/data_figures.h"
 #include "runtime/forecast/machine.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "launcher/screen/printable.h"
-#include "launcher/screen/resume_command.h"
+#include "launcher/screen/run_text.h"
 
 namespace strata::launcher {
 namespace {

@@ -21,7 +21,6 @@
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/value_text.h"
 #include "runtime/job/make_job.h"
 
 namespace strata::launcher::control {

@@ -27,7 +27,6 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
-#include "launcher/screen/value_text.h"
 
 namespace strata::launcher::control {
 namespace {

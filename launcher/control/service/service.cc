@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
+#include "launcher/control/service/grpc_setup.h"
 #include "launcher/control/service/listener.h"
-#include "launcher/control/service/server_limits.h"
 
 namespace strata::launcher::control {
 namespace {

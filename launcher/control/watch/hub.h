@@ -16,7 +16,7 @@
 #include "launcher/control/service/listener.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/node_stream.h"
-#include "launcher/control/watch/teller.h"
+#include "launcher/control/watch/quiet_thread.h"
 #include "launcher/control/watch/watch.h"
 
 namespace strata::launcher::control {

@@ -12,8 +12,7 @@
 
 #include "base/error.h"
 #include "launcher/control/control.grpc.pb.h"
-#include "launcher/control/service/prepare_grpc.h"
-#include "launcher/control/service/server_limits.h"
+#include "launcher/control/service/grpc_setup.h"
 
 namespace strata::launcher::control {
 namespace {

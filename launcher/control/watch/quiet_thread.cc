@@ -5,8 +5,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <utility>
 
 namespace strata::launcher::control {
+namespace {
+
+constexpr std::size_t kMostTexts = 64;
+
+}  // namespace
 
 void be_quiet(const char* name) {
   sigset_t all;
@@ -17,6 +23,33 @@ void be_quiet(const char* name) {
   pthread_setname_np(pthread_self(), name);
   // Of this thread alone, as Linux has it.
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);
+}
+
+Teller::Teller(Note say) : say_(std::move(say)) {
+  thread_ = start_quiet_thread("strata-tell", [this](const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (told_.wait(lock, stop, [this] { return !texts_.empty(); })) {
+      const std::string text = std::move(texts_.front());
+      texts_.pop_front();
+      lock.unlock();
+      say_(text);
+      lock.lock();
+    }
+  });
+}
+
+Teller::~Teller() {
+  thread_.request_stop();
+  thread_.join();
+}
+
+void Teller::tell(std::string text) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (texts_.size() >= kMostTexts) return;
+    texts_.push_back(std::move(text));
+  }
+  told_.notify_one();
 }
 
 }  // namespace strata::launcher::control

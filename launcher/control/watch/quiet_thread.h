@@ -1,8 +1,12 @@
 #pragma once
+#include <condition_variable>
+#include <deque>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "base/note.h"
 #include "base/thread.h"
 
 namespace strata::launcher::control {
@@ -18,5 +22,23 @@ std::jthread start_quiet_thread(const char* name, F f) {
     f(stop);
   });
 }
+
+// Says sentences in a thread of its own: a terminal that takes nothing (Ctrl-S, a pager) does not hold up whoever has
+// found something, for the others would miss that one.
+class Teller {
+ public:
+  explicit Teller(Note say);
+  ~Teller();  // says what is left
+
+  // Never waits; what finds no room is dropped.
+  void tell(std::string text);
+
+ private:
+  Note say_;
+  std::mutex mutex_;
+  std::condition_variable_any told_;
+  std::deque<std::string> texts_;
+  std::jthread thread_;
+};
 
 }  // namespace strata::launcher::control

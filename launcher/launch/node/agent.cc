@@ -23,7 +23,6 @@
 #include "base/thread.h"
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/node/link.h"
-#include "launcher/launch/node/products.h"
 #include "launcher/launch/node/recipe_files.h"
 #include "launcher/launch/ranks/child.h"
 

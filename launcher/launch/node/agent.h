@@ -1,5 +1,5 @@
 // launcher/launch/node/ is what launch runs on every node: the agent (agent.h), which says what the node is (facts.h),
-// measures products and links (products.h, link.h), and ends the ranks of a node that is cut off.
+// measures products and links (facts.h, link.h), and ends the ranks of a node that is cut off.
 #pragma once
 #include <filesystem>
 #include <string>

@@ -45,4 +45,8 @@ std::string another_build(const std::string& host);
 std::string to_json(const NodeFacts& facts);
 NodeFacts parse_facts(std::string_view json);
 
+// GFLOP/s of bf16 products over so many seconds: of the slowest of this machine's GPUs, if there are any and they are
+// meant; else of all its cores together.
+double products_per_second(double seconds, bool on_gpus);
+
 }  // namespace strata::launcher

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "launcher/launch/ranks/child.h"
 #include "launcher/launch/ranks/rank_output.h"
-#include "launcher/screen/resume_command.h"
+#include "launcher/screen/run_text.h"
 
 namespace strata::launcher {
 namespace {

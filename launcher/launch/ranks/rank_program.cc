@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "base/host/own_program.h"
-#include "launcher/screen/resume_command.h"
+#include "launcher/screen/run_text.h"
 
 namespace strata::launcher {
 namespace {

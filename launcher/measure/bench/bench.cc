@@ -14,11 +14,8 @@
 #include "comm/agreement.h"
 #include "device/ops/products/product.h"
 #include "device/ops/step/gradient_sum.h"
-#include "launcher/measure/bench/bench_adam.h"
-#include "launcher/measure/bench/bench_io.h"
-#include "launcher/measure/bench/bench_kernels.h"
-#include "launcher/measure/bench/bench_memory.h"
 #include "launcher/measure/bench/bench_stand.h"
+#include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
@@ -264,6 +261,17 @@ int bench(const BenchOptions& options) {
   if (options.part == "io") return bench_io(options);
   if (options.part == "memory") return bench_memory(options);
   return bench_kernels(options);
+}
+
+void require_own_json(const BenchOptions& options) {
+  if (options.json) require_own({"--json", *options.json}, Content::bench, options.force);
+}
+
+void write_json(const BenchOptions& options, const std::string& text) {
+  if (!options.json) return;
+  runtime::ReportFile file(*options.json, "--json");
+  file.write(text + "\n");
+  file.close();
 }
 
 }  // namespace strata::launcher

@@ -1,5 +1,3 @@
-#include "launcher/measure/bench/bench_adam.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "base/json_writer.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/step/optimizer.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/rank/cores.h"
 

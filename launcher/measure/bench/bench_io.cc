@@ -1,5 +1,3 @@
-#include "launcher/measure/bench/bench_io.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "base/error.h"
 #include "base/json_writer.h"
 #include "device/memory.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
 #include "offload/swap.h"
 #include "runtime/recipe/load_recipe.h"

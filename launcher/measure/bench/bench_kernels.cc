@@ -1,5 +1,3 @@
-#include "launcher/measure/bench/bench_kernels.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "device/ops/norm.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/rank/cores.h"
 #include "runtime/job/seat.h"

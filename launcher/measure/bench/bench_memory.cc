@@ -1,5 +1,3 @@
-#include "launcher/measure/bench/bench_memory.h"
-
 #include <fmt/format.h>
 #include <simdjson.h>
 #include <stdlib.h>
@@ -19,6 +17,7 @@
 #include "comm/communicator.h"
 #include "launcher/launch/ranks/attempt.h"
 #include "launcher/launch/ranks/child.h"
+#include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/measure/bench/random_documents.h"
 #include "launcher/measure/memory/memory_chart.h"

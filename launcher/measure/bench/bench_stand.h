@@ -9,7 +9,6 @@
 #include "device/memory.h"
 #include "device/ops/elementwise.h"
 #include "device/view.h"
-#include "launcher/measure/bench/bench_options.h"
 
 namespace strata::launcher {
 
@@ -63,10 +62,5 @@ class Stand {
 
 // y += x over arrays far larger than the caches: 12 bytes per element, GB/s.
 double triad_gb_per_s(int threads);
-
-// Throws Error{usage} if options.json is there and is not what a benchmark wrote. Before anything is measured.
-void require_own_json(const BenchOptions& options);
-// The figures, as one JSON object, into options.json if given.
-void write_json(const BenchOptions& options, const std::string& text);
 
 }  // namespace strata::launcher

@@ -5,9 +5,7 @@
 
 #include <string>
 
-#include "launcher/command_line/machine_commands.h"
-#include "launcher/command_line/model_commands.h"
-#include "launcher/command_line/run_commands.h"
+#include "launcher/command_line/commands.h"
 
 namespace strata::launcher {
 namespace {

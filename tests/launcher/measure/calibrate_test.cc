@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <fstream>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "launcher/commands/plan/plan.h"
 #include "launcher/forecast.h"
@@ -184,6 +186,19 @@ TEST_F(Calibrate, PlanWithoutAMachinePromisesNothing) {
   options.sets = {"model.preset=tiny-gpt2", "data.seq_len=64", "memory.device=4GiB"};
   ASSERT_EQ(plan(options), 0);
   EXPECT_THAT(text_of(*options.json), testing::Not(testing::HasSubstr("step_ms")));
+}
+
+TEST(Figure, TheMedianOfTheSpreadsIsTheMachines) {
+  EXPECT_EQ(median_spread({}), std::nullopt);
+  EXPECT_EQ(median_spread({{"triad", "GB/s", 20, 0.02}}), 0.02);
+  EXPECT_EQ(median_spread({{"norm", "us", 4, 2.65}, {"triad", "GB/s", 20, 0.02}, {"sum", "GB/s", 3, 0.21}}), 0.21);
+}
+
+TEST(Figure, CommentsNameThoseThatAreWide) {
+  EXPECT_EQ(wide_spreads({{"triad", "GB/s", 20, kWideSpread}}), "");
+  EXPECT_EQ(wide_spreads({{"triad", "GB/s", 20, 0.02}, {"norm", "us", 4, 2.65}}),
+            "\n# Measured with a wide spread, as of a machine that does something else meanwhile:\n"
+            "# norm: 4 us, +-265%\n");
 }
 
 }  // namespace

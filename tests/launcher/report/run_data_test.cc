@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "launcher/report/page.h"
 #include "launcher/report/plan_data.h"
 #include "launcher/report/report.h"
 #include "runtime/recipe/load_recipe.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace strata::launcher {
 namespace {
 
@@ -19,6 +21,17 @@ TEST(PrintableTest, ControlCharactersAreMarked) {
 TEST(PrintableTest, IsOneLineUnlessLinesAreMeant) {
   EXPECT_EQ(printable("a\nstrata: b\r\n"), "a\\nstrata: b?\\n");
   EXPECT_EQ(printable("fits with\n  --set x=1", true), "fits with\n  --set x=1");
+}
+
+TEST(PrintableStreamTest, ControlCharactersOfAnyPieceAreReplaced) {
+  std::ostringstream screen;
+  {
+    PrintableStream out(screen);
+    out << "a\x1b[31m" << 5 << '\n' << "b\xc2";
+    EXPECT_EQ(screen.str(), "a?[31m5\n") << "whole lines at once";
+    out << '\x9b' << "c\r";
+  }
+  EXPECT_EQ(screen.str(), "a?[31m5\nb?c?");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "comm/communicator.h"
@@ -176,6 +177,19 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   EXPECT_THAT(said(m), AllOf(HasSubstr("measured  predicted"), testing::ContainsRegex("GEMM +6.0 +[0-9.]+\n"),
                              testing::ContainsRegex("in no task +6.0 +[0-9.]+\n"),
                              testing::ContainsRegex("step 5 +16.0 +[0-9.]+\n")));
+}
+
+TEST(ResumeCommand, IsTheSameOnlyIfItResumes) {
+  const char* added = "the same command with --set checkpoint.resume=auto";
+  EXPECT_EQ(resume_command("auto"), "the same command");
+  EXPECT_EQ(resume_command("none"), added);
+  EXPECT_EQ(resume_command("runs/step-00000010"), added);
+  // A rank that launch has started again with a value of its own.
+  ::setenv(kTypedResume, "none", 1);
+  EXPECT_EQ(resume_command("auto"), added);
+  ::setenv(kTypedResume, "auto", 1);
+  EXPECT_EQ(resume_command("auto"), "the same command");
+  ::unsetenv(kTypedResume);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-#include "launcher/measure/bench/bench_adam.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "launcher/measure/bench/bench.h"
 
 namespace strata::launcher {
 namespace {

@@ -1,4 +1,3 @@
-#include "launcher/measure/bench/bench_kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,6 @@
 #include <cstddef>
 
 #include "base/files/descriptor.h"
-#include "launcher/control/service/prepare_grpc.h"
 
 namespace strata::launcher::control {
 
@@ -50,5 +49,10 @@ inline void hand_over(grpc::experimental::ExternalConnectionAcceptor& acceptor, 
   parameters.fd = connection.release();
   acceptor.HandleNewConnection(&parameters);
 }
+
+// Before a server or a channel is made. Turns off what gRPC logs, which is of its own insides (a client that does not
+// know TLS would fill the run's log with it): GRPC_VERBOSITY in the environment brings it back. Throws Error{failed} if
+// the system would refuse the threads or the descriptors that gRPC takes, at which it aborts, or waits for ever.
+void prepare_grpc();
 
 }  // namespace strata::launcher::control

@@ -1,4 +1,4 @@
-#include "launcher/control/service/prepare_grpc.h"
+#include "launcher/control/service/grpc_setup.h"
 
 #include <fcntl.h>
 #include <grpc/support/log.h>
