@@ -26,11 +26,9 @@
 #include "launcher/launch/restart.h"
 #include "launcher/launch/train_command.h"
 #include "launcher/outputs.h"
-#include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/model_folder.h"
-#include "runtime/job/micro_batch.h"
 
 namespace strata::launcher {
 namespace {
@@ -196,24 +194,14 @@ class Launch {
     return spread(allocation_.hosts, ranks, 1);
   }
 
-  // training.micro_batch_size = auto: once for all starts, on whatever ranks they have.
+  // Once for all starts, on whatever ranks they have.
   void settle_batch(int ranks) {
-    if (recipe_.training.micro_batch_size != runtime::kAutomaticBatch) return;
     const auto has_gpus = [&](const Host& host) { return !agents_.facts(host.name).gpus.empty(); };
     const bool on_gpus = recipe_.device.kind == runtime::DeviceKind::cuda ||
                          (recipe_.device.kind == runtime::DeviceKind::automatic &&
                           std::all_of(allocation_.hosts.begin(), allocation_.hosts.end(), has_gpus));
-    Recipe settled = recipe_;
-    if (const std::string text = runtime::resume_micro_batch(settled); !text.empty()) {
-      note(text);
-    } else {
-      runtime::Workload workload = runtime::open_workload(settled);
-      (void)settle_as_far_as_seen(workload, [this](const std::string& unseen) { screen_.note(unseen); });
-      launcher::settle_batch(workload, ranks, {on_gpus ? device::Kind::cuda : device::Kind::cpu, 0});
-      settled = std::move(workload.recipe);
-    }
-    command_.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
-    recipe_ = command_.load();
+    settle_micro_batch(command_, recipe_, ranks, on_gpus ? device::Kind::cuda : device::Kind::cpu,
+                       [this](const std::string& unseen) { screen_.note(unseen); });
   }
 
   // At the first start every node that was named is meant, unless --min-nodes says otherwise.

@@ -6,9 +6,14 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/shell_word.h"
+#include "launcher/rank/planned_run.h"
+#include "launcher/screen/printable.h"
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/job/micro_batch.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/user_path.h"
@@ -54,6 +59,22 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   }
   if (!recipe.empty()) out.recipe = runtime::user_path(recipe);
   return out;
+}
+
+void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
+                        const Note& unseen) {
+  if (recipe.training.micro_batch_size != runtime::kAutomaticBatch) return;
+  runtime::Recipe settled = recipe;
+  if (const std::string text = runtime::resume_micro_batch(settled); !text.empty()) {
+    note(text);
+  } else {
+    runtime::Workload workload = runtime::open_workload(settled);
+    (void)settle_as_far_as_seen(workload, unseen);
+    settle_batch(workload, ranks, {kind, 0});
+    settled = std::move(workload.recipe);
+  }
+  command.sets.push_back(fmt::format("training.micro_batch_size={}", settled.training.micro_batch_size));
+  recipe = command.load();
 }
 
 std::vector<RecipeFile> recipe_files(const TrainCommand& command, const runtime::Recipe& recipe) {

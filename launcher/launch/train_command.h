@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/note.h"
+#include "device/device.h"
 #include "launcher/launch/node/recipe_files.h"
 #include "runtime/recipe/recipe.h"
 
@@ -23,6 +25,11 @@ struct TrainCommand {
 
 // Throws Error{usage} if the words are another command's, or wrong.
 TrainCommand read_train_command(std::span<const std::string> words);
+
+// training.micro_batch_size = auto: settles it for so many ranks on devices of that kind, as a key of the command, and
+// reads the recipe again. unseen: is told of files that are not here. Nothing where the recipe gives a number.
+void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
+                        const Note& unseen);
 
 // All that the command and its recipe name: model, tokens, prompts, a checkpoint to begin with, files of the control
 // service. Not memory.nvme, which is looked at on its own, and checkpoint.dir, which a run makes.

@@ -13,6 +13,14 @@ struct NameElsewhere {
   std::string_view note;  // how its values differ, or a sentence in place of the key
 };
 
+// The names, divided by blanks, that stand for one key; the rest is as in NameElsewhere.
+struct NamesElsewhere {
+  std::string_view names, key, note;
+};
+// As they are written down; all else here is in find_elsewhere.cc.
+std::span<const NamesElsewhere> rows_elsewhere();
+
+// A name each.
 std::span<const NameElsewhere> names_elsewhere();
 // A name as it is compared: in lower case, words joined by _, so that train-iters is train_iters.
 std::string folded(std::string_view name);

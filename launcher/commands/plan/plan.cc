@@ -16,6 +16,7 @@
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/commands/plan/prediction.h"
 #include "launcher/commands/plan/settings.h"
 #include "launcher/commands/plan/stages.h"
 #include "launcher/forecast.h"
@@ -199,75 +200,6 @@ void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
              counted(*sequences, "sequence"), job.recipe.data.seq_len, per_step);
 }
 
-// What `plan --machine` adds.
-struct Prediction {
-  Forecast forecast;
-  std::vector<Gain> gains;
-  bool gpu;                      // the machine's ranks compute on GPUs
-  int measured_ranks;            // that the machine file is of
-  bool measured;                 // or computed from data sheets
-  std::optional<double> spread;  // of what was measured
-  std::string scaling;           // what was done to its speeds for this job's ranks; empty: nothing
-};
-
-Prediction predict(const PlanOptions& options, const runtime::Machine& machine, const runtime::Job& job,
-                   const runtime::Capacity& capacity, int ranks_per_node) {
-  Forecast of_job = forecast(job, machine, ranks_per_node);
-  return {std::move(of_job),
-          gains(options.recipe, options.sets, job, capacity, machine, ranks_per_node),
-          machine.gpu,
-          machine.ranks,
-          machine.measured,
-          machine.spread,
-          runtime::scaling_text(machine, job.ranks, ranks_per_node,
-                                job.plan.io_bytes.of(runtime::Tier::nvme) ? job.recipe.memory.nvme.size() : 0)};
-}
-
-void print_prediction(const Prediction& p) {
-  const Forecast& f = p.forecast;
-  fmt::print("\npredicted: {} per step, {}{}\n", step_time_text(f.step_ms), tokens_rate_text(f.tokens_per_s),
-             !p.measured ? " (computed from data sheets, not measured)"
-             : p.spread  ? fmt::format(" (from speeds measured with a spread of +-{:.0f}%)", 100 * *p.spread)
-                         : "");
-  std::string bound =
-      fmt::format("bound by {}; on the critical path:", runtime::kBoundWords[static_cast<std::size_t>(f.bound())]);
-  bool first = true;
-  const double all = runtime::sum_of(f.path);
-  for (std::size_t b = 0; b < f.path.size(); ++b)
-    if (f.path[b] >= 0.005 * all)
-      bound += fmt::format("{} {} {:.0f}%", std::exchange(first, false) ? "" : ",", runtime::kBoundWords[b],
-                           f.path[b] / all * 100);
-  fmt::print("{}\n", folded(bound, 2));
-  if (!p.scaling.empty()) fmt::print("{}\n", folded(p.scaling, 2));
-  for (const Gain& gain : p.gains)
-    fmt::print("faster: {} = {}: {}{}\n", gain.key, gain.value, tokens_rate_text(gain.tokens_per_s),
-               gain.same_numbers ? "" : " (losses change)");
-  fmt::print("{}\n", folded(fmt::format("to go faster than settings allow: {}", advice(f.bound(), p.gpu)), 2));
-}
-
-JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
-  const Forecast& f = p.forecast;
-  JsonObject path;
-  for (std::size_t b = 0; b < f.path.size(); ++b) path.add(runtime::kBoundNames[b], Decimals{f.path[b] * 1e3, 3});
-  JsonArray faster;
-  for (const Gain& gain : p.gains)
-    faster.add(JsonObject()
-                   .add("key", gain.key)
-                   .add("value", gain.value)
-                   .add("tokens_per_s", Decimals{gain.tokens_per_s, 1})
-                   .add("same_numbers", gain.same_numbers));
-  return JsonObject()
-      .add("step_ms", Decimals{f.step_ms, 3})
-      .add("tokens_per_s", Decimals{f.tokens_per_s, 1})
-      .add("exposed_ms", JsonText{runtime::exposed_json(plan, f.spans, 0)})
-      .add("bound_by", runtime::kBoundNames[static_cast<std::size_t>(f.bound())])
-      .add("critical_path_ms", path)
-      .add("faster", faster)
-      .add("measured_ranks", p.measured_ranks)
-      .add("spread", decimals(p.spread, 3))
-      .add("scaling", p.scaling.empty() ? std::nullopt : std::optional(p.scaling));
-}
-
 // One page: the recipe's stage, and the others beside it.
 void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<Stage>& stages,
                 const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine, int ranks_per_node) {
@@ -349,7 +281,7 @@ int plan(const PlanOptions& options) {
   const bool fits = runtime::fits(job.plan, capacity);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
   std::optional<Prediction> prediction;
-  if (machine) prediction = predict(options, *machine, job, capacity, per_node);
+  if (machine) prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node);
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(workload, ranks, capacity, machine, per_node);
   std::vector<PlannedSetting> settings;
