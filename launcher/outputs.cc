@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "launcher/control/client/target.h"
+#include "launcher/control/service/place.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/files/tokens.h"

@@ -16,7 +16,7 @@ namespace strata::launcher::control {
 
 // The control plane of a run, seen from one of its ranks: MPI and NCCL carry data, and this who is where, who is lost,
 // and what people ask for. Its threads yield to the compute team and share no lock with the run. It is made of
-//   listener, credentials, target   who may come, and where to;
+//   listener, credentials, place    who may come, and where to;
 //   control.proto, service, board   what people and tools ask, and what there is to tell;
 //   client, ctl, top                strata ctl and strata top;
 //   node_memory, node_stream, watch how ranks tell of themselves, and who finds that one is lost or stands still;

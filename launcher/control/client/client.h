@@ -1,4 +1,5 @@
 #pragma once
+// launcher/control/client/ is the other end of a run's service: its calls (here), `strata ctl` and `strata top`.
 #include <chrono>
 #include <functional>
 #include <memory>

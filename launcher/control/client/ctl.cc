@@ -17,9 +17,10 @@
 #include "base/host/own_program.h"
 #include "base/quantity.h"
 #include "base/shell_word.h"
-#include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
+#include "launcher/control/service/place.h"
+#include "launcher/control/watch/dump.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/make_job.h"
 
@@ -144,24 +145,6 @@ std::string text_of(const pb::Status& s) {
         fmt::format("rank {} on {}: {}{}{}\n", rank.rank(), rank.node(), rank.place(),
                     rank.compute_seconds() > 0 ? fmt::format(", computes {:.1f} ms", rank.compute_seconds() * 1e3) : "",
                     rank.rank() == s.slowest_rank() ? " (the slowest)" : "");
-  return out;
-}
-
-std::string text_of(const pb::Dump& dump) {
-  std::string out;
-  for (const pb::RankDump& rank : dump.ranks()) {
-    out += fmt::format("rank {} on {}, pid {}, {}\n", rank.rank(), rank.node(), rank.pid(), rank.phase());
-    for (const pb::LaneDump& lane : rank.lanes())
-      out += fmt::format("  {}: {} '{}' of step {} for {:.3f} s\n", lane.lane(), lane.running() ? "in" : "done with",
-                         lane.task(), lane.step(), lane.seconds());
-    for (const pb::TaskRun& task : rank.last_tasks())
-      out += fmt::format("  {:.3f} s ago: {} '{}' of step {} took {:.3f} ms\n", task.seconds_ago(), task.lane(),
-                         task.task(), task.step(), task.seconds() * 1e3);
-    for (const pb::ThreadDump& thread : rank.threads()) {
-      out += fmt::format("  thread {} ({}), {}\n", thread.id(), thread.name(), thread.state());
-      for (const std::string& frame : thread.frames()) out += fmt::format("    {}\n", frame);
-    }
-  }
   return out;
 }
 

@@ -25,7 +25,6 @@ void go_where_it_is(const std::string& what, const CtlOptions& options);
 // "step 120 of 1000, loss 3.2143, ...": the lines of `strata ctl status`.
 std::string text_of(const pb::Status& status);
 std::string text_of(const pb::Step& step, std::int64_t max_steps);
-std::string text_of(const pb::Dump& dump);
 // The tier's name as the run itself says it at its start.
 std::string title_of(const pb::Tier& tier, const pb::RunInfo& run);
 

@@ -2,9 +2,9 @@
 #include <optional>
 #include <string>
 
-#include "launcher/control/client/target.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
+#include "launcher/control/service/place.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher::control {

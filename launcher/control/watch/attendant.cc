@@ -6,15 +6,18 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <future>
+#include <system_error>
 #include <utility>
 
+#include "base/error.h"
 #include "launcher/control/watch/dump.h"
-#include "launcher/control/watch/ending.h"
 #include "launcher/control/watch/quiet_thread.h"
+#include "launcher/screen/printable.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -28,9 +31,15 @@ constexpr std::int64_t kTogether = kSecond / 4;  // in which all ranks of a node
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
 constexpr int kMostTurns = 4;
 constexpr auto kRelaxed = std::memory_order_relaxed;
+// In which ranks unwind by themselves: lanes run empty, files are closed.
+constexpr std::chrono::seconds kToUnwind{6};
 
 std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+double seconds(std::int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
 }
 
 // MiB that this process has read, written and touched for the first time: what moves while it loads, hashes or writes.
@@ -45,14 +54,37 @@ std::uint64_t moved_mib() {
   return bytes >> 20;
 }
 
+// Ends this rank for a reason that the control plane found: sets the run's token, with which every wait of the program
+// ends, and if the process is still there some seconds later (in a call of MPI or of a driver that polls no token)
+// ends it on the spot, with Exit::failed. Says `text` on stderr if `speaks`. Returns at once; any thread.
+void end_run(AbortToken& token, const std::string& text, bool speaks) {
+  const auto last_resort = [] {
+    be_quiet("strata-end");
+    std::this_thread::sleep_for(kToUnwind);
+    // Not exit(): threads are still at work in what that would take down.
+    std::_Exit(static_cast<int>(Exit::failed));
+  };
+  bool is_armed = true;
+  try {
+    // Outlives whoever called: the process ends first, or by it. Before a word is said: who reads stderr may have
+    // stopped, and then this returns no more.
+    std::thread(last_resort).detach();
+  } catch (const std::system_error&) {
+    is_armed = false;
+  }
+  if (speaks) complain(text, Exit::failed);
+  // Nobody's fault who could tell it: nobody says it again.
+  token.set({-1, text, Exit::failed, true});
+  if (!is_armed) last_resort();
+}
+
 }  // namespace
 
 Attendant::Attendant(NodeMemory& memory, Setup setup)
     : memory_(memory),
       setup_(std::move(setup)),
       rank_(memory.ranks()[static_cast<std::size_t>(memory.index())]),
-      heard_(now_ns()),
-      resumed_(now_ns()),
+      rank0_(seconds(now_ns()), memory.node() == 0 ? NodeLife::State::present : NodeLife::State::unreached),
       last_(now_ns()) {
   prepare_backtraces();
   memory_.places().beat.store(now_ns(), kRelaxed);
@@ -95,15 +127,15 @@ void Attendant::attend(const std::stop_token& stop) {
     const bool resumed = now - last_ > kSilent;
     last_ = now;
     if (resumed) {
-      resumed_ = now;
-      heard_.store(now);
+      const std::lock_guard rank0_lock(mutex_);
+      rank0_.resume(seconds(now));
     }
     beat(now);
     if (ended()) return;
     answer_dump();
     if (setup_.tick) setup_.tick(resumed);
     if (is_speaker(now)) speak(now);
-    if (setup_.timeout > 0 && !over_.load()) look_at_rank0(now);
+    look_at_rank0(now);
     wake.wait_for(lock, stop, kTick, [] { return false; });
   }
 }
@@ -193,43 +225,44 @@ void Attendant::speak(std::int64_t now) {
 }
 
 void Attendant::obey(const pb::NodeOrder& order) {
-  heard_.store(now_ns());
-  known_.store(true);
+  {
+    const std::lock_guard lock(mutex_);
+    rank0_.hear(seconds(now_ns()));
+    if (order.ended()) rank0_.leave();
+  }
   dump_number_.store(order.dump_number());
   if (!order.verdict().empty()) memory_.give({order.verdict(), order.verdict_rank()});
-  if (order.ended()) over_.store(true);
 }
 
-// Without rank 0 each node's verdict is its own.
+// Without rank 0 each node's verdict is its own. A node that never reached it knows nothing of it: rank 0 says so
+// (Watch).
 void Attendant::look_at_rank0(std::int64_t now) {
-  const auto timeout = static_cast<std::int64_t>(setup_.timeout * 1e9);
-  std::int64_t silent = 0;
-  if (memory_.node() == 0) {
-    if (rank_ == 0 || !is_speaker(now)) return;
-    silent = now - std::max(memory_.places_of(0).beat.load(kRelaxed), resumed_);
-  } else {
-    // One that begins to speak has not been told anything yet.
-    if (!std::exchange(speaker_, is_speaker(now)) && speaker_) heard_.store(now);
-    // Who never reached it knows nothing of it: rank 0 says so (Watch).
-    if (!speaker_ || !known_.load()) return;
-    silent = now - heard_.load();
-  }
-  if (silent < timeout) return;
-  const std::string place = [&] {
+  const bool began = !std::exchange(speaker_, is_speaker(now)) && speaker_;
+  if (rank_ == 0 || !speaker_) return;
+  std::string place;
+  double silent = 0;
+  {
     const std::lock_guard lock(mutex_);
-    return view_of(report_of(rank_, memory_.places(), now)).text(names_);
-  }();
+    // One that begins to speak has not been told anything yet.
+    if (memory_.node() == 0)
+      rank0_.hear(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
+    else if (began)
+      rank0_.resume(seconds(now));
+    if (rank0_.look(seconds(now), setup_.timeout) != NodeLife::Change::silent) return;
+    silent = seconds(now) - rank0_.heard();
+    place = view_of(report_of(rank_, memory_.places(), now)).text(names_);
+  }
   const Node& here = memory_.map().of(rank_);
-  const std::string seconds = seconds_text(static_cast<double>(silent) * 1e-9);
+  const std::string time = seconds_text(silent);
   if (memory_.node() == 0)
     memory_.give({fmt::format("{} stands still: its process has not run for {} s; without it nobody watches the "
                               "others, and the run ends; last in {}",
-                              setup_.rank0, seconds, place),
+                              setup_.rank0, time, place),
                   0});
   else
     memory_.give({fmt::format("{} was not heard of on {} ({}) for {} s: it is down, or the network between them; last "
                               "in {}; the ranks of this node end",
-                              setup_.rank0, here.name, ranks_text(here.ranks), seconds, place),
+                              setup_.rank0, here.name, ranks_text(here.ranks), time, place),
                   -1});
 }
 

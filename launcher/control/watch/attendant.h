@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/abort.h"
+#include "launcher/control/watch/node_life.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/node_stream.h"
 #include "launcher/control/watch/rank_view.h"
@@ -51,13 +52,11 @@ class Attendant {
   const int rank_;
   std::mutex mutex_;
   TaskNames names_;
-  std::atomic<std::int64_t> heard_;  // of rank 0, ns of the steady clock
+  NodeLife rank0_;  // as this rank knows it; left: nobody watches any more
   std::atomic<std::uint32_t> dump_number_{0};
-  std::atomic<bool> over_{false};   // nobody watches any more
-  std::atomic<bool> known_{false};  // rank 0 has been heard of
   std::uint32_t dump_told_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far
-  std::int64_t resumed_, last_, spoke_ = 0;
+  std::int64_t last_, spoke_ = 0;
   bool speaker_ = false;
   std::unique_ptr<NodeStream> stream_;
   std::jthread thread_;

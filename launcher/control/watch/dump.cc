@@ -237,4 +237,22 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
   return out;
 }
 
+std::string text_of(const pb::Dump& dump) {
+  std::string out;
+  for (const pb::RankDump& rank : dump.ranks()) {
+    out += fmt::format("rank {} on {}, pid {}, {}\n", rank.rank(), rank.node(), rank.pid(), rank.phase());
+    for (const pb::LaneDump& lane : rank.lanes())
+      out += fmt::format("  {}: {} '{}' of step {} for {:.3f} s\n", lane.lane(), lane.running() ? "in" : "done with",
+                         lane.task(), lane.step(), lane.seconds());
+    for (const pb::TaskRun& task : rank.last_tasks())
+      out += fmt::format("  {:.3f} s ago: {} '{}' of step {} took {:.3f} ms\n", task.seconds_ago(), task.lane(),
+                         task.task(), task.step(), task.seconds() * 1e3);
+    for (const pb::ThreadDump& thread : rank.threads()) {
+      out += fmt::format("  thread {} ({}), {}\n", thread.id(), thread.name(), thread.state());
+      for (const std::string& frame : thread.frames()) out += fmt::format("    {}\n", frame);
+    }
+  }
+  return out;
+}
+
 }  // namespace strata::launcher::control

@@ -17,6 +17,9 @@ std::string backtraces();
 pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlaces& places, const TaskNames& names,
                      const std::string& backtraces);
 
+// For people, what ranks told.
+std::string text_of(const pb::Dump& dump);
+
 // Makes the process ready for backtraces(): before other threads ask for one.
 void prepare_backtraces();
 

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "launcher/control/client/ctl.h"
+#include "launcher/control/watch/dump.h"
 #include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/host/host_name.h"
-#include "launcher/control/client/target.h"
 
 namespace strata::launcher::control {
 

@@ -13,10 +13,6 @@ namespace {
 
 // A process that did not run for so long does not run.
 constexpr double kStopped = 5;
-// A connection that broke soon after it was heard of ended with its process, which may still come back to it.
-constexpr double kBroken = 3;
-// A node that is heard of again after so long was cut off, or stood still: what held the run up is said.
-constexpr double kSilent = 5;
 // What a task takes may vary; only beyond this many of its medians does it stand still.
 constexpr double kMedians = 10;
 
@@ -59,7 +55,7 @@ Watch::Watch(const Limits& limits, NodeMap map, double now)
       map_(std::move(map)),
       ranks_(map_.node_of.size()),
       told_(ranks_.size(), now),
-      nodes_(map_.nodes.size(), NodeState{now}),
+      nodes_(map_.nodes.size(), NodeLife(now)),
       still_(ranks_.size()) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     ranks_[rank].rank = static_cast<int>(rank);
@@ -69,12 +65,7 @@ Watch::Watch(const Limits& limits, NodeMap map, double now)
 
 void Watch::heard(int node, std::span<const RankView> ranks, double now) {
   if (node < 0 || index(node) >= nodes_.size()) return;
-  NodeState& state = nodes_[index(node)];
-  if (const double silence = now - state.heard; state.known && silence >= kSilent)
-    state.silence = std::max(state.silence, silence);
-  state.heard = now;
-  state.broke = -1;
-  state.known = true;
+  nodes_[index(node)].hear(now);
   for (const RankView& rank : ranks) {
     if (rank.rank < 0 || index(rank.rank) >= ranks_.size() || map_.node_of[index(rank.rank)] != node) continue;
     Still& still = still_[index(rank.rank)];
@@ -89,20 +80,15 @@ void Watch::heard(int node, std::span<const RankView> ranks, double now) {
 }
 
 void Watch::left(int node) {
-  if (node >= 0 && index(node) < nodes_.size()) nodes_[index(node)].left = true;
+  if (node >= 0 && index(node) < nodes_.size()) nodes_[index(node)].leave();
 }
 
 void Watch::broke(int node, double now) {
-  if (node < 0 || index(node) >= nodes_.size()) return;
-  NodeState& state = nodes_[index(node)];
-  if (state.broke < 0 && now - state.heard < kBroken) state.broke = now;
+  if (node >= 0 && index(node) < nodes_.size()) nodes_[index(node)].lose_connection(now);
 }
 
 void Watch::resume(double now) {
-  for (NodeState& node : nodes_) {
-    node.heard = now;
-    node.broke = -1;
-  }
+  for (NodeLife& node : nodes_) node.resume(now);
   std::fill(told_.begin(), told_.end(), now);
   for (Still& still : still_) still.since = now;
   for (RankView& rank : ranks_) {
@@ -112,50 +98,41 @@ void Watch::resume(double now) {
 }
 
 double Watch::heard_ago(int node, double now) const {
-  return now - nodes_[index(node)].heard;
+  return now - nodes_[index(node)].heard();
 }
 
-std::optional<Watch::Finding> Watch::find_lost(double now) {
+// A lost node, and those that never reached rank 0. These are not lost: MPI's way to them may be open, and this one
+// not.
+std::vector<Watch::Finding> Watch::find_missed(double now) {
+  std::vector<Finding> out;
+  std::vector<std::string> unreachable;
+  int first = -1;
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
-    NodeState& state = nodes_[node];
-    if (state.left || state.lost || !state.known) continue;
-    const bool silent = limits_.timeout > 0 && now - state.heard >= limits_.timeout;
-    const bool ended = state.broke >= 0 && now - state.broke >= kBroken;
-    if (!silent && !ended) continue;
-    state.lost = true;
     const Node& known = map_.nodes[node];
+    const NodeLife::Change change = nodes_[node].look(now, limits_.timeout);
+    if (change == NodeLife::Change::unreachable) {
+      unreachable.push_back(known.name);
+      if (first < 0) first = known.ranks.front();
+    }
+    if (change != NodeLife::Change::silent && change != NodeLife::Change::ended) continue;
     // Of its ranks the one that is furthest behind.
     const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
                                          [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
-    const std::string place = ranks_[index(*behind)].text(names_);
-    return Finding{Finding::Kind::lost, known.ranks.front(),
-                   ended && !silent
-                       ? fmt::format("node {} ({}) is lost: its processes have ended without a word; last in {}",
-                                     known.name, ranks_text(known.ranks), place)
-                       : fmt::format("node {} ({}) is lost: not heard of for {} s, so it is down, or its network; "
-                                     "last in {}",
-                                     known.name, ranks_text(known.ranks), seconds_text(now - state.heard), place)};
+    const std::string why = change == NodeLife::Change::ended
+                                ? "its processes have ended without a word"
+                                : fmt::format("not heard of for {} s, so it is down, or its network",
+                                              seconds_text(now - nodes_[node].heard()));
+    out.push_back({Finding::Kind::lost, known.ranks.front(),
+                   fmt::format("node {} ({}) is lost: {}; last in {}", known.name, ranks_text(known.ranks), why,
+                               ranks_[index(*behind)].text(names_))});
+    break;  // the run ends with it
   }
-  return std::nullopt;
-}
-
-// A node that never reached rank 0 is no lost one: MPI's way to it may be open, and this one not.
-std::optional<Watch::Finding> Watch::find_unknown(double now) {
-  std::vector<std::string> names;
-  int first = -1;
-  for (std::size_t node = 0; node < nodes_.size(); ++node) {
-    NodeState& state = nodes_[node];
-    if (state.known || state.missed || limits_.timeout <= 0 || now - state.heard < limits_.timeout) continue;
-    state.missed = true;
-    names.push_back(map_.nodes[node].name);
-    if (first < 0) first = map_.nodes[node].ranks.front();
-  }
-  if (names.empty()) return std::nullopt;
-  return Finding{
-      Finding::Kind::unknown, first,
-      fmt::format("{} never reached rank 0 on {} over the network, so nobody will notice if it is lost: name "
-                  "the network of the nodes by control.interface",
-                  fmt::join(names, ", "), map_.of(0).name)};
+  if (!unreachable.empty())
+    out.push_back({Finding::Kind::unknown, first,
+                   fmt::format("{} never reached rank 0 on {} over the network, so nobody will notice if it is lost: "
+                               "name the network of the nodes by control.interface",
+                               fmt::join(unreachable, ", "), map_.of(0).name)});
+  return out;
 }
 
 // Of several that come back together, one sentence: then it was rank 0 that was cut off.
@@ -164,9 +141,8 @@ std::optional<Watch::Finding> Watch::find_returned() {
   double longest = 0;
   int first = -1;
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
-    const double silence = std::exchange(nodes_[node].silence, 0);
-    const bool own = static_cast<int>(node) == map_.node_of[0];  // no network lies between
-    if (silence == 0 || own || nodes_[node].left || nodes_[node].lost) continue;
+    const double silence = nodes_[node].take_silence();
+    if (silence == 0 || static_cast<int>(node) == map_.node_of[0]) continue;  // no network lies before the own node
     const Node& known = map_.nodes[node];
     names.push_back(fmt::format("{} ({})", known.name, ranks_text(known.ranks)));
     longest = std::max(longest, silence);
@@ -180,8 +156,7 @@ std::optional<Watch::Finding> Watch::find_returned() {
 
 // What is known of the others is old, or was never told.
 bool Watch::is_watched(const RankView& rank) const {
-  const NodeState& node = nodes_[index(map_.node_of[index(rank.rank)])];
-  return node.known && !node.left;
+  return nodes_[index(map_.node_of[index(rank.rank)])].is_known();
 }
 
 // For how long the rank has been in what it is in, and from when on that is too long.
@@ -255,13 +230,11 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
 }
 
 std::vector<Watch::Finding> Watch::look(double now) {
-  std::vector<Finding> out;
-  if (auto lost = find_lost(now)) out.push_back(std::move(*lost));
+  std::vector<Finding> out = find_missed(now);
   if (auto returned = find_returned()) out.push_back(std::move(*returned));
-  if (auto unknown = find_unknown(now)) out.push_back(std::move(*unknown));
   const auto all_told = [&] {  // a node that is not heard of says nothing of its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),
-                       [&](const NodeState& node) { return !node.known || node.left || now - node.heard < kStopped; });
+                       [&](const NodeLife& node) { return !node.is_known() || now - node.heard() < kStopped; });
   };
   if (!all_told()) return out;
   const std::optional<Standing> found = culprit(now);

@@ -1,6 +1,6 @@
 #pragma once
 // launcher/control/watch/ finds what is lost or stands still (here): every rank's attendant.h tells its place through
-// node_stream.h to rank 0's hub.h, which gives the verdict; ending.h carries it out.
+// node_stream.h to rank 0's hub.h, which gives the verdict. What one end knows of the other is in node_life.h.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/control/watch/node_life.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/rank_view.h"
 
@@ -49,13 +50,6 @@ class Watch {
   double median_compute() const;
 
  private:
-  struct NodeState {
-    double heard;
-    double broke = -1;  // not since it was heard of
-    bool left = false, lost = false;
-    bool known = false, missed = false;  // it has been heard of; that it was not was told
-    double silence = 0;                  // seconds for which it was not, until it was again; 0: that was told
-  };
   struct Still {  // of one rank: since when its phase has made no progress, and what was warned of
     std::uint64_t counter = 0;
     runtime::Phase phase = runtime::Phase::starting;
@@ -72,8 +66,7 @@ class Watch {
     double age;
     bool stopped;  // its process does not run
   };
-  std::optional<Finding> find_lost(double now);
-  std::optional<Finding> find_unknown(double now);
+  std::vector<Finding> find_missed(double now);
   std::optional<Finding> find_returned();
   bool is_watched(const RankView& rank) const;
   InPlace in_place(const RankView& rank, double now) const;
@@ -86,7 +79,7 @@ class Watch {
   TaskNames names_;
   std::vector<RankView> ranks_;
   std::vector<double> told_;  // by rank, when
-  std::vector<NodeState> nodes_;
+  std::vector<NodeLife> nodes_;
   std::vector<Still> still_;
 };
 

@@ -1,5 +1,4 @@
 #pragma once
-// launcher/control/client/ is the other end: which run is meant (here), `strata ctl` and `strata top`.
 #include <filesystem>
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-#include "launcher/control/client/target.h"
+#include "launcher/control/service/place.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

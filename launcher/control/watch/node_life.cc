@@ -1,0 +1,54 @@
+#include "launcher/control/watch/node_life.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strata::launcher::control {
+namespace {
+
+constexpr double kBroken = 3;
+// A node that is heard of again after so long was cut off, or stood still: what held the run up is said.
+constexpr double kSilent = 5;
+
+}  // namespace
+
+bool NodeLife::is_known() const {
+  return state_ == State::present || state_ == State::broken || state_ == State::lost;
+}
+
+void NodeLife::hear(double now) {
+  if (const double silence = now - heard_; is_known() && silence >= kSilent) silence_ = std::max(silence_, silence);
+  heard_ = now;
+  if (state_ != State::lost && state_ != State::left) state_ = State::present;
+}
+
+void NodeLife::lose_connection(double now) {
+  if (state_ != State::present || now - heard_ >= kBroken) return;
+  state_ = State::broken;
+  broke_ = now;
+}
+
+void NodeLife::resume(double now) {
+  heard_ = now;
+  if (state_ == State::broken) state_ = State::present;
+}
+
+NodeLife::Change NodeLife::look(double now, double timeout) {
+  const bool silent = timeout > 0 && now - heard_ >= timeout;
+  if (state_ == State::unreached && silent) {
+    state_ = State::unreachable;
+    return Change::unreachable;
+  }
+  if (state_ != State::present && state_ != State::broken) return Change::none;
+  const bool ended = state_ == State::broken && now - broke_ >= kBroken;
+  if (!silent && !ended) return Change::none;
+  state_ = State::lost;
+  return silent ? Change::silent : Change::ended;
+}
+
+double NodeLife::take_silence() {
+  const double silence = std::exchange(silence_, 0);
+  return state_ == State::lost || state_ == State::left ? 0 : silence;
+}
+
+}  // namespace strata::launcher::control

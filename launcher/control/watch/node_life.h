@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+
+namespace strata::launcher::control {
+
+// What one end of a stream knows of the node at the other: rank 0 of each node (Watch), and each node of rank 0
+// (Attendant). Knows nothing of threads, sockets or clocks: `now` is in seconds of whatever clock.
+//
+//   state        | heard    | left | broke       | look
+//   -------------+----------+------+-------------+--------------------------------------------------
+//   unreached    | present  | left | -           | unreachable, after the timeout: Change::unreachable
+//   unreachable  | present  | left | -           | -
+//   present      | present  | left | broken *    | lost, after the timeout: Change::silent
+//   broken       | present  | left | -           | lost, after the timeout: Change::silent; or 3 s after it broke:
+//                |          |      |             | Change::ended
+//   lost         | -        | left | -           | -
+//   left         | -        | -    | -           | -
+//
+//   * if it broke within 3 s of the newest word: it ended with its process, which may still come back to it. A
+//     connection that breaks later was cut by the network, which the timeout decides.
+class NodeLife {
+ public:
+  enum class State : std::uint8_t { unreached, unreachable, present, broken, lost, left };
+  enum class Change : std::uint8_t { none, unreachable, silent, ended };
+
+  explicit NodeLife(double now, State state = State::unreached) : state_(state), heard_(now) {}
+
+  State state() const { return state_; }
+  // It has been heard of since the start, and has not left.
+  bool is_known() const;
+  double heard() const { return heard_; }
+
+  void hear(double now);
+  void leave() { state_ = State::left; }
+  void lose_connection(double now);
+  // Whoever looks heard nobody until now, and starts to count here.
+  void resume(double now);
+  // What time brings. timeout: seconds; 0: never.
+  Change look(double now, double timeout);
+
+  // For how long it was not heard of before it was again, once: 0 if that was less than 5 s.
+  double take_silence();
+
+ private:
+  State state_;
+  double heard_, broke_ = 0;
+  double silence_ = 0;
+};
+
+}  // namespace strata::launcher::control
