@@ -126,23 +126,25 @@ StepReport Trainer::step(std::uint64_t requests) {
   const std::uint64_t tokens = job_.plan.tokens * micro_batches_per_step();
   progress_.tokens += tokens;
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  return {progress_.step,
-          result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
-          result.gradient_norm,
-          learning_rate(job_.recipe.scheduler, job_.recipe.optimizer.learning_rate, *job_.recipe.training.max_steps,
-                        progress_.step),
-          scale,
-          skipped,
-          tokens,
-          took.count(),
-          (result.stop & (kCheckpoint - 1)) != 0,
-          executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme),
-          std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
-          batches_->epochs_before(progress_.next_micro_batch),
-          labels_,
-          (result.stop & kStopAtOnce) != 0,
-          (result.stop & kCheckpoint) != 0,
-          std::move(remark)};
+  return {
+      .step = progress_.step,
+      .loss = result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
+      .grad_norm = result.gradient_norm,
+      .learning_rate = learning_rate(job_.recipe.scheduler, job_.recipe.optimizer.learning_rate,
+                                     *job_.recipe.training.max_steps, progress_.step),
+      .loss_scale = scale,
+      .skipped = skipped,
+      .tokens = tokens,
+      .step_ms = took.count(),
+      .stop = (result.stop & (kCheckpoint - 1)) != 0,
+      .disk_bytes = executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme),
+      .time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
+      .epoch = batches_->epochs_before(progress_.next_micro_batch),
+      .labels = labels_,
+      .at_once = (result.stop & kStopAtOnce) != 0,
+      .save = (result.stop & kCheckpoint) != 0,
+      .remark = std::move(remark),
+  };
 }
 
 // Where the numbers of the last step broke first, over all ranks.

@@ -31,12 +31,12 @@ inline constexpr std::uint64_t kStop = 1, kCheckpoint = std::uint64_t{1} << 40, 
 
 // What a step says of itself: a line of report.jsonl.
 struct StepReport {
-  std::int64_t step;  // from 1
-  double loss, grad_norm, learning_rate, loss_scale;
-  bool skipped;
-  std::uint64_t tokens;  // of the step, over all ranks
-  double step_ms;
-  bool stop;                     // some rank was asked to stop after this step
+  std::int64_t step = 0;  // from 1
+  double loss = 0, grad_norm = 0, learning_rate = 0, loss_scale = 1;
+  bool skipped = false;
+  std::uint64_t tokens = 0;  // of the step, over all ranks
+  double step_ms = 0;
+  bool stop = false;             // some rank was asked to stop after this step
   std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
   double time = 0;               // of its end, seconds since the epoch
   double epoch = 0;              // of the data: how often the run has gone over it by then

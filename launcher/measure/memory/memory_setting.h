@@ -1,6 +1,6 @@
 #pragma once
-// launcher/measure/memory/ is what `bench memory` shows: settings of one step (here), what each came to as a table
-// (memory_table.h), and as a picture (memory_chart.h).
+// launcher/measure/memory/ is what `bench memory` shows: settings of one step (here), and what each came to as a table
+// (memory_table.h). report/memory_chart.h draws it.
 #include <cstdint>
 #include <span>
 #include <string>

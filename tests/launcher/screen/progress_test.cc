@@ -31,7 +31,13 @@ class ProgressTest : public testing::Test {
   }
 
   static runtime::StepReport report(std::int64_t step, double step_ms) {
-    runtime::StepReport report{step, 2.5, 0.5, 1e-3, 1, false, 1000, step_ms, false, 250'000'000};
+    runtime::StepReport report{.step = step,
+                               .loss = 2.5,
+                               .grad_norm = 0.5,
+                               .learning_rate = 1e-3,
+                               .tokens = 1000,
+                               .step_ms = step_ms,
+                               .disk_bytes = 250'000'000};
     report.epoch = 0.25;
     return report;
   }

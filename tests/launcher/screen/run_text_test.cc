@@ -81,7 +81,8 @@ TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
     folder_.write("t.bin.json", runtime::to_json(sidecar));
     const runtime::Job of = job({"checkpoint.dir=c", "data.train=" + tokens.string()});
     runtime::Summary summary{};
-    const runtime::StepReport step{1, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+    const runtime::StepReport step{
+        .step = 1, .loss = 5.5, .grad_norm = 1, .learning_rate = 1e-3, .tokens = 16, .step_ms = 10};
     testing::internal::CaptureStderr();
     describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
     return testing::internal::GetCapturedStderr();
@@ -97,7 +98,8 @@ TEST_F(RunTextTest, TheEndHasALineForEachCommand) {
   const std::string folder = std::string(120, 'c');
   const runtime::Job of = job({"checkpoint.dir=" + folder, "report.dir=r", "data.validation=v.bin"});
   runtime::Summary summary{};
-  const runtime::StepReport step{1, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+  const runtime::StepReport step{
+      .step = 1, .loss = 5.5, .grad_norm = 1, .learning_rate = 1e-3, .tokens = 16, .step_ms = 10};
   testing::internal::CaptureStderr();
   describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
   const std::string said = testing::internal::GetCapturedStderr();
@@ -116,7 +118,8 @@ TEST_F(RunTextTest, TheEndQuotesPaths) {
   summary.best = runtime::Best{.step = 2, .value = 2.5, .since = 0, .newest = 4};
   const auto said = [&](const char* folder, const char* reports, const char* keep) {
     const runtime::Job of = job({folder, reports, "data.validation=v.bin", "evaluation.every=2", keep});
-    const runtime::StepReport step{4, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+    const runtime::StepReport step{
+        .step = 4, .loss = 5.5, .grad_norm = 1, .learning_rate = 1e-3, .tokens = 16, .step_ms = 10};
     testing::internal::CaptureStderr();
     describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
     return testing::internal::GetCapturedStderr();
@@ -136,7 +139,8 @@ TEST_F(RunTextTest, TheEndNamesTheBest) {
     runtime::Summary summary{};
     summary.metric = "eval_loss";
     summary.best = runtime::Best{.step = best, .value = 2.5, .since = 0, .newest = 4};
-    const runtime::StepReport step{4, 5.5, 1, 1e-3, 1, false, 16, 10, false};
+    const runtime::StepReport step{
+        .step = 4, .loss = 5.5, .grad_norm = 1, .learning_rate = 1e-3, .tokens = 16, .step_ms = 10};
     testing::internal::CaptureStderr();
     describe_end("my.toml", of, summary, {1, 10, step, step}, {}, 1);
     return testing::internal::GetCapturedStderr();
@@ -159,7 +163,8 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   summary.timed_ms = 16;
   summary.path[static_cast<std::size_t>(runtime::Bound::products)] = 0.006;
   summary.path[static_cast<std::size_t>(runtime::Bound::waking)] = 0.004;
-  runtime::StepReport first{1, 5.5, 1, 1e-3, 1, false, 16, 10, false}, last{5, 4.5, 1, 1e-3, 1, false, 16, 10, false};
+  runtime::StepReport first{.step = 1, .loss = 5.5, .grad_norm = 1, .learning_rate = 1e-3, .tokens = 16, .step_ms = 10},
+      last{.step = 5, .loss = 4.5, .grad_norm = 1, .learning_rate = 1e-3, .tokens = 16, .step_ms = 10};
   const RunEnd end{62, 10, first, last};
   const auto said = [&](const std::optional<runtime::Machine>& machine) {
     testing::internal::CaptureStderr();

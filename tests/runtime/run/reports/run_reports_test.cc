@@ -35,7 +35,8 @@ class RunReportsTest : public testing::Test {
     return load_recipe({}, sets);
   }
   static StepReport step(std::int64_t number) {
-    StepReport report{number, 2.5, 0.5, 1e-3, 1, false, 1000, 100, false};
+    StepReport report{
+        .step = number, .loss = 2.5, .grad_norm = 0.5, .learning_rate = 1e-3, .tokens = 1000, .step_ms = 100};
     report.time = 1700000000.25;
     report.epoch = 0.125;
     report.labels = 900;

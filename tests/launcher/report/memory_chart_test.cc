@@ -1,4 +1,4 @@
-#include "launcher/measure/memory/memory_chart.h"
+#include "launcher/report/memory_chart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
