@@ -1,0 +1,49 @@
+#include "launcher/rank/stop_signal.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <initializer_list>
+
+namespace strata::launcher {
+namespace {
+
+// In a process of its own, which the handlers outlive. Its exit code says which signals asked for a stop.
+int signals_that_ask(std::initializer_list<int> signals) {
+  int asked = 0, bit = 1;
+  for (const int signal : signals) {
+    const StopSignal stop;
+    if (stop.requested()) return -1;
+    std::raise(signal);
+    if (stop.requested()) asked |= bit;
+    bit *= 2;
+  }
+  return asked;
+}
+
+TEST(StopSignalDeathTest, SignalsAskForAStop) {
+  EXPECT_EXIT(std::_Exit(signals_that_ask({SIGTERM, SIGUSR1, SIGHUP, SIGINT})), testing::ExitedWithCode(15), "");
+}
+
+TEST(StopSignalDeathTest, WhatANohupOrAShellHasIgnoredStaysIgnored) {
+  EXPECT_EXIT(
+      {
+        for (const int signal : {SIGHUP, SIGINT}) std::signal(signal, SIG_IGN);
+        std::_Exit(signals_that_ask({SIGHUP, SIGINT}));
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(StopSignalDeathTest, TheSecondInterruptEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        const StopSignal stop;
+        std::raise(SIGINT);
+        std::raise(SIGINT);
+      },
+      testing::KilledBySignal(SIGINT), "");
+}
+
+}  // namespace
+}  // namespace strata::launcher

@@ -1,0 +1,101 @@
+#include "runtime/checkpoint/shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::vector<Extent> two_extents() {
+  return {{.kind = "master",
+           .tensor = "wte",
+           .dtype = "F32",
+           .shape = {4, 8},
+           .begin = 8,
+           .end = 24,
+           .bytes = 64,
+           .checksums = {0x0123456789abcdef}},
+          {.kind = "moment1",
+           .tensor = "ln.bias",
+           .dtype = "U8",
+           .shape = {300},
+           .begin = 0,
+           .end = 300,
+           .bytes = state_bytes("U8", 300),
+           .checksums = {7}}};
+}
+
+class ShardTest : public testing::Test {
+ protected:
+  // The file with that header, and as many bytes behind it as its extents say.
+  ShardEntry write(const std::string& header, std::uint64_t bytes) const {
+    folder_.write("shard", header + std::string(bytes, '\0'));
+    return {"shard", header.size() + bytes, header.size(), XXH3_64bits(header.data(), header.size())};
+  }
+  std::filesystem::path file() const { return folder_.path() / "shard"; }
+
+  tests::ScratchFolder folder_;
+};
+
+TEST_F(ShardTest, TheHeaderIsSafetensorsWithPlacesBesideIt) {
+  const std::string header = shard_header(two_extents());
+  EXPECT_EQ(header.size() % kShardHeaderAlignment, 0U);
+  std::uint64_t length = 0;
+  std::memcpy(&length, header.data(), sizeof length);
+  EXPECT_EQ(length, header.size() - 8);
+  const std::uint64_t bytes = state_bytes("U8", 300);
+  EXPECT_THAT(header.substr(8),
+              StartsWith("{\"__metadata__\":{\"format\":\"strata shard 1\",\n"
+                         "\"master/wte\":\"4,8 8 24 0123456789abcdef\",\n"
+                         "\"moment1/ln.bias\":\"300 0 300 0000000000000007\"},\n"
+                         "\"master/wte\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[0,64]},\n"
+                         "\"moment1/ln.bias\":{\"dtype\":\"U8\",\"shape\":[" +
+                         std::to_string(bytes) + "],\"data_offsets\":[64," + std::to_string(64 + bytes) + "]}} "));
+}
+
+TEST_F(ShardTest, ReadsBackWhatItWrote) {
+  const std::vector<Extent> written = two_extents();
+  const auto read = read_shard_header(file().string(), write(shard_header(written), 64 + written[1].bytes));
+  ASSERT_EQ(read.size(), 2U);
+  for (const Extent& extent : read) {
+    const Extent& as = written[extent.kind == "master" ? 0 : 1];
+    EXPECT_EQ(extent.tensor, as.tensor);
+    EXPECT_EQ(extent.dtype, as.dtype);
+    EXPECT_EQ(extent.shape, as.shape);
+    EXPECT_EQ(std::pair(extent.begin, extent.end), std::pair(as.begin, as.end));
+    EXPECT_EQ(extent.checksums, as.checksums);
+  }
+}
+
+TEST_F(ShardTest, WhatTheManifestDoesNotPromiseIsDamage) {
+  const std::string header = shard_header(two_extents());
+  const ShardEntry promised = write(header, 64 + state_bytes("U8", 300));
+  ShardEntry longer = promised;
+  ++longer.bytes;
+  EXPECT_FAILURE((void)read_shard_header(file(), longer), Exit::corrupt, HasSubstr("expected"));
+  std::string changed = header;
+  changed[header.find("cdef")] = 'd';
+  (void)write(changed, 64 + state_bytes("U8", 300));
+  EXPECT_FAILURE((void)read_shard_header(file(), promised), Exit::corrupt, HasSubstr("shard"));
+}
+
+TEST(ShardState, EightBitMomentsComeInWholeBlocks) {
+  EXPECT_EQ(state_bytes("F32", 300), 1200U);
+  EXPECT_EQ(state_bytes("BF16", 300), 600U);
+  EXPECT_EQ(state_bytes("U8", 300), state_bytes("U8", 512));
+  EXPECT_EQ(stored_dtype(device::MomentFormat::fp32), "F32");
+  EXPECT_EQ(stored_dtype(device::MomentFormat::bf16), "BF16");
+  EXPECT_EQ(stored_dtype(device::MomentFormat::block8), "U8");
+}
+
+}  // namespace
+}  // namespace strata::runtime
