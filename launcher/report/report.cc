@@ -47,7 +47,7 @@ int report(const ReportOptions& options) {
 std::string page_html(Page page, std::string_view json) {
   std::string text(pages::kPage);
   replace(text, "@STYLE@", pages::kStyle);
-  replace(text, "@CHARTS@", pages::kCharts);
+  replace(text, "@CHARTS@", std::string(pages::kCharts).append(pages::kTimeline));
   replace(text, "@PAGE@", page == Page::run ? pages::kReport : pages::kPlan);
   replace(text, "@DATA@", within_script(json));  // last: it may hold anything
   return text;

@@ -1,6 +1,7 @@
 #pragma once
 // launcher/report/ makes pages for a browser: of a run (run_data.h) and of a plan (plan_data.h), each data that scripts
-// draw (charts.js, report.js, plan.js), put together in one file; and the picture of `bench memory` (memory_chart.h).
+// draw (charts.js, timeline.js, report.js, plan.js), put together in one file; and the picture of `bench memory`
+// (memory_chart.h).
 #include <cstdint>
 #include <filesystem>
 #include <string>
