@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "launcher/commands/generate_options.h"
+#include "launcher/commands/commands.h"
 #include "launcher/rank/stop_signal.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/make_job.h"

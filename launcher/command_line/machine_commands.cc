@@ -7,7 +7,7 @@
 
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
-#include "launcher/commands/doctor.h"
+#include "launcher/commands/commands.h"
 #include "launcher/control/client/ctl.h"
 #include "launcher/control/client/top.h"
 #include "launcher/measure/bench/bench.h"

@@ -15,8 +15,7 @@
 
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
-#include "launcher/commands/export.h"
-#include "launcher/commands/generate.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/predict/predict.h"
 #include "launcher/commands/tokenize/tokenize.h"
 #include "launcher/inspect/inspect.h"

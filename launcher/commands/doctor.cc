@@ -1,5 +1,3 @@
-#include "launcher/commands/doctor.h"
-
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <hwloc.h>
@@ -28,6 +26,7 @@
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "device/gpu.h"
+#include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/folded.h"
 #include "offload/swap.h"

@@ -1,5 +1,3 @@
-#include "launcher/commands/eval.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,6 +14,7 @@
 #include "base/json_writer.h"
 #include "base/quantity.h"
 #include "comm/agreement.h"
+#include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"

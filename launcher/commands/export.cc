@@ -1,6 +1,5 @@
-#include "launcher/commands/export.h"
-
 #include "base/error.h"
+#include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"

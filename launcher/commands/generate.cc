@@ -1,5 +1,3 @@
-#include "launcher/commands/generate.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -21,6 +19,7 @@
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/answerer.h"
+#include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"

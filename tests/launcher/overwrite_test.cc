@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/commands/eval.h"
-#include "launcher/commands/export.h"
-#include "launcher/commands/generate.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/plan/plan.h"
 #include "launcher/commands/tokenize/tokenize.h"
 #include "launcher/commands/train/train.h"

@@ -278,7 +278,7 @@ int tokenize(const TokenizeOptions& options) {
   // How much there is to tokenize; 0 if nobody knows.
   const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
-  tell_remarks(tokenizer->remarks(), options.tokenizer.string());
+  tell_remarks(tokenizer->remarks(), options.tokenizer);
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
   // A template goes around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
