@@ -41,7 +41,7 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
   nearer("zero.gradients", r.zero.gradients);
   nearer("zero.optimizer", r.zero.optimizer);
   nearer("zero.activations", r.zero.activations);
-  if (r.optimizer.moment_format() != device::MomentFormat::block8) add("optimizer.moments", "8bit", false);
+  if (r.optimizer.moment_format() != device::StorageFormat::block8) add("optimizer.moments", "8bit", false);
   if (r.training.precision != device::DType::bf16) add("training.precision", "bf16", false);
   if (job.plan.accumulation > 1 && job.ranks > 1 && !job.plan.fast) add("training.reduce", "fast", false);
   if (!r.training.global_batch_size)

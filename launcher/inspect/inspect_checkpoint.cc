@@ -16,7 +16,7 @@
 #include "base/quantity.h"
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
-#include "device/numeric/moment_format.h"
+#include "device/numeric/storage_format.h"
 #include "launcher/inspect/class_line.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/rank/cores.h"
@@ -40,7 +40,7 @@ class StateReader {
       : checkpoint_(checkpoint), extents_(checkpoint.extents(kind, tensor)), buffer_(runtime::kBlockBytes) {}
 
   bool there() const { return !extents_.empty(); }
-  const std::string& dtype() const { return extents_[0].dtype; }
+  std::string_view dtype() const { return runtime::stored_dtype(extents_[0].format); }
   // The next block; empty at the end.
   std::span<const std::byte> next() {
     while (extent_ < extents_.size() && block_ == extents_[extent_].blocks()) {
@@ -59,7 +59,7 @@ class StateReader {
 };
 
 // Numbers of a block in F32 or BF16.
-std::vector<float> numbers(std::span<const std::byte> bytes, const std::string& dtype) {
+std::vector<float> numbers(std::span<const std::byte> bytes, std::string_view dtype) {
   std::vector<float> out(bytes.size() / (dtype == "F32" ? 4 : 2));
   if (dtype == "F32") {
     std::memcpy(out.data(), bytes.data(), bytes.size());
@@ -73,7 +73,7 @@ std::vector<float> numbers(std::span<const std::byte> bytes, const std::string& 
   return out;
 }
 
-// Numbers of a moment in 8 bits, whose bytes come in pieces that are no whole blocks (device/numeric/moment_format.h).
+// Numbers of a moment in 8 bits, whose bytes come in pieces that are no whole blocks (device/numeric/storage_format.h).
 class EightBitNumbers {
  public:
   EightBitNumbers(bool has_sign, std::uint64_t elements) : has_sign_(has_sign), left_(elements) {}
@@ -102,7 +102,7 @@ class EightBitNumbers {
   }
 
  private:
-  static constexpr std::size_t kBlock = device::moment_bytes(device::MomentFormat::block8, device::kMomentBlock);
+  static constexpr std::size_t kBlock = device::stored_bytes(device::StorageFormat::block8, device::kMomentBlock);
   bool has_sign_;
   std::uint64_t left_;  // elements to come
   std::vector<std::byte> waiting_;

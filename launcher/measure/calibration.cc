@@ -191,7 +191,7 @@ class Calibration {
     scalars.learning_rate = 1e-3f;
     scalars.gradient_factor = scalars.bias_correction1 = scalars.bias_correction2 = 1;
     for (std::size_t f = 0; f < runtime::kMomentKeys.size(); ++f) {
-      const auto format = static_cast<device::MomentFormat>(f);
+      const auto format = static_cast<device::StorageFormat>(f);
       zero(team_, first);
       zero(team_, second);
       const double seconds = time_one(team_, [&] {
@@ -204,7 +204,7 @@ class Calibration {
                 .moment2 = second.data});
       });
       // As the planner counts them: master in and out, gradient and parameter, moments in and out.
-      const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::moment_bytes(format, n));
+      const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::stored_bytes(format, n));
       machine_.optimizer_gb_per_s[f] = bytes / seconds / 1e9;
       show(fmt::format("AdamW, moments in {}", runtime::kMomentKeys[f]), "GB/s", machine_.optimizer_gb_per_s[f], 0);
     }

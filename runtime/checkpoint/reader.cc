@@ -178,8 +178,8 @@ void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::u
                           std::uint64_t count) const {
   for (const Extent& e : extents(kind, tensor)) {
     const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, begin + count);
-    if (from >= to || e.dtype != "F32") continue;
-    const std::uint64_t first = (from - e.begin) * sizeof(float), last = (to - e.begin) * sizeof(float);
+    if (from >= to || e.format != device::StorageFormat::fp32) continue;
+    const std::uint64_t first = device::fp32_bytes(from - e.begin), last = device::fp32_bytes(to - e.begin);
     for (std::uint64_t block = first / kBlockBytes; block * kBlockBytes < last; ++block) prefetch_block(e, block);
   }
 }
@@ -190,8 +190,9 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
   std::vector<std::byte> buffer(kBlockBytes);
   for (const Extent& e : extents(kind, tensor)) {
     if (e.end <= begin || e.begin >= end) continue;
-    if (e.dtype != "F32")
-      fail(Exit::corrupt, "{}: expected {} of tensor {} in F32, found {}", path_.string(), kind, tensor, e.dtype);
+    if (e.format != device::StorageFormat::fp32)
+      fail(Exit::corrupt, "{}: expected {} of tensor {} in F32, found {}", path_.string(), kind, tensor,
+           stored_dtype(e.format));
     constexpr std::size_t kInBlock = kBlockBytes / sizeof(float);
     const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, end);
     for (std::size_t block = (from - e.begin) / kInBlock; e.begin + block * kInBlock < to; ++block) {

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -18,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "strata shard 1";
+constexpr std::array<std::string_view, 4> kDTypes = {"F32", "BF16", "U8", "F16"};  // by StorageFormat
 
 // "50257,768 0 19298688 0123456789abcdef...": shape, begin, end, checksums.
 std::string place_text(const Extent& e) {
@@ -69,15 +72,14 @@ bool parse_place(std::string_view text, Extent& e) {
 
 }  // namespace
 
-std::string_view stored_dtype(device::MomentFormat format) {
-  using device::MomentFormat;
-  return format == MomentFormat::fp32 ? "F32" : format == MomentFormat::bf16 ? "BF16" : "U8";
+std::string_view stored_dtype(device::StorageFormat format) {
+  return kDTypes[static_cast<std::size_t>(format)];
 }
 
-std::uint64_t state_bytes(std::string_view dtype, std::uint64_t elements) {
-  if (dtype == "F32") return elements * 4;
-  if (dtype == "BF16") return elements * 2;
-  return device::moment_bytes(device::MomentFormat::block8, elements);
+std::optional<device::StorageFormat> format_of(std::string_view dtype) {
+  const auto found = std::ranges::find(kDTypes, dtype);
+  if (found == kDTypes.end()) return {};
+  return static_cast<device::StorageFormat>(found - kDTypes.begin());
 }
 
 std::string shard_header(std::span<const Extent> extents) {
@@ -86,11 +88,13 @@ std::string shard_header(std::span<const Extent> extents) {
   text += "}";
   std::uint64_t at = 0;
   for (const Extent& e : extents) {
+    const bool whole_bytes = e.format == device::StorageFormat::block8;
     const JsonObject entry = JsonObject()
-                                 .add("dtype", e.dtype)
-                                 .add("shape", JsonArray().add(e.dtype == "U8" ? e.bytes : e.elements()))
+                                 .add("dtype", stored_dtype(e.format))
+                                 .add("shape", JsonArray().add(whole_bytes ? e.bytes : e.elements()))
                                  .add("data_offsets", JsonArray().add(at).add(at + e.bytes));
-    text += ",\n" + JsonObject().add(e.kind + "/" + e.tensor, entry).members();
+    text += ",
+" + JsonObject().add(e.kind + "/" + e.tensor, entry).members();
     at += e.bytes;
   }
   text += "}";
@@ -123,10 +127,10 @@ std::vector<Extent> read_shard_header(const fs::path& path, const ShardEntry& pr
     Extent e;
     e.offset = tensor.file_offset;
     e.bytes = tensor.bytes.size();
-    e.dtype = tensor.dtype;
-    const bool known = e.dtype == "F32" || e.dtype == "BF16" || e.dtype == "U8";
-    if (!known || slash == std::string::npos || place == file.metadata().end() || !parse_place(place->second, e) ||
-        e.begin % device::kMomentBlock != 0 || e.bytes != state_bytes(e.dtype, e.elements()))
+    const auto format = format_of(tensor.dtype);
+    e.format = format.value_or(e.format);
+    if (!format || slash == std::string::npos || place == file.metadata().end() || !parse_place(place->second, e) ||
+        e.begin % device::kMomentBlock != 0 || e.bytes != stored_bytes(e.format, e.elements()))
       fail(Exit::corrupt, "{}: expected the place of {} in its tensor, found {}", path.string(), tensor.name,
            place == file.metadata().end() ? "none" : place->second.substr(0, 64));
     e.kind = tensor.name.substr(0, slash);

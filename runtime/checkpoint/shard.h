@@ -1,12 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "device/numeric/moment_format.h"
+#include "device/numeric/storage_format.h"
 #include "runtime/checkpoint/manifest.h"
 
 namespace strata::runtime {
@@ -16,15 +17,15 @@ inline constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 // The header of a shard file, padded, is a multiple of this: what follows can be written past the page cache.
 inline constexpr std::size_t kShardHeaderAlignment = 4096;
 
-// Bytes that the first `elements` elements of a tensor's state take: "F32" and "BF16" as they are, "U8" for blocks of
-// 256 elements in 8 bits (device/numeric/moment_format.h), of which there are always whole ones.
-std::uint64_t state_bytes(std::string_view dtype, std::uint64_t elements);
-std::string_view stored_dtype(device::MomentFormat format);
+// safetensors' name of a format: "F32", "BF16", "F16", and "U8" for blocks of 256 elements in 8 bits, of which there
+// are always whole ones. format_of: of such a name; of any other nothing.
+std::string_view stored_dtype(device::StorageFormat format);
+std::optional<device::StorageFormat> format_of(std::string_view dtype);
 
 // Part of one tensor's state, as a shard file holds it: elements [begin, end) of the tensor in row-major order.
 struct Extent {
-  std::string kind, tensor;          // "moment1", "transformer.wte.weight"
-  std::string dtype;                 // safetensors': "F32", ...
+  std::string kind, tensor;  // "moment1", "transformer.wte.weight"
+  device::StorageFormat format = device::StorageFormat::fp32;
   std::vector<std::uint64_t> shape;  // of the whole tensor
   std::uint64_t begin = 0, end = 0;
   std::uint64_t offset = 0, bytes = 0;        // in the file
@@ -33,7 +34,7 @@ struct Extent {
 
   std::uint64_t elements() const { return end - begin; }
   // The extent's place among the bytes of the whole tensor's state in its format.
-  std::uint64_t first_byte() const { return state_bytes(dtype, begin); }
+  std::uint64_t first_byte() const { return stored_bytes(format, begin); }
   std::size_t blocks() const { return (bytes + kBlockBytes - 1) / kBlockBytes; }
 };
 

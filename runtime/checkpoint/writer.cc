@@ -96,11 +96,11 @@ void CheckpointWriter::plan_file(const Job& job) {
         Extent& e = extents_.emplace_back();
         e.kind = name_of(kind);
         e.tensor = parameter.name;
-        e.dtype = stored_dtype(kind == StateKind::master ? device::MomentFormat::fp32 : run.moments);
+        e.format = kind == StateKind::master ? device::StorageFormat::fp32 : run.moments;
         e.shape.assign(parameter.shape.begin(), parameter.shape.end());
         e.begin = begin - run.begin;
         e.end = end - run.begin;
-        e.bytes = state_bytes(e.dtype, e.elements());
+        e.bytes = stored_bytes(e.format, e.elements());
         e.checksums.resize(e.blocks());
         parts_.push_back({unit, layout.state_offset(kind, part_begin, begin), kind});
       }

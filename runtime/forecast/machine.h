@@ -17,7 +17,7 @@ inline constexpr std::array<std::string_view, 3> kMomentKeys = {"fp32", "bf16", 
 
 // What a machine file holds: the speeds that `strata calibrate` measured, or that are computed from data sheets, of one
 // rank while all `ranks` of the node worked. By dtype where the compute dtype matters, in DType's order; optimizer: by
-// MomentFormat.
+// StorageFormat.
 struct Machine {
   bool gpu = false;      // device = "gpu": a rank has a GPU of its own
   bool measured = true;  // source = "measured", or "data sheets"

@@ -17,7 +17,7 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
   // The sums of all units are there when their norm is known.
   const bool has_sums = layout.mesh.data() > 1 || recipe.accumulation_steps(layout.mesh.world) > 1;
   const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // the parameters are the master
-  const std::size_t moment = recipe.optimizer.moment_format() == device::MomentFormat::block8 ? 1 : 2;  // at least
+  const std::size_t moment = recipe.optimizer.moment_format() == device::StorageFormat::block8 ? 1 : 2;  // at least
   const auto moments = static_cast<std::size_t>(device::moment_count(recipe.optimizer.algorithm()));
 
   std::array<std::size_t, kTiers> bytes{};

@@ -68,7 +68,7 @@ std::size_t Storage::place_of(const Task& task, const Use& use) const {
   if (use.own) {
     const std::size_t unit = index(task.unit);
     own = plan_.parts_of(unit).piece(rank_).begin - plan_.parameters_of(unit).piece(rank_).begin;
-    own *= size_of(plan_.dtype);
+    own = stored_bytes(format_of(plan_.dtype), own);
   }
   STRATA_CHECK_LE(own + use.offset + use.bytes, b.bytes);
   return b.offset + own + use.offset;
@@ -113,7 +113,7 @@ Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::si
   if (kind == StateKind::master) {
     if (home.master >= 0) return place(home.master, begin, bytes);
     const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32
-    return place(home.parameters, (part - first) * sizeof(float) + begin, bytes);
+    return place(home.parameters, device::fp32_bytes(part - first) + begin, bytes);
   }
   const UnitLayout& u = plan_.layout.units[unit];
   for (std::size_t chunk = 0;; ++chunk) {

@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), element(size_of(r.shape.dtype)) {
+Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(format_of(r.shape.dtype)) {
   plan.accumulation = r.accumulation;
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();

@@ -38,7 +38,7 @@ class Draft {
 
   const PlanRequest& request;
   const models::Model& model;
-  const std::size_t element;  // bytes, of the compute dtype
+  const device::StorageFormat computed;  // parameters and gradients, as units see them
   StepPlan plan{};
   When when = When::always;  // of tasks added from now on
 
@@ -46,6 +46,7 @@ class Draft {
   int last() const { return units() - 1; }
   bool single() const { return request.mesh.data() == 1; }
   bool fp32() const { return request.shape.dtype == device::DType::fp32; }
+  std::size_t bytes_of(std::size_t elements) const { return stored_bytes(computed, elements); }
   const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
   const Home& home(int unit) const { return plan.homes[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }

@@ -7,17 +7,17 @@
 namespace strata::runtime {
 namespace {
 
-using device::MomentFormat;
+using device::StorageFormat;
 
-MomentFormat format_of(const models::Parameter& parameter, MomentFormat wanted) {
+StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted) {
   constexpr std::size_t kSmall = 4096;
   const bool stays = parameter.fp32_moments || parameter.shape.size() < 2 || parameter.size() < kSmall;
-  return wanted == MomentFormat::block8 && stays ? MomentFormat::fp32 : wanted;
+  return wanted == StorageFormat::block8 && stays ? StorageFormat::fp32 : wanted;
 }
 
 }  // namespace
 
-Layout make_layout(const models::Model& model, const Mesh& mesh, MomentFormat moments) {
+Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat moments) {
   Layout layout{mesh, {}};
   const std::size_t multiple = kShardAlignment * static_cast<std::size_t>(mesh.data());
   std::vector<std::size_t> used;
@@ -51,9 +51,9 @@ std::size_t UnitLayout::moment_bytes(std::size_t begin, std::size_t end) const {
   constexpr std::size_t kBlock = device::kMomentBlock;
   STRATA_CHECK_EQ(begin % kBlock, 0u);
   std::size_t bytes = 0, at = begin;
-  const auto take = [&](std::size_t to, MomentFormat format) {
+  const auto take = [&](std::size_t to, StorageFormat format) {
     if (to <= at) return;
-    bytes += device::moment_bytes(format, to - at);
+    bytes += device::stored_bytes(format, to - at);
     at = to;
   };
   for (const Run& run : runs) {

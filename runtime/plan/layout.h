@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "device/numeric/moment_format.h"
+#include "device/numeric/storage_format.h"
 #include "device/ops/step/gradient_sum.h"
 #include "models/model.h"
 #include "runtime/plan/mesh.h"
@@ -20,7 +20,7 @@ struct Run {
   std::size_t begin, end;  // elements
   std::size_t parameter;   // index in the unit's parameters
   bool decay;
-  device::MomentFormat moments;
+  device::StorageFormat moments;
 };
 
 // A unit's flat buffer, padded and cut into equal shards.
@@ -29,8 +29,8 @@ struct UnitLayout {
   // Into a shard per data rank, however state is placed: a rank sums, measures, saves and hashes the elements of its
   // own, so that each is counted once.
   Cut shards;
-  std::vector<Run> runs;         // in order; what lies between them holds zeros
-  device::MomentFormat moments;  // the recipe's: of the blocks that no run reaches
+  std::vector<Run> runs;          // in order; what lies between them holds zeros
+  device::StorageFormat moments;  // the recipe's: of the blocks that no run reaches
   // Elements of another unit's buffer that this one shares, whole blocks of it; and the units that share some of its.
   struct Shared {
     int unit;
@@ -47,7 +47,7 @@ struct UnitLayout {
   std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
   // Bytes from the beginning of a rank's part of the state, which starts at element `part`, to that of `element`.
   std::size_t state_offset(StateKind kind, std::size_t part, std::size_t element) const {
-    return kind == StateKind::master ? (element - part) * sizeof(float) : moment_bytes(part, element);
+    return kind == StateKind::master ? device::fp32_bytes(element - part) : moment_bytes(part, element);
   }
 };
 
@@ -59,6 +59,6 @@ struct Layout {
 // Of 8-bit moments small tensors' (biases, gains, fewer than 4,096 elements) and those of parameters that say so stay
 // in fp32, as in "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
 Layout make_layout(const models::Model& model, const Mesh& mesh,
-                   device::MomentFormat moments = device::MomentFormat::fp32);
+                   device::StorageFormat moments = device::StorageFormat::fp32);
 
 }  // namespace strata::runtime

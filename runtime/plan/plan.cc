@@ -85,8 +85,8 @@ void add(Hash& hash, const Task& task) {
 }  // namespace
 
 std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::size_t last) const {
-  const device::MomentFormat format = layout.units[unit].moments;
-  if (format != device::MomentFormat::block8) return device::moment_bytes(format, last - first);  // everywhere alike
+  const device::StorageFormat format = layout.units[unit].moments;
+  if (format != device::StorageFormat::block8) return device::stored_bytes(format, last - first);  // everywhere alike
   std::size_t most = 0;
   const Cut parts = parts_of(unit);
   for (int part = 0; part < parts.pieces; ++part) {

@@ -25,7 +25,7 @@ struct PlanRequest {
   bool forward_only = false;
   int prefetch = 2;
   device::Algorithm algorithm = device::Algorithm::adamw;
-  device::MomentFormat moments = device::MomentFormat::fp32;
+  device::StorageFormat moments = device::StorageFormat::fp32;
   std::vector<Segment> segments;
   // Where parameters are sharded, or lie in another tier than the device: a unit that is larger than this, gathered, is
   // gathered, run, reduced and let go part by part, at most two of them at once. 0: none.

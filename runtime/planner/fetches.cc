@@ -100,7 +100,7 @@ std::vector<Slice> Fetches::at_home(const UnitPart& which) const {
   const int home = d_.plan.homes[at(which.unit)].parameters;
   if (which.part < 0 || d_.plan.sharded_parameters()) return {d_.whole(home)};
   const ElementRange range = d_.range_of(which);
-  return {{home, range.begin * d_.element, range.size() * d_.element}};
+  return {{home, d_.bytes_of(range.begin), d_.bytes_of(range.size())}};
 }
 
 namespace {
@@ -136,7 +136,7 @@ void Fetches::run(const Hop& next) {
 void Fetches::gather(const Fetch& f) {
   const ElementRange range = d_.range_of(f.which);
   const int buffer =
-      d_.add_buffer(d_.text_of("gathered", f.which), Kind::parameters, Tier::device, range.size() * d_.element, false);
+      d_.add_buffer(d_.text_of("gathered", f.which), Kind::parameters, Tier::device, d_.bytes_of(range.size()), false);
   const Fetch& source = f.shard < 0 ? f : all_[at(f.shard)];
   Gather{.which = f.which, .shard = source.slices[0], .parameters = buffer}.add(d_);
   present_[index(f.which)] = buffer;

@@ -30,7 +30,7 @@ Gradients::Gradients(Draft& draft)
   for (int unit = 0; unit < d_.units(); ++unit) {
     if (holds_whole())
       whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
-                                       d_.layout(unit).padded() * d_.element, true);
+                                       d_.bytes_of(d_.layout(unit).padded()), true);
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
@@ -45,8 +45,8 @@ bool Gradients::holds_whole() const {
     return false;
   constexpr std::size_t kElements = device::kMomentBlock;
   const std::size_t moments =
-      at(moment_count(d_.request.algorithm)) * device::moment_bytes(d_.request.moments, kElements);
-  return (d_.fp32() ? 0 : kElements * sizeof(float)) + moments >= 2 * kElements * d_.element;
+      at(moment_count(d_.request.algorithm)) * device::stored_bytes(d_.request.moments, kElements);
+  return (d_.fp32() ? 0 : device::fp32_bytes(kElements)) + moments >= 2 * d_.bytes_of(kElements);
 }
 
 const UnitLayout& Gradients::layout_of(const Owner& owner) const {
@@ -54,8 +54,8 @@ const UnitLayout& Gradients::layout_of(const Owner& owner) const {
 }
 
 std::size_t Gradients::sum_bytes(const Owner& owner) const {
-  if (has_sums_) return (owner.shared ? shared_part(owner.unit) : d_.part_size(owner.unit)) * sizeof(float);
-  return (owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded()) * d_.element;
+  if (has_sums_) return device::fp32_bytes(owner.shared ? shared_part(owner.unit) : d_.part_size(owner.unit));
+  return d_.bytes_of(owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded());
 }
 
 // Every rank's buffers have the size of the largest piece.
@@ -98,7 +98,7 @@ int Gradients::add(CallGradient g) {
   if (g.buffer < 0) {
     const std::string& unit = d_.unit(g.which.unit).name();
     g.buffer = d_.add_buffer(g.shared ? "gradients of what is shared by " + unit : d_.text_of("gradients of", g.which),
-                             Kind::gradients, Tier::device, g.range.size() * d_.element, false);
+                             Kind::gradients, Tier::device, d_.bytes_of(g.range.size()), false);
   }
   produced_.push_back({g});
   return g.buffer;
@@ -198,8 +198,8 @@ bool Gradients::accumulate(const Produced& p) {
   if (locals.size() <= place) locals.resize(place + 1, -1);
   Written sum{locals[place], locals[place] < 0};
   if (sum.starts)
-    sum.buffer = locals[place] =
-        d_.add_buffer(d_.text_of("local sum of", g.which), Kind::gradients, Tier::device, g.range.size() * 4, false);
+    sum.buffer = locals[place] = d_.add_buffer(d_.text_of("local sum of", g.which), Kind::gradients, Tier::device,
+                                               device::fp32_bytes(g.range.size()), false);
   Accumulate{.gradient = g, .sum = sum}.add(d_);
   const bool last = g.micro_batch == d_.request.accumulation - 1;
   if (last) Round{.gradient = g, .sum = sum}.add(d_);
@@ -238,15 +238,14 @@ std::vector<GradientSource> Gradients::of(int unit, std::size_t begin, std::size
     const Sum& sum = sums_[index(owner)];
     return sum.home >= 0 ? sum.home : sum.window;
   };
-  if (has_sums_) return {{Role::sum, {place({unit}), begin * sizeof(float), (end - begin) * sizeof(float)}}};
-  std::vector<GradientSource> sources{
-      {Role::gradients, {place({unit}), begin * d_.element, (end - begin) * d_.element}}};
+  if (has_sums_) return {{Role::sum, {place({unit}), device::fp32_bytes(begin), device::fp32_bytes(end - begin)}}};
+  std::vector<GradientSource> sources{{Role::gradients, {place({unit}), d_.bytes_of(begin), d_.bytes_of(end - begin)}}};
   for (const int sharer : d_.layout(unit).sharers) {
     const ElementRange& shared = d_.layout(sharer).shared->elements;
     const std::size_t from = std::max(begin, shared.begin), to = std::min(end, shared.end);
     if (from < to)
-      sources.push_back({Role::shared_gradients,
-                         {place({sharer, true}), (from - shared.begin) * d_.element, (to - from) * d_.element}});
+      sources.push_back(
+          {Role::shared_gradients, {place({sharer, true}), d_.bytes_of(from - shared.begin), d_.bytes_of(to - from)}});
   }
   return sources;
 }

@@ -47,7 +47,7 @@ class Builder {
         gradients_(d_),
         updates_(d_, gradients_),
         fetches_(d_),
-        activation_(request.shape.tokens() * d_.model.hidden * d_.element) {
+        activation_(d_.bytes_of(request.shape.tokens() * d_.model.hidden)) {
     add_state();
   }
 
@@ -99,10 +99,10 @@ class Builder {
     caches_.assign(at(d_.units()), -1);
     if (r_.shape.cache > 0)
       control.logits =
-          d_.add_buffer("logits", Kind::activations, Tier::device, d_.model.vocabulary * sizeof(float), true);
+          d_.add_buffer("logits", Kind::activations, Tier::device, device::fp32_bytes(d_.model.vocabulary), true);
     else if (const std::size_t stride = d_.model.loss_unit().score_stride(); r_.forward_only && stride > 0)
-      control.logits =
-          d_.add_buffer("scores", Kind::activations, Tier::device, d_.model.loss_rows() * stride * sizeof(float), true);
+      control.logits = d_.add_buffer("scores", Kind::activations, Tier::device,
+                                     device::fp32_bytes(d_.model.loss_rows() * stride), true);
     for (int unit = 0; unit < d_.units(); ++unit)
       if (const std::size_t cache = d_.unit(unit).bytes().cache)
         caches_[at(unit)] = filled(

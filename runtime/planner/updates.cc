@@ -35,7 +35,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
     Home& h = d_.plan.homes.emplace_back();
     h.parameters =
         add(d_.plan.sharded_parameters() ? "shard of" : "parameters of", Kind::parameters, placement.parameters.tier,
-            d_.plan.parameters_of(static_cast<std::size_t>(unit)).size() * d_.element);
+            d_.bytes_of(d_.plan.parameters_of(static_cast<std::size_t>(unit)).size()));
     if (d_.request.forward_only) continue;
     h.chunk = apart ? d_.request.update_chunk : part;
     h.slots = {0};
@@ -45,7 +45,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
       h.slots.push_back(h.slots.back() + aligned(d_.plan.moment_bytes(static_cast<std::size_t>(unit), begin, end)));
     }
     const Tier tier = placement.optimizer.tier;
-    if (!d_.fp32()) h.master = add("master of", Kind::optimizer, tier, part * sizeof(float));
+    if (!d_.fp32()) h.master = add("master of", Kind::optimizer, tier, device::fp32_bytes(part));
     h.moment1 = add("moment 1 of", Kind::optimizer, tier, h.slots.back());
     if (moment_count(d_.request.algorithm) > 1) h.moment2 = add("moment 2 of", Kind::optimizer, tier, h.slots.back());
   }
@@ -94,12 +94,12 @@ void Updates::update_what_was_read_ahead() {
   }
 }
 
-Slice Updates::part_of(int buffer, const Chunk& c, std::size_t size) const {
-  return {buffer, c.begin * size, (c.end - c.begin) * size};
+Slice Updates::part_of(int buffer, const Chunk& c, device::StorageFormat format) const {
+  return {buffer, stored_bytes(format, c.begin), stored_bytes(format, c.end - c.begin)};
 }
 
 Slice Updates::parameters_of(const Chunk& c) const {
-  Slice s = part_of(d_.home(c.unit).parameters, c, d_.element);
+  Slice s = part_of(d_.home(c.unit).parameters, c, d_.computed);
   s.own = d_.plan.spreads();
   return s;
 }
@@ -112,7 +112,7 @@ Slice Updates::assembled(const Chunk& c) {
   int& whole = assembled_[static_cast<std::size_t>(c.unit)];
   if (whole < 0)
     whole = d_.add_buffer(d_.text_of("updated", {c.unit, -1}), Kind::parameters, Tier::device,
-                          d_.plan.parameters_of(static_cast<std::size_t>(c.unit)).size() * d_.element, false);
+                          d_.bytes_of(d_.plan.parameters_of(static_cast<std::size_t>(c.unit)).size()), false);
   Slice s = parameters_of(c);
   s.buffer = whole;
   return s;
@@ -120,7 +120,7 @@ Slice Updates::assembled(const Chunk& c) {
 
 std::vector<Slice> Updates::homes_of(const Chunk& c) const {
   const Home& h = d_.home(c.unit);
-  std::vector<Slice> homes = {d_.fp32() ? parameters_of(c) : part_of(h.master, c, sizeof(float))};
+  std::vector<Slice> homes = {d_.fp32() ? parameters_of(c) : part_of(h.master, c, device::StorageFormat::fp32)};
   const std::size_t slot = c.begin / h.chunk, bytes = h.slots[slot + 1] - h.slots[slot];
   for (const int moment : {h.moment1, h.moment2})
     if (moment >= 0) homes.push_back({moment, h.slots[slot], bytes});

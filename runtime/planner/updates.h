@@ -38,7 +38,7 @@ class Updates {
 
   // The unit whose update comes first: nothing of the step runs by then behind which its way to the state could hide.
   int first_updated() const { return chunks_.front().unit; }
-  Slice part_of(int buffer, const Chunk& chunk, std::size_t size) const;
+  Slice part_of(int buffer, const Chunk& chunk, device::StorageFormat format) const;
   Slice parameters_of(const Chunk& chunk) const;
   // Parameters on the host, of which a rank updates a part of what it holds: they are put together on the device.
   bool spreads() const;

@@ -136,7 +136,7 @@ class Loader {
       not_both("model.init", "model.preset", "a preset has no weights to start from");
     }
     Recipe::Optimizer& optimizer = recipe_.optimizer;
-    if (optimizer.name == OptimizerName::adamw8bit && optimizer.moment_format() != device::MomentFormat::block8)
+    if (optimizer.name == OptimizerName::adamw8bit && optimizer.moment_format() != device::StorageFormat::block8)
       not_both("optimizer.name", "optimizer.moments", "adamw8bit is adamw with 8-bit moments");
     if (!given("optimizer.betas")) optimizer.betas = defaults.optimizer.betas;
     const device::Algorithm algorithm = optimizer.algorithm();

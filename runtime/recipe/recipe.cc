@@ -13,9 +13,9 @@ device::Algorithm Recipe::Optimizer::algorithm() const {
                                       : device::Algorithm::adamw;
 }
 
-device::MomentFormat Recipe::Optimizer::moment_format() const {
-  using device::MomentFormat;
-  return moments.value_or(name == OptimizerName::adamw8bit ? MomentFormat::block8 : MomentFormat::fp32);
+device::StorageFormat Recipe::Optimizer::moment_format() const {
+  using device::StorageFormat;
+  return moments.value_or(name == OptimizerName::adamw8bit ? StorageFormat::block8 : StorageFormat::fp32);
 }
 
 int Recipe::accumulation_steps(int world_size) const {

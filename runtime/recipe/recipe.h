@@ -101,13 +101,13 @@ struct Recipe {
   std::vector<std::string> notes;
   struct Optimizer {
     OptimizerName name = OptimizerName::adamw;
-    std::optional<device::MomentFormat> moments;  // fp32, or what the name says
+    std::optional<device::StorageFormat> moments;  // fp32, or what the name says
     double learning_rate = 3e-4;
     std::array<double, 2> betas = {0.9, 0.95};  // lion: 0.9, 0.99 unless given
     double eps = 1e-8, momentum = 0.9, weight_decay = 0.1;
 
     device::Algorithm algorithm() const;
-    device::MomentFormat moment_format() const;
+    device::StorageFormat moment_format() const;
   } optimizer;
   struct Scheduler {
     Decay name = Decay::cosine;

@@ -142,8 +142,8 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
         const Run& run = layout.runs[r];
         const std::size_t begin = std::max(run.begin, from), end = std::min(run.end, to);
         if (begin >= end) continue;
-        const std::string_view dtype = stored_dtype(master ? device::MomentFormat::fp32 : run.moments);
-        out.push_back({unit, r, kind, state_bytes(dtype, begin - run.begin), state_bytes(dtype, end - run.begin),
+        const device::StorageFormat format = master ? device::StorageFormat::fp32 : run.moments;
+        out.push_back({unit, r, kind, stored_bytes(format, begin - run.begin), stored_bytes(format, end - run.begin),
                        master ? 0 : layout.state_offset(kind, part, begin)});
       }
     }
@@ -220,12 +220,13 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     const Run& run = job.plan.layout.units[need.unit].runs[need.run];
     const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
     const bool master = need.kind == StateKind::master;
-    const std::string_view dtype = stored_dtype(master ? device::MomentFormat::fp32 : run.moments);
+    const device::StorageFormat format = master ? device::StorageFormat::fp32 : run.moments;
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
-    if (extents.empty() || extents[0].dtype != dtype)
+    if (extents.empty() || extents[0].format != format)
       fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: use the optimizer.* keys of its recipe",
            checkpoint.path().string(), name_of(need.kind), tensor,
-           extents.empty() ? "not at all" : "in " + extents[0].dtype, dtype);
+           extents.empty() ? "not at all" : fmt::format("in {}", stored_dtype(extents[0].format)),
+           stored_dtype(format));
     for (const Extent& e : extents)
       for (Block block{need, &e, 0}; block.index < e.blocks(); ++block.index)
         if (block.begin() < need.end && std::min(block.begin() + kBlockBytes, e.first_byte() + e.bytes) > need.begin)

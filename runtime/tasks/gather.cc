@@ -3,12 +3,12 @@
 namespace strata::runtime {
 namespace {
 
-// Of elements of `size` bytes. Counted is what rank 0 sends; who sends most bounds the time.
-void count(Draft& draft, Task& task, const Cut& cut, std::size_t size) {
+// Counted is what rank 0 sends; who sends most bounds the time.
+void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat format) {
   const auto others = static_cast<std::size_t>(cut.pieces - 1);
   const auto [first, least, most] = portions_of({task.begin, task.end}, cut);
-  draft.plan.comm_bytes.all_gather += first * size * others;
-  task.cost.sent_bytes = static_cast<double>(most * size * others);
+  draft.plan.comm_bytes.all_gather += stored_bytes(format, first) * others;
+  task.cost.sent_bytes = static_cast<double>(stored_bytes(format, most) * others);
 }
 
 std::size_t index(int unit) {
@@ -17,8 +17,9 @@ std::size_t index(int unit) {
 
 // Pieces of `whole`, a range of a flat buffer, put together from the one that the rank has, in its place in `data`.
 void put_together(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own, std::byte* data,
-                  std::size_t size) {
-  communicator.all_gather({own.size() * size, 0, whole.size() * size}, data + (own.begin - whole.begin) * size, data);
+                  device::StorageFormat format) {
+  communicator.all_gather({stored_bytes(format, own.size()), 0, stored_bytes(format, whole.size())},
+                          data + stored_bytes(format, own.begin - whole.begin), data);
 }
 
 }  // namespace
@@ -31,12 +32,12 @@ void Gather::add(Draft& draft) const {
   task.end = range.end;
   Draft::use(task, shard, Role::shard, Access::read);
   Draft::use(task, parameters, Role::parameters, Access::write);
-  count(draft, task, draft.plan.parameters_of(index(which.unit)), draft.element);
+  count(draft, task, draft.plan.parameters_of(index(which.unit)), draft.computed);
 }
 
 void Gather::run(Site& site, const Task& task, device::Lane&) {
   const Cut cut = site.plan.parameters_of(index(task.unit));
-  site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, size_of(site.plan.dtype)),
+  site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, format_of(site.plan.dtype)),
                                   site.view(task, Role::shard).data, site.view(task, Role::parameters).data);
 }
 
@@ -45,14 +46,14 @@ void Spread::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::spread, LaneId::gather, unit);
   task.end = held;
   Draft::use(task, parameters, Role::parameters, Access::update);
-  count(draft, task, {static_cast<int>(held / draft.plan.parts_of(index(unit)).size()), 1, held}, draft.element);
+  count(draft, task, {static_cast<int>(held / draft.plan.parts_of(index(unit)).size()), 1, held}, draft.computed);
 }
 
 void Spread::run(Site& site, const Task& task, device::Lane&) {
   const StepPlan& plan = site.plan;
   put_together(site.over.updates, plan.parameters_of(index(task.unit)).piece(site.rank),
                plan.parts_of(index(task.unit)).piece(site.rank), site.view(task, Role::parameters).data,
-               size_of(plan.dtype));
+               format_of(plan.dtype));
 }
 
 void GatherSums::add(Draft& draft) const {
@@ -60,13 +61,13 @@ void GatherSums::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::gather_sums, LaneId::reduce, unit);
   task.end = part.size();
   Draft::use(task, sum, Role::sum, Access::update);
-  count(draft, task, {part.copies, 1, part.size()}, sizeof(float));
+  count(draft, task, {part.copies, 1, part.size()}, device::StorageFormat::fp32);
 }
 
 void GatherSums::run(Site& site, const Task& task, device::Lane&) {
   put_together(site.over.sums, site.plan.parts_of(index(task.unit)).piece(site.rank),
                site.layout(task).shards.piece(site.rank), site.view(task, Role::sum, device::DType::fp32).data,
-               sizeof(float));
+               device::StorageFormat::fp32);
 }
 
 }  // namespace strata::runtime

@@ -14,7 +14,8 @@ Task& add_task(Draft& draft, TaskKind kind, const CallGradient& gradient, bool f
   task.end = gradient.range.end;
   task.shared = gradient.shared;
   task.first = first;
-  task.cost.bytes = static_cast<double>(gradient.range.size() * (draft.element + 8));
+  task.cost.bytes =
+      static_cast<double>(draft.bytes_of(gradient.range.size()) + 2 * device::fp32_bytes(gradient.range.size()));
   return task;
 }
 

@@ -73,7 +73,7 @@ void TiledLoss::add(Draft& draft) const {
   task.part = which.part;
   task.begin = range.begin;
   task.end = range.end;
-  const std::size_t bytes = gathered.part < 0 ? 0 : draft.range_of(gathered).size() * draft.element;
+  const std::size_t bytes = gathered.part < 0 ? 0 : draft.bytes_of(draft.range_of(gathered).size());
   Draft::use(task, Slice{parameters, 0, bytes}, shared ? Role::shared_parameters : Role::parameters, Access::read);
   UnitCall::use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);

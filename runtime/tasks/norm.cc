@@ -16,15 +16,15 @@ void Norm::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::norm, LaneId::reduce, unit);
   if (sum >= 0) {
     Draft::use(task, sum, Role::sum, Access::read);
-    task.cost.bytes = static_cast<double>(layout.shard() * sizeof(float));
+    task.cost.bytes = static_cast<double>(device::fp32_bytes(layout.shard()));
   } else {
     Draft::use(task, gradients, Role::gradients, Access::read);
-    task.cost.bytes = static_cast<double>(layout.padded() * draft.element);
+    task.cost.bytes = static_cast<double>(draft.bytes_of(layout.padded()));
     STRATA_CHECK_EQ(shared_gradients.size(), layout.sharers.size());
     for (std::size_t i = 0; i < layout.sharers.size(); ++i) {
       Draft::use(task, shared_gradients[i], Role::shared_gradients, Access::read);
       const ElementRange& elements = draft.layout(layout.sharers[i]).shared->elements;
-      task.cost.bytes += static_cast<double>(elements.size() * draft.element);
+      task.cost.bytes += static_cast<double>(draft.bytes_of(elements.size()));
     }
   }
   Draft::use(task, draft.plan.control.squares, Role::squares, Access::update);

@@ -36,7 +36,7 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   STRATA_CHECK_EQ(x >= 0, draft.unit(which.unit).ports().input);
   STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());
   if (parameters >= 0) {  // an upload of a part ends where its elements do, before its buffer
-    const std::size_t bytes = which.part < 0 ? 0 : range.size() * draft.element;
+    const std::size_t bytes = which.part < 0 ? 0 : draft.bytes_of(range.size());
     Draft::use(task, Slice{parameters, 0, bytes}, Role::parameters, Access::read);
   }
   use_control(draft, task);

@@ -73,7 +73,7 @@ void ReduceGradient::add(Draft& draft) const {
   task.shared = shared;
   task.first = first;
   // Every rank's pieces of what this rank owns, onto its sum.
-  task.cost.bytes = static_cast<double>(range.size() * draft.element + range.size() * 8 / ranks);
+  task.cost.bytes = static_cast<double>(draft.bytes_of(range.size()) + 2 * device::fp32_bytes(range.size()) / ranks);
   Draft::use(task, gradients, gradient.role(), Access::read);
   if (!draft.single()) {
     // A part may lie in one rank's shard, which then receives it from everyone: it travels bit by bit, so that what
@@ -81,11 +81,11 @@ void ReduceGradient::add(Draft& draft) const {
     const Cut& cut = draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit).shards;
     task.at_once = which.part < 0 ? range.size() : up(range.size(), ranks * kShardAlignment) / ranks;
     const int staging = draft.add_buffer(draft.text_of("staging of", which), Kind::staging, Tier::device,
-                                         ranks * std::min(cut.size(), task.at_once) * draft.element, false);
+                                         ranks * draft.bytes_of(std::min(cut.size(), task.at_once)), false);
     Draft::use(task, staging, Role::staging, Access::write);
     const Portions portions = portions_of(range, cut);
-    draft.plan.comm_bytes.all_to_all += (range.size() - portions.first) * draft.element;
-    task.cost.sent_bytes = static_cast<double>((range.size() - portions.least) * draft.element);
+    draft.plan.comm_bytes.all_to_all += draft.bytes_of(range.size() - portions.first);
+    task.cost.sent_bytes = static_cast<double>(draft.bytes_of(range.size() - portions.least));
   }
   Draft::use(task, sum, shared ? Role::shared_sum : Role::sum);
   Draft::use_if_any(task, run_sum, Role::run_sum);
@@ -95,7 +95,7 @@ void ReduceGradient::add(Draft& draft) const {
 void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   const StepPlan& plan = site.plan;
   const UnitLayout& holder = holder_of(site, task);
-  const std::size_t element = size_of(plan.dtype);
+  const device::StorageFormat format = format_of(plan.dtype);
   const std::byte* gradients = site.view(task, CallGradient::role_of(task.shared)).data;
   auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
   const std::size_t start = start_of_sum(site, task);
@@ -111,7 +111,8 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const ElementRange own = owned(site, {at, to}, holder);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // shared memory would not notice
-    site.over.gradients.all_to_all(range_of(holder.shards, {at, to}, element), gradients + (at - task.begin) * element,
+    site.over.gradients.all_to_all(range_of(holder.shards, {at, to}, format),
+                                   gradients + stored_bytes(format, at - task.begin),
                                    staging.data, pieces.data());
     if (own.size() > 0)
       gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first,
@@ -129,7 +130,7 @@ void Combine::add(Draft& draft) const {
   Draft::use(task, sum, Role::sum, Access::update);
   // Who owns most of it reads both sums and writes one.
   const Portions portions = portions_of(elements, draft.layout(holder).shards);
-  task.cost.bytes = static_cast<double>(portions.most * 12);
+  task.cost.bytes = static_cast<double>(3 * device::fp32_bytes(portions.most));
 }
 
 void Combine::run(Site& site, const Task& task, device::Lane& lane) {

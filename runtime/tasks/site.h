@@ -60,9 +60,9 @@ struct Site {
   const UnitLayout& layout(const Task& task) const { return layout(task.unit); }
 };
 
-// Elements of a flat buffer, `element` bytes each, as collectives over the ranks that it is cut over know them.
-inline comm::ShardedRange range_of(const Cut& cut, const models::ElementRange& elements, std::size_t element) {
-  return {cut.size() * element, elements.begin * element, elements.end * element};
+// Elements of a flat buffer as collectives over the ranks that it is cut over know them.
+inline comm::ShardedRange range_of(const Cut& cut, const models::ElementRange& elements, device::StorageFormat format) {
+  return {stored_bytes(format, cut.size()), stored_bytes(format, elements.begin), stored_bytes(format, elements.end)};
 }
 
 }  // namespace strata::runtime

@@ -28,7 +28,8 @@ void Update::add(Draft& draft) const {
   STRATA_CHECK_EQ(parameters.buffer >= 0, !draft.fp32());
   if (parameters.buffer >= 0) Draft::use(task, parameters, Role::parameters, Access::write);
   const std::size_t moments = moment1.bytes + moment2.bytes;
-  task.cost.bytes = static_cast<double>(elements.size() * (8 + 2 * draft.element) + 2 * moments);
+  task.cost.bytes =
+      static_cast<double>(2 * device::fp32_bytes(elements.size()) + 2 * draft.bytes_of(elements.size()) + 2 * moments);
 }
 
 void Update::run(Site& site, const Task& task, device::Lane& lane) {

@@ -220,7 +220,7 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
   });
   if (plan.dtype == device::DType::fp32 || !executor.storage().has_state(StateKind::master)) return;
   for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
-    executor.storage().write_state(unit, StateKind::master, at * sizeof(float), std::as_bytes(mine));
+    executor.storage().write_state(unit, StateKind::master, device::fp32_bytes(at), std::as_bytes(mine));
   });
 }
 
@@ -249,7 +249,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     });
   };
   std::uint64_t bytes = 0;
-  for (const Chunk& c : chunks) bytes += (c.end - c.begin) * sizeof(float);
+  for (const Chunk& c : chunks) bytes += device::fp32_bytes(c.end - c.begin);
   Advancing advancing(advance, bytes);
   parallel_reads(chunks.size(), threads, prefetch, [&](std::size_t i) {
     const Chunk& c = chunks[i];
@@ -258,7 +258,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
       source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
     });
     store_weights(executor, plan, c.unit, c.begin, values);
-    advancing.add(values.size() * sizeof(float));
+    advancing.add(device::fp32_bytes(values.size()));
   });
 }
 

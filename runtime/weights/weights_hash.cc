@@ -24,7 +24,7 @@ std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& 
   executor.drain();
   Sum sum;
   std::uint64_t bytes = 0;
-  for (const UnitLayout& unit : plan.layout.units) bytes += unit.shard() * sizeof(float);
+  for (const UnitLayout& unit : plan.layout.units) bytes += device::fp32_bytes(unit.shard());
   Advancing advancing(advance, bytes);
   constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
   std::vector<float> values(kAtOnce);
@@ -36,15 +36,15 @@ std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& 
     const std::size_t end = std::min(shard_end, (u.size + kShardAlignment - 1) / kShardAlignment * kShardAlignment);
     for (std::size_t at = begin; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
-      executor.storage().read_state(unit, StateKind::master, (at - part) * sizeof(float),
+      executor.storage().read_state(unit, StateKind::master, device::fp32_bytes(at - part),
                                     std::as_writable_bytes(std::span(values).first(n)));
       for (std::size_t block = 0; block < n; block += kShardAlignment) {
         const std::uint64_t place = std::uint64_t{unit} << 40 | (at + block) / kShardAlignment;
-        const XXH128_hash_t h = XXH3_128bits_withSeed(&values[block], kShardAlignment * sizeof(float), place);
+        const XXH128_hash_t h = XXH3_128bits_withSeed(&values[block], device::fp32_bytes(kShardAlignment), place);
         sum.low += h.low64;
         sum.high += h.high64;
       }
-      advancing.add(n * sizeof(float));
+      advancing.add(device::fp32_bytes(n));
     }
   }
   Sum all;

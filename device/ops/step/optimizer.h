@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "device/lane.h"
-#include "device/numeric/moment_format.h"
+#include "device/numeric/storage_format.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
 
@@ -38,8 +38,8 @@ struct UpdateOperands {
   ConstView first, second;  // the gradient's two parts, see update(); second may be empty
   View master;              // fp32
   View parameter;           // compute dtype; empty if the master is the parameter
-  MomentFormat format = MomentFormat::fp32;
-  std::byte *moment1 = nullptr, *moment2 = nullptr;  // moment_bytes(format, elements) each; moment2: adamw's
+  StorageFormat format = StorageFormat::fp32;
+  std::byte *moment1 = nullptr, *moment2 = nullptr;  // stored_bytes(format, elements) each; moment2: adamw's
   bool decay = true;                                 // weight_decay applies
   // Where it lies: with seed and step the key of the random numbers that round bf16 moments.
   std::uint32_t unit = 0;

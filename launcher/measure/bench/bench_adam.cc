@@ -16,7 +16,7 @@
 namespace strata::launcher {
 namespace {
 
-using device::Algorithm, device::DType, device::MomentFormat, device::View;
+using device::Algorithm, device::DType, device::StorageFormat, device::View;
 
 constexpr std::array<std::string_view, 3> kAlgorithms = {"adamw", "lion", "sgd"}, kFormats = {"fp32", "bf16", "8bit"};
 // Of small sizes more: the best of many short passes sees the machine alone even where it does other work. Not ever
@@ -32,7 +32,7 @@ double median_of(std::vector<double> figures) {
 
 struct Case {
   Algorithm algorithm;
-  MomentFormat format;
+  StorageFormat format;
   std::vector<double> ns = {};  // a parameter
 
   std::string name() const {
@@ -41,7 +41,7 @@ struct Case {
   }
   // Gradient in, master in and out, parameter out, moments in and out.
   double bytes() const {
-    const double moment = static_cast<double>(moment_bytes(format, device::kMomentBlock)) / device::kMomentBlock;
+    const double moment = static_cast<double>(stored_bytes(format, device::kMomentBlock)) / device::kMomentBlock;
     return 2 + 8 + 2 + 2 * moment * moment_count(algorithm);
   }
   double median() const { return median_of(ns); }
@@ -55,7 +55,7 @@ int bench_adam(const BenchOptions& options) {
   const std::size_t n = options.parameters / 4096 * 4096;
   std::vector<Case> cases;
   for (const Algorithm algorithm : {Algorithm::adamw, Algorithm::lion, Algorithm::sgd})
-    for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16, MomentFormat::block8})
+    for (const StorageFormat format : {StorageFormat::fp32, StorageFormat::bf16, StorageFormat::block8})
       cases.push_back({algorithm, format});
   Stand stand(threads, n * 16 + (8u << 12));
   const View gradient = stand.take(n, DType::bf16), parameter = stand.take(n, DType::bf16);

@@ -119,15 +119,15 @@ class Kernels {
                              reinterpret_cast<const device::StepScalars*>(scalars.data), DType::bf16);
     });
   }
-  void adamw(const char* name, device::MomentFormat format) {
+  void adamw(const char* name, device::StorageFormat format) {
     const double moment =
-        static_cast<double>(moment_bytes(format, device::kMomentBlock)) / static_cast<double>(device::kMomentBlock);
+        static_cast<double>(stored_bytes(format, device::kMomentBlock)) / static_cast<double>(device::kMomentBlock);
     const double of_element = 2 + 8 + 2 + 4 * moment;  // gradient, master in and out, parameter, moments in and out
     const std::size_t n = elements(of_element);
     const View gradient = random(n, DType::bf16), master = random(n, DType::fp32);
     const View parameter = stand_.take(n, DType::bf16), scalars = step_scalars();
-    const View first = stand_.take(moment_bytes(format, n) / 4, DType::fp32);
-    const View second = stand_.take(moment_bytes(format, n) / 4, DType::fp32);
+    const View first = stand_.take(stored_bytes(format, n) / 4, DType::fp32);
+    const View second = stand_.take(stored_bytes(format, n) / 4, DType::fp32);
     add(name, of_element * static_cast<double>(n), [&] {
       update(stand_.lane(), {}, reinterpret_cast<const device::StepScalars*>(scalars.data),
              {.first = gradient,
@@ -235,9 +235,9 @@ int bench_kernels(const BenchOptions& options) {
   for (const std::size_t width : kNormWidths) kernels.norms(width, width == kNormWidths[0]);
   kernels.activations();
   kernels.cross_entropy();
-  kernels.adamw("adamw fp32", device::MomentFormat::fp32);
-  kernels.adamw("adamw bf16", device::MomentFormat::bf16);
-  kernels.adamw("adamw 8bit", device::MomentFormat::block8);
+  kernels.adamw("adamw fp32", device::StorageFormat::fp32);
+  kernels.adamw("adamw bf16", device::StorageFormat::bf16);
+  kernels.adamw("adamw 8bit", device::StorageFormat::block8);
   kernels.sums();
   kernels.copies();
 

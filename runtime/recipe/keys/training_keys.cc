@@ -12,7 +12,7 @@ namespace strata::runtime {
 namespace {
 
 using namespace kinds;
-using device::DType, device::MomentFormat;
+using device::DType, device::StorageFormat;
 
 RecipeKey betas() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
@@ -186,9 +186,9 @@ std::vector<RecipeKey> optimizer_keys() {
                              {"lion", OptimizerName::lion},
                              {"sgd", OptimizerName::sgd}},
                             {}, STRATA_AT(optimizer.name), "the update rule; adamw8bit: adamw with 8-bit moments"),
-      choice<MomentFormat>(
+      choice<StorageFormat>(
           "optimizer.moments",
-          {{"fp32", MomentFormat::fp32}, {"bf16", MomentFormat::bf16}, {"8bit", MomentFormat::block8}}, {},
+          {{"fp32", StorageFormat::fp32}, {"bf16", StorageFormat::bf16}, {"8bit", StorageFormat::block8}}, {},
           STRATA_AT(optimizer.moments),
           "format of the moments: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit keeps those of "
           "embeddings, biases, gains and tensors below 4,096 elements in fp32"),

@@ -14,7 +14,7 @@
 namespace strata::runtime {
 namespace {
 
-using device::MomentFormat;
+using device::StorageFormat;
 
 Job job_of(const std::vector<std::string>& sets, int ranks) {
   const Recipe recipe = load_recipe(std::nullopt, sets);
@@ -27,7 +27,7 @@ std::size_t optimizer_bytes(const StepPlan& plan) {
 
 TEST(Layout, MomentBytesAddUp) {
   const FakeModel model({{{2048, 300}, {5000, 256, 9000}, {256, 5000}}, 1, 1, 1, 1, false});
-  for (const MomentFormat format : {MomentFormat::fp32, MomentFormat::bf16, MomentFormat::block8}) {
+  for (const StorageFormat format : {StorageFormat::fp32, StorageFormat::bf16, StorageFormat::block8}) {
     const Layout layout = make_layout(model, {2}, format);
     for (const UnitLayout& u : layout.units) {
       std::size_t sum = 0;
@@ -36,7 +36,7 @@ TEST(Layout, MomentBytesAddUp) {
         sum += u.moment_bytes(at, at + 256);
       }
       EXPECT_EQ(u.moment_bytes(0, u.padded()), sum);
-      EXPECT_TRUE(format == MomentFormat::block8 || sum == device::moment_bytes(format, u.padded()));
+      EXPECT_TRUE(format == StorageFormat::block8 || sum == device::stored_bytes(format, u.padded()));
     }
   }
 }
@@ -47,14 +47,14 @@ TEST(Layout, EmbeddingsAndSmallTensorsStayInFp32) {
     for (const runtime::Run& run : job.plan.layout.units[unit].runs) {
       const models::Parameter& p = job.model->units[unit]->parameters()[run.parameter];
       const bool stays = unit == 0 || p.shape.size() == 1;
-      EXPECT_EQ(run.moments, stays ? MomentFormat::fp32 : MomentFormat::block8) << p.name;
+      EXPECT_EQ(run.moments, stays ? StorageFormat::fp32 : StorageFormat::block8) << p.name;
     }
 }
 
 // 4,096 elements are the least that 8 bits are worth it for: here a block's matrices have 4,095, then 4,096.
 TEST(Layout, EightBitsBeginAt4096Elements) {
   for (const auto& [hidden, inner, format] :
-       {std::tuple(65, 63, MomentFormat::fp32), std::tuple(64, 64, MomentFormat::block8)}) {
+       {std::tuple(65, 63, StorageFormat::fp32), std::tuple(64, 64, StorageFormat::block8)}) {
     const Job job =
         job_of({"model.preset=tiny-llama", "model.config.num_attention_heads=1", "model.config.num_key_value_heads=1",
                 "model.config.head_dim=8", fmt::format("model.config.hidden_size={}", hidden),

@@ -49,15 +49,15 @@ TEST(RecipeTest, HowTheNvmeTierIsReadAndWritten) {
 }
 
 TEST(RecipeTest, OptimizersAndTheirMoments) {
-  using device::Algorithm, device::MomentFormat;
+  using device::Algorithm, device::StorageFormat;
   const auto of = [](const Sets& sets) { return recipe_with(sets).optimizer; };
   EXPECT_EQ(of({}).algorithm(), Algorithm::adamw);
-  EXPECT_EQ(of({}).moment_format(), MomentFormat::fp32);
+  EXPECT_EQ(of({}).moment_format(), StorageFormat::fp32);
   EXPECT_EQ(of({"optimizer.name=adamw8bit"}).algorithm(), Algorithm::adamw);
-  EXPECT_EQ(of({"optimizer.name=adamw8bit"}).moment_format(), MomentFormat::block8);
-  EXPECT_EQ(of({"optimizer.name=adamw8bit", "optimizer.moments=8bit"}).moment_format(), MomentFormat::block8);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit"}).moment_format(), StorageFormat::block8);
+  EXPECT_EQ(of({"optimizer.name=adamw8bit", "optimizer.moments=8bit"}).moment_format(), StorageFormat::block8);
   EXPECT_EQ(of({"optimizer.name=sgd", "optimizer.moments=bf16"}).algorithm(), Algorithm::sgd);
-  EXPECT_EQ(of({"optimizer.name=sgd", "optimizer.moments=bf16"}).moment_format(), MomentFormat::bf16);
+  EXPECT_EQ(of({"optimizer.name=sgd", "optimizer.moments=bf16"}).moment_format(), StorageFormat::bf16);
   EXPECT_EQ(of({"optimizer.name=lion"}).algorithm(), Algorithm::lion);
   EXPECT_EQ(of({"optimizer.name=lion"}).betas, (std::array<double, 2>{0.9, 0.99}));
   EXPECT_EQ(of({"optimizer.name=lion", "optimizer.betas=[0.95, 0.98]"}).betas, (std::array<double, 2>{0.95, 0.98}));

@@ -8,7 +8,7 @@
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/cpu/kernels/lanes/philox16.h"
 #include "device/cpu/kernels/lanes/stochastic16.h"
-#include "device/numeric/moment_format.h"
+#include "device/numeric/storage_format.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

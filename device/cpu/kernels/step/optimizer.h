@@ -31,7 +31,7 @@ struct UpdateElements {
 struct OptimizerKernels {
   ReadGradient read[3];     // by the gradients' DType
   WriteParameter write[3];  // by the parameter's
-  // By Algorithm, then MomentFormat.
+  // By Algorithm, then StorageFormat.
   void (*update[3][3])(const UpdateElements&, std::size_t n, const UpdateFactors&);
 };
 STRATA_KERNEL_TABLE(OptimizerKernels, optimizer_kernels)

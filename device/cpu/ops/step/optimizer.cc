@@ -37,7 +37,7 @@ void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, 
     const UpdateFactors factors = factors_of(options, *scalars);
     const RandomStream stream{scalars->seed, scalars->first_micro_batch, kMomentSites | s.unit};
     team.for_range(size, 2 * kGrain, [&](std::size_t begin, std::size_t end) {
-      const std::size_t n = end - begin, moments = moment_bytes(s.format, begin);
+      const std::size_t n = end - begin, moments = stored_bytes(s.format, begin);
       std::byte* parameter = write ? s.parameter.sub(begin, n).data : nullptr;
       if (scalars->skip != 0) return write(master + begin, parameter, n);
       update({.read = kernels.read[index(s.first.dtype)],

@@ -292,19 +292,20 @@ __global__ void __launch_bounds__(kThreads) update_blocks(const __grid_constant_
 }
 
 template <typename Rule, bool kWhole>
-auto kernel_of(MomentFormat format) {
+auto kernel_of(StorageFormat format) {
   switch (format) {
-    case MomentFormat::bf16:
+    case StorageFormat::bf16:
       return update_blocks<Rule, Bf16Moment, kWhole>;
-    case MomentFormat::block8:
+    case StorageFormat::block8:
       return update_blocks<Rule, Block8Moment, kWhole>;
-    case MomentFormat::fp32:
+    case StorageFormat::fp32:
+    case StorageFormat::fp16:  // which no moment is
       break;
   }
   return update_blocks<Rule, Fp32Moment, kWhole>;
 }
 template <bool kWhole>
-auto kernel_of(Algorithm algorithm, MomentFormat format) {
+auto kernel_of(Algorithm algorithm, StorageFormat format) {
   switch (algorithm) {
     case Algorithm::lion:
       return kernel_of<Lion, kWhole>(format);
@@ -322,7 +323,7 @@ void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, 
             OnSkip on_skip) {
   if (s.master.size == 0) return;
   const std::size_t gradient = 4 * size_of(s.first.dtype), parameter = 4 * size_of(s.parameter.dtype);
-  const std::size_t moment = s.format == MomentFormat::fp32 ? 16 : s.format == MomentFormat::bf16 ? 8 : 4;
+  const std::size_t moment = s.format == StorageFormat::fp32 ? 16 : s.format == StorageFormat::bf16 ? 8 : 4;
   const bool whole = s.master.size % 4 == 0 && aligned(s.master.data, 0) && aligned(s.first.data, 0, gradient) &&
                      aligned(s.second.data, 0, gradient) && aligned(s.parameter.data, 0, parameter) &&
                      aligned(s.moment1, 0, moment) && aligned(s.moment2, 0, moment);

@@ -10,7 +10,7 @@
 namespace strata::device::testing {
 
 inline constexpr Algorithm kAlgorithms[] = {Algorithm::adamw, Algorithm::lion, Algorithm::sgd};
-inline constexpr MomentFormat kFormats[] = {MomentFormat::fp32, MomentFormat::bf16, MomentFormat::block8};
+inline constexpr StorageFormat kFormats[] = {StorageFormat::fp32, StorageFormat::bf16, StorageFormat::block8};
 
 inline Optimizer optimizer_of(Algorithm algorithm) {
   return {algorithm, 0.9, algorithm == Algorithm::lion ? 0.99 : 0.999, 1e-8, 0.9, 0.1};
@@ -29,18 +29,18 @@ inline StepScalars scalars_of(int t, float factor = 1.0f) {
 }
 
 // Moments as bytes, in an array for comparisons: moment_bytes is a multiple of 4.
-inline Array moment_array(MomentFormat format, std::size_t n) {
-  return {DType::fp32, moment_bytes(format, n) / sizeof(float)};
+inline Array moment_array(StorageFormat format, std::size_t n) {
+  return {DType::fp32, stored_bytes(format, n) / sizeof(float)};
 }
 
 // Of n elements.
 struct State {
   Algorithm algorithm;
-  MomentFormat format;
+  StorageFormat format;
   Array master, moment1, moment2, parameter;
   std::uint32_t unit = 3;
 
-  State(std::size_t n, DType dtype, Algorithm a = Algorithm::adamw, MomentFormat f = MomentFormat::fp32)
+  State(std::size_t n, DType dtype, Algorithm a = Algorithm::adamw, StorageFormat f = StorageFormat::fp32)
       : algorithm(a),
         format(f),
         master(Array::random(DType::fp32, n, 1)),
@@ -50,7 +50,7 @@ struct State {
 
   // Elements [from, to), from a multiple of 256.
   UpdateOperands operands(std::size_t from, std::size_t to, Array& first, Array* second, bool with_parameter) {
-    const std::size_t n = to - from, moments = moment_bytes(format, from);
+    const std::size_t n = to - from, moments = stored_bytes(format, from);
     return {.first = first.view().sub(from, n),
             .second = second ? ConstView(second->view().sub(from, n)) : ConstView{},
             .master = master.view().sub(from, n),

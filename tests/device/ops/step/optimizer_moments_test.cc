@@ -1,4 +1,4 @@
-// Moments in bf16 and in 8 bits (device/numeric/moment_format.h), as the optimizer keeps them.
+// Moments in bf16 and in 8 bits (device/numeric/storage_format.h), as the optimizer keeps them.
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/philox.h"
 #include "device/numeric/stochastic_rounding.h"
@@ -20,7 +20,7 @@ TEST(OptimizerMoments, Bf16MomentsAreRoundedByPhilox) {
   const std::size_t n = 700;
   Array g = Array::random(DType::fp32, n, 3);
   const StepScalars s = scalars_of(9);
-  State state(n, DType::bf16, Algorithm::adamw, MomentFormat::bf16), exact(n, DType::bf16);
+  State state(n, DType::bf16, Algorithm::adamw, StorageFormat::bf16), exact(n, DType::bf16);
   in_lane(1, [&](Lane& lane) {
     state.update(lane, s, g);
     exact.update(lane, s, g);
@@ -34,7 +34,7 @@ TEST(OptimizerMoments, Bf16MomentsAreRoundedByPhilox) {
     ASSERT_EQ(v[i].bits, round_stochastically(exact.moment2[i], static_cast<std::uint16_t>(word >> 16)).bits) << i;
   }
   const auto moment_of = [&](auto&& change) {
-    State other(n, DType::bf16, Algorithm::adamw, MomentFormat::bf16);
+    State other(n, DType::bf16, Algorithm::adamw, StorageFormat::bf16);
     StepScalars t = s;
     change(other, t);
     in_lane(1, [&](Lane& lane) { other.update(lane, t, g); });
@@ -52,7 +52,7 @@ TEST(OptimizerMoments, Bf16MomentsKeepWhatIsSmallInTheMean) {
   Optimizer o = optimizer_of(Algorithm::sgd);
   o.momentum = 0.9999;
   o.weight_decay = 0;
-  State state(n, DType::bf16, Algorithm::sgd, MomentFormat::bf16);
+  State state(n, DType::bf16, Algorithm::sgd, StorageFormat::bf16);
   Array g(DType::fp32, n);
   for (std::size_t i = 0; i < n; ++i) g.set(i, 1.0f);
   StepScalars s = scalars_of(1);
@@ -78,7 +78,7 @@ TEST(OptimizerMoments, Bf16MomentsKeepWhatIsSmallInTheMean) {
 TEST(OptimizerMoments, Block8KeepsTheNearestCodes) {
   const std::size_t n = 5 * 256 + 77;
   for (const Algorithm algorithm : kAlgorithms) {
-    State state(n, DType::bf16, algorithm, MomentFormat::block8), exact(n, DType::bf16, algorithm);
+    State state(n, DType::bf16, algorithm, StorageFormat::block8), exact(n, DType::bf16, algorithm);
     for (int t = 1; t <= 3; ++t) {
       Array g = Array::random(DType::fp32, n, 20 + static_cast<unsigned>(t));
       for (std::size_t i = 0; i < n; ++i) g.set(i, g[i] * std::pow(10.0f, -static_cast<float>(i % 9)));
@@ -113,7 +113,7 @@ TEST(OptimizerMoments, Block8KeepsTheNearestCodes) {
 // Gradients whose squares overflow or vanish leave neither NaN nor infinity in master and first moment.
 TEST(OptimizerMoments, Block8SurvivesExtremes) {
   for (const float size : {1e-22f, 1e-30f, 1e-44f, 1e25f}) {
-    State state(512, DType::bf16, Algorithm::adamw, MomentFormat::block8);
+    State state(512, DType::bf16, Algorithm::adamw, StorageFormat::block8);
     Array g = Array::random(DType::fp32, 512, 3, size);
     StepScalars s{};
     in_lane(1, [&](Lane& lane) {

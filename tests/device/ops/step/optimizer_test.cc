@@ -166,7 +166,7 @@ TEST(Optimizer, WhereTheMasterIsTheParameter) {
 
 // Decided when it runs, not when it is issued.
 TEST(Optimizer, SkipsWhenToldInTime) {
-  for (const MomentFormat format : kFormats) {
+  for (const StorageFormat format : kFormats) {
     Array g = Array::random(DType::fp32, 300, 3);
     State state(300, DType::bf16, Algorithm::adamw, format);
     StepScalars s = scalars_of(1);
@@ -193,7 +193,7 @@ TEST(Optimizer, SameBitsHoweverItIsCut) {
   Array first = Array::random(DType::bf16, n, 3), second = Array::random(DType::bf16, n, 4);
   const StepScalars s1 = scalars_of(1), s2 = scalars_of(2);
   for (const Algorithm algorithm : kAlgorithms)
-    for (const MomentFormat format : kFormats) {
+    for (const StorageFormat format : kFormats) {
       State whole(n, DType::bf16, algorithm, format), cut = whole;
       in_lane(1, [&](Lane& lane) {
         whole.update(lane, s1, first, &second);
@@ -218,7 +218,7 @@ TEST(Optimizer, GivesTheBitsOfTheCpu) {
   if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "this program is about the CPU";
   const StepScalars s1 = scalars_of(1, 0.37f), s2 = scalars_of(2, 0.81f);
   for (const Algorithm algorithm : kAlgorithms)
-    for (const MomentFormat format : kFormats)
+    for (const StorageFormat format : kFormats)
       for (const DType gradient : kDTypes)
         for (const std::size_t offset : {0, 1}) {
           const std::size_t n = 256 * 9 + 84;

@@ -1,0 +1,45 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/numeric/dtype.h"
+
+namespace strata::device {
+
+// How values lie in memory and in files that are not computed with as they lie there, or not at once: an optimizer's
+// master and moments, sums of gradients, parameters at rest.
+//   fp32, bf16, fp16   as that dtype; bf16 moments are rounded stochastically at each update;
+//   block8             blocks of 256 elements: a float, the largest magnitude of the block, then 256 codes of a dynamic
+//                      map (device/numeric/dynamic_map.h) that are parts of it: "8-bit Optimizers via Block-wise
+//                      Quantization" (Dettmers et al. 2022).
+// Bytes that are all zero hold zeros in every format. Tables of the moments' formats count them from 0.
+enum class StorageFormat : std::uint8_t { fp32, bf16, block8, fp16 };
+
+// Elements of a block of block8; moments lie in whole ones in every format.
+inline constexpr std::size_t kMomentBlock = 256;
+
+// Bytes of so many elements, the last block being a whole one. Elements and blocks follow each other, so block k begins
+// at byte k * stored_bytes(format, kMomentBlock).
+constexpr std::size_t stored_bytes(StorageFormat format, std::size_t elements) {
+  switch (format) {
+    case StorageFormat::bf16:
+    case StorageFormat::fp16:
+      return 2 * elements;
+    case StorageFormat::block8:
+      return (elements + kMomentBlock - 1) / kMomentBlock * (sizeof(float) + kMomentBlock);
+    case StorageFormat::fp32:
+      break;
+  }
+  return sizeof(float) * elements;
+}
+
+constexpr std::size_t fp32_bytes(std::size_t elements) {
+  return stored_bytes(StorageFormat::fp32, elements);
+}
+
+// Of values as they are computed with.
+constexpr StorageFormat format_of(DType dtype) {
+  return dtype == DType::fp32 ? StorageFormat::fp32 : dtype == DType::bf16 ? StorageFormat::bf16 : StorageFormat::fp16;
+}
+
+}  // namespace strata::device
