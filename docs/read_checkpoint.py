@@ -2,7 +2,7 @@
 import json, os, struct, sys
 import numpy
 
-TYPES = {"F32": numpy.float32, "BF16": numpy.uint16, "U8": numpy.uint8}  # BF16 and 8-bit blocks as they lie there
+TYPES = {"F32": numpy.float32, "BF16": numpy.uint16, "F16": numpy.float16, "U8": numpy.uint8}  # BF16 and 8-bit blocks as they lie there
 
 
 def read(folder):

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "device/ops/step/gradient_sum.h"
+#include "models/freeze.h"
 
 namespace strata::models {
 
@@ -18,21 +19,25 @@ SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> u
                       std::size_t parameter) {
   constexpr std::size_t kBlock = device::kSquareBlock;
   const Parameter& p = units[unit]->parameters()[parameter];
-  STRATA_CHECK_EQ(p.offset % kBlock, 0u);
-  return {std::move(name), unit, parameter, {p.offset, (p.offset + p.size() + kBlock - 1) / kBlock * kBlock}};
+  const std::size_t begin = place_in_pool(p.offset);
+  STRATA_CHECK_EQ(begin % kBlock, 0u);
+  return {std::move(name), unit, parameter, {begin, (begin + p.size() + kBlock - 1) / kBlock * kBlock}, !p.trained()};
 }
 
 std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                                 bool fp32_moments) {
-  const std::size_t offset = size_;
+  const bool frozen = is_frozen_by(freeze_, name);
+  std::size_t& size = frozen ? frozen_size_ : size_;
+  const std::size_t offset = size | (frozen ? kFrozen : 0);
   const Parameter& p = parameters_.emplace_back(std::move(name), std::move(shape), offset, decay, init, fp32_moments);
-  size_ = (offset + p.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+  size = (size + p.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
   return offset;
 }
 
 void Unit::end_part() {
-  const std::size_t begin = parts_.empty() ? 0 : parts_.back().end;
-  if (size_ > begin) parts_.push_back({begin, size_});
+  const Part before = parts_.empty() ? Part{{0, 0}} : parts_.back();
+  const Part part{{before.end, size_}, {before.frozen.end, frozen_size_}};
+  if (part.elements() > 0) parts_.push_back(part);
 }
 
 std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
@@ -43,23 +48,26 @@ std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size
   const std::size_t offset =
       add_parameter(std::move(name), {static_cast<std::int64_t>(tiles.vocabulary()), static_cast<std::int64_t>(width)},
                     true, init, fp32_moments);
-  for (std::size_t tile = 0; tile < tiles.count(); ++tile)
-    parts_.push_back({offset + tiles.first(tile) * width,
-                      tile + 1 < tiles.count() ? offset + tiles.first(tile + 1) * width : size_});
+  const std::size_t begin = place_in_pool(offset), end = is_frozen(offset) ? frozen_size_ : size_;
+  for (std::size_t tile = 0; tile < tiles.count(); ++tile) {
+    const ElementRange rows{begin + tiles.first(tile) * width,
+                            tile + 1 < tiles.count() ? begin + tiles.first(tile + 1) * width : end};
+    if (is_frozen(offset))
+      parts_.push_back({{size_, size_}, rows});
+    else
+      parts_.push_back({rows, {frozen_size_, frozen_size_}});
+  }
   return offset;
 }
 
-double Unit::share_of(double amount, const ElementRange& elements) const {
-  const auto count = std::count_if(parts_.begin(), parts_.end(), [&](const Part& part) {
-    return part.begin >= elements.begin && part.begin < elements.end;
-  });
-  return amount * static_cast<double>(count) / static_cast<double>(parts_.size());
+double Unit::share_of(double amount, const PartRange& parts) const {
+  return amount * static_cast<double>(parts.last - parts.first) / static_cast<double>(parts_.size());
 }
 
-Work LossUnit::work(Pass pass, const ElementRange& elements) const {
+Work LossUnit::work(Pass pass, const PartRange& parts) const {
   const Work forward = loss_work(false), both = loss_work(true);
   const auto of = [&](double Work::*kind) {
-    return share_of(pass == Pass::forward ? forward.*kind : both.*kind - forward.*kind, elements);
+    return share_of(pass == Pass::forward ? forward.*kind : both.*kind - forward.*kind, parts);
   };
   return {of(&Work::flops), of(&Work::attention_flops), of(&Work::bytes)};
 }
@@ -107,13 +115,27 @@ std::size_t Model::parameters() const {
   return n;
 }
 
+std::size_t Model::trained_parameters() const {
+  std::size_t n = 0;
+  for (const auto& unit : units)
+    for (const Parameter& p : unit->parameters()) n += p.trained() ? p.size() : 0;
+  return n;
+}
+
+std::size_t Model::lowest_trained() const {
+  const auto found = std::ranges::find_if(units, [](const auto& unit) { return unit->trains(); });
+  return static_cast<std::size_t>(found - units.begin());
+}
+
 double Model::flops_per_token(std::size_t tokens) const {
   double flops = 0;
-  for (const auto& unit : units) {
-    const ElementRange all{0, unit->size()};
-    const Work forward = unit->work(Pass::forward, all), backward = unit->work(Pass::backward, all);
+  const std::size_t lowest = lowest_trained();
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const auto& unit = units[u];
+    const Work forward = unit->work(Pass::forward, unit->all_parts());
+    const Work backward = u < lowest ? Work{} : unit->work(Pass::backward, unit->all_parts());
     // Unmasked, attention is twice what lies below the diagonal; backward is counted as twice forward.
-    const double attention = 3 * (bidirectional ? 1 : 2) * forward.attention_flops;
+    const double attention = (u < lowest ? 1 : 3) * (bidirectional ? 1 : 2) * forward.attention_flops;
     flops += (forward.flops + backward.flops + attention) / static_cast<double>(tokens);
   }
   return flops;

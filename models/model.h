@@ -35,11 +35,12 @@ struct Init {
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::size_t offset;  // first element in the unit's flat buffer; a multiple of kParameterAlignment
+  std::size_t offset;  // of the first element, in its pool (flat_range.h); a multiple of kParameterAlignment
   bool decay;          // weight decay applies: matrices and embeddings
   Init init;
   bool fp32_moments;  // in fp32 also if the optimizer's are 8-bit: a table whose rows are looked up
 
+  bool trained() const { return !is_frozen(offset); }
   std::size_t size() const;
 };
 inline constexpr std::size_t kParameterAlignment = 256;
@@ -62,6 +63,8 @@ struct RunShape {
   std::size_t loss_rows = 0;
   // What a classifier's classes weigh in its loss; empty: 1 each.
   std::vector<float> class_weights = {};
+  // Tensors that are not trained: globs of names (models/freeze.h).
+  std::vector<std::string> freeze = {};
 
   std::size_t tokens() const { return batch * seq; }
 };
@@ -96,9 +99,19 @@ struct UnitBytes {
   std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0, cache = 0;
 };
 
-// Elements [begin, end) of a unit's flat buffer that can be gathered, used and freed by themselves: the tile of a unit
-// that does not fit whole. Borders are multiples of kParameterAlignment and depend on the model's shapes alone.
-using Part = ElementRange;
+// Elements [begin, end) of a unit's trained pool, and some of its frozen one, that can be gathered, used and freed by
+// themselves: the tile of a unit that does not fit whole. Either may be empty. Borders are multiples of
+// kParameterAlignment and depend alone on the model's shapes and on what is frozen.
+struct Part : ElementRange {
+  ElementRange frozen = {0, 0};
+
+  std::size_t elements() const { return size() + frozen.size(); }
+};
+
+// Parts [first, last) of a unit.
+struct PartRange {
+  std::size_t first, last;
+};
 
 // A tensor that a unit uses and an earlier unit holds, as a decoder's that is tied to the embedding. The unit's
 // gradient of it is summed apart from the holder's and added to that once per step.
@@ -106,7 +119,11 @@ struct SharedParameter {
   std::string name;       // as the unit's own it would have this one; some files store the tensor under both
   std::size_t unit;       // that holds it: its place in Model::units
   std::size_t parameter;  // which of that unit's
-  ElementRange elements;  // of the holder's flat buffer: the tensor, rounded up to whole blocks of the gradient norm
+  ElementRange elements;  // of its pool of the holder: the tensor, rounded up to whole blocks of the gradient norm
+  bool frozen = false;
+
+  // Of its first element, in the holder.
+  std::size_t offset() const { return elements.begin | (frozen ? kFrozen : 0); }
 };
 class Unit;
 // Parameter `parameter` of units[unit], which starts at a whole block of the gradient norm.
@@ -140,8 +157,10 @@ class Unit {
 
   const std::string& name() const { return name_; }
   std::span<const Parameter> parameters() const { return parameters_; }
-  // Elements of the flat buffer, before it is padded to equal shards; a multiple of kParameterAlignment.
+  // Elements of its pools, before they are padded to equal shards; multiples of kParameterAlignment.
   std::size_t size() const { return size_; }
+  std::size_t frozen_size() const { return frozen_size_; }
+  bool trains() const { return size_ > 0; }
   const Ports& ports() const { return ports_; }
   // The tensor of another unit that it uses, if any: one at most.
   const std::optional<SharedParameter>& shared() const { return shared_; }
@@ -151,11 +170,11 @@ class Unit {
   virtual UnitBytes bytes() const = 0;
   // Adds every library product of one micro-batch's forward and backward: the floor of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
-  // What a pass over one micro-batch costs, of the parts that begin in elements [begin, end) of the flat buffer: all,
-  // or one of them. What belongs to no part's parameters is shared out evenly. The end may lie in the padding.
-  virtual Work work(Pass pass, const ElementRange& elements) const = 0;
+  // What a pass over one micro-batch costs, of these parts. What belongs to no part's parameters is shared out evenly.
+  virtual Work work(Pass pass, const PartRange& parts) const = 0;
   // What those parts have of an amount that is shared out evenly.
-  double share_of(double amount, const ElementRange& elements) const;
+  double share_of(double amount, const PartRange& parts) const;
+  PartRange all_parts() const { return {0, parts_.size()}; }
 
   // Before the first step, in the lane that runs it: what libraries make once for a shape. Says what computes the
   // attention, where the unit has any.
@@ -175,6 +194,8 @@ class Unit {
 
  protected:
   explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
+  // Before a parameter is added: those with these names are frozen.
+  void freeze(std::vector<std::string> patterns) { freeze_ = std::move(patterns); }
   // Places the parameter after those added before; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                             bool fp32_moments = false);
@@ -192,7 +213,8 @@ class Unit {
   std::optional<SharedParameter> shared_;
   std::vector<Parameter> parameters_;
   std::vector<Part> parts_;
-  std::size_t size_ = 0;
+  std::vector<std::string> freeze_;
+  std::size_t size_ = 0, frozen_size_ = 0;
 };
 
 // The steps of a loss whose table is gathered by tiles, in this order: the norm, the statistics of all tiles, their
@@ -233,7 +255,7 @@ class LossUnit : public Unit {
   const LossUnit* as_loss() const final { return this; }
   UnitBytes bytes() const override { return {}; }
   // loss_work(): forward is what it costs without gradients, backward what they add.
-  Work work(Pass pass, const ElementRange& elements) const override;
+  Work work(Pass pass, const PartRange& parts) const override;
   void forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View,
                device::View) const override;
   void backward(device::Lane&, const Context&, std::size_t, device::ConstView, device::ConstView, device::ConstView,
@@ -275,6 +297,9 @@ class Model {
   // Rows of a micro-batch that the loss takes at most.
   std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
   std::size_t parameters() const;  // their number
+  std::size_t trained_parameters() const;
+  // The first unit that trains something: backward ends there. The number of units if none does.
+  std::size_t lowest_trained() const;
   // Of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery et al. 2022).
   // `tokens`: of the RunShape.
   double flops_per_token(std::size_t tokens) const;

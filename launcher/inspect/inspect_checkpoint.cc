@@ -24,13 +24,16 @@
 #include "launcher/screen/printable.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/weights/floats.h"
 
 namespace strata::launcher {
 namespace {
 
 namespace fs = std::filesystem;
+using device::StorageFormat;
 using runtime::Checkpoint;
 using runtime::Extent;
+using runtime::floats_of;
 using runtime::TensorEntry;
 
 // A tensor's state from its first byte to its last, whatever extents it lies in.
@@ -40,7 +43,8 @@ class StateReader {
       : checkpoint_(checkpoint), extents_(checkpoint.extents(kind, tensor)), buffer_(runtime::kBlockBytes) {}
 
   bool there() const { return !extents_.empty(); }
-  std::string_view dtype() const { return runtime::stored_dtype(extents_[0].format); }
+  device::StorageFormat format() const { return extents_[0].format; }
+  std::string_view dtype() const { return runtime::stored_dtype(format()); }
   // The next block; empty at the end.
   std::span<const std::byte> next() {
     while (extent_ < extents_.size() && block_ == extents_[extent_].blocks()) {
@@ -57,21 +61,6 @@ class StateReader {
   std::size_t extent_ = 0, block_ = 0;
   std::vector<std::byte> buffer_;
 };
-
-// Numbers of a block in F32 or BF16.
-std::vector<float> numbers(std::span<const std::byte> bytes, std::string_view dtype) {
-  std::vector<float> out(bytes.size() / (dtype == "F32" ? 4 : 2));
-  if (dtype == "F32") {
-    std::memcpy(out.data(), bytes.data(), bytes.size());
-    return out;
-  }
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    device::bf16 value{};
-    std::memcpy(&value, bytes.data() + 2 * i, 2);
-    out[i] = device::to_float(value);
-  }
-  return out;
-}
 
 // Numbers of a moment in 8 bits, whose bytes come in pieces that are no whole blocks (device/numeric/storage_format.h).
 class EightBitNumbers {
@@ -123,13 +112,14 @@ class StateTable {
   // Reads a state whole. Its line is written where it is wanted.
   void add(const std::string& kind, const TensorEntry& tensor) {
     StateReader reader(checkpoint_, kind, tensor.name);
+    if (!reader.there()) return;  // what is frozen has no moments
     Statistics statistics;
     std::string damage;
-    const bool plain = reader.dtype() != "U8";
+    const bool plain = reader.format() != StorageFormat::block8;
     EightBitNumbers blocks(kind == name_of(runtime::StateKind::moment1), tensor.elements());
     try {
       for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
-        statistics.add(plain ? numbers(bytes, reader.dtype()) : blocks.next(bytes));
+        statistics.add(plain ? floats_of(reader.format(), bytes) : blocks.next(bytes));
     } catch (const Error& error) {
       damage = error.what();
     }
@@ -174,7 +164,7 @@ class StateTable {
 std::string difference(StateReader a, StateReader b) {
   if (a.there() != b.there()) return fmt::format("only in the {} one", a.there() ? "first" : "second");
   if (!a.there()) return "";
-  if (a.dtype() != b.dtype()) return fmt::format("{} and {}", a.dtype(), b.dtype());
+  if (a.format() != b.format()) return fmt::format("{} and {}", a.dtype(), b.dtype());
   std::span<const std::byte> left, right;
   for (std::uint64_t at = 0;;) {
     if (left.empty()) left = a.next();
@@ -183,11 +173,12 @@ std::string difference(StateReader a, StateReader b) {
     const std::size_t n = std::min(left.size(), right.size());
     const auto found = std::mismatch(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n), right.begin());
     if (const auto same = static_cast<std::size_t>(found.first - left.begin()); same < n) {
-      if (a.dtype() == "U8") return fmt::format("first at element {}", EightBitNumbers::element_at(at + same));
-      const std::size_t size = a.dtype() == "F32" ? 4 : 2, begin = same / size * size;
+      if (a.format() == StorageFormat::block8)
+        return fmt::format("first at element {}", EightBitNumbers::element_at(at + same));
+      const std::size_t size = stored_bytes(a.format(), 1), begin = same / size * size;
       return fmt::format("first at element {}: {} and {}", (at + begin) / size,
-                         numbers(left.subspan(begin, size), a.dtype())[0],
-                         numbers(right.subspan(begin, size), a.dtype())[0]);
+                         floats_of(a.format(), left.subspan(begin, size))[0],
+                         floats_of(a.format(), right.subspan(begin, size))[0]);
     }
     at += n;
     left = left.subspan(n);

@@ -172,7 +172,7 @@ Calls ReferenceBlock::head() {
 
 models::Work ReferenceBlock::block_work() const {
   const models::Unit& block = *model_->units[1];
-  const models::ElementRange all{0, block.size()};
+  const models::PartRange all = block.all_parts();
   const models::Work forward = block.work(models::Pass::forward, all),
                      backward = block.work(models::Pass::backward, all);
   return {forward.flops + backward.flops, forward.attention_flops + backward.attention_flops,

@@ -9,6 +9,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "models/families/other_mathematics.h"
+#include "models/freeze.h"
 
 namespace strata::models {
 namespace {
@@ -277,6 +278,12 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
          "model for {}",
          config.source(), name_of(*run.objective), name_of(Objective::causal_lm));
   std::unique_ptr<Model> model = family.make(config, run);
+  // A tensor that two units use is frozen under either's name.
+  const std::size_t patterns = run.freeze.size();
+  for (const auto& unit : model->units)
+    if (const auto& shared = unit->shared(); shared && !shared->frozen && is_frozen_by(run.freeze, shared->name))
+      run.freeze.push_back(model->units[shared->unit]->parameters()[shared->parameter].name);
+  if (run.freeze.size() > patterns) model = family.make(config, run);
   model->objective = *run.objective;
   model->batch.tokens = run.tokens();
   model->batch.loss_rows = run.loss_rows;

@@ -50,13 +50,15 @@ class BlockUnit : public Unit {
   void list_products(std::vector<device::ProductShape>& out) const override {
     for (const Linear* linear : plan_->linears()) linear->list_products(out);
   }
-  Work work(Pass pass, const ElementRange& elements) const override {
+  Work work(Pass pass, const PartRange& parts) const override {
     const Plan& p = *plan_;
-    return block_work(*this, pass, elements, p.linears(), p.attention.shape(), p.tokens * p.hidden * size_of(p.dtype));
+    return block_work(*this, pass, parts, p.linears(), p.attention.shape(), p.tokens * p.hidden * size_of(p.dtype));
   }
 
  protected:
-  explicit BlockUnit(std::size_t layer) : Unit("block " + std::to_string(layer)), layer_(layer) {}
+  BlockUnit(std::size_t layer, const RunShape& run) : Unit("block " + std::to_string(layer)), layer_(layer) {
+    freeze(run.freeze);
+  }
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }
 
@@ -80,21 +82,24 @@ class BlockUnit : public Unit {
   std::shared_ptr<const Plan> one_row_;
 };
 
-// Adds a Block(shape, layer) for every layer. kind_of(layer): blocks of one kind share what is prepared for them, which
-// is made by make_plan(run, offsets, kind). offsets(), of a block's parameters, are alike in all of a kind.
+// Adds a Block(shape, layer, run) for every layer. kind_of(layer): blocks of one kind share what is prepared for them,
+// which is made by make_plan(run, offsets, kind). offsets(), of a block's parameters, are alike in all of a kind of
+// which the same is frozen.
 template <typename Block, typename Plan, typename Shape, typename KindOf, typename MakePlan>
 void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
                 const KindOf& kind_of, const MakePlan& make_plan) {
   struct Prepared {
     std::shared_ptr<const Plan> plan, one_row;
   };
-  std::map<decltype(kind_of(0)), Prepared> kinds;
+  std::map<std::pair<decltype(kind_of(0)), std::vector<std::size_t>>, Prepared> kinds;
   RunShape single = run;
   single.seq = 1;
   for (std::size_t layer = 0; layer < layers; ++layer) {
-    auto block = std::make_unique<Block>(shape, layer);
+    auto block = std::make_unique<Block>(shape, layer, run);
     const auto kind = kind_of(layer);
-    Prepared& prepared = kinds[kind];
+    std::vector<std::size_t> offsets;
+    for (const Parameter& parameter : block->parameters()) offsets.push_back(parameter.offset);
+    Prepared& prepared = kinds[{kind, std::move(offsets)}];
     if (!prepared.plan) {
       prepared.plan = make_plan(run, block->offsets(), kind);
       if (run.cache > 0 && run.tokens() > 1) prepared.one_row = make_plan(single, block->offsets(), kind);

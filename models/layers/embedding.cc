@@ -22,7 +22,8 @@ class Embedding final : public Unit {
         tokens_(run.tokens()),
         element_(size_of(run.dtype)),
         tiles_(spec.vocabulary, run.device.kind) {
-    add_table(spec.table_name, tiles_, spec.hidden, spec.init, /*fp32_moments=*/true);
+    freeze(run.freeze);
+    table_ = add_table(spec.table_name, tiles_, spec.hidden, spec.init, /*fp32_moments=*/true);
     std::size_t most_rows = tiles_.rows(0);
     if (!spec.position_name.empty()) {
       positions_offset_ = add_parameter(
@@ -46,16 +47,20 @@ class Embedding final : public Unit {
   UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
   // Forward looks rows up; backward writes its tables' gradients from end to end.
-  Work work(Pass pass, const ElementRange& elements) const override {
-    if (pass == Pass::backward) return {.bytes = static_cast<double>(elements.size() * element_)};
-    return {.bytes = share_of(static_cast<double>(2 * tokens_ * spec_.hidden * element_), elements)};
+  Work work(Pass pass, const PartRange& parts) const override {
+    if (pass == Pass::forward)
+      return {.bytes = share_of(static_cast<double>(2 * tokens_ * spec_.hidden * element_), parts)};
+    std::size_t trained = 0;
+    for (std::size_t part = parts.first; part < parts.last; ++part) trained += this->parts()[part].size();
+    return {.bytes = static_cast<double>(trained * element_)};
   }
 
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView, View y, View) const override {
     const std::size_t d = spec_.hidden, rows = c.one_row() ? 1 : tokens_;
     if (part < tiles_.count()) {
       const device::TableRows tile = rows_of(part);
-      embedding_forward(lane, rows, d, c.batch.tokens, tile, c.parameters.sub(tile.first * d, tile.count * d), y);
+      embedding_forward(lane, rows, d, c.batch.tokens, tile, c.parameters.sub(table_ + tile.first * d, tile.count * d),
+                        y);
     } else {
       embedding_add(lane, rows, d, c.batch.positions, looked_up(c.parameters), y);
       if (spec_.types > 0)
@@ -75,19 +80,22 @@ class Embedding final : public Unit {
     }
     if (part < tiles_.count()) {
       const device::TableRows tile = rows_of(part);
-      embedding_backward(lane, tokens_, d, c.batch.tokens, tile, dy, gradients.sub(tile.first * d, tile.count * d),
-                         scratch);
-    } else {
+      if (const View d_table = gradients.sub(table_ + tile.first * d, tile.count * d))
+        embedding_backward(lane, tokens_, d, c.batch.tokens, tile, dy, d_table, scratch);
+      return;
+    }
+    if (const View d_positions = looked_up(gradients)) {
       const std::size_t count = spec_.positions - spec_.first_position;
-      embedding_backward(lane, tokens_, d, c.batch.positions, {0, count, count}, dy, looked_up(gradients), scratch);
+      embedding_backward(lane, tokens_, d, c.batch.positions, {0, count, count}, dy, d_positions, scratch);
       const std::size_t still = spec_.first_position + (spec_.padded ? 1 : 0);
       if (still > 0) zero(lane, gradients.sub(positions_offset_, still * d));
-      if (spec_.types == 1)
-        column_sum(lane, tokens_, d, d, dy, gradients.sub(types_offset_, d), scratch);
-      else if (spec_.types > 1)
-        embedding_backward(lane, tokens_, d, c.batch.types, {0, spec_.types, spec_.types}, dy,
-                           gradients.sub(types_offset_, spec_.types * d), scratch);
     }
+    const View d_types = spec_.types > 0 ? gradients.sub(types_offset_, spec_.types * d) : View{};
+    if (!d_types) return;
+    if (spec_.types == 1)
+      column_sum(lane, tokens_, d, d, dy, d_types, scratch);
+    else
+      embedding_backward(lane, tokens_, d, c.batch.types, {0, spec_.types, spec_.types}, dy, d_types, scratch);
   }
 
  private:
@@ -106,7 +114,7 @@ class Embedding final : public Unit {
   }
 
   EmbeddingSpec spec_;
-  std::size_t tokens_, element_, positions_offset_ = 0, types_offset_ = 0;
+  std::size_t tokens_, element_, table_ = 0, positions_offset_ = 0, types_offset_ = 0;
   TableTiles tiles_;
   Slot scratch_, dropped_;
   UnitBytes bytes_;

@@ -18,6 +18,7 @@ class EmbeddingNorm final : public Unit {
  public:
   EmbeddingNorm(const EmbeddingNormSpec& spec, const RunShape& run)
       : Unit("embedding norm"), spec_(spec), activation_(run.tokens() * spec.hidden * size_of(run.dtype)) {
+    freeze(run.freeze);
     const auto d = static_cast<std::int64_t>(spec.hidden);
     const std::size_t gain = add_parameter(spec.name + ".weight", {d}, false, {1, 0});
     const std::size_t bias = spec.bias ? add_parameter(spec.name + ".bias", {d}, false, {0, 0}) : 0;
@@ -36,9 +37,9 @@ class EmbeddingNorm final : public Unit {
 
   UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
-  Work work(Pass pass, const ElementRange& elements) const override {
+  Work work(Pass pass, const PartRange& parts) const override {
     const double passes = (pass == Pass::forward ? 2 : 3) + (spec_.dropout > 0 ? 2 : 0);
-    return {.bytes = share_of(passes * static_cast<double>(activation_), elements)};
+    return {.bytes = share_of(passes * static_cast<double>(activation_), parts)};
   }
 
   void forward(Lane& lane, const Context& c, std::size_t, ConstView x, View y, View saved) const override {

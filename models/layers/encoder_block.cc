@@ -88,7 +88,7 @@ struct BlockPlan : BlockOperations {
 
 class Block final : public BlockUnit<BlockPlan> {
  public:
-  Block(const EncoderBlockSpec& s, std::size_t layer) : BlockUnit(layer) {
+  Block(const EncoderBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string p = s.names.layers + std::to_string(layer) + ".";
     const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
     const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in) {

@@ -43,6 +43,11 @@ Epilogue gelu_gradient_epilogue(Gelu gelu) {
                              : Epilogue::gelu_tanh_gradient;
 }
 
+double flops_of(const device::Product& product) {
+  const ProductShape& s = product.shape();
+  return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+}
+
 }  // namespace
 
 Linear::Linear(const Spec& spec) : spec_(spec) {
@@ -65,16 +70,23 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const std::int64_t ldw = spec_.input_major ? n : in;
     const bool sum = runs.size() > 1;
     const bool major = spec_.input_major;
-    const Epilogue sums = !spec_.bias ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
+    const Epilogue sums = !sums_biases() ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
     const Epilogue behind = gelu_epilogue(spec_.gelu_behind);
     const Epilogue before = sum ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
     const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, spec_.bias, false, behind};
     const ProductShape input{rows, in, n, false, major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
                                        : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
-    groups_.push_back(Group{run.out, run.weight, run.column, device::Product(spec_.device, forward),
-                            device::Product(spec_.device, input), device::Product(spec_.device, weights)});
+    Group& group = groups_.emplace_back(run.out, run.weight, run.column, device::Product(spec_.device, forward),
+                                        device::Product(spec_.device, input), std::nullopt);
+    if (!is_frozen(run.weight)) group.weights.emplace(spec_.device, weights);
   }
+}
+
+bool Linear::sums_biases() const {
+  return spec_.bias && std::ranges::none_of(spec_.tensors, [](const Tensor& tensor) {
+           return is_frozen(tensor.weight) || is_frozen(tensor.bias);
+         });
 }
 
 std::size_t Linear::input_sum_bytes() const {
@@ -87,24 +99,34 @@ std::size_t Linear::packed_bias_bytes() const {
 
 std::size_t Linear::scratch_bytes(int threads) const {
   std::size_t products = 0;
-  for (const Group& g : groups_)
-    for (const device::Product* p : {&g.forward, &g.input, &g.weights})
-      products = std::max(products, p->workspace_bytes(threads));
+  for (const Group& g : groups_) {
+    products = std::max({products, g.forward.workspace_bytes(threads), g.input.workspace_bytes(threads)});
+    if (g.weights) products = std::max(products, g.weights->workspace_bytes(threads));
+  }
+  for (const Tensor& tensor : spec_.tensors)
+    if (spec_.bias && !sums_biases() && !is_frozen(tensor.bias))
+      products = std::max(products, device::column_sum_workspace(spec_.rows, tensor.out));
   return std::max(packed_bias_bytes(), input_sum_bytes()) + products;
 }
 
 double Linear::forward_flops() const {
   double flops = 0;
-  for (const Group& g : groups_) {
-    const ProductShape& s = g.forward.shape();
-    flops += 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-  }
+  for (const Group& g : groups_) flops += flops_of(g.forward);
+  return flops;
+}
+
+double Linear::backward_flops() const {
+  double flops = 0;
+  for (const Group& g : groups_) flops += flops_of(g.input) + (g.weights ? flops_of(*g.weights) : 0);
   return flops;
 }
 
 void Linear::list_products(std::vector<ProductShape>& out) const {
-  for (const Group& g : groups_)
-    for (const device::Product* p : {&g.forward, &g.input, &g.weights}) out.push_back(p->shape());
+  for (const Group& g : groups_) {
+    out.push_back(g.forward.shape());
+    out.push_back(g.input.shape());
+    if (g.weights) out.push_back(g.weights->shape());
+  }
 }
 
 // A product of one row reads W once and multiplies little: no library's tiles.
@@ -161,23 +183,43 @@ void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstV
 
 void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
                                  View scratch) const {
+  if (!sums_biases()) {
+    for (const Group& g : groups_) {
+      if (!g.weights) continue;
+      const View dw = gradients.sub(g.weight, g.out * spec_.in);
+      const ConstView dy_group = from(dy, g.column);
+      if (spec_.input_major)
+        g.weights->run(lane, x, dy_group, {}, dw, scratch, {});
+      else
+        g.weights->run(lane, dy_group, x, {}, dw, scratch, {});
+    }
+    return backward_biases(lane, dy, gradients, scratch);
+  }
   const bool packs = packed_bias_bytes() > 0;
-  View sums;
-  if (spec_.bias) sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.tensors[0].bias, out_);
+  const View sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.tensors[0].bias, out_);
   const View rest = rest_of(scratch, packed_bias_bytes());
   for (const Group& g : groups_) {
     const View dw = gradients.sub(g.weight, g.out * spec_.in);
-    const View db = sums ? sums.sub(g.column, g.out) : sums;
+    const View db = sums.sub(g.column, g.out);
     const ConstView dy_group = from(dy, g.column);
     if (spec_.input_major)
-      g.weights.run(lane, x, dy_group, {}, dw, rest, db);
+      g.weights->run(lane, x, dy_group, {}, dw, rest, db);
     else
-      g.weights.run(lane, dy_group, x, {}, dw, rest, db);
+      g.weights->run(lane, dy_group, x, {}, dw, rest, db);
   }
   if (!packs) return;
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     device::cast(lane, sums.sub(column, tensor.out), gradients.sub(tensor.bias, tensor.out));
+    column += tensor.out;
+  }
+}
+
+void Linear::backward_biases(Lane& lane, ConstView dy, const GradientRange& gradients, View scratch) const {
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    if (const View db = spec_.bias ? gradients.sub(tensor.bias, tensor.out) : View{})
+      column_sum(lane, spec_.rows, tensor.out, out_, from(dy, column), db, scratch);
     column += tensor.out;
   }
 }

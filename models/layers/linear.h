@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,7 @@ enum class Gelu : std::uint8_t { none, tanh, erf };
 // the GELU after or before it in the same products. Prepared once per shape and shared by all blocks.
 class Linear {
  public:
-  // Where one tensor lies in the unit's flat buffer.
+  // Where one tensor lies in the unit's pools.
   struct Tensor {
     std::size_t out;
     std::size_t weight;
@@ -40,8 +41,9 @@ class Linear {
   // Scratch bytes that any of the calls below needs in a lane of `threads` threads.
   std::size_t scratch_bytes(int threads) const;
 
-  // Of one forward's products; each of backward's two has as many.
+  // Of one forward's products; of one backward's, in which frozen tensors have none of their own.
   double forward_flops() const;
+  double backward_flops() const;
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
@@ -51,20 +53,25 @@ class Linear {
   // dx[rows, in] = dy W^T; with a gelu before, times gelu'(inactive[rows, in]).
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch, device::ConstView inactive = {}) const;
-  // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`.
+  // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`; not of what is frozen.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
  private:
-  // Neighbouring tensors without a gap between their weights: one product.
+  // Neighbouring tensors without a gap between their weights, all of them trained or none: one product.
   struct Group {
     std::size_t out, weight, column;
-    device::Product forward, input, weights;
+    device::Product forward, input;
+    std::optional<device::Product> weights;  // none: frozen
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View active) const;
   std::size_t input_sum_bytes() const;    // fp32 sum of several groups' dx; 0 with one group
   std::size_t packed_bias_bytes() const;  // biases of several tensors, or their gradients, side by side
+  // Whether the products of weights sum up the gradients of biases: if all of both are trained. Else biases that are
+  // have sums of their own.
+  bool sums_biases() const;
+  void backward_biases(device::Lane&, device::ConstView dy, const GradientRange& gradients, device::View scratch) const;
 
   Spec spec_;
   std::size_t out_ = 0;

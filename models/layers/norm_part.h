@@ -31,18 +31,25 @@ class NormPart {
   NormPart(NormKind kind, const device::NormShape& shape, std::size_t gain, std::size_t bias = 0);
 
   // Bytes of scratch that backward() needs.
-  std::size_t scratch_bytes() const { return device::norm_backward_workspace(shape_); }
+  std::size_t scratch_bytes() const {
+    return unwanted_bytes() > 0 ? unwanted_at() + unwanted_bytes() : device::norm_backward_workspace(shape_);
+  }
 
   // mean and rstd are for backward(); root_mean_square has no mean. no_bias: of layer_without_bias, memory for `width`
   // elements, which backward() writes too.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View mean,
                device::View rstd, device::View no_bias = {}) const;
-  // dx by x, and by dresidual if there is one, which may be dx; and the gradients of the norm's tensors.
+  // dx by x, and by dresidual if there is one, which may be dx; and the gradients of the norm's tensors that are
+  // trained.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::ConstView x,
                 device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
                 const GradientRange& gradients, device::View scratch, device::View no_bias = {}) const;
 
  private:
+  // The operation gives all gradients: those of what is frozen go where nothing reads them, the end of the scratch.
+  std::size_t unwanted_at() const { return (device::norm_backward_workspace(shape_) + 63) / 64 * 64; }
+  std::size_t unwanted_bytes() const;
+
   NormKind kind_;
   device::NormShape shape_;
   std::size_t gain_, bias_;

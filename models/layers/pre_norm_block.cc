@@ -107,7 +107,7 @@ struct BlockPlan : BlockOperations {
 
 class Block final : public BlockUnit<BlockPlan> {
  public:
-  Block(const PreNormBlockSpec& s, std::size_t layer) : BlockUnit(layer) {
+  Block(const PreNormBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string prefix = s.prefix + std::to_string(layer) + ".";
     if (s.layers[layer].has_norm) o_.attention_norm = add_norm(s.norm, prefix + s.attention_norm, s.hidden);
     o_.qkv = add_product(s, prefix, s.qkv, s.hidden);

@@ -107,6 +107,7 @@ TensorEntry tensor_of(const Fields& fields) {
       fields.wrong("shape", "the sizes of a tensor");
     out.shape.push_back(size);
   }
+  out.frozen = fields.has("frozen");
   return out;
 }
 
@@ -152,7 +153,8 @@ std::uint64_t TensorEntry::elements() const {
 std::vector<TensorEntry> tensors_of(const models::Model& model) {
   std::vector<TensorEntry> out;
   for (const auto& unit : model.units)
-    for (const models::Parameter& p : unit->parameters()) out.push_back({p.name, {p.shape.begin(), p.shape.end()}});
+    for (const models::Parameter& p : unit->parameters())
+      out.push_back({p.name, {p.shape.begin(), p.shape.end()}, !p.trained()});
   return out;
 }
 
@@ -164,8 +166,12 @@ std::string with_checksum(std::string json) {
 std::string to_json(const Manifest& m) {
   const Progress& p = m.progress;
   JsonArray tensors(JsonLayout::lines), files(JsonLayout::lines);
-  for (const TensorEntry& tensor : m.tensors)
-    tensors.add(JsonObject().add("name", tensor.name).add("shape", JsonArray().add_all(tensor.shape)));
+  for (const TensorEntry& tensor : m.tensors) {
+    JsonObject entry;
+    entry.add("name", tensor.name).add("shape", JsonArray().add_all(tensor.shape));
+    if (tensor.frozen) entry.add("frozen", true);
+    tensors.add(entry);
+  }
   for (const ShardEntry& file : m.files)
     files.add(JsonObject()
                   .add("name", file.name)

@@ -23,6 +23,7 @@ struct ShardEntry {
 struct TensorEntry {
   std::string name;
   std::vector<std::uint64_t> shape;
+  bool frozen = false;  // its weights are all that there is of it
   std::uint64_t elements() const;
 };
 

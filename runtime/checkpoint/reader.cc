@@ -15,6 +15,7 @@
 #include "base/parallel.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/weights/floats.h"
 #include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
@@ -96,7 +97,10 @@ void Checkpoint::require_coverage() const {
   };
   if (!kinds_.contains("master")) wrong("master", "any", "the extents", "none");
   for (const auto& [kind, tensors] : kinds_) {
+    std::size_t expected = 0;
     for (const TensorEntry& tensor : manifest_.tensors) {
+      if (tensor.frozen && kind != "master") continue;
+      ++expected;
       std::uint64_t end = 0;
       if (const auto found = tensors.find(tensor.name); found != tensors.end())
         for (const Extent& e : found->second) {
@@ -107,8 +111,8 @@ void Checkpoint::require_coverage() const {
       if (end != tensor.elements())
         wrong(kind, tensor.name, fmt::format("{} elements", tensor.elements()), fmt::format("{}", end));
     }
-    if (tensors.size() != manifest_.tensors.size())
-      wrong(kind, "any", fmt::format("{} tensors", manifest_.tensors.size()), fmt::format("{}", tensors.size()));
+    if (tensors.size() != expected)
+      wrong(kind, "any", fmt::format("{} tensors", expected), fmt::format("{}", tensors.size()));
   }
 }
 
@@ -178,8 +182,8 @@ void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::u
                           std::uint64_t count) const {
   for (const Extent& e : extents(kind, tensor)) {
     const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, begin + count);
-    if (from >= to || e.format != device::StorageFormat::fp32) continue;
-    const std::uint64_t first = device::fp32_bytes(from - e.begin), last = device::fp32_bytes(to - e.begin);
+    if (from >= to || e.format == device::StorageFormat::block8) continue;
+    const std::uint64_t first = stored_bytes(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
     for (std::uint64_t block = first / kBlockBytes; block * kBlockBytes < last; ++block) prefetch_block(e, block);
   }
 }
@@ -190,16 +194,17 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
   std::vector<std::byte> buffer(kBlockBytes);
   for (const Extent& e : extents(kind, tensor)) {
     if (e.end <= begin || e.begin >= end) continue;
-    if (e.format != device::StorageFormat::fp32)
-      fail(Exit::corrupt, "{}: expected {} of tensor {} in F32, found {}", path_.string(), kind, tensor,
+    if (e.format == device::StorageFormat::block8)
+      fail(Exit::corrupt, "{}: expected {} of tensor {} in F32, BF16 or F16, found {}", path_.string(), kind, tensor,
            stored_dtype(e.format));
-    constexpr std::size_t kInBlock = kBlockBytes / sizeof(float);
+    const std::size_t in_block = kBlockBytes / stored_bytes(e.format, 1);
     const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, end);
-    for (std::size_t block = (from - e.begin) / kInBlock; e.begin + block * kInBlock < to; ++block) {
-      const std::uint64_t first = e.begin + block * kInBlock;
-      const auto bytes = read_block(e, block, buffer);
-      const std::uint64_t a = std::max(from, first), b = std::min(to, first + bytes.size() / sizeof(float));
-      std::memcpy(&out[a - begin], bytes.data() + (a - first) * sizeof(float), (b - a) * sizeof(float));
+    for (std::size_t block = (from - e.begin) / in_block; e.begin + block * in_block < to; ++block) {
+      const std::uint64_t first = e.begin + block * in_block;
+      const std::vector<float> values = floats_of(e.format, read_block(e, block, buffer));
+      const std::uint64_t a = std::max(from, first), b = std::min(to, first + values.size());
+      std::copy(values.begin() + static_cast<std::ptrdiff_t>(a - first),
+                values.begin() + static_cast<std::ptrdiff_t>(b - first), &out[a - begin]);
       done += b - a;
     }
   }

@@ -87,22 +87,29 @@ void CheckpointWriter::plan_file(const Job& job) {
     const UnitLayout& layout = job.plan.layout.units[unit];
     const auto parameters = job.model->units[unit]->parameters();
     const std::size_t part_begin = job.plan.parts_of(unit).piece(rank).begin;
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : {StateKind::master, StateKind::moment1, StateKind::moment2, StateKind::frozen}) {
       if (!executor_.storage().has_state(kind)) continue;
-      for (const Run& run : layout.runs) {
-        const auto [begin, end] = layout.shards.piece_of({run.begin, run.end}, rank);
+      const bool frozen = kind == StateKind::frozen;
+      const Pool& pool = layout.pool(frozen);
+      for (const Run& run : pool.runs) {
+        const auto [begin, end] = pool.shards.piece_of({run.begin, run.end}, rank);
         if (begin >= end) continue;
         const models::Parameter& parameter = parameters[run.parameter];
         Extent& e = extents_.emplace_back();
         e.kind = name_of(kind);
         e.tensor = parameter.name;
-        e.format = kind == StateKind::master ? device::StorageFormat::fp32 : run.moments;
+        e.format = frozen                      ? format_of(job.plan.dtype)
+                   : kind == StateKind::master ? device::StorageFormat::fp32
+                                               : run.moments;
         e.shape.assign(parameter.shape.begin(), parameter.shape.end());
         e.begin = begin - run.begin;
         e.end = end - run.begin;
         e.bytes = stored_bytes(e.format, e.elements());
         e.checksums.resize(e.blocks());
-        parts_.push_back({unit, layout.state_offset(kind, part_begin, begin), kind});
+        const std::size_t held = frozen ? executor_.storage().held(unit, kind).begin : part_begin;
+        const std::size_t at =
+            frozen ? stored_bytes(e.format, begin - held) : layout.state_offset(kind, part_begin, begin);
+        parts_.push_back({unit, at, kind});
       }
     }
   }

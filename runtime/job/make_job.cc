@@ -20,6 +20,7 @@
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/available_memory.h"
+#include "runtime/job/freeze.h"
 #include "runtime/job/order.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
@@ -45,8 +46,11 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
   const int threads = std::max(cores, static_cast<int>(recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
-    return {1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,
-            false, recipe.training.objective};
+    models::RunShape shape{
+        1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,
+        false, recipe.training.objective};
+    shape.freeze = recipe.training.freeze;
+    return shape;
   }
   const bool trains = purpose == Purpose::train;
   return {static_cast<std::size_t>(recipe.training.micro_batch_size),
@@ -59,7 +63,8 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
           recipe.data.packing == Packing::documents,
           recipe.training.objective,
           loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
-          {recipe.training.class_weights.begin(), recipe.training.class_weights.end()}};
+          {recipe.training.class_weights.begin(), recipe.training.class_weights.end()},
+          recipe.training.freeze};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
@@ -156,7 +161,8 @@ std::size_t parts_of(const models::Model& model) {
 std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepPlan& plan) {
   std::set<std::size_t, std::greater<>> sizes;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
-    if (model.units[unit]->parts().size() > 1) sizes.insert(plan.layout.units[unit].padded() * size_of(plan.dtype));
+    if (model.units[unit]->parts().size() > 1)
+      sizes.insert(plan.layout.units[unit].gathered_bytes(format_of(plan.dtype)));
   std::vector<std::size_t> thresholds(sizes.begin(), sizes.end());
   if (thresholds.empty()) return thresholds;
   thresholds.erase(thresholds.begin());
@@ -218,6 +224,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   job.recipe.training.objective = job.model->objective;
+  if (purpose == Purpose::train) require_freezable(*job.model, recipe.training.freeze);
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,

@@ -7,13 +7,14 @@ namespace strata::runtime {
 
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
   const Placement placement = placement_of(recipe.zero);
-  const auto elements = [&](const StatePlacement& state) {
+  const auto elements = [&](const StatePlacement& state, bool frozen) {
     std::size_t sum = 0;
-    for (const UnitLayout& unit : layout.units) sum += unit.shards.in_pieces(state.pieces(layout.mesh)).size();
+    for (const UnitLayout& unit : layout.units)
+      sum += unit.pool(frozen).shards.in_pieces(state.pieces(layout.mesh)).size();
     return sum;
   };
   const device::DType dtype = recipe.training.precision;
-  const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer);
+  const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer, false);
   // The sums of all units are there when their norm is known.
   const bool has_sums = layout.mesh.data() > 1 || recipe.accumulation_steps(layout.mesh.world) > 1;
   const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // the parameters are the master
@@ -22,7 +23,8 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
 
   std::array<std::size_t, kTiers> bytes{};
   const auto add = [&](Tier tier, std::size_t size) { bytes[static_cast<std::size_t>(tier)] += size; };
-  add(placement.parameters.tier, elements(placement.parameters) * parameter);
+  add(placement.parameters.tier,
+      (elements(placement.parameters, false) + elements(placement.parameters, true)) * parameter);
   add(placement.gradients.tier, part * (has_sums ? sizeof(float) : parameter));
   add(placement.optimizer.tier, part * (master + moments * moment));
   for (std::size_t tier = 0; tier < kTiers; ++tier)

@@ -35,7 +35,7 @@ struct Fit {
 Fit fit_of(const StepPlan& plan) {
   std::size_t largest = 0;
   for (const UnitLayout& unit : plan.layout.units)
-    largest = std::max(largest, unit.padded() * device::size_of(plan.dtype));
+    largest = std::max(largest, unit.gathered_bytes(format_of(plan.dtype)));
   return {plan.memory, plan.tile_bytes > 0 ? plan.tile_bytes : largest};
 }
 

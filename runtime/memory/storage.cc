@@ -81,21 +81,26 @@ View Storage::view(const Task& task, Role role, DType dtype) const {
 }
 
 models::ElementRange Storage::held(std::size_t unit, StateKind kind) const {
+  if (kind == StateKind::frozen) return plan_.parameters_of(unit, true).piece(rank_);
   const Cut cut = kind == StateKind::parameters ? plan_.parameters_of(unit) : plan_.parts_of(unit);
   return cut.piece(rank_);
 }
 
 bool Storage::has_state(StateKind kind) const {
-  const Home& home = plan_.homes[0];
+  const auto any = [&](int Home::*buffer) {
+    return std::ranges::any_of(plan_.homes, [&](const Home& home) { return home.*buffer >= 0; });
+  };
   switch (kind) {
     case StateKind::master:
-      return home.master >= 0 || plan_.dtype == DType::fp32;
+      return any(&Home::master) || plan_.dtype == DType::fp32;
     case StateKind::moment1:
-      return home.moment1 >= 0;
+      return any(&Home::moment1);
     case StateKind::moment2:
-      return home.moment2 >= 0;
+      return any(&Home::moment2);
     case StateKind::parameters:
       return true;
+    case StateKind::frozen:
+      return any(&Home::frozen);
   }
   return false;
 }
@@ -109,6 +114,7 @@ Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::si
     return {b.tier, b.offset + offset, there};
   };
   if (kind == StateKind::parameters) return place(home.parameters, begin, bytes);
+  if (kind == StateKind::frozen) return place(home.frozen, begin, bytes);
   const std::size_t part = held(unit, kind).begin;
   if (kind == StateKind::master) {
     if (home.master >= 0) return place(home.master, begin, bytes);

@@ -23,15 +23,17 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(forma
 }
 
 ElementRange Draft::range_of(const UnitPart& which) const {
-  const auto parts = unit(which.unit).parts();
-  if (which.part < 0) return {0, layout(which.unit).padded()};
-  const auto part = static_cast<std::size_t>(which.part);
-  return {parts[part].begin, part + 1 == parts.size() ? layout(which.unit).padded() : parts[part].end};
+  const Pool& pool = layout(which.unit).pool(which.frozen);
+  if (which.part < 0) return {0, pool.padded()};
+  const models::Part& part = unit(which.unit).parts()[static_cast<std::size_t>(which.part)];
+  const ElementRange range = which.frozen ? part.frozen : part;
+  return {range.begin, range.size() > 0 && range.end == pool.size ? pool.padded() : range.end};
 }
 
 std::string Draft::text_of(std::string_view what, const UnitPart& which) const {
   const std::string& name = unit(which.unit).name();
-  return which.part < 0 ? fmt::format("{} {}", what, name) : fmt::format("{} {}, part {}", what, name, which.part);
+  const std::string of_part = which.part < 0 ? "" : fmt::format(", part {}", which.part);
+  return fmt::format("{} {}{}{}", what, name, of_part, which.frozen ? ", frozen" : "");
 }
 
 int Draft::add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool whole_cycle) {

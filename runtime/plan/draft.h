@@ -25,9 +25,11 @@ struct Written {
   Access access() const { return starts ? Access::write : Access::update; }
 };
 
-// What one gather or upload brings and one call is about: a unit (part -1), or a part of it.
+// What one call is about: a unit (part -1), or a part of it; and what one gather or upload brings of it: what it
+// trains, or what of it is frozen.
 struct UnitPart {
   int unit, part = -1;
+  bool frozen = false;
 };
 
 // A plan being written: tasks in issue order with the buffers they use. What each kind of task uses and costs is said
@@ -51,7 +53,7 @@ class Draft {
   const Home& home(int unit) const { return plan.homes[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }
   std::size_t part_size(int unit) const { return plan.parts_of(static_cast<std::size_t>(unit)).size(); }
-  // The last part takes the padding.
+  // Of its pool. The last part that has some of that takes the padding.
   ElementRange range_of(const UnitPart& which) const;
   // "gathered block 3, part 1".
   std::string text_of(std::string_view what, const UnitPart& which) const;

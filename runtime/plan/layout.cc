@@ -1,6 +1,7 @@
 #include "runtime/plan/layout.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 
@@ -20,28 +21,39 @@ StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted
 Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat moments) {
   Layout layout{mesh, {}};
   const std::size_t multiple = kShardAlignment * static_cast<std::size_t>(mesh.data());
-  std::vector<std::size_t> used;
-  for (const auto& unit : model.units) used.push_back(unit->size());
-  // What is shared is rounded up to whole blocks, which must lie inside.
+  // Of the trained and the frozen pool. What is shared is rounded up to whole blocks, which must lie inside.
+  std::vector<std::array<std::size_t, 2>> used;
+  for (const auto& unit : model.units) used.push_back({unit->size(), unit->frozen_size()});
   for (const auto& unit : model.units)
-    if (const auto& shared = unit->shared()) used[shared->unit] = std::max(used[shared->unit], shared->elements.end);
+    if (const auto& shared = unit->shared()) {
+      std::size_t& of_pool = used[shared->unit][shared->frozen ? 1 : 0];
+      of_pool = std::max(of_pool, shared->elements.end);
+    }
+  const auto cut = [&](std::size_t elements) -> Cut {
+    return {mesh.data(), 1, (elements + multiple - 1) / multiple * multiple};
+  };
   for (const auto& unit : model.units) {
     const std::size_t number = layout.units.size();
     UnitLayout& u = layout.units.emplace_back();
     u.size = unit->size();
-    u.shards = {mesh.data(), 1, (used[number] + multiple - 1) / multiple * multiple};
+    u.shards = cut(used[number][0]);
+    u.frozen.size = unit->frozen_size();
+    u.frozen.shards = cut(used[number][1]);
     u.moments = moments;
     const auto parameters = unit->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const models::Parameter& p = parameters[i];
-      u.runs.push_back({p.offset, p.offset + p.size(), i, p.decay, format_of(p, moments)});
+      const std::size_t begin = models::place_in_pool(p.offset);
+      Pool& pool = p.trained() ? u : u.frozen;
+      pool.runs.push_back({begin, begin + p.size(), i, p.decay, format_of(p, moments)});
     }
     if (const auto& shared = unit->shared()) {
       STRATA_CHECK_LT(shared->unit, number);  // whose backward comes later: its gradient waits for those of sharers
       STRATA_CHECK_EQ(shared->elements.begin % kShardAlignment, 0u);
       STRATA_CHECK_EQ(shared->elements.end % kShardAlignment, 0u);
-      u.shared = {static_cast<int>(shared->unit), shared->elements};
-      layout.units[shared->unit].sharers.push_back(static_cast<int>(number));
+      u.shared = {static_cast<int>(shared->unit), shared->elements, shared->frozen};
+      UnitLayout& holder = layout.units[shared->unit];
+      (shared->frozen ? holder.frozen_sharers : holder.sharers).push_back(static_cast<int>(number));
     }
   }
   return layout;

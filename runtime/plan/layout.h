@@ -15,7 +15,7 @@ namespace strata::runtime {
 // blocks, 4 KiB pages and vectors.
 inline constexpr std::size_t kShardAlignment = device::kSquareBlock;
 
-// A stretch of a unit's flat buffer that belongs to one tensor and is treated alike.
+// A stretch of a pool that belongs to one tensor and is treated alike.
 struct Run {
   std::size_t begin, end;  // elements
   std::size_t parameter;   // index in the unit's parameters
@@ -23,24 +23,41 @@ struct Run {
   device::StorageFormat moments;
 };
 
-// A unit's flat buffer, padded and cut into equal shards.
-struct UnitLayout {
-  std::size_t size;  // elements used, gaps between parameters included
+// A flat buffer of a unit's parameters, padded and cut into equal shards: of those that are trained, or of those that
+// are frozen.
+struct Pool {
+  std::size_t size = 0;  // elements used, gaps between parameters included; 0: there is none
   // Into a shard per data rank, however state is placed: a rank sums, measures, saves and hashes the elements of its
   // own, so that each is counted once.
   Cut shards;
-  std::vector<Run> runs;          // in order; what lies between them holds zeros
-  device::StorageFormat moments;  // the recipe's: of the blocks that no run reaches
-  // Elements of another unit's buffer that this one shares, whole blocks of it; and the units that share some of its.
-  struct Shared {
-    int unit;
-    models::ElementRange elements;
-  };
-  std::optional<Shared> shared = {};
-  std::vector<int> sharers = {};
+  std::vector<Run> runs = {};  // in order; what lies between them holds zeros
 
   std::size_t padded() const { return shards.elements; }
   std::size_t shard() const { return shards.size(); }
+};
+
+// What a unit trains, and beside it what of it is frozen: that has parameters and no other state.
+struct UnitLayout : Pool {
+  Pool frozen = {};
+  device::StorageFormat moments = device::StorageFormat::fp32;  // the recipe's: of the blocks that no run reaches
+  // Elements of a pool of another unit that this one shares, whole blocks of it; and the units that share some of what
+  // this one trains, or of what of it is frozen.
+  struct Shared {
+    int unit;
+    models::ElementRange elements;
+    bool frozen = false;
+  };
+  std::optional<Shared> shared = {};
+  std::vector<int> sharers = {}, frozen_sharers = {};
+
+  bool trains() const { return size > 0; }
+  // Of all its parameters, whole.
+  std::size_t gathered_bytes(device::StorageFormat format) const {
+    return stored_bytes(format, padded()) + stored_bytes(format, frozen.padded());
+  }
+  const Pool& pool(bool of_frozen) const { return of_frozen ? frozen : *this; }
+  // Whether it learns what it shares.
+  bool trains_shared() const { return shared && !shared->frozen; }
 
   // Bytes of one moment of elements [begin, end), whole blocks: each has the format of the run that it belongs to. A
   // rank's moments lie one behind the other, so this is also how far from its first block's a block's moments lie.

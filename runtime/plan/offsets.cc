@@ -114,13 +114,19 @@ void assign_offsets(StepPlan& plan, const StepPlan* beside) {
         std::size_t& end = base[static_cast<std::size_t>(buffer.tier)];
         end = std::max(end, buffer.offset + buffer.bytes);
       }
-    for (std::size_t unit = 0; unit < plan.homes.size(); ++unit) {
-      const auto b = static_cast<std::size_t>(plan.homes[unit].parameters);
-      const Buffer& theirs = beside->buffers[static_cast<std::size_t>(beside->homes[unit].parameters)];
+    const auto place = [&](int ours, int of_beside) {
+      STRATA_CHECK_EQ(ours < 0, of_beside < 0);
+      if (ours < 0) return;
+      const auto b = static_cast<std::size_t>(ours);
+      const Buffer& theirs = beside->buffers[static_cast<std::size_t>(of_beside)];
       STRATA_CHECK_EQ(plan.buffers[b].bytes, theirs.bytes);
       STRATA_CHECK_EQ(static_cast<int>(plan.buffers[b].tier), static_cast<int>(theirs.tier));
       plan.buffers[b].offset = theirs.offset;
       shared[b] = true;
+    };
+    for (std::size_t unit = 0; unit < plan.homes.size(); ++unit) {
+      place(plan.homes[unit].parameters, beside->homes[unit].parameters);
+      place(plan.homes[unit].frozen, beside->homes[unit].frozen);
     }
   }
   std::vector<int> order;

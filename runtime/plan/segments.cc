@@ -7,7 +7,9 @@
 
 namespace strata::runtime {
 
-std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model) {
+namespace {
+
+std::vector<Segment> all_segments(const Recompute& recompute, const models::Model& model) {
   int begin = 0, end = 0;
   for (const auto& unit : model.units) {
     if (!unit->ports().input) ++begin;
@@ -28,6 +30,16 @@ std::vector<Segment> segments_of(const Recompute& recompute, const models::Model
         fail(Exit::usage, "training.recompute names block {}, but the model has blocks 0 to {}", block, n - 1);
       segments[static_cast<std::size_t>(block)].recompute = true;
     }
+  return segments;
+}
+
+}  // namespace
+
+std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model) {
+  std::vector<Segment> segments = all_segments(recompute, model);
+  const int lowest = static_cast<int>(model.lowest_trained());
+  std::erase_if(segments, [&](const Segment& segment) { return segment.last < lowest; });
+  if (!segments.empty()) segments.front().first = std::max(segments.front().first, lowest);
   return segments;
 }
 

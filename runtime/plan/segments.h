@@ -11,8 +11,8 @@ struct Segment {
   int first, last;
   bool recompute;
 };
-// Cuts the model's blocks, which are the units that have an input and an output, as training.recompute says. Throws
-// Error{usage} for a block that is not there.
+// Cuts the model's blocks, which are the units that have an input and an output, as training.recompute says; of those
+// below the lowest unit that trains nothing is run again. Throws Error{usage} for a block that is not there.
 std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model);
 
 }  // namespace strata::runtime

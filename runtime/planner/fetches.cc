@@ -18,13 +18,13 @@ Fetches::Fetches(Draft& draft) : d_(draft) {
   std::size_t pieces = 0;
   for (const auto& unit : d_.model.units) {
     first_piece_.push_back(pieces);
-    pieces += unit->parts().size() + 1;
+    pieces += 2 * (unit->parts().size() + 1);
   }
   present_.assign(pieces, -1);
 }
 
 std::size_t Fetches::index(const UnitPart& which) const {
-  return first_piece_[at(which.unit)] + at(which.part + 1);
+  return first_piece_[at(which.unit)] + 2 * at(which.part + 1) + (which.frozen ? 1 : 0);
 }
 
 void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
@@ -41,22 +41,26 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
   for (int v = 0; v < n; ++v) {
     const Visit& visit = visits[at(v)];
     if (!visit.needs_parameters) continue;
-    needs[index({visit.unit, visit.part})].push_back(v);
+    for (const bool frozen : {false, true})
+      if (const UnitPart which{visit.unit, visit.part, frozen}; has(which)) needs[index(which)].push_back(v);
     const auto& shared = d_.layout(visit.unit).shared;
-    if (shared && !tiling.tiled(shared->unit)) needs[index({shared->unit, -1})].push_back(v);
+    if (shared && !tiling.tiled(shared->unit)) needs[index({shared->unit, -1, shared->frozen})].push_back(v);
   }
-  for (int unit = 0; unit < d_.units(); ++unit)
-    for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part) {
-      const auto& when = needs[index({unit, part})];
-      const int ahead = part < 0 ? d_.request.prefetch : std::min(d_.request.prefetch, 1);
-      const bool stays = !d_.layout(unit).sharers.empty() && !tiling.tiled(unit);
-      for (std::size_t i = 0; i < when.size(); ++i) {
-        const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
-        if (!held) add({unit, part}, when[i], when[i] - ahead);
-        const bool holds = i + 1 < when.size() && (stays || when[i + 1] - ahead <= when[i] + 1);
-        if (!holds) releases_after_[at(when[i])].push_back({unit, part});
-      }
+  const auto fetch = [&](const UnitPart& which) {
+    const auto& when = needs[index(which)];
+    const UnitLayout& layout = d_.layout(which.unit);
+    const int ahead = which.part < 0 ? d_.request.prefetch : std::min(d_.request.prefetch, 1);
+    const bool stays = !(which.frozen ? layout.frozen_sharers : layout.sharers).empty() && !tiling.tiled(which.unit);
+    for (std::size_t i = 0; i < when.size(); ++i) {
+      const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
+      if (!held) add(which, when[i], when[i] - ahead);
+      const bool holds = i + 1 < when.size() && (stays || when[i + 1] - ahead <= when[i] + 1);
+      if (!holds) releases_after_[at(when[i])].push_back(which);
     }
+  };
+  for (int unit = 0; unit < d_.units(); ++unit)
+    for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part)
+      for (const bool frozen : {false, true}) fetch({unit, part, frozen});
   add_shards();
   // Each lane runs in order: what is needed first goes first.
   for (auto& hops : hops_before_)
@@ -69,9 +73,10 @@ void Fetches::add(const UnitPart& which, int needed, int visit) {
   const Tier tier = d_.plan.placement.parameters.tier;
   const int gather = d_.plan.sharded_parameters() ? 1 : 0;
   if (gather && which.part >= 0 && tier != Tier::device) {
-    const auto [found, is_new] = shards_.try_emplace(pass_[at(needed)], Shard{all_.size(), visit});
+    const auto [found, is_new] = shards_.try_emplace({pass_[at(needed)], which.frozen}, Shard{all_.size(), visit});
     Shard& shard = found->second;
-    if (is_new) all_.push_back({{which.unit}, needed, at_home({which.unit})});
+    const UnitPart unit{which.unit, -1, which.frozen};
+    if (is_new) all_.push_back({unit, needed, at_home(unit)});
     shard.visit = std::min(shard.visit, visit);
     all_[shard.fetch].needed = std::min(all_[shard.fetch].needed, needed);
     before(TaskKind::gather, visit);
@@ -96,8 +101,13 @@ void Fetches::add_shards() {
   }
 }
 
+int Fetches::home_of(const UnitPart& which) const {
+  const Home& home = d_.plan.homes[at(which.unit)];
+  return which.frozen ? home.frozen : home.parameters;
+}
+
 std::vector<Slice> Fetches::at_home(const UnitPart& which) const {
-  const int home = d_.plan.homes[at(which.unit)].parameters;
+  const int home = home_of(which);
   if (which.part < 0 || d_.plan.sharded_parameters()) return {d_.whole(home)};
   const ElementRange range = d_.range_of(which);
   return {{home, d_.bytes_of(range.begin), d_.bytes_of(range.size())}};
@@ -157,7 +167,7 @@ int Fetches::last_unit(int visit) const {
 }
 
 int Fetches::buffer(const UnitPart& which) const {
-  return resident() ? d_.plan.homes[at(which.unit)].parameters : present_[index(which)];
+  return resident() ? home_of(which) : present_[index(which)];
 }
 
 }  // namespace strata::runtime

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "runtime/plan/draft.h"
@@ -29,7 +30,7 @@ class Fetches {
 
   // The highest unit that is fetched before the visit; -1: none.
   int last_unit(int visit) const;
-  // Where the parameters of a unit or part lie now.
+  // Where the parameters of a unit or part lie now, those of the pool; -1: it has none.
   int buffer(const UnitPart& which) const;
 
  private:
@@ -49,21 +50,24 @@ class Fetches {
     TaskKind kind;  // read, upload or gather
   };
 
+  // Of the whole unit or the part, whether it has some of the pool.
+  bool has(const UnitPart& which) const { return d_.range_of(which).size() > 0; }
   bool resident() const { return !d_.plan.sharded_parameters() && d_.plan.placement.parameters.tier == Tier::device; }
   std::size_t index(const UnitPart& which) const;
   void add(const UnitPart& which, int needed, int visit);
   void add_shards();
+  int home_of(const UnitPart& which) const;
   // Where the unit's or part's bytes lie in its home.
   std::vector<Slice> at_home(const UnitPart& which) const;
   void run(const Hop& hop);
   void gather(const Fetch& fetch);
 
   Draft& d_;
-  std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts
-  std::vector<int> present_;              // by unit and part: its buffer; -1: not there
+  std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts, two pools of each
+  std::vector<int> present_;              // by unit, part and pool: its buffer; -1: not there
   std::vector<Fetch> all_;
-  std::vector<int> pass_;        // by visit: the first of those about the same unit's parts that follow each other
-  std::map<int, Shard> shards_;  // by that
+  std::vector<int> pass_;  // by visit: the first of those about the same unit's parts that follow each other
+  std::map<std::pair<int, bool>, Shard> shards_;       // by that, and whether it is frozen
   std::vector<std::vector<Hop>> hops_before_;          // by visit
   std::vector<std::vector<UnitPart>> releases_after_;  // by visit
 };

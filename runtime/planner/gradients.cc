@@ -28,13 +28,14 @@ Gradients::Gradients(Draft& draft)
       whole_(at(draft.units()), -1) {
   if (d_.request.forward_only) return;
   for (int unit = 0; unit < d_.units(); ++unit) {
+    if (!d_.layout(unit).trains()) continue;
     if (holds_whole())
       whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
                                        d_.bytes_of(d_.layout(unit).padded()), true);
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
-    if (d_.plan.cyclic && d_.layout(unit).shared && !has_sums_) make_home({unit, true});
+    if (d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) make_home({unit, true});
 }
 
 // ZeRO-1 holds the whole gradient; a rank alone has nothing to share. Not if sharding frees less of the device than
@@ -110,18 +111,21 @@ void Gradients::before_call(int unit) {
   if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
   open({unit});
-  if (d_.layout(unit).shared) open({unit, true});
+  if (d_.layout(unit).trains_shared()) open({unit, true});
 }
 
 void Gradients::after_call(bool last) {
-  if (last && !produced_.empty()) produced_.back().last = true;
+  // A unit's last part may have nothing that is trained.
+  std::vector<Produced>& newest = produced_.empty() ? pending_ : produced_;
+  if (last && !newest.empty()) newest.back().last = true;
   reduce_pending();
+  if (last && produced_.empty()) close_all();
   std::swap(pending_, produced_);
 }
 
 void Gradients::finish() {
   reduce_pending();
-  for (int unit = 0; unit < d_.units(); ++unit) STRATA_CHECK(sum_of({unit}).complete);
+  for (int unit = 0; unit < d_.units(); ++unit) STRATA_CHECK_EQ(sum_of({unit}).complete, d_.layout(unit).trains());
 }
 
 void Gradients::reduce_pending() {
@@ -134,11 +138,14 @@ void Gradients::reduce_pending() {
       sum.newest = 0;
       open_.push_back(p.owner());
     }
-    if (!p.last && has_sums_) continue;
-    for (const Owner& owner : open_) close(owner);
-    open_.clear();
+    if (p.last || !has_sums_) close_all();
   }
   pending_.clear();
+}
+
+void Gradients::close_all() {
+  for (const Owner& owner : open_) close(owner);
+  open_.clear();
 }
 
 void Gradients::open(const Owner& owner) {

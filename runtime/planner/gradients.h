@@ -71,6 +71,7 @@ class Gradients {
   int make_home(const Owner& owner);
   void open(const Owner& owner);
   void close(const Owner& owner);
+  void close_all();
   void complete(int unit);
   int brought(const Owner& owner, int holder);
   void reduce_pending();

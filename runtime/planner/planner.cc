@@ -47,7 +47,8 @@ class Builder {
         gradients_(d_),
         updates_(d_, gradients_),
         fetches_(d_),
-        activation_(d_.bytes_of(request.shape.tokens() * d_.model.hidden)) {
+        activation_(d_.bytes_of(request.shape.tokens() * d_.model.hidden)),
+        lowest_(static_cast<int>(d_.model.lowest_trained())) {
     add_state();
   }
 
@@ -158,10 +159,11 @@ class Builder {
 
   // Of what the unit shares with another: all, or the part of the holder that is a tile of the table.
   ElementRange shared_range(int unit, int tile) const {
-    const ElementRange& all = d_.layout(unit).shared->elements;
-    if (tile < 0) return all;
-    const models::Part part = d_.unit(tiling_.table_unit()).parts()[at(tiling_.table_first() + tile)];
-    return {part.begin, tile + 1 == tiling_.tiles() ? all.end : part.end};
+    const auto& shared = d_.layout(unit).shared;
+    if (tile < 0) return shared->elements;
+    const models::Part& part = d_.unit(tiling_.table_unit()).parts()[at(tiling_.table_first() + tile)];
+    const ElementRange& rows = shared->frozen ? part.frozen : part;
+    return {rows.begin, tile + 1 == tiling_.tiles() ? shared->elements.end : rows.end};
   }
 
   // An update that the last step left is done before anything of its unit is fetched or used.
@@ -217,7 +219,7 @@ class Builder {
     const bool parts_end = call.ends || call.part < 0;
     switch (call.kind) {
       case TaskKind::forward:
-        forward(call, !recomputed(call.unit));
+        forward(call, call.unit >= lowest_ && !recomputed(call.unit));
         if (parts_end && keeps_away(call.unit)) keep_input(call);
         return;
       case TaskKind::recompute:
@@ -248,8 +250,12 @@ class Builder {
     const models::Ports ports = d_.unit(call.unit).ports();
     const UnitPart which{call.unit, call.part};
     UnitCall c{which, call.micro_batch};
-    if (call.kind != TaskKind::backward || ports.parameters_in_backward) c.parameters = fetches_.buffer(which);
-    if (const auto& shared = d_.layout(call.unit).shared) c.shared_parameters = fetches_.buffer({shared->unit});
+    if (call.kind != TaskKind::backward || ports.parameters_in_backward) {
+      c.parameters = fetches_.buffer(which);
+      c.frozen = fetches_.buffer({call.unit, call.part, true});
+    }
+    if (const auto& shared = d_.layout(call.unit).shared)
+      c.shared_parameters = fetches_.buffer({shared->unit, -1, shared->frozen});
     if (ports.input) c.x = input_of(call.unit, call.micro_batch);
     c.workspace = workspace_for(call, workspace);
     return c;
@@ -278,7 +284,11 @@ class Builder {
     f.add(d_);
   }
 
-  int add_gradients(const UnitPart& which, int g) { return gradients_.add(which, d_.range_of(which), g); }
+  // -1: nothing of it is trained.
+  int add_gradients(const UnitPart& which, int g) {
+    const ElementRange range = d_.range_of(which);
+    return range.size() > 0 ? gradients_.add(which, range, g) : -1;
+  }
   // Of all that the unit shares with another.
   int add_shared_gradients(int unit, int g) { return gradients_.add_shared({unit}, shared_range(unit, -1), g); }
   int add_residual(int g) {
@@ -292,7 +302,7 @@ class Builder {
     if (!r_.forward_only) {
       l.residual = add_residual(call.micro_batch);
       l.gradients = add_gradients({call.unit}, call.micro_batch);
-      if (d_.layout(call.unit).shared) l.shared_gradients = add_shared_gradients(call.unit, call.micro_batch);
+      if (d_.layout(call.unit).trains_shared()) l.shared_gradients = add_shared_gradients(call.unit, call.micro_batch);
     }
     l.add(d_);
   }
@@ -304,23 +314,24 @@ class Builder {
     const int g = call.micro_batch;
     const bool of_norm = step == LossStep::norm || step == LossStep::finish;
     const UnitPart norm{call.unit, tiling_.tiled(call.unit) ? 0 : -1};
-    const UnitPart gathered = of_norm ? norm : UnitPart{tiling_.table_unit(), tiling_.table_first() + call.part};
+    UnitPart gathered = of_norm ? norm : UnitPart{tiling_.table_unit(), tiling_.table_first() + call.part};
+    const bool shares = gathered.unit != call.unit;
+    if (shares) gathered.frozen = d_.layout(call.unit).shared->frozen;
     TiledLoss l{.which = {call.unit, call.part},
                 .micro_batch = g,
                 .step = step,
                 .gathered = gathered,
-                .range = d_.range_of(gathered),
+                .range = shares ? shared_range(call.unit, call.part) : d_.range_of(gathered),
                 .parameters = fetches_.buffer(gathered),
                 .workspace = workspace_for(call, d_.model.loss_unit().tiled_loss_workspace())};
+    if (!shares) l.frozen = fetches_.buffer({gathered.unit, gathered.part, true});
     if (of_norm) l.x = input_of(call.unit, g);
     if (step == LossStep::finish && !r_.forward_only) l.residual = add_residual(g);
     if (!r_.forward_only && (step == LossStep::gradients || step == LossStep::finish)) {
-      if (gathered.unit == call.unit) {
+      if (!shares)
         l.gradients = add_gradients(gathered, g);
-      } else {
-        l.range = shared_range(call.unit, call.part);
+      else if (!gathered.frozen)
         l.gradients = gradients_.add_shared(l.which, l.range, g);
-      }
     }
     l.add(d_);
   }
@@ -331,7 +342,7 @@ class Builder {
     if (bytes.saved) b.saved = saved_of(call.unit, call.micro_batch);
     b.residual = residual_[at(call.micro_batch)];
     b.gradients = add_gradients({call.unit, call.part}, call.micro_batch);
-    if (d_.layout(call.unit).shared) b.shared_gradients = add_shared_gradients(call.unit, call.micro_batch);
+    if (d_.layout(call.unit).trains_shared()) b.shared_gradients = add_shared_gradients(call.unit, call.micro_batch);
     b.add(d_);
   }
 
@@ -342,6 +353,7 @@ class Builder {
   Updates updates_;
   Fetches fetches_;
   const std::size_t activation_;  // bytes of the residual stream of a micro-batch
+  const int lowest_;              // unit that trains something: backward ends there
   std::optional<BorderTasks> border_;
   std::vector<int> caches_;                        // by unit; -1: none
   std::vector<std::vector<Kept>> returns_before_;  // per visit

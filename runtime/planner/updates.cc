@@ -1,6 +1,9 @@
 #include "runtime/planner/updates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -33,10 +36,16 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
       return buffer;
     };
     Home& h = d_.plan.homes.emplace_back();
-    h.parameters =
-        add(d_.plan.sharded_parameters() ? "shard of" : "parameters of", Kind::parameters, placement.parameters.tier,
-            d_.bytes_of(d_.plan.parameters_of(static_cast<std::size_t>(unit)).size()));
-    if (d_.request.forward_only) continue;
+    const auto add_parameters = [&](bool frozen) {
+      const Cut cut = d_.plan.parameters_of(static_cast<std::size_t>(unit), frozen);
+      if (cut.elements == 0) return -1;
+      const std::string what =
+          fmt::format("{}{} of", frozen ? "frozen " : "", d_.plan.sharded_parameters() ? "shard" : "parameters");
+      return add(what.c_str(), Kind::parameters, placement.parameters.tier, d_.bytes_of(cut.size()));
+    };
+    h.parameters = add_parameters(false);
+    h.frozen = add_parameters(true);
+    if (d_.request.forward_only || !d_.layout(unit).trains()) continue;
     h.chunk = apart ? d_.request.update_chunk : part;
     h.slots = {0};
     for (std::size_t begin = 0; begin < part; begin += h.chunk) {

@@ -18,6 +18,7 @@ class VisitList {
     for (int unit = 0; unit < loss_; ++unit) add_calls(TaskKind::forward, unit, micro_batches);
     add_loss(micro_batches);
     if (r_.forward_only) return;
+    const int lowest = static_cast<int>(model_.lowest_trained());
     int unit = loss_ - 1;
     for (auto segment = r_.segments.rbegin(); segment != r_.segments.rend(); ++segment) {
       for (; unit > segment->last; --unit) add_backward(unit, false, micro_batches);
@@ -27,7 +28,7 @@ class VisitList {
       for (; unit >= segment->first; --unit)
         add_backward(unit, segment->recompute && unit == segment->last, micro_batches);
     }
-    for (; unit >= 0; --unit) add_backward(unit, false, micro_batches);
+    for (; unit >= lowest; --unit) add_backward(unit, false, micro_batches);
   }
   std::vector<Visit> take() { return std::move(visits_); }
 
@@ -115,7 +116,10 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
     table_first_ = 0;
     const auto parts = parts_of(table_unit_);  // a table that goes by tiles begins with a part of its unit
     if (tiles_ > 0) {
-      const auto first = std::ranges::find(parts, shared->elements.begin, &models::Part::begin);
+      const auto first = std::ranges::find_if(parts, [&](const models::Part& part) {
+        const models::ElementRange& range = shared->frozen ? part.frozen : part;
+        return range.size() > 0 && range.begin == shared->elements.begin;
+      });
       STRATA_CHECK(first != parts.end());
       table_first_ = static_cast<int>(first - parts.begin());
     }
@@ -132,8 +136,8 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
   for (int unit = 0; unit <= loss; ++unit) {
     const UnitLayout& u = layout.units[static_cast<std::size_t>(unit)];
     const bool in_parts = parts_of(unit).size() > 1 && (by_tiles(unit) || (unit != loss && !u.shared)) &&
-                          std::all_of(u.sharers.begin(), u.sharers.end(), by_tiles);
-    tiled_.push_back(possible && in_parts && u.padded() * size_of(request.shape.dtype) > request.tile_bytes);
+                          std::ranges::all_of(u.sharers, by_tiles) && std::ranges::all_of(u.frozen_sharers, by_tiles);
+    tiled_.push_back(possible && in_parts && u.gathered_bytes(format_of(request.shape.dtype)) > request.tile_bytes);
   }
 }
 

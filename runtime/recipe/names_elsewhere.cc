@@ -280,10 +280,10 @@ constexpr NamesElsewhere kRows[] = {
     {"resize_vocab resize_token_embeddings resize_token_embeddings_to_32x add_tokens added_tokens_overrides "
      "shrink_embeddings mean_resizing_embeddings",
      "", "not supported: the model's vocabulary stays as it is"},
-    {"finetuning_type", "", "not needed: all weights are trained (full)"},
-    {"unfrozen_parameters freeze_trainable_layers freeze_trainable_modules freeze_extra_modules freeze_layers "
-     "requires_grad trainable_parameters",
-     "", "not supported: all weights are trained"},
+    {"finetuning_type", "", "not needed: all weights are trained (full) but those of training.freeze"},
+    {"freeze_layers requires_grad", "training.freeze", "patterns of tensors' names"},
+    {"unfrozen_parameters freeze_trainable_layers freeze_trainable_modules freeze_extra_modules trainable_parameters",
+     "training.freeze", "the other way round: patterns of what is not trained"},
     {"plugins strict debug tool_format media_dir", "", "no counterpart"},
     // Their data.
     {"special_tokens eos_token pad_token bos_token unk_token tokens eot_tokens", "",

@@ -87,6 +87,7 @@ struct Recipe {
     std::optional<models::Objective> objective;  // as the model's configuration has it where not set
     std::optional<double> mlm_probability;       // of masked_lm; kMaskedShare if not set
     std::vector<double> class_weights;           // of a classifier's classes, in order; empty: 1 each
+    std::vector<std::string> freeze;             // tensors that are not trained: globs of names
     std::optional<std::int64_t> max_steps;
     std::int64_t micro_batch_size = 1;  // kAutomaticBatch until settle_micro_batch() (runtime/job/micro_batch.h)
     std::optional<std::int64_t> gradient_accumulation_steps, global_batch_size;  // at most one is set

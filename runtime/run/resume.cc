@@ -24,6 +24,7 @@
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/schedule.h"
+#include "runtime/weights/floats.h"
 
 namespace strata::runtime {
 namespace {
@@ -31,15 +32,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys without which the run would be another one. What else differs (rates, steps, placement, ranks) may.
-constexpr std::array<std::string_view, 9> kSameKeys = {"data.long",
-                                                       "data.order",
-                                                       "data.packing",
-                                                       "data.seq_len",
-                                                       "optimizer.name",
-                                                       "training.seed",
-                                                       "training.reduce_group",
-                                                       "training.objective",
-                                                       "training.mlm_probability"};
+constexpr std::array<std::string_view, 10> kSameKeys = {
+    "data.long",     "data.order",      "data.packing",          "data.seq_len",       "optimizer.name",
+    "training.seed", "training.freeze", "training.reduce_group", "training.objective", "training.mlm_probability"};
 
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {
@@ -113,12 +108,15 @@ void require_same_weights(const Manifest& manifest, const fs::path& path, const 
 }
 
 // What a rank needs of one tensor's state, where that lies in its part, and a block of an extent that has some of it.
-// Positions are bytes of the whole tensor's state in its format.
 struct Need {
   std::size_t unit, run;
   StateKind kind;
-  std::uint64_t begin, end;
-  std::size_t offset;  // of `begin`, in the rank's part
+  std::uint64_t begin, end;  // elements of the tensor; once its format is known, bytes of its state
+  std::size_t offset;        // of `begin`, in the rank's part
+
+  bool frozen() const { return kind == StateKind::frozen; }
+  // Weights are rounded to what this run computes in.
+  bool weights() const { return kind == StateKind::master || frozen(); }
 };
 struct Block {
   Need need;
@@ -133,20 +131,22 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
     const UnitLayout& layout = job.plan.layout.units[unit];
     const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);
     const auto [part, part_end] = job.plan.parts_of(unit).piece(rank);
+    const auto add = [&](const Pool& pool, StateKind kind, const models::ElementRange& range) {
+      for (std::size_t r = 0; r < pool.runs.size(); ++r) {
+        const Run& run = pool.runs[r];
+        const std::size_t begin = std::max(run.begin, range.begin), end = std::min(run.end, range.end);
+        if (begin >= end) continue;
+        const Need need{unit, r, kind, begin - run.begin, end - run.begin, 0};
+        out.push_back(need);
+        if (!need.weights()) out.back().offset = layout.state_offset(kind, part, begin);
+      }
+    };
     for (const StateKind kind : kStateKinds) {
       if (!executor.storage().has_state(kind)) continue;
       const bool master = kind == StateKind::master;  // parameters come of it, which may be more than the part
-      const std::size_t from = master ? std::min(held.begin, part) : part;
-      const std::size_t to = master ? std::max(held.end, part_end) : part_end;
-      for (std::size_t r = 0; r < layout.runs.size(); ++r) {
-        const Run& run = layout.runs[r];
-        const std::size_t begin = std::max(run.begin, from), end = std::min(run.end, to);
-        if (begin >= end) continue;
-        const device::StorageFormat format = master ? device::StorageFormat::fp32 : run.moments;
-        out.push_back({unit, r, kind, stored_bytes(format, begin - run.begin), stored_bytes(format, end - run.begin),
-                       master ? 0 : layout.state_offset(kind, part, begin)});
-      }
+      add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
     }
+    add(layout.frozen, StateKind::frozen, executor.storage().held(unit, StateKind::frozen));
   }
   return out;
 }
@@ -166,8 +166,9 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";
     const std::string now = key.text(job.recipe);
-    // Checkpoints from before there was the key are of streams.
-    const std::string was = stored != manifest.recipe.end() ? stored->second : packing ? "\"stream\"" : now;
+    // Checkpoints from before there was the key are of streams, and trained everything.
+    const std::string before = packing ? "\"stream\"" : key.name == "training.freeze" ? "none" : now;
+    const std::string was = stored != manifest.recipe.end() ? stored->second : before;
     if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
   require_same_weights(manifest, path, job.recipe.data);
@@ -216,12 +217,15 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
                 const Advance& advance) {
   require_same_tensors(checkpoint, *job.model);
   std::vector<Block> blocks;
-  for (const Need& need : needs_of(job, executor, job.plan.mesh().at(rank))) {
-    const Run& run = job.plan.layout.units[need.unit].runs[need.run];
+  for (Need need : needs_of(job, executor, job.plan.mesh().at(rank))) {
+    const Run& run = job.plan.layout.units[need.unit].pool(need.frozen()).runs[need.run];
     const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
-    const bool master = need.kind == StateKind::master;
-    const device::StorageFormat format = master ? device::StorageFormat::fp32 : run.moments;
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
+    device::StorageFormat format = need.weights() ? device::StorageFormat::fp32 : run.moments;
+    if (need.frozen() && !extents.empty() && extents[0].format != device::StorageFormat::block8)
+      format = extents[0].format;
+    need.begin = stored_bytes(format, need.begin);
+    need.end = stored_bytes(format, need.end);
     if (extents.empty() || extents[0].format != format)
       fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: use the optimizer.* keys of its recipe",
            checkpoint.path().string(), name_of(need.kind), tensor,
@@ -237,13 +241,15 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     const auto& [need, extent, index] = blocks[i];
     advancing.add(kBlockBytes);
-    std::vector<float> buffer(kBlockBytes / sizeof(float));
-    const auto bytes = checkpoint.read_block(*extent, index, std::as_writable_bytes(std::span(buffer)));
+    std::vector<std::byte> buffer(kBlockBytes);
+    const auto bytes = checkpoint.read_block(*extent, index, buffer);
     const std::uint64_t begin = blocks[i].begin();
-    if (need.kind == StateKind::master)
-      return store_weights(executor, job.plan, need.unit,
-                           job.plan.layout.units[need.unit].runs[need.run].begin + begin / sizeof(float),
-                           std::span(buffer).first(bytes.size() / sizeof(float)));
+    if (need.weights()) {
+      const Run& run = job.plan.layout.units[need.unit].pool(need.frozen()).runs[need.run];
+      const std::size_t first = begin / stored_bytes(extent->format, 1);
+      return store_weights(executor, job.plan, need.unit, need.frozen(), run.begin + first,
+                           floats_of(extent->format, bytes));
+    }
     const std::uint64_t from = std::max(begin, need.begin), to = std::min(begin + bytes.size(), need.end);
     executor.storage().write_state(need.unit, need.kind, need.offset + (from - need.begin),
                                    bytes.subspan(from - begin, to - from));

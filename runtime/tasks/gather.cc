@@ -28,15 +28,16 @@ void Gather::add(Draft& draft) const {
   const ElementRange range = draft.range_of(which);
   Task& task = draft.add_task(TaskKind::gather, LaneId::gather, which.unit);
   task.part = which.part;
+  task.frozen = which.frozen;
   task.begin = range.begin;
   task.end = range.end;
   Draft::use(task, shard, Role::shard, Access::read);
   Draft::use(task, parameters, Role::parameters, Access::write);
-  count(draft, task, draft.plan.parameters_of(index(which.unit)), draft.computed);
+  count(draft, task, draft.plan.parameters_of(index(which.unit), which.frozen), draft.computed);
 }
 
 void Gather::run(Site& site, const Task& task, device::Lane&) {
-  const Cut cut = site.plan.parameters_of(index(task.unit));
+  const Cut cut = site.plan.parameters_of(index(task.unit), task.frozen);
   site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, format_of(site.plan.dtype)),
                                   site.view(task, Role::shard).data, site.view(task, Role::parameters).data);
 }

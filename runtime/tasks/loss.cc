@@ -38,8 +38,9 @@ void Loss::add(Draft& draft) const {
   const models::LossUnit& unit = draft.model.loss_unit();
   const bool learns = !draft.request.forward_only;
   STRATA_CHECK_EQ(residual >= 0, learns);
-  STRATA_CHECK_EQ(gradients >= 0, learns);
-  STRATA_CHECK_EQ(shared_gradients >= 0, learns && call.shared_parameters >= 0);
+  const UnitLayout& layout = draft.layout(call.which.unit);
+  STRATA_CHECK_EQ(gradients >= 0, learns && layout.trains());
+  STRATA_CHECK_EQ(shared_gradients >= 0, learns && layout.trains_shared());
   Task& task = call.add(draft, TaskKind::loss);
   Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
   Draft::use_if_any(task, draft.plan.control.logits, Role::logits, Access::write);
@@ -62,7 +63,7 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
     context.scores = site.view(task, Role::logits, DType::fp32).sub(0, site.model.loss_rows() * unit.score_stride());
   unit.loss(lane, context, x, loss_of(site), dx, gradients);
   if (!dx) return;  // a plan of forwards alone
-  UnitCall::zero_gaps(site, task, lane, gradients);
+  if (gradients) UnitCall::zero_gaps(site, task, lane, gradients);
   UnitCall::count_nonfinite(site, task, lane, dx);
 }
 
@@ -73,15 +74,24 @@ void TiledLoss::add(Draft& draft) const {
   task.part = which.part;
   task.begin = range.begin;
   task.end = range.end;
-  const std::size_t bytes = gathered.part < 0 ? 0 : draft.bytes_of(draft.range_of(gathered).size());
-  Draft::use(task, Slice{parameters, 0, bytes}, shared ? Role::shared_parameters : Role::parameters, Access::read);
+  const auto use_pool = [&](int buffer, const UnitPart& pool, Role role) {
+    if (buffer < 0) return;
+    const std::size_t bytes = gathered.part < 0 ? 0 : draft.bytes_of(draft.range_of(pool).size());
+    Draft::use(task, Slice{buffer, 0, bytes}, role, Access::read);
+  };
+  const UnitPart kept{gathered.unit, gathered.part, true};
+  use_pool(parameters, gathered, shared ? Role::shared_parameters : Role::parameters);
+  use_pool(frozen, kept, Role::frozen);
+  if (!shared) task.frozen_begin = draft.range_of(kept).begin;
   UnitCall::use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);
   Draft::use_if_any(task, x, Role::x, Access::read);
   if (step == models::LossStep::finish) Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
   Draft::use_if_any(task, residual, Role::residual, Access::write);
   Draft::use_if_any(task, gradients, shared ? Role::shared_gradients : Role::gradients, Access::write);
-  UnitCall::set_work(draft, task, draft.model.loss_unit().step_work(step, task.end - task.begin));
+  UnitCall::set_work(
+      draft, task,
+      draft.model.loss_unit().step_work(step, range.size() + (frozen >= 0 ? draft.range_of(kept).size() : 0)));
 }
 
 }  // namespace strata::runtime

@@ -22,7 +22,8 @@ struct TiledLoss {
   models::LossStep step;
   UnitPart gathered;   // what holds the parameters
   ElementRange range;  // of its flat buffer: the parameters, or their gradients
-  int parameters;      // the unit's own, or shared, as `gathered` says
+  int parameters;      // the unit's own, or shared, as `gathered` says; -1: of its own none is trained
+  int frozen = -1;     // those of its own that are not trained
   int x = -1;          // its input; none: the step is about a tile
   Written workspace;   // one for all steps
   int residual = -1;   // gradient of its input, of the last step

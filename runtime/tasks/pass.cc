@@ -18,6 +18,10 @@ std::size_t index(int i) {
   return static_cast<std::size_t>(i);
 }
 
+models::PartRange parts_of(const models::Unit& unit, const Task& task) {
+  return task.part < 0 ? unit.all_parts() : models::PartRange{index(task.part), index(task.part) + 1};
+}
+
 }  // namespace
 
 void UnitCall::use_control(const Draft& draft, Task& task) {
@@ -35,10 +39,15 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   task.end = range.end;
   STRATA_CHECK_EQ(x >= 0, draft.unit(which.unit).ports().input);
   STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());
-  if (parameters >= 0) {  // an upload of a part ends where its elements do, before its buffer
-    const std::size_t bytes = which.part < 0 ? 0 : draft.bytes_of(range.size());
-    Draft::use(task, Slice{parameters, 0, bytes}, Role::parameters, Access::read);
-  }
+  const auto use_pool = [&](int buffer, const ElementRange& elements, Role role) {
+    if (buffer < 0) return;  // an upload of a part ends where its elements do, before its buffer
+    const std::size_t bytes = which.part < 0 ? 0 : draft.bytes_of(elements.size());
+    Draft::use(task, Slice{buffer, 0, bytes}, role, Access::read);
+  };
+  const ElementRange kept = draft.range_of({which.unit, which.part, true});
+  task.frozen_begin = kept.begin;
+  use_pool(parameters, range, Role::parameters);
+  use_pool(frozen, kept, Role::frozen);
   use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);
   Draft::use_if_any(task, shared_parameters, Role::shared_parameters, Access::read);
@@ -64,9 +73,14 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
   if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
   if (!site.model.class_weights.empty())
     c.class_weights = reinterpret_cast<const float*>(c.constants + site.model.class_weights_at);
-  c.parameters = {site.view(task, Role::parameters), task.begin};
+  c.parameters = {site.view(task, Role::parameters), task.begin, site.view(task, Role::frozen), task.frozen_begin};
   const bool tile = task.step.has_value();  // else what is shared is there whole
-  c.shared = {site.view(task, Role::shared_parameters), tile ? task.begin : 0};
+  if (const View shared = site.view(task, Role::shared_parameters)) {
+    const std::size_t begin = tile ? task.begin : 0;
+    const bool frozen = site.layout(task).shared->frozen;
+    c.shared = frozen ? models::ParameterRange{.frozen = shared, .frozen_begin = begin}
+                      : models::ParameterRange{.values = shared, .begin = begin};
+  }
   if (const View gradients = site.view(task, Role::shared_gradients); gradients && !tile) {
     const ElementRange& shared = site.layout(task).shared->elements;
     c.shared_gradients = {gradients.sub(0, shared.size()), shared.begin};
@@ -118,7 +132,7 @@ void Forward::add(Draft& draft) const {
   Draft::use_if_any(task, cache, Role::cache, Access::update);
   Draft::use_if_any(task, y, Role::y);
   Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
-  UnitCall::set_work(draft, task, unit.work(models::Pass::forward, {task.begin, task.end}));
+  UnitCall::set_work(draft, task, unit.work(models::Pass::forward, parts_of(unit, task)));
 }
 
 void Forward::run(Site& site, const Task& task, Lane& lane) {
@@ -137,15 +151,16 @@ void Backward::add(Draft& draft) const {
   const models::Unit& unit = draft.unit(call.which.unit);
   const models::UnitBytes bytes = unit.bytes();
   STRATA_CHECK_EQ(call.workspace.buffer >= 0, bytes.backward_workspace > 0);
-  STRATA_CHECK_EQ(call.parameters >= 0, unit.ports().parameters_in_backward);
+  STRATA_CHECK_EQ(call.parameters >= 0 || call.frozen >= 0, unit.ports().parameters_in_backward);
   STRATA_CHECK_EQ(saved >= 0, bytes.saved > 0);
-  STRATA_CHECK_EQ(shared_gradients >= 0, call.shared_parameters >= 0);
+  STRATA_CHECK_EQ(shared_gradients >= 0, draft.layout(call.which.unit).trains_shared());
   Task& task = call.add(draft, TaskKind::backward);
+  STRATA_CHECK_EQ(gradients >= 0, task.end > task.begin);
   Draft::use_if_any(task, saved, Role::saved, Access::read);
   Draft::use(task, residual, Role::residual, Access::update);
-  Draft::use(task, gradients, Role::gradients, Access::write);
+  Draft::use_if_any(task, gradients, Role::gradients, Access::write);
   Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
-  UnitCall::set_work(draft, task, unit.work(models::Pass::backward, {task.begin, task.end}));
+  UnitCall::set_work(draft, task, unit.work(models::Pass::backward, parts_of(unit, task)));
 }
 
 void Backward::run(Site& site, const Task& task, Lane& lane) {
@@ -157,7 +172,7 @@ void Backward::run(Site& site, const Task& task, Lane& lane) {
   for (std::size_t part = last; part-- > first;)
     unit.backward(lane, UnitCall::context(site, task), part, x, site.view(task, Role::saved, DType::fp32), residual,
                   residual, {gradients, task.begin});
-  UnitCall::zero_gaps(site, task, lane, gradients);
+  if (gradients) UnitCall::zero_gaps(site, task, lane, gradients);
 }
 
 }  // namespace strata::runtime

@@ -11,9 +11,10 @@ namespace strata::runtime {
 struct UnitCall {
   UnitPart which;
   int micro_batch;
-  int parameters = -1, shared_parameters = -1;  // its own; those of the unit that holds what it shares
-  int x = -1;                                   // its input
-  Written workspace = {};                       // one for all parts of a call
+  int parameters = -1, frozen = -1;  // its own: what it trains, what of it is frozen
+  int shared_parameters = -1;        // the pool of the unit that holds what it shares
+  int x = -1;                        // its input
+  Written workspace = {};            // one for all parts of a call
 
   // Adds the task and what it uses of these.
   Task& add(Draft& draft, TaskKind kind) const;
@@ -50,7 +51,7 @@ struct Backward {
   UnitCall call;
   int saved = -1;                        // by its forward
   int residual;                          // gradient of the residual stream: dy on entry, dx on exit
-  int gradients, shared_gradients = -1;  // of its own parameters; of what it shares
+  int gradients, shared_gradients = -1;  // of its own parameters; of what it shares; -1: nothing of them is trained
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

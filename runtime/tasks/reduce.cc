@@ -112,8 +112,7 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
     const ElementRange own = owned(site, {at, to}, holder);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // shared memory would not notice
     site.over.gradients.all_to_all(range_of(holder.shards, {at, to}, format),
-                                   gradients + stored_bytes(format, at - task.begin),
-                                   staging.data, pieces.data());
+                                   gradients + stored_bytes(format, at - task.begin), staging.data, pieces.data());
     if (own.size() > 0)
       gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first,
                    runs_of(site, task, own));

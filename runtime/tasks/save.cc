@@ -7,8 +7,9 @@ void Save::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::save, LaneId::checkpoint, unit);
   task.when = When::checkpoint;
   Draft::use(task, staging, Role::staging);
-  Draft::use(task, draft.fp32() ? home.parameters : home.master, Role::master, Access::read);
-  Draft::use(task, home.moment1, Role::moment1, Access::read);
+  Draft::use_if_any(task, draft.fp32() ? home.parameters : home.master, Role::master, Access::read);
+  Draft::use_if_any(task, home.frozen, Role::frozen, Access::read);
+  Draft::use_if_any(task, home.moment1, Role::moment1, Access::read);
   Draft::use_if_any(task, home.moment2, Role::moment2, Access::read);
 }
 

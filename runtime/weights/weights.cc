@@ -202,7 +202,7 @@ std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const s
   return std::make_unique<StoredWeights>(model, directory, seed, new_head);
 }
 
-void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
+void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, bool frozen, std::size_t begin,
                    std::span<const float> values) {
   // f(first, count): those of the values that this rank holds, and `at`, where they lie in what it holds.
   const auto for_held = [&](StateKind kind, auto&& f) {
@@ -210,15 +210,16 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
     const std::size_t from = std::max(begin, held.begin), to = std::min(begin + values.size(), held.end);
     if (from < to) f(values.subspan(from - begin, to - from), from - held.begin);
   };
-  for_held(StateKind::parameters, [&](std::span<const float> mine, std::size_t at) {
+  const StateKind parameters = frozen ? StateKind::frozen : StateKind::parameters;
+  for_held(parameters, [&](std::span<const float> mine, std::size_t at) {
     device::visit(plan.dtype, [&](auto zero) {
       using T = decltype(zero);
       std::vector<T> rounded(mine.size());
       for (std::size_t i = 0; i < mine.size(); ++i) rounded[i] = device::from_float<T>(mine[i]);
-      executor.storage().write_state(unit, StateKind::parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
+      executor.storage().write_state(unit, parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
     });
   });
-  if (plan.dtype == device::DType::fp32 || !executor.storage().has_state(StateKind::master)) return;
+  if (frozen || plan.dtype == device::DType::fp32 || !executor.storage().has_state(StateKind::master)) return;
   for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
     executor.storage().write_state(unit, StateKind::master, device::fp32_bytes(at), std::as_bytes(mine));
   });
@@ -227,18 +228,21 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, s
 void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
                   const Advance& advance) {
   struct Chunk {
-    std::size_t unit, begin, end;  // elements of the unit
+    std::size_t unit;
+    bool frozen;             // of which of its pools
+    std::size_t begin, end;  // elements
   };
   std::vector<Chunk> chunks;
-  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
-    const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);
-    for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
-      chunks.push_back({unit, begin, std::min(held.end, begin + kChunk)});
-  }
+  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit)
+    for (const bool frozen : {false, true}) {
+      const auto held = executor.storage().held(unit, frozen ? StateKind::frozen : StateKind::parameters);
+      for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
+        chunks.push_back({unit, frozen, begin, std::min(held.end, begin + kChunk)});
+    }
   // f(run, from, to): the stretches of parameters in chunk i.
   const auto for_runs = [&](std::size_t i, auto&& f) {
     const Chunk& c = chunks[i];
-    for (const Run& run : plan.layout.units[c.unit].runs) {
+    for (const Run& run : plan.layout.units[c.unit].pool(c.frozen).runs) {
       const std::size_t from = std::max(run.begin, c.begin), to = std::min(run.end, c.end);
       if (from < to) f(run, from, to);
     }
@@ -257,7 +261,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
       source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
     });
-    store_weights(executor, plan, c.unit, c.begin, values);
+    store_weights(executor, plan, c.unit, c.frozen, c.begin, values);
     advancing.add(device::fp32_bytes(values.size()));
   });
 }

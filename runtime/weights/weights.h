@@ -50,9 +50,10 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
                                              std::uint64_t seed = 0, bool new_head = false);
 
-// Elements [begin, begin + values.size()) of a unit's flat buffer: into this rank's parameters, rounded to their dtype,
-// and its fp32 master, as far as it holds them. Thread-safe for elements that do not overlap.
-void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, std::size_t begin,
+// Elements [begin, begin + values.size()) of a unit's trained pool: into this rank's parameters, rounded to their
+// dtype, and its fp32 master, as far as it holds them; or of its frozen pool, which has no master. Thread-safe for
+// elements that do not overlap.
+void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, bool frozen, std::size_t begin,
                    std::span<const float> values);
 
 // Fills this rank's parameters and fp32 masters on `threads` threads.

@@ -3,14 +3,21 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/weights/floats.h"
 
 namespace strata::runtime {
 namespace {
 
-struct Sum {
-  std::uint64_t low = 0, high = 0;
-};
+using models::ElementRange;
+
+constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
 
 std::uint64_t hex_of(std::string_view text) {
   std::uint64_t value = 0;
@@ -18,41 +25,195 @@ std::uint64_t hex_of(std::string_view text) {
   return value;
 }
 
+std::size_t whole_blocks(std::size_t elements) {
+  return (elements + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
+}
+
+// The sum of the hashes of blocks, each of which one rank adds.
+class BlockSum {
+ public:
+  void add(std::size_t unit, std::size_t block, const float* values) {
+    const std::uint64_t place = std::uint64_t{unit} << 40 | block;
+    const XXH128_hash_t h = XXH3_128bits_withSeed(values, device::fp32_bytes(kShardAlignment), place);
+    low_ += h.low64;
+    high_ += h.high64;
+  }
+  void add(std::string_view text) {
+    high_ += hex_of(text.substr(0, 16));
+    low_ += hex_of(text.substr(16));
+  }
+  std::string text() const { return fmt::format("{:016x}{:016x}", high_, low_); }
+
+ private:
+  std::uint64_t low_ = 0, high_ = 0;
+};
+
+// A tensor of a unit as it would lie if nothing were frozen: there it begins at `whole`.
+struct Place {
+  bool frozen;
+  std::size_t whole;
+  ElementRange in_pool;
+
+  std::size_t end() const { return whole + in_pool.size(); }
+};
+
+std::vector<Place> places_of(const UnitLayout& unit) {
+  std::map<std::size_t, Place> by_parameter;
+  for (const bool frozen : {false, true})
+    for (const Run& run : unit.pool(frozen).runs) by_parameter[run.parameter] = {frozen, 0, {run.begin, run.end}};
+  std::vector<Place> out;
+  std::size_t at = 0;
+  for (auto& [parameter, place] : by_parameter) {
+    place.whole = at;
+    at = (place.end() + models::kParameterAlignment - 1) / models::kParameterAlignment * models::kParameterAlignment;
+    out.push_back(place);
+  }
+  return out;
+}
+
+class Hasher {
+ public:
+  Hasher(const Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance)
+      : storage_(executor.storage()),
+        plan_(plan),
+        world_(world),
+        rank_(plan.mesh().at(world.rank())),
+        advancing_(advance, bytes_of(plan)) {}
+
+  std::string hash() {
+    for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
+      if (plan_.layout.units[unit].frozen.size == 0)
+        add_trained(unit);
+      else
+        add_mixed(unit);
+    BlockSum all;
+    for (const std::string& text : world_.exchange(sum_.text())) all.add(text);
+    return all.text();
+  }
+
+ private:
+  static std::uint64_t bytes_of(const StepPlan& plan) {
+    std::uint64_t bytes = 0;
+    for (const UnitLayout& unit : plan.layout.units)
+      bytes += device::fp32_bytes(unit.shard()) + device::fp32_bytes(unit.frozen.shard());
+    return bytes;
+  }
+
+  void read(std::size_t unit, bool frozen, std::size_t begin, std::span<float> out) {
+    const StateKind kind = frozen ? StateKind::frozen : StateKind::master;
+    const device::StorageFormat format = frozen ? format_of(plan_.dtype) : device::StorageFormat::fp32;
+    const std::size_t at = stored_bytes(format, begin - storage_.held(unit, kind).begin);
+    if (format == device::StorageFormat::fp32) {
+      storage_.read_state(unit, kind, at, std::as_writable_bytes(out));
+    } else {
+      std::vector<std::byte> bytes(stored_bytes(format, out.size()));
+      storage_.read_state(unit, kind, at, bytes);
+      std::ranges::copy(floats_of(format, bytes), out.begin());
+    }
+    advancing_.add(out.size_bytes());
+  }
+
+  void add_trained(std::size_t unit) {
+    const UnitLayout& u = plan_.layout.units[unit];
+    const auto [begin, shard_end] = u.shards.piece(rank_);
+    // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
+    const std::size_t end = std::min(shard_end, whole_blocks(u.size));
+    std::vector<float> values(kAtOnce);
+    for (std::size_t at = begin; at < end; at += kAtOnce) {
+      const std::size_t n = std::min(kAtOnce, end - at);
+      read(unit, false, at, std::span(values).first(n));
+      for (std::size_t block = 0; block < n; block += kShardAlignment)
+        sum_.add(unit, (at + block) / kShardAlignment, &values[block]);
+    }
+  }
+
+  // Of a unit of which some is frozen. Blocks that several ranks have some of go to all ranks as far as each has them:
+  // one per tensor and rank at most, as borders lie in them.
+  void add_mixed(std::size_t unit) {
+    const std::vector<Place> places = places_of(plan_.layout.units[unit]);
+    const std::size_t end = whole_blocks(places.back().end());
+    std::string parts;
+    std::vector<float> values(std::min(kAtOnce, end));
+    for (std::size_t at = 0; at < end; at += kAtOnce) {
+      const std::size_t n = std::min(kAtOnce, end - at);
+      std::fill_n(values.begin(), n, 0.0f);
+      std::vector<std::size_t> here(n / kShardAlignment), own(here.size());  // elements of each block
+      std::vector<ElementRange> stretches;                                   // of this rank
+      for (const Place& place : places) {
+        const ElementRange mine = own_of(unit, place);
+        for_blocks(at, n, {place.whole, place.end()},
+                   [&](std::size_t block, std::size_t count) { here[block] += count; });
+        for_blocks(at, n, mine, [&](std::size_t block, std::size_t count) { own[block] += count; });
+        const ElementRange now{std::max(mine.begin, at), std::min(mine.end, at + n)};
+        if (now.begin >= now.end) continue;
+        stretches.push_back(now);
+        read(unit, place.frozen, place.in_pool.begin + now.begin - place.whole,
+             std::span(values).subspan(now.begin - at, now.size()));
+      }
+      for (std::size_t block = 0; block < here.size(); ++block) {
+        if (own[block] == 0) continue;
+        const std::size_t first = at + block * kShardAlignment;
+        if (own[block] == here[block])
+          sum_.add(unit, first / kShardAlignment, &values[first - at]);
+        else
+          for (const ElementRange& s : stretches)
+            append(parts, values, at, {std::max(s.begin, first), std::min(s.end, first + kShardAlignment)});
+      }
+    }
+    if (plan_.ranks() > 1) add_shared_blocks(unit, world_.exchange(parts));
+  }
+
+  // What this rank adds of a tensor, in the whole.
+  ElementRange own_of(std::size_t unit, const Place& place) const {
+    const Cut& shards = plan_.layout.units[unit].pool(place.frozen).shards;
+    const ElementRange own = shards.piece_of(place.in_pool, rank_);
+    return {place.whole + own.begin - place.in_pool.begin, place.whole + own.end - place.in_pool.begin};
+  }
+  template <typename F>
+  static void for_blocks(std::size_t at, std::size_t n, const ElementRange& range, F&& f) {
+    const std::size_t from = std::max(range.begin, at), to = std::min(range.end, at + n);
+    for (std::size_t i = from; i < to;) {
+      const std::size_t block = (i - at) / kShardAlignment, stop = std::min(to, at + (block + 1) * kShardAlignment);
+      f(block, stop - i);
+      i = stop;
+    }
+  }
+  // Begin, number and values of elements of a block.
+  static void append(std::string& parts, const std::vector<float>& values, std::size_t at, const ElementRange& range) {
+    if (range.begin >= range.end) return;
+    const std::uint64_t numbers[] = {range.begin, range.size()};
+    parts.append(reinterpret_cast<const char*>(numbers), sizeof numbers);
+    parts.append(reinterpret_cast<const char*>(&values[range.begin - at]), range.size() * sizeof(float));
+  }
+  void add_shared_blocks(std::size_t unit, const std::vector<std::string>& parts) {
+    if (world_.rank() != 0) return;
+    std::map<std::size_t, std::vector<float>> blocks;
+    for (const std::string& of_rank : parts)
+      for (std::size_t read = 0; read < of_rank.size();) {
+        std::uint64_t numbers[2];
+        std::memcpy(numbers, of_rank.data() + read, sizeof numbers);
+        read += sizeof numbers;
+        std::vector<float>& block = blocks[numbers[0] / kShardAlignment];
+        block.resize(kShardAlignment);
+        std::memcpy(&block[numbers[0] % kShardAlignment], of_rank.data() + read, numbers[1] * sizeof(float));
+        read += numbers[1] * sizeof(float);
+      }
+    for (const auto& [block, values] : blocks) sum_.add(unit, block, values.data());
+  }
+
+  const Storage& storage_;
+  const StepPlan& plan_;
+  comm::World& world_;
+  const Coordinates rank_;
+  Advancing advancing_;
+  BlockSum sum_;
+};
+
 }  // namespace
 
 std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance) {
   executor.drain();
-  Sum sum;
-  std::uint64_t bytes = 0;
-  for (const UnitLayout& unit : plan.layout.units) bytes += device::fp32_bytes(unit.shard());
-  Advancing advancing(advance, bytes);
-  constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
-  std::vector<float> values(kAtOnce);
-  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit) {
-    const UnitLayout& u = plan.layout.units[unit];
-    const std::size_t part = executor.storage().held(unit, StateKind::master).begin;
-    const auto [begin, shard_end] = u.shards.piece(plan.mesh().at(world.rank()));
-    // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
-    const std::size_t end = std::min(shard_end, (u.size + kShardAlignment - 1) / kShardAlignment * kShardAlignment);
-    for (std::size_t at = begin; at < end; at += kAtOnce) {
-      const std::size_t n = std::min(kAtOnce, end - at);
-      executor.storage().read_state(unit, StateKind::master, device::fp32_bytes(at - part),
-                                    std::as_writable_bytes(std::span(values).first(n)));
-      for (std::size_t block = 0; block < n; block += kShardAlignment) {
-        const std::uint64_t place = std::uint64_t{unit} << 40 | (at + block) / kShardAlignment;
-        const XXH128_hash_t h = XXH3_128bits_withSeed(&values[block], device::fp32_bytes(kShardAlignment), place);
-        sum.low += h.low64;
-        sum.high += h.high64;
-      }
-      advancing.add(device::fp32_bytes(n));
-    }
-  }
-  Sum all;
-  for (const std::string& text : world.exchange(fmt::format("{:016x}{:016x}", sum.high, sum.low))) {
-    all.high += hex_of(std::string_view(text).substr(0, 16));
-    all.low += hex_of(std::string_view(text).substr(16));
-  }
-  return fmt::format("{:016x}{:016x}", all.high, all.low);
+  return Hasher(executor, plan, world, advance).hash();
 }
 
 }  // namespace strata::runtime

@@ -56,12 +56,13 @@ TEST_P(Golden, AgreesWithPyTorch) {
     EXPECT_LE(relative(got.learning_rate, want["lr"]), kRate) << "step " << i;
   }
 
-  const auto start = models::Safetensors::open(folder / "model"),
-             end = models::Safetensors::open(folder / "final.safetensors");
   const Recipe recipe = load_recipe(folder / "recipe.toml", {});
+  const auto start = models::Safetensors::open(*recipe.model.path),
+             end = models::Safetensors::open(folder / "final.safetensors");
   const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
   for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
     for (const models::Parameter& p : job.model->units[unit]->parameters()) {
+      if (!p.trained()) continue;
       const models::StoredTensor *before = start.find(p.name), *after = end.find(p.name);
       ASSERT_TRUE(before && after) << p.name;
       std::vector<float> from(p.size()), to(p.size());
@@ -96,6 +97,11 @@ INSTANTIATE_TEST_SUITE_P(Long, Golden,
                          testing::Combine(testing::Values("long/qwen2_windows", "long/qwen3_windows",
                                                           "long/mistral_windows", "long/qwen2_yarn", "long/llama_yarn"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
+                         name_of_run);
+// Of which some tensors do not learn (requires_grad = False there).
+INSTANTIATE_TEST_SUITE_P(Frozen, Golden,
+                         testing::Combine(testing::Values("frozen/gpt2", "frozen/llama"), testing::Values(1, 2),
+                                          testing::Values(0, 3)),
                          name_of_run);
 // Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.
 INSTANTIATE_TEST_SUITE_P(

@@ -75,10 +75,10 @@ TEST(ModelTest, UnitsKnowWhatTheyCost) {
         unit->list_products(products);
         double flops = 0;
         for (const Pass pass : {Pass::forward, Pass::backward}) {
-          const Work whole = unit->work(pass, {0, unit->size()});
+          const Work whole = unit->work(pass, unit->all_parts());
           Work sum;
-          for (const Part& part : unit->parts()) {
-            const Work w = unit->work(pass, part);
+          for (std::size_t part = 0; part < unit->parts().size(); ++part) {
+            const Work w = unit->work(pass, {part, part + 1});
             sum = {sum.flops + w.flops, sum.attention_flops + w.attention_flops, sum.bytes + w.bytes};
           }
           flops += whole.flops;
@@ -109,7 +109,7 @@ TEST(ModelTest, WindowsOfSingleLayersCostLess) {
   const auto model =
       make(tiny("qwen2"), {{"use_sliding_window", "true"}, {"sliding_window", "6"}, {"max_window_layers", "1"}}, 24);
   const auto attention = [&](std::size_t unit, Pass pass) {
-    return model->units[unit]->work(pass, {0, model->units[unit]->size()}).attention_flops;
+    return model->units[unit]->work(pass, model->units[unit]->all_parts()).attention_flops;
   };
   // Two products over the keys below the diagonal, of a band as wide as the window less its first triangle.
   const double each = 4 * kBatch * kHeads * kHeadDim;

@@ -40,11 +40,10 @@ class FakeUnit final : public models::Unit {
   }
   models::UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
-  models::Work work(models::Pass pass, const models::ElementRange& elements) const override {
+  models::Work work(models::Pass pass, const models::PartRange& parts) const override {
     const double attention = ports().input ? 2.0 * kFakeTokens * 16 * kFakeHidden : 0;
     const auto bytes = static_cast<double>(bytes_.saved + 4 * kFakeTokens * kFakeHidden);
-    return {0, share_of(pass == models::Pass::forward ? attention : 2.5 * attention, elements),
-            share_of(bytes, elements)};
+    return {0, share_of(pass == models::Pass::forward ? attention : 2.5 * attention, parts), share_of(bytes, parts)};
   }
   void forward(device::Lane&, const models::Context&, std::size_t, device::ConstView, device::View,
                device::View) const override {}

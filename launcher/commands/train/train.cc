@@ -186,6 +186,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
 
   runtime::Executor& executor = trainer.executor();
   summary.flops_per_token = job.model->flops_per_token(job.plan.tokens);
+  summary.trained_parameters = job.model->trained_parameters();
   activity.emplace("hashing weights", Activity::Unit::bytes, speaks);
   summary.weights_hash = trainer.weights_hash(activity->advance());
   activity.reset();

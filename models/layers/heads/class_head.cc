@@ -48,6 +48,7 @@ class ClassHead final : public LossUnit {
         scores_(run.device, forward_product()),
         input_(run.device, input_product()),
         weights_(run.device, weights_product()) {
+    freeze(run.freeze);
     const auto d = static_cast<std::int64_t>(spec.hidden), k = static_cast<std::int64_t>(spec.classes);
     if (!spec.norm_gain.empty()) {
       const std::size_t gain = add_parameter(spec.norm_gain, {d}, false, {1, 0});
@@ -76,15 +77,16 @@ class ClassHead final : public LossUnit {
   std::string score_layer() const override { return spec_.scores; }
   std::size_t loss_workspace() const override { return bytes_; }
   Work loss_work(bool learns) const override {
-    const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);
-    const double dense = dense_ ? dense_->forward_flops() : 0;
-    return {.flops = products * (2 * rows * static_cast<double>(spec_.classes * spec_.hidden) + dense),
+    const double products = learns ? learns_scores() ? 3 : 2 : 1, rows = static_cast<double>(rows_);
+    const double dense = !dense_ ? 0 : dense_->forward_flops() + (learns ? dense_->backward_flops() : 0);
+    return {.flops = products * (2 * rows * static_cast<double>(spec_.classes * spec_.hidden)) + dense,
             .bytes = products * static_cast<double>((rows_ * 4 + (taken_.picks() ? tokens_ : 0)) * spec_.hidden *
                                                     size_of(dtype_))};
   }
   void list_products(std::vector<ProductShape>& out) const override {
     if (dense_) dense_->list_products(out);
-    for (const Product* product : {&scores_, &input_, &weights_}) out.push_back(product->shape());
+    for (const Product* product : {&scores_, &input_}) out.push_back(product->shape());
+    if (learns_scores()) out.push_back(weights_.shape());
   }
 
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
@@ -113,8 +115,8 @@ class ClassHead final : public LossUnit {
     if (!dx) return;
 
     const GradientRange own{gradients};
-    weights_.run(lane, d_scores, features, {}, own.sub(weight_, weight_size), scratch);
-    if (spec_.biased)
+    if (learns_scores()) weights_.run(lane, d_scores, features, {}, own.sub(weight_, weight_size), scratch);
+    if (spec_.biased && !is_frozen(bias_))
       column_sum(lane, rows_, spec_.classes, shape_.stride, d_scores, own.sub(bias_, spec_.classes), scratch);
     View d = one_.of(c.workspace), other = two_.of(c.workspace);
     input_.run(lane, d_scores, weight, {}, d, scratch);
@@ -155,6 +157,7 @@ class ClassHead final : public LossUnit {
     unnorm(lane, c, mean_->backward(lane, c, normed_.of(c.workspace), d), x, dx, own);
   }
 
+  bool learns_scores() const { return !is_frozen(weight_); }
   bool curved() const { return spec_.squash == Squash::gelu; }
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
   std::int64_t width() const { return static_cast<std::int64_t>(spec_.hidden); }

@@ -38,6 +38,7 @@ class ChunkedHead final : public LossUnit {
         tiles_(spec.vocabulary, run.device.kind),
         chunk_rows_(chunk_rows(rows_, spec.vocabulary, run.device.kind)),
         generates_(run.cache > 0) {
+    freeze(run.freeze);
     const auto d = static_cast<std::int64_t>(spec.hidden);
     const std::size_t gain = add_parameter(spec.gain_name, {d}, false, {1, 0});
     const bool has_bias = !spec.bias_name.empty();
@@ -57,7 +58,7 @@ class ChunkedHead final : public LossUnit {
     }
     end_part();
     use(spec.tied);
-    weight_ = tied() ? shared()->elements.begin : add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
+    weight_ = tied() ? shared()->offset() : add_table(spec.weight_name, tiles_, spec.hidden, spec.init);
 
     if (generates_) {
       STRATA_CHECK(!biased() && !transform_ && !picks());
@@ -77,7 +78,7 @@ class ChunkedHead final : public LossUnit {
         if (rows == 0 || products) continue;
         products.emplace(rows, columns, spec.hidden, biased(), run);
         scratch = std::max(scratch, products->workspace(run.threads));
-        if (biased()) scratch = std::max(scratch, device::column_sum_workspace(rows, columns));
+        if (learns_words()) scratch = std::max(scratch, device::column_sum_workspace(rows, columns));
       }
     std::size_t stride = 0;
     for (std::size_t tile = 0; tile < tiles_.count(); ++tile) stride += logit_stride(tiles_.rows(tile));
@@ -89,15 +90,16 @@ class ChunkedHead final : public LossUnit {
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   // Beside the products the loss goes over the fp32 logits.
   Work loss_work(bool learns) const override {
-    const double products = learns ? 3 : 1, rows = static_cast<double>(rows_);
-    return {.flops = products * (2 * rows * static_cast<double>(spec_.vocabulary * spec_.hidden) + transform_flops()),
+    const double rows = static_cast<double>(rows_), products = learns ? products_learning() : 1;
+    return {.flops = products * (2 * rows * static_cast<double>(spec_.vocabulary * spec_.hidden)) +
+                     transform_flops(true, learns),
             .bytes = 4 * static_cast<double>(rows_ * spec_.vocabulary) * products};
   }
   Work step_work(LossStep step, std::size_t elements) const override {
     if (step == LossStep::norm || step == LossStep::finish)
-      return {.flops = (step == LossStep::norm ? 1 : 2) * transform_flops(),
+      return {.flops = transform_flops(step == LossStep::norm, step == LossStep::finish),
               .bytes = static_cast<double>(2 * rows_ * spec_.hidden * size_of(dtype_))};
-    const double products = step == LossStep::gradients ? 3 : 1;
+    const double products = step == LossStep::gradients ? products_learning() : 1;
     return {.flops = products * (2 * static_cast<double>(rows_) * static_cast<double>(elements)),
             .bytes = 4 * static_cast<double>(rows_ * elements / spec_.hidden) * products};
   }
@@ -107,8 +109,9 @@ class ChunkedHead final : public LossUnit {
     for (std::size_t row = 0; !generates_ && row < rows_; row += chunk_rows_)
       for (std::size_t tile = 0; tile < tiles_.count(); ++tile) {
         const TileProducts& p = products(rows_from(row), tile);
-        for (const Product* product : {&p.logits, &p.input, row == 0 ? &p.weights_first : &p.weights_more})
-          out.push_back(product->shape());
+        out.push_back(p.logits.shape());
+        out.push_back(p.input.shape());
+        if (learns_table()) out.push_back((row == 0 ? p.weights_first : p.weights_more).shape());
       }
   }
 
@@ -132,7 +135,7 @@ class ChunkedHead final : public LossUnit {
     }
     add_loss(lane, c, whole_, loss);
     if (!learn) return;
-    for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
+    for (std::size_t tile = 0; learns_table() && tile < tiles_.count(); ++tile)
       round_gradients(lane, tile, sum_of(tile, d_weight, table), table);
     finish(lane, c, whole_, x, dx, GradientRange{gradients});
   }
@@ -159,13 +162,15 @@ class ChunkedHead final : public LossUnit {
         for (std::size_t row = 0; row < rows_; row += chunk_rows_) add_statistics(lane, c, tiled_, row, tile, logits);
         return;
       case LossStep::gradients: {
-        const View sum = dtype_ == DType::fp32 ? sum_of(tile, {}, gradients)
-                                               : tiled_.d_weight.of(c.workspace).sub(0, table_size(tile));
+        const View sum = !learns_table()         ? View{}
+                         : dtype_ == DType::fp32 ? sum_of(tile, {}, gradients)
+                                                 : tiled_.d_weight.of(c.workspace).sub(0, table_size(tile));
         for (std::size_t row = 0; row < rows_; row += chunk_rows_) {
           run_logits(lane, c, tiled_, row, tile, logits);
           add_gradients(lane, c, tiled_, row, tile, logits, sum);
         }
-        return round_gradients(lane, tile, sum, gradients);
+        if (learns_table()) round_gradients(lane, tile, sum, gradients);
+        return;
       }
       case LossStep::finish:
         add_loss(lane, c, tiled_, loss);
@@ -200,11 +205,12 @@ class ChunkedHead final : public LossUnit {
       d_normed_rounded = work.add(fp32 || !learns ? 0 : rows * d, head.dtype_);
       logits = work.add(head.chunk_rows_ * logit_stride, DType::fp32);
       // In fp32 the gradient buffer itself takes the sum over chunks.
-      d_weight = work.add(fp32 || !learns ? 0 : table_rows * d, DType::fp32);
+      d_weight = work.add(fp32 || !learns || !head.learns_table() ? 0 : table_rows * d, DType::fp32);
       const std::size_t words = head.biased() ? head.spec_.vocabulary : 0;
+      const bool learns_words = learns && head.learns_words();
       logit_bias = work.add(words, head.dtype_);
-      d_logit_bias = work.add(learns ? words : 0, DType::fp32);
-      chunk_bias = work.add(learns && words > 0 ? head.tiles_.rows(0) : 0, DType::fp32);
+      d_logit_bias = work.add(learns_words ? words : 0, DType::fp32);
+      chunk_bias = work.add(learns_words ? head.tiles_.rows(0) : 0, DType::fp32);
       bytes = work.bytes();
     }
     // The rows that the loss takes; behind the norm before the transform; within the transform, and behind it.
@@ -222,6 +228,10 @@ class ChunkedHead final : public LossUnit {
   bool centred() const { return spec_.centred; }
   bool picks() const { return taken_.picks(); }
   bool biased() const { return !spec_.logit_bias_name.empty(); }
+  bool learns_table() const { return !is_frozen(weight_); }
+  bool learns_words() const { return biased() && !is_frozen(logit_bias_); }
+  // With the table's size: of the logits, of their gradient by the input, and by the table.
+  double products_learning() const { return learns_table() ? 3 : 2; }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
   std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
   std::size_t table_size(std::size_t tile) const { return tiles_.rows(tile) * spec_.hidden; }
@@ -241,6 +251,7 @@ class ChunkedHead final : public LossUnit {
     return gradients.sub(weight_ + table_first(tile), table_size(tile));
   }
   View sum_of(std::size_t tile, View d_weight, const GradientRange& gradients) const {
+    if (!learns_table()) return {};
     return dtype_ == DType::fp32 ? gradient_of(tile, gradients) : d_weight.sub(table_first(tile), table_size(tile));
   }
   static RowStatistics* statistics(const Context& c, const Places& p) {
@@ -251,7 +262,10 @@ class ChunkedHead final : public LossUnit {
     return {rows_from(row), tiles_.first(tile), tiles_.rows(tile), logit_stride(tiles_.rows(tile)), logits};
   }
 
-  double transform_flops() const { return transform_ ? transform_->forward_flops() : 0; }
+  double transform_flops(bool forward, bool backward) const {
+    if (!transform_) return 0;
+    return (forward ? transform_->forward_flops() : 0) + (backward ? transform_->backward_flops() : 0);
+  }
   // What the transform gets, and what the norm gets, once normalize() was called with x.
   ConstView taken(const Context& c, const Places& p, ConstView x) const {
     return picks() ? ConstView(p.picked.of(c.workspace)) : x;
@@ -300,8 +314,9 @@ class ChunkedHead final : public LossUnit {
     const ConstView d_logits{logits.data, logits.bytes() / size_of(dtype_), dtype_};
     product.input.run(lane, d_logits, weight(c, tile), {},
                       d_normed(c, p).sub(row * spec_.hidden, rows_from(row) * spec_.hidden), scratch);
-    (row == 0 ? product.weights_first : product.weights_more).run(lane, d_logits, chunk(c, p, row), {}, sum, scratch);
-    if (!biased()) return;
+    if (learns_table())
+      (row == 0 ? product.weights_first : product.weights_more).run(lane, d_logits, chunk(c, p, row), {}, sum, scratch);
+    if (!learns_words()) return;
     const std::size_t columns = tiles_.rows(tile), stride = logit_stride(columns) * sizeof(float) / size_of(dtype_);
     const View d_bias = tile_of(tile, p.d_logit_bias.of(c.workspace));
     const View of_chunk = row == 0 ? d_bias : p.chunk_bias.of(c.workspace).sub(0, columns);
@@ -345,7 +360,7 @@ class ChunkedHead final : public LossUnit {
       entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
                             p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);
     if (picks()) taken_.put_back(lane, c, d_taken, dx, scratch);
-    if (biased()) cast(lane, p.d_logit_bias.of(c.workspace), gradients.sub(logit_bias_, spec_.vocabulary));
+    if (learns_words()) cast(lane, p.d_logit_bias.of(c.workspace), gradients.sub(logit_bias_, spec_.vocabulary));
   }
 
   HeadSpec spec_;

@@ -27,6 +27,7 @@ class PredictionTransform {
 
   std::size_t scratch_bytes(int threads) const { return dense_.scratch_bytes(threads); }
   double forward_flops() const { return dense_.forward_flops(); }
+  double backward_flops() const { return dense_.backward_flops(); }
   void list_products(std::vector<device::ProductShape>& out) const { dense_.list_products(out); }
 
   // All [rows, hidden]; inner: x W + b, which backward wants back.

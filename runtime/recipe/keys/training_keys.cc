@@ -60,6 +60,27 @@ RecipeKey class_weights() {
           most_float()};
 }
 
+RecipeKey freeze() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    auto patterns = texts_of(v);
+    if (!patterns || std::ranges::any_of(*patterns, [](const auto& pattern) { return pattern.empty(); })) return false;
+    recipe.training.freeze = std::move(*patterns);
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    return recipe.training.freeze.empty() ? std::string("none") : text_of_list(recipe.training.freeze);
+  };
+  return {
+      "training.freeze",
+      "patterns of tensors' names: a text or a list, in which * stands for any characters, ? for one, [...] for one "
+      "of these",
+      "tensors that are not trained: they have no gradient and no optimizer state, backward ends above those that "
+      "lie below all that is trained",
+      set,
+      text,
+      {}};
+}
+
 // Whether it was given is kept: another objective than masked_lm refuses it.
 RecipeKey mlm_probability() {
   RecipeKey key =
@@ -153,6 +174,7 @@ std::vector<RecipeKey> training_keys() {
           "encoders, causal_lm for others"),
       mlm_probability(),
       class_weights(),
+      freeze(),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
               "optimizer steps; 0 reads, plans, checks, says how many steps an epoch has, and exits"),
       micro_batch_size(),

@@ -120,6 +120,7 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       .add("model_flops_per_token", s.flops_per_token)
       .add("tflops", s.tokens_per_s * s.flops_per_token / 1e12)
       .add("mfu", JsonText{"null"})
+      .add("trained_parameters", s.trained_parameters)
       .add("weights_hash", s.weights_hash)
       .add("ranks", plan.ranks())
       .add("memory", JsonText{memory_json(plan.memory, &s.measured)})

@@ -58,6 +58,7 @@ struct Summary {
   std::uint64_t tokens;
   double tokens_per_s;  // of the median step, the first two left out
   double flops_per_token;
+  std::size_t trained_parameters;
   std::string weights_hash;
   Memory measured;
   comm::CommBytes comm_bytes;           // a step, this rank

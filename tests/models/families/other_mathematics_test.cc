@@ -73,7 +73,7 @@ TEST(OtherMathematicsTest, ModernBertsWindowHasTwoNames) {
                       "config.json"),
         {1, 32, device::DType::fp32, 1});
     const Unit& block = *model->units[3];
-    return block.work(Pass::forward, {0, block.size()}).attention_flops;
+    return block.work(Pass::forward, block.all_parts()).attention_flops;
   };
   EXPECT_EQ(attention(R"("sliding_window":2)"), attention(R"("local_attention":4)"));
   EXPECT_EQ(attention(R"("local_attention":16,"sliding_window":2)"), attention(R"("local_attention":4)"));

@@ -46,7 +46,7 @@ class NormUnit final : public Unit {
   }
   UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
-  Work work(Pass, const ElementRange&) const override { return {}; }
+  Work work(Pass, const PartRange&) const override { return {}; }
   void forward(device::Lane& lane, const Context& c, std::size_t, ConstView x, View y, View saved) const override {
     const View spare = spare_.of(c.workspace);
     zero(lane, mean_.of(saved));  // which not every kind writes

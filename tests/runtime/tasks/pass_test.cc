@@ -97,7 +97,7 @@ TEST(BackwardTask, UsesWhatTheUnitSavedAndGives) {
   expect_use(task, Role::residual, p.residual, Access::update);  // dy on entry, dx on exit
   expect_use(task, Role::gradients, p.gradients, Access::write);
   expect_use(task, Role::workspace, p.workspace, Access::write);
-  EXPECT_EQ(task.cost.flops, 2 * static_cast<double>(p.part_range(1).size()));
+  EXPECT_EQ(task.cost.flops, 2 * static_cast<double>(p.run.draft.unit(1).parts()[1].size()));
 }
 
 // Part by part, with the same operands: micro-batch 2 of rank 1 of 2 is the step's fifth.

@@ -44,8 +44,8 @@ class ProbeUnit final : public models::Unit {
   }
   models::UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
-  models::Work work(models::Pass pass, const models::ElementRange& elements) const override {
-    const auto n = static_cast<double>(elements.size());
+  models::Work work(models::Pass pass, const models::PartRange& of) const override {
+    const auto n = static_cast<double>(parts()[of.last - 1].end - parts()[of.first].begin);
     return {.flops = pass == models::Pass::forward ? n : 2 * n, .attention_flops = 3, .bytes = 4};
   }
   void forward(device::Lane&, const models::Context& c, std::size_t part, device::ConstView x, device::View y,

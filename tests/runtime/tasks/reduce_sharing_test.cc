@@ -44,7 +44,7 @@ class Adder final : public models::Unit {
   }
   models::UnitBytes bytes() const override { return {.backward_workspace = work_.bytes()}; }
   void list_products(std::vector<device::ProductShape>&) const override {}
-  models::Work work(models::Pass, const models::ElementRange&) const override { return {}; }
+  models::Work work(models::Pass, const models::PartRange&) const override { return {}; }
   // All of it with the last part, and back with the first.
   void forward(device::Lane& lane, const models::Context& c, std::size_t part, ConstView x, View y,
                View) const override {

@@ -37,7 +37,7 @@ class TransformUnit final : public Unit {
   }
   UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>& out) const override { piece_.list_products(out); }
-  Work work(Pass, const ElementRange&) const override { return {}; }
+  Work work(Pass, const PartRange&) const override { return {}; }
   void forward(device::Lane& lane, const Context& c, std::size_t, device::ConstView x, device::View y,
                device::View saved) const override {
     const device::View wanted = y ? y : d_inner_.of(c.workspace);

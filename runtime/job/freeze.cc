@@ -1,0 +1,43 @@
+#include "runtime/job/freeze.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "models/freeze.h"
+#include "runtime/recipe/edits.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::size_t kNearest = 3, kMostLetters = 128;
+
+std::vector<std::string> nearest(std::vector<std::string> names, const std::string& pattern) {
+  std::string letters = pattern.substr(0, kMostLetters);
+  std::erase(letters, '*');
+  std::ranges::stable_sort(names, {}, [&](const std::string& name) { return edits(letters, name); });
+  names.resize(std::min(names.size(), kNearest));
+  return names;
+}
+
+}  // namespace
+
+void require_freezable(const models::Model& model, std::span<const std::string> patterns) {
+  std::vector<std::string> names;
+  for (const auto& unit : model.units) {
+    for (const models::Parameter& parameter : unit->parameters()) names.push_back(parameter.name);
+    if (unit->shared()) names.push_back(unit->shared()->name);
+  }
+  for (const std::string& pattern : patterns)
+    if (std::ranges::none_of(names, [&](const auto& name) { return models::is_frozen_by({&pattern, 1}, name); }))
+      fail(Exit::usage, "training.freeze: no tensor of this {} model has a name like {}; the nearest are {}",
+           model.family, pattern, fmt::join(nearest(names, pattern), ", "));
+  if (model.trained_parameters() == 0)
+    fail(Exit::usage, "training.freeze = [{}] freezes all of the model, and nothing would be trained: leave some out",
+         fmt::join(patterns, ", "));
+}
+
+}  // namespace strata::runtime

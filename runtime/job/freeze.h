@@ -1,0 +1,13 @@
+#pragma once
+#include <span>
+#include <string>
+
+#include "models/model.h"
+
+namespace strata::runtime {
+
+// Throws Error{usage} for a pattern of training.freeze that is of no tensor of the model, naming those that are
+// nearest, and if nothing is left to train.
+void require_freezable(const models::Model& model, std::span<const std::string> patterns);
+
+}  // namespace strata::runtime

@@ -1,0 +1,13 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "device/numeric/storage_format.h"
+
+namespace strata::runtime {
+
+// Elements that are stored in fp32, bf16 or fp16.
+std::vector<float> floats_of(device::StorageFormat format, std::span<const std::byte> bytes);
+
+}  // namespace strata::runtime
