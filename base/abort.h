@@ -14,8 +14,8 @@ class Aborted : public std::runtime_error {
   explicit Aborted(const std::string& cause) : std::runtime_error(cause) {}
 };
 
-// What ended a run: the rank that failed first and why. `told`: that rank prints the cause itself; false if it died
-// or left without a word, and another has to speak.
+// What ended a run: the rank that failed first, and why. `told`: that rank prints the cause itself. It is false if the
+// rank died or left without a message; then another rank prints the cause.
 struct Failure {
   int rank = -1;
   std::string cause;
@@ -23,11 +23,11 @@ struct Failure {
   bool told = true;
 };
 
-// One per rank and run. The first error sets it; every wait of the program (event, collective,
-// lane) polls it and ends by throwing Aborted. Thread-safe; owned by the run, outlives lanes and communicators.
+// One per rank and run. The first error sets it. Every wait in the program (event, collective, lane) polls it, and ends
+// by throwing Aborted. Thread-safe. The run owns it; it outlives lanes and communicators.
 class AbortToken {
  public:
-  // True for the first caller, whose failure is kept; later ones are dropped.
+  // True for the first caller, whose failure is kept. Later failures are dropped.
   bool set(const Failure& failure);
   bool is_set() const { return set_.load(std::memory_order_acquire); }
   Failure failure() const;

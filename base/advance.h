@@ -5,10 +5,11 @@
 
 namespace strata {
 
-// Is told how much of something that takes a while is done, of how much; from any thread. Empty: nobody asks.
+// Reports the progress of a long operation, as the amount done and the total. Called from any thread. Empty: nobody
+// wants reports.
 using Advance = std::function<void(std::uint64_t done, std::uint64_t all)>;
 
-// Adds up what threads have done of `all` and tells.
+// Adds up the work that threads report as done, and passes on the sum and the total `all`.
 class Advancing {
  public:
   Advancing(const Advance& advance, std::uint64_t all) : advance_(advance), all_(all) {}

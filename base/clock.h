@@ -3,10 +3,10 @@
 
 namespace strata {
 
-// Seconds since 1970, of the clock that people and other machines go by: it may jump.
+// Seconds since 1970 by the wall clock, which people and other machines share. It may jump.
 double seconds_since_epoch();
 
-// The clock by which durations are measured: it never jumps.
+// The clock for durations. It never jumps.
 using SteadyClock = std::chrono::steady_clock;
 
 inline double seconds_since(SteadyClock::time_point start) {

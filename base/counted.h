@@ -5,10 +5,11 @@
 
 namespace strata {
 
-// "1 file", "2 files", "0 files". `many`: if it is not `one` with an s.
+// "1 file", "2 files", "0 files". `many` is the plural, if it is not `one` with an s.
 std::string counted(std::uint64_t n, std::string_view one, std::string_view many = {});
 
-// One of both: for what goes by a number that stands elsewhere, or is written otherwise.
+// The singular or the plural without the number, for sentences in which the number stands elsewhere or is formatted
+// differently.
 template <typename Number>
 constexpr std::string_view for_count(Number n, std::string_view one, std::string_view many) {
   return n == 1 ? one : many;

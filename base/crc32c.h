@@ -4,7 +4,7 @@
 
 namespace strata {
 
-// CRC-32C (Castagnoli's polynomial, RFC 3720) of the bytes, as event files of TensorBoard have it.
+// The CRC-32C (Castagnoli's polynomial, RFC 3720) of the bytes. TensorBoard's event files use it.
 std::uint32_t crc32c(std::string_view bytes);
 
 }  // namespace strata

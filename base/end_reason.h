@@ -3,14 +3,14 @@
 
 namespace strata {
 
-// Why a run ended. `launch` decides by this, and never by a sentence, whether to start the run again.
+// Why a run ended. `launch` decides by this, and never by a message, whether to start the run again.
 struct EndReason {
   enum class Kind : std::uint8_t {
     other,
-    signal,      // a signal asked for a stop
-    request,     // the control service or checkpoint.stop_after asked for a stop
-    not_finite,  // the loss or the gradient norm of step `step`
-    overflow,    // fp16 cannot hold the run's numbers: a restart would overflow again
+    signal,      // a signal asked the run to stop
+    request,     // the control service or checkpoint.stop_after asked the run to stop
+    not_finite,  // the loss or the gradient norm of step `step` is not finite
+    overflow,    // the run's numbers do not fit fp16: a restart would overflow again
   };
   Kind kind = Kind::other;
   std::int64_t step = 0;

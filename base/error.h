@@ -1,9 +1,9 @@
 #pragma once
-// base/ is what every folder may use: errors and exit codes (here), the abort token that ends all waits of a run
+// base/ holds what every folder may use: errors and exit codes (here), the abort token that ends all waits of a run
 // (abort.h), files (files/), this machine and its name (host/), threads and loops over them (thread.h, parallel.h), the
-// words of messages (counted.h, quantity.h, json_fault.h), and the sink for remarks (note.h). It knows nothing of
-// devices, models or runs. A mistake of the user is an Error; a broken invariant ends the process through STRATA_CHECK,
-// with both values.
+// wording of messages (counted.h, quantity.h, json_fault.h), and the sink for notes (note.h). It knows nothing about
+// devices, models or runs. A user's mistake is an Error. A broken invariant ends the process through STRATA_CHECK,
+// which prints both values.
 
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@ namespace strata {
 // The program's exit codes (docs/guide.md, "Exit codes").
 enum class Exit : int { done = 0, failed = 1, usage = 2, does_not_fit = 3, corrupt = 4, requeue = 75 };
 
-// A mistake that the user can fix, or an I/O failure: one sentence that says what, where and what to do.
-// `code` becomes the exit status of the program.
+// A mistake that the user can fix, or an I/O failure. The message is one sentence: what happened, where, and what to
+// do. `code` becomes the program's exit status.
 class Error : public std::runtime_error {
  public:
   Error(Exit code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -26,21 +26,21 @@ class Error : public std::runtime_error {
   Exit code_;
 };
 
-// The exit code that an exception asks for: an Error's own, else `failed`.
+// The exit code for an exception: an Error's own code, otherwise `failed`.
 Exit exit_code(const std::exception& exception);
 
-// Throws Error{code} with the message formatted by fmt.
+// Throws Error{code}. fmt formats the message.
 template <typename... Args>
 [[noreturn]] void fail(Exit code, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Ends the process: an invariant of the program itself does not hold. Prints the place and both values.
+// Ends the process because one of the program's own invariants does not hold. Prints the place and both values.
 [[noreturn]] void invariant_failed(const char* file, int line, const char* expression, const std::string& values);
 
 }  // namespace strata
 
-// Invariants of the program, never user input: on failure prints both sides and aborts.
+// Checks an invariant of the program, never user input. On failure it prints both sides and aborts.
 #define STRATA_CHECK_OP(a, op, b)                                                                                     \
   do {                                                                                                                \
     const auto& strata_a = (a);                                                                                       \

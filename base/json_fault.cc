@@ -23,7 +23,7 @@ bool has_64_bits(std::string_view integer) {
          std::from_chars(integer.data(), end, without).ec == std::errc();
 }
 
-// The bytes of the UTF-8 character at the front of `text`, which is not empty; 0: it is none.
+// The size of the UTF-8 character at the front of `text`, which is not empty; 0 if the bytes are not UTF-8.
 std::size_t character_size(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -37,24 +37,24 @@ std::size_t character_size(std::string_view text) {
   return overlong || surrogate || (lead == 0xf4 && byte(1) > 0x8f) ? 0 : size;
 }
 
-// Walks a text as RFC 8259 has it, up to its first fault. Each step returns whether there was none.
+// Walks a text by the grammar of RFC 8259, up to its first fault. Each step returns whether there was none.
 class Walk {
  public:
   Walk(std::string_view text, std::size_t levels) : text_(text), levels_(levels) {}
 
   std::optional<JsonFault> run() {
-    constexpr std::string_view kMark = "\xef\xbb\xbf";  // which some parsers skip
+    constexpr std::string_view kMark = "\xef\xbb\xbf";  // some parsers skip it
     if (text_.starts_with(kMark)) {
       doubt("a byte order mark before its beginning");
       at_ = kMark.size();
     }
     if (utf8() && value(0)) {
       skip_space();
-      if (at_ < text_.size()) wrong(shown() + " behind its end");
+      if (at_ < text_.size()) wrong(shown() + " after its end");
     }
     return std::move(fault_);
   }
-  // The first that is JSON, and that a parser may refuse all the same.
+  // The first part that is valid JSON but that a parser may still refuse.
   const std::optional<JsonFault>& doubtful() const { return doubtful_; }
 
  private:
@@ -77,7 +77,7 @@ class Walk {
   }
   void skip_space() { at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size()); }
 
-  // What stands here, as a user would find it: a word, or one character.
+  // The word or character at this place, as a user would find it.
   std::string shown() const {
     constexpr std::size_t kMost = 20;
     const std::size_t end = std::min({text_.find_first_of(" \t\r\n,:{}[]\"", at_), at_ + kMost, text_.size()});
@@ -128,7 +128,7 @@ class Walk {
       if (text_[at_] != '"') return wrong(shown() + " in place of a name in quotes");
       if (!string()) return false;
       skip_space();
-      if (!at_end() && text_[at_] != ':') return wrong("a name without a colon behind it");
+      if (!at_end() && text_[at_] != ':') return wrong("a name without a colon after it");
       ++at_;
       if (at_ > text_.size()) return at_ = text_.size(), wrong("an end within an object");
       if (!value(level + 1)) return false;
@@ -153,7 +153,7 @@ class Walk {
   bool string() {
     const std::size_t begin = at_++;
     while (!at_end() && text_[at_] != '"') {
-      if (const char c = text_[at_]; c == '\n' || c == '\r') break;  // most often of a quote left out
+      if (const char c = text_[at_]; c == '\n' || c == '\r') break;  // usually because a quote was left out
       if (static_cast<unsigned char>(text_[at_]) < 0x20) return wrong("a control character in a string");
       if (text_[at_] == '\\' && !escape()) return false;
       ++at_;
@@ -163,9 +163,9 @@ class Walk {
     return wrong("a string without its closing quote");
   }
 
-  // Leaves the place at the escape's last character.
+  // Ends at the escape's last character.
   bool escape() {
-    if (++at_ >= text_.size()) return true;  // the string has no end
+    if (++at_ >= text_.size()) return true;  // the string does not end
     if (text_[at_] == 'u') {
       const std::string_view digits = text_.substr(at_ + 1, 4);
       if (digits.size() < 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos)
@@ -178,7 +178,7 @@ class Walk {
     return true;
   }
 
-  // A character above U+FFFF is two escapes, of a high and of a low surrogate.
+  // A character above U+FFFF is written as two escapes: a high and a low surrogate.
   void code_unit(std::string_view digits) {
     const auto is_one_of = [](std::string_view hex, std::string_view second) {
       return (hex[0] == 'd' || hex[0] == 'D') && second.find(hex[1]) != second.npos;
@@ -187,7 +187,7 @@ class Walk {
     const std::string_view next = text_.substr(at_ + 1, 6);
     const bool whole =
         is_one_of(digits, kHigh) && next.size() == 6 && next.starts_with("\\u") && is_one_of(next.substr(2), kLow);
-    if (std::exchange(high_before_, whole)) return;  // the second of two
+    if (std::exchange(high_before_, whole)) return;  // the second of the two
     if (!whole && (is_one_of(digits, kHigh) || is_one_of(digits, kLow)))
       doubt(fmt::format("\\u{}, half of a character, in a string", digits));
   }
@@ -211,7 +211,7 @@ class Walk {
     if (!good) return wrong(fmt::format("{} in place of a number", shown()));
     double parsed = 0;
     const auto result = std::from_chars(text_.data() + begin, text_.data() + end, parsed);
-    // Numbers below the least double are out of range, too, and are 0.
+    // Numbers below the smallest double are out of range too, but they become 0.
     const std::string_view digits_of = text_.substr(begin, end - begin);
     const std::size_t e = digits_of.find_first_of("eE");
     const bool tiny = e != digits_of.npos && digits_of.substr(e + 1).starts_with('-');

@@ -4,13 +4,13 @@
 #include <string>
 #include <string_view>
 
-// JSON as text, written in the order in which it is given. base/json_fault.h says what is wrong in what is read.
+// Writes JSON as text, in the order of the calls. base/json_fault.h says what is wrong with JSON that was read.
 namespace strata {
 
 std::string json_string(std::string_view text);  // in quotes; `text` is UTF-8
-std::string json_number(double x);               // the shortest that reads back as x; null if it is not finite
+std::string json_number(double x);               // the shortest text that reads back as x; null if x is not finite
 
-// A number with so many decimals.
+// A number with this many decimals.
 struct Decimals {
   double value;
   int digits;

@@ -4,7 +4,7 @@
 
 namespace strata {
 
-// Is told, on rank 0, what a user should know, in one line.
+// Receives, on rank 0, a one-line note for the user.
 using Note = std::function<void(const std::string&)>;
 
 }  // namespace strata

@@ -13,8 +13,8 @@
 
 namespace strata {
 
-// Calls f(i) for i in [0, n) on `threads` threads, each as it gets free; rethrows the first exception. For set-up.
-// Throws Error{failed} if the system starts no more threads.
+// Calls f(i) for i in [0, n) on `threads` threads; each takes the next i when it is free. Rethrows the first exception.
+// For set-up. Throws Error{failed} if the system starts no more threads.
 template <typename F>
 void parallel(std::size_t n, int threads, F&& f) {
   std::atomic<std::size_t> next{0};
@@ -34,7 +34,7 @@ void parallel(std::size_t n, int threads, F&& f) {
     for (int t = 1; t < threads; ++t)
       others.push_back(start_thread(fmt::format("thread {} of {} that set up the run", t + 1, threads), work));
   } catch (...) {
-    next = n;  // the others end with what they are at
+    next = n;  // the other threads finish the call that they are in
     throw;
   }
   work();
@@ -42,11 +42,11 @@ void parallel(std::size_t n, int threads, F&& f) {
   if (error) std::rethrow_exception(error);
 }
 
-// The same for what reads files: prefetch(i) comes 16 calls before f(i) begins, so that the drive is busy while f
-// works.
+// The same, for an f that reads files: prefetch(i) is called 16 calls before f(i) begins, so that the drive is busy
+// while f works.
 template <typename Prefetch, typename F>
 void parallel_reads(std::size_t n, int threads, Prefetch&& prefetch, F&& f) {
-  const std::size_t ahead = 15 + static_cast<std::size_t>(threads);  // of them threads - 1 are under way with i
+  const std::size_t ahead = 15 + static_cast<std::size_t>(threads);  // threads - 1 of these run together with i
   for (std::size_t i = 0; i < std::min(n, ahead); ++i) prefetch(i);
   parallel(n, threads, [&](std::size_t i) {
     if (i + ahead < n) prefetch(i + ahead);

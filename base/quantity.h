@@ -13,7 +13,7 @@ std::string count_text(std::size_t count);
 std::string grouped(std::uint64_t count);
 // For people: "45s", "1m32s", "3h05m", "12d04h".
 std::string duration_text(double seconds);
-// For people, of a step or another short time: "301.2 ms", "45.3 s", "49m16s".
+// For people, for steps and other short times: "301.2 ms", "45.3 s", "49m16s".
 std::string step_time_text(double milliseconds);
 // For people: "6800 tokens/s", "4.2 tokens/s", "820 tokens/hour", "35 tokens/day".
 std::string tokens_rate_text(double per_second);

@@ -6,11 +6,11 @@
 
 namespace strata {
 
-// Throws what start_thread() throws.
+// Throws the error that start_thread() documents.
 [[noreturn]] void thread_refused(std::string_view name, const std::system_error& error);
 
-// A thread that runs f. Throws Error{failed} if the system starts no more threads: which one was refused (`name`:
-// "the I/O thread of a drive"), why, and what to do.
+// Starts a thread that runs f. If the system starts no more threads, throws an Error{failed} that names the thread
+// (`name`: "the I/O thread of a drive"), the reason, and what to do.
 template <typename F>
 std::jthread start_thread(std::string_view name, F&& f) {
   try {

@@ -11,7 +11,8 @@
 
 namespace strata::comm {
 
-// An error that every rank throws alike, after an exchange or from what all of them see: rank 0 alone prints it.
+// An error that every rank throws identically, after an exchange or because all of them see its cause. Only rank 0
+// prints it.
 class AgreedError : public Error {
  public:
   using Error::Error;
@@ -22,9 +23,9 @@ class AgreedError : public Error {
   EndReason reason_;
 };
 
-// Runs f() on every rank; if it throws on some, throws AgreedError of the lowest of them on all, naming it (and its
-// node, if there are several) unless all failed alike. Collective, so f() must not be: a rank that fails in it would
-// leave the others behind.
+// Runs f() on every rank. If it throws on some, all ranks throw the lowest failing rank's error as an AgreedError,
+// which names that rank (and its node, if there are several) unless all ranks failed identically. This call is
+// collective, so f() must not be: a rank that fails in it would leave the others waiting.
 template <typename F>
 void agree(World& world, F&& f) {
   std::string mine;

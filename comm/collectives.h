@@ -9,7 +9,7 @@
 namespace strata::comm {
 
 // What a backend provides: the collectives of communicator.h as plain calls that return when this rank's part is done.
-// One thread at a time calls them (a lane's, or the host's); a wait that the run's abort ends throws Aborted.
+// One thread at a time calls them (a lane's, or the host's). If the run's abort ends a wait, the wait throws Aborted.
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -25,14 +25,14 @@ class Collectives {
   virtual void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team& team) = 0;
 
-  // Texts of any length in rounds of exchange(); result[r] is rank r's. Allocates: for set-up.
+  // Sends texts of any length in rounds of exchange(); result[r] is rank r's text. Allocates: for set-up.
   std::vector<std::string> exchange_texts(const std::string& mine);
 };
 
-// Where this rank's piece of the range lies in its shard; null if the piece is empty.
+// This rank's piece of the range in its shard; null if the piece is empty.
 const std::byte* own_piece(const ShardedRange& range, int rank, const std::byte* shard);
 
-// Copies with all threads of the team; nothing if both are the same memory.
+// Copies with all threads of the team. Does nothing if both pointers are the same.
 void copy(std::byte* to, const std::byte* from, std::size_t bytes, device::cpu::Team& team);
 
 }  // namespace strata::comm

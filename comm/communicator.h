@@ -1,10 +1,10 @@
 #pragma once
-// comm/ is what ranks say to each other. A Communicator (here) has the collectives of one lane; a World is a rank's
-// view of the run: communicators, memory that others can reach, blocking exchanges for set-up, and how a run ends when
-// one rank fails. connect.cc chooses among solo, threads of one process, mpi/ (shared memory within a node, messages
-// between nodes) and nccl/. agreement.h makes a mistake of one rank everybody's, said once; same_files.h compares what
-// ranks read. The order in which gradients are added is not decided here: an all-to-all brings pieces, and
-// device/ops/step/gradient_sum.h adds them.
+// comm/ is how ranks communicate. A Communicator (here) has the collectives of one lane. A World is a rank's view of
+// the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and how a run ends when one
+// rank fails. connect.cc chooses among solo, threads of one process, mpi/ (shared memory within a node, messages
+// between nodes) and nccl/. agreement.h turns one rank's error into an error of all ranks that is printed once.
+// same_files.h checks that all ranks read the same files. The order in which gradients are added is not decided here:
+// an all-to-all brings pieces, and device/ops/step/gradient_sum.h adds them.
 
 #include <array>
 #include <cstddef>
@@ -29,7 +29,7 @@ struct ShardedRange {
   std::size_t begin, end;
 
   std::size_t bytes() const { return end - begin; }
-  // What rank r owns of the range, in flat bytes; empty (begin == end) if it owns nothing.
+  // The part of the range that rank r owns, in flat bytes; empty (begin == end) if it owns none.
   struct Owned {
     std::size_t begin, end;
     std::size_t bytes() const { return end - begin; }
@@ -41,7 +41,7 @@ struct ShardedRange {
 struct CommBytes {
   std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0;
   std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus; }
-  // The mean of a step, after `steps` alike.
+  // One step's mean over `steps` equal steps.
   CommBytes per_step(std::int64_t steps) const {
     const auto n = static_cast<std::uint64_t>(steps > 0 ? steps : 1);
     return {all_gather / n, all_to_all / n, broadcast / n, consensus / n};
@@ -60,8 +60,8 @@ class Communicator {
   virtual int size() const = 0;
   virtual device::Lane& lane() const = 0;
 
-  // out[0 .. range.bytes()) = flat[begin .. end), each rank giving what it owns of it; `shard` is this rank's whole
-  // shard. The piece at its own place in `out` may be the shard's own memory (in place).
+  // out[0 .. range.bytes()) = flat[begin .. end), where each rank contributes the part that it owns. `shard` is this
+  // rank's whole shard. This rank's piece of `out` may be the shard's own memory (in place).
   virtual void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) = 0;
 
   // Sends to each rank its piece of this rank's `range` (in[0 .. range.bytes())). When the work has run, `pieces` (an
@@ -73,22 +73,23 @@ class Communicator {
                           const std::byte** pieces) = 0;
   virtual void release() = 0;
 
-  // Every rank's `bytes` bytes at `mine` (at most kMaxExchange), in rank order, at `all`: the step's consensus.
+  // Gathers `bytes` bytes at `mine` (at most kMaxExchange) from every rank into `all`, in rank order: the step's
+  // consensus.
   virtual void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) = 0;
   static constexpr std::size_t kMaxExchange = 2048;
 
-  // root's `bytes` bytes at `data`, to all.
+  // Sends root's `bytes` bytes at `data` to all ranks.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
 
-  // Whether all its work is the device's, so that a device::Graph can hold it: what changes from call to call, then, is
-  // in memory alone.
+  // Whether all its work runs on the device, so that a device::Graph can record it. Then only memory differs from call
+  // to call.
   virtual bool can_be_recorded() const { return false; }
 
-  // Bytes sent by this rank so far; exact once the lane is synchronized.
+  // Bytes that this rank has sent; exact once the lane is synchronized.
   virtual CommBytes sent() const = 0;
 };
 
-// The ranks of a run, seen from one of them: opens communicators, allocates memory that collectives can reach, and
+// The ranks of a run, seen from one of them. Opens communicators, allocates memory that collectives can reach, and
 // offers the few blocking exchanges that set-up needs. Made by connect(); one host thread uses it.
 class World {
  public:
@@ -96,14 +97,15 @@ class World {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Ranks on this rank's node, itself included, and this rank's place among them.
+  // The number of ranks on this rank's node, and this rank's place among them.
   virtual int node_size() const = 0;
   virtual int node_rank() const = 0;
   // "one rank without mpirun", "threads", "mpi (shared memory)", "mpi (messages)".
   virtual std::string describe() const = 0;
   virtual AbortToken& abort_token() = 0;
 
-  // Collective: an arena of `bytes` (the same on all ranks) of the device's memory whose buffers collectives may use.
+  // Collective: allocates an arena of `bytes` (the same on all ranks) in the device's memory. Collectives may use its
+  // buffers.
   device::Arena allocate(std::size_t bytes, device::Device device = {}) {
     return device.kind == device::Kind::cpu ? allocate_host(bytes) : allocate_device(bytes, device);
   }
@@ -111,26 +113,26 @@ class World {
   std::unique_ptr<Communicator> open(device::Lane& lane) { return open(lane, all_ranks(rank(), size())); }
   virtual std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) = 0;
 
-  // Blocking, for set-up and the end: gathers every rank's text; result[r] is rank r's.
+  // Blocking, for set-up and the end: gathers every rank's text; result[r] is rank r's text.
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   void barrier() { (void)exchange(""); }
 
-  // Bytes of other ranks' memory that this rank's resident set counts, having read them in place and not
-  // let go (shared memory between processes; else 0). Reads /proc/self/smaps: for tests.
+  // Bytes of other ranks' memory that count towards this rank's resident set, because it has read them in place and not
+  // released them (shared memory between processes; otherwise 0). Reads /proc/self/smaps: for tests.
   virtual std::size_t borrowed_bytes() const { return 0; }
 
-  // Collective: the end of a run that did well. Returns once all ranks have come to it; throws Aborted, naming the
-  // rank, if one died before, or is on another node and does not come. The destructor leaves too, and says nothing.
+  // Collective: ends a successful run. Returns once all ranks have called it. Throws an Aborted that names the rank if
+  // one died earlier, or is on another node and does not call it. The destructor leaves too, without an error.
   virtual void leave() {}
 
-  // Sets the abort token if another rank has failed or is gone; waits of the world's own do so anyway. Any thread.
+  // Sets the abort token if another rank has failed or is gone. The world's own waits do so anyway. Any thread.
   virtual void look_after_peers() {}
-  // Tells the other ranks that this one failed, so that their waits end; returns at once. The first cause wins.
+  // Tells the other ranks that this one failed, so that their waits end. Returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
-  // What ended the run: the first cause, where the ranks could agree on one.
+  // What ended the run: the first cause, if the ranks could agree on one.
   virtual Failure failure() { return abort_token().failure(); }
-  // A failure is told once: true on the rank that failed first, and if it died or left without a word, on the
-  // lowest rank that is left on each node.
+  // A failure is printed once. True on the rank that failed first. If that rank died or left without a message, true on
+  // the lowest remaining rank of each node.
   bool speaks() {
     const Failure first = failure();
     return first.rank == rank() || (!first.told && lowest_left());
@@ -138,7 +140,7 @@ class World {
   virtual bool lowest_left() const { return rank() == 0; }
 
  protected:
-  // Collective: the host's memory, which other ranks reach if they can.
+  // Collective: allocates host memory, which other ranks can reach if the world supports it.
   virtual device::Arena allocate_host(std::size_t bytes) = 0;
   virtual device::Arena allocate_device(std::size_t bytes, device::Device device) {
     return device::Arena(bytes, device);
@@ -148,20 +150,21 @@ class World {
 enum class Backend : std::uint8_t { automatic, solo, threads, mpi, nccl };
 enum class Transport : std::uint8_t { automatic, shared_memory, messages };
 
-// This process's world: solo without mpirun, MPI under it (Open MPI's or Slurm's environment); initialises MPI when it
-// is needed. Transport::messages forces messages between ranks that could share memory.
-// Throws Error{usage} if the backend asked for does not fit how the program was started.
+// This process's world: solo without mpirun, MPI under it (as the environment of Open MPI or Slurm shows). Initialises
+// MPI when it is needed. Transport::messages forces messages between ranks that could share memory. Throws Error{usage}
+// if the requested backend does not fit the way the program was started.
 std::unique_ptr<World> connect(Backend backend, Transport transport);
 
 // Throws Error{usage} if connect() would refuse the backend on every rank.
 void require_possible(Backend backend);
-// This process's rank as its launcher gives it, before there is a world, and how many it started; 0 without one.
+// This process's rank as its launcher assigned it, before a world exists, and the number of ranks that it started; 0
+// without a launcher.
 int launched_rank();
 int launched_ranks();
 
-// A world of one rank.
+// A world with one rank.
 std::unique_ptr<World> solo_world();
-// Runs f(world) on `ranks` threads, each a rank of one world; rethrows the first rank's exception. For tests,
+// Runs f(world) on `ranks` threads, each a rank of one world. Rethrows the first rank's exception. For tests,
 // sanitizers and debuggers.
 void run_threads(int ranks, const std::function<void(World&)>& f);
 

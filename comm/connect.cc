@@ -10,7 +10,7 @@
 namespace strata::comm {
 namespace {
 
-// How a launcher started this process, and with how many others; ranks == 0 where none did.
+// The launcher that started this process, and the number of ranks that it started; ranks == 0 without a launcher.
 struct Launch {
   const char* launcher = "";
   int ranks = 0, rank = 0;
@@ -22,7 +22,7 @@ Launch find_launch() {
     return text ? std::atoi(text) : 0;
   };
   if (const int ranks = number("OMPI_COMM_WORLD_SIZE")) return {"mpirun", ranks, number("OMPI_COMM_WORLD_RANK")};
-  // Of a job step: SLURM_NTASKS is also set in a batch script, whose processes are no ranks.
+  // SLURM_PROCID marks a job step. SLURM_NTASKS is also set in a batch script, whose processes are not ranks.
   if (std::getenv("SLURM_PROCID"))
     if (const int ranks = number("SLURM_STEP_NUM_TASKS"); ranks > 1) return {"srun", ranks, number("SLURM_PROCID")};
   if (std::getenv("PMI_RANK"))
@@ -36,13 +36,13 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
     const StartWatch watch(launch.rank, launch.ranks);
     session = std::make_unique<MpiSession>();
   }
-  // As many runs as ranks, each writing the same checkpoints, is what this would otherwise become.
+  // Otherwise each rank would train alone, and all would write the same checkpoints.
   if (launch.ranks > 1 && session->size == 1)
     throw AgreedError(Exit::usage,
                       fmt::format("{} started {} ranks but MPI sees only this one: start with the mpirun of the Open "
                                   "MPI that strata is linked with, or srun --mpi=pmix",
                                   launch.launcher, launch.ranks));
-  // Ranks that ask for different ones, by different recipes, must still meet to find that out.
+  // Ranks whose recipes ask for different transports must still meet to find that out.
   const int asked = static_cast<int>(transport), both[] = {asked, -asked};
   int most[2] = {};
   STRATA_MPI(MPI_Allreduce(both, most, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
@@ -51,7 +51,7 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
   std::string why_not;
   if (auto world = mpi_shared_memory_world(session, why_not)) return world;
   if (transport == Transport::shared_memory)
-    throw AgreedError(Exit::usage, fmt::format("the ranks cannot share memory: {}; leave comm.transport to strata, or "
+    throw AgreedError(Exit::usage, fmt::format("the ranks cannot share memory: {}; do not set comm.transport, or "
                                                "start them on one node",
                                                why_not));
   return mpi_messages_world(std::move(session), why_not);
@@ -62,7 +62,7 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
 void require_possible(Backend backend) {
   if (backend == Backend::threads)
     fail(Exit::usage,
-         "comm.backend = threads, which makes the threads of one process ranks, is for tests and debuggers alone: use "
+         "comm.backend = threads, which runs ranks as threads of one process, is only for tests and debugging: use "
          "auto, or mpirun -n N for several ranks");
   const Launch launch = find_launch();
   if (backend == Backend::solo && launch.ranks > 1)

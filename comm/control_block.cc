@@ -18,11 +18,11 @@ namespace {
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(std::atomic<std::uint32_t>) == 4);
 
-// About 20 us, then sleep: with more ranks than cores the one waited for needs this core.
+// Spins for about 20 us before it sleeps: with more ranks than cores, the rank that it waits for needs this core.
 constexpr int kSpins = 400;
 constexpr timespec kDoze{0, 50'000'000};
 
-// Not std::atomic::wait: its futex is private to the process.
+// std::atomic::wait does not work here: its futex is private to the process.
 void futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* timeout) {
   syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }
@@ -30,7 +30,7 @@ void futex(const std::atomic<std::uint32_t>& word, int operation, std::uint32_t 
 }  // namespace
 
 void Signal::raise(std::uint32_t to) {
-  // Sequentially consistent, as in doze(): either the sleeper sees the new count or it is seen here.
+  // Sequentially consistent, as in doze(): either the sleeper sees the new count, or this thread sees the sleeper.
   count.store(to, std::memory_order_seq_cst);
   if (sleepers.load(std::memory_order_seq_cst) != 0) futex(count, FUTEX_WAKE, INT_MAX, nullptr);
 }
@@ -88,7 +88,7 @@ ControlBlock ControlBlock::attach(std::byte* memory, int ranks) {
 void ControlBlock::report_failure(const Failure& failure) const {
   std::uint32_t expected = Header::none;
   if (!header_->state.compare_exchange_strong(expected, Header::being_written)) {
-    // Whoever was first needs a moment to write; a writer that died over it needs for ever.
+    // The first reporter needs a moment to write its cause. If it died while writing, it never will.
     for (int i = 0; i < 100 && !failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return;
   }

@@ -14,13 +14,13 @@ inline constexpr std::size_t kCacheLine = 64;
 inline constexpr int kChannels = 12;
 
 // A counter that one rank raises and others sleep on, in memory that processes may share. `sleepers` saves the system
-// call if nobody sleeps.
+// call when nobody sleeps.
 struct alignas(kCacheLine) Signal {
   std::atomic<std::uint32_t> count{0};
   mutable std::atomic<std::uint32_t> sleepers{0};
 
   void raise(std::uint32_t to);
-  // Counters wrap; a rank is never 2^31 collectives ahead.
+  // Counters wrap. A rank is never 2^31 collectives ahead.
   bool reached(std::uint32_t target) const {
     return static_cast<std::int32_t>(count.load(std::memory_order_acquire) - target) >= 0;
   }
@@ -30,38 +30,38 @@ struct alignas(kCacheLine) Signal {
   void doze(std::uint32_t target) const;
 };
 
-// Where a rank's buffer lies: the n-th arena that the World allocated, and the offset in it.
+// A rank's buffer: the number of its arena in the order of the World's allocations, and its offset in it.
 struct Place {
   std::uint64_t arena, offset;
 };
 
-// One rank's part of one channel. Its rank alone writes it. `message` has two halves used in turn: a rank comes to
-// write one again only after all have arrived at the exchange in between, so all have read it.
+// One rank's part of one channel. Only its rank writes it. `message` has two halves used in turn: a rank writes one
+// again only after all ranks have arrived at the exchange in between, so all have read it.
 struct RankSlot {
   Signal arrived, finished;
   alignas(kCacheLine) Place place{};
   alignas(kCacheLine) std::byte message[2][Communicator::kMaxExchange];
 };
 
-// What the ranks of a node share besides their buffers: signals, small messages, and the first failure.
-// A view; the memory is the World's.
+// What the ranks of a node share besides their buffers: signals, small messages, and the first failure. This is a view;
+// the World owns the memory.
 class ControlBlock {
  public:
   static std::size_t bytes(int ranks);
-  // Makes the objects in `memory`; by one rank, before any other attaches.
+  // Makes the objects in `memory`. One rank calls it, before any other attaches.
   static ControlBlock construct(std::byte* memory, int ranks);
   static ControlBlock attach(std::byte* memory, int ranks);
 
   int ranks() const { return ranks_; }
   RankSlot& slot(int channel, int rank) const { return slots_[channel * ranks_ + rank]; }
 
-  // The first report wins; its cause is a sentence that names the rank. After it failed() is true, unless the first
+  // The first report wins. Its cause is a sentence that names the rank. Afterwards failed() is true, unless the first
   // rank died while it wrote its cause.
   void report_failure(const Failure& failure) const;
   bool failed() const;
   Failure failure() const;
 
-  // A rank whose World ends leaves: it will raise no signal any more.
+  // Called when a rank's World ends: the rank will not raise any signal again.
   void leave(int rank) const;
   bool left(int rank) const;
 

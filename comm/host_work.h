@@ -6,8 +6,9 @@
 
 namespace strata::comm {
 
-// Queues f(device::cpu::Team&) in the lane: work of the host that runs when the lane, of whatever device, gets there.
-// It calls no driver of a device (see Event::Twin). The one place of this folder that knows what a lane is made of.
+// Queues f(device::cpu::Team&) in the lane: host work that runs when the lane reaches it, whatever the lane's device.
+// It calls no driver of a device (see Event::Twin). This is the only place in this folder that knows how a lane is
+// made.
 template <typename F>
 void host_work(device::Lane& lane, F f) {
   device::cpu::submit(lane, std::move(f));

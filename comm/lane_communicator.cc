@@ -11,8 +11,8 @@ namespace {
 
 using device::cpu::Team;
 
-// The counts are the bytes that other ranks receive from this one, whatever way the backend moves them: so they are
-// the same for every backend, and the planner can predict them.
+// The counts are the bytes that other ranks receive from this one, however the backend moves them. So they are the same
+// for every backend, and the planner can predict them.
 class LaneCommunicator final : public Communicator {
  public:
   LaneCommunicator(device::Lane& lane, std::unique_ptr<Collectives> collectives)

@@ -6,8 +6,8 @@
 
 namespace strata::comm {
 
-// A backend's collectives, queued in a lane and counted. The lane outlives the communicator, and the communicator its
-// queued work: destroy it after a synchronize() of the lane, or after the lane.
+// Queues a backend's collectives in a lane and counts them. The lane outlives the communicator, and the communicator
+// outlives its queued work: destroy it after a synchronize() of the lane, or after the lane.
 std::unique_ptr<Communicator> queue_in_lane(device::Lane& lane, std::unique_ptr<Collectives> collectives);
 
 }  // namespace strata::comm

@@ -12,11 +12,11 @@ namespace strata::comm {
 namespace {
 
 struct Stat {
-  char state = 'X';  // dead
+  char state = 'X';  // dead unless read
   std::uint64_t start_time = 0;
 };
 
-// proc(5): the name in parentheses may hold anything, so fields are counted from the last parenthesis.
+// proc(5): the name in parentheses may contain anything, so fields are counted from the last parenthesis.
 Stat read_stat(pid_t pid) {
   char path[32], text[1024];
   std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));

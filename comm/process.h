@@ -6,14 +6,15 @@
 
 namespace strata::comm {
 
-// A process of this node that may end at any time. The start time tells it from another that got its number.
+// A process of this node that may end at any time. The start time tells it from a later process with the same PID.
 struct Process {
   int rank;
   pid_t pid;
-  std::uint64_t start_time;  // ticks since boot
+  std::uint64_t start_time;  // in ticks since boot
 
   static Process self(int rank);
-  // False once it ended, also while nobody has reaped it, and where its number means nothing here (another container).
+  // False once the process has ended, even if nobody has reaped it, and in another container, where its PID means
+  // nothing.
   bool alive() const;
   // "rank 1 (pid 1234 on this node) ended without a word: ..."
   std::string obituary() const;

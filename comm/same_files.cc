@@ -14,7 +14,8 @@
 namespace strata::comm {
 namespace {
 
-// f(block) for what a print covers. Places are rounded down, so that the last block ends with the last byte.
+// Calls f(block) for every block that a print covers. Places are rounded down, so that the last block ends with the
+// last byte.
 template <typename F>
 void for_blocks(std::span<const std::byte> bytes, const Coverage& coverage, F&& f) {
   if (bytes.size() <= coverage.whole) return f(bytes);
@@ -25,7 +26,7 @@ void for_blocks(std::span<const std::byte> bytes, const Coverage& coverage, F&& 
 
 constexpr char kEnd = '\0';
 
-// Names and prints, each ended by a zero byte.
+// Names and prints, each followed by a zero byte.
 std::string packed(std::span<const Seen> all) {
   std::string text;
   for (const Seen& seen : all) text += seen.name + kEnd + seen.print + kEnd;
@@ -53,7 +54,7 @@ std::string hash_of_prints(std::span<const Seen> all) {
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
-// What most ranks have; of several the lowest rank's.
+// The most common text; of several, the lowest rank's.
 const std::string& most_common(const std::vector<std::string>& texts) {
   std::map<std::string_view, std::size_t> times;
   for (const std::string& text : texts) ++times[text];
@@ -61,7 +62,7 @@ const std::string& most_common(const std::vector<std::string>& texts) {
                            [&](const auto& a, const auto& b) { return times[a] < times[b]; });
 }
 
-// The first thing that two ranks see differently, as a sentence.
+// The first difference between what two ranks see, as a sentence.
 std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::span<const Seen> usual,
                        std::size_t usual_rank) {
   constexpr const char* kAdvice = "give all ranks the same files under the same names";

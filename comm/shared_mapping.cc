@@ -52,7 +52,7 @@ void SharedMapping::map() {
     fail(Exit::does_not_fit,
          "the system refused a mapping of {} bytes of shared memory ({}): lower memory.device or use fewer ranks",
          bytes_, std::strerror(errno));
-  // Has an effect where /sys/kernel/mm/transparent_hugepage/shmem_enabled is `advise`.
+  // Has an effect if /sys/kernel/mm/transparent_hugepage/shmem_enabled is `advise`.
   (void)madvise(p, bytes_, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(p);
 }
@@ -69,12 +69,12 @@ void SharedMapping::close_file() {
 
 SharedMapping SharedMapping::of(const Address& address) {
   const std::string path = fmt::format("/proc/{}/fd/{}", address.pid, address.fd);
-  // A process number means another process, or none, in another container: the name must be the one announced.
+  // In another container, a PID means another process or none, so the file must have the announced name.
   char target[128];
   const ssize_t size = readlink(path.c_str(), target, sizeof target);
   if (size < 0) fail(Exit::failed, "{} cannot be read ({})", path, std::strerror(errno));
   if (std::string_view(target, static_cast<std::size_t>(size)) != fmt::format("/memfd:{} (deleted)", address.name))
-    fail(Exit::failed, "{} is another process's memory: the ranks do not share process numbers", path);
+    fail(Exit::failed, "{} is another process's memory: the ranks do not share a PID namespace", path);
   SharedMapping mapping;
   mapping.name_ = address.name;
   mapping.bytes_ = address.bytes;
@@ -87,16 +87,16 @@ SharedMapping SharedMapping::of(const Address& address) {
 
 void let_go(const std::byte* data, std::size_t bytes) {
   if (bytes == 0) return;
-  // Of whole pages: who reads what else lies in those at the ends finds them again.
+  // Releases whole pages. Other data in the first and last page is read back when it is needed.
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(data) / page * page;
   const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(data) + bytes;
-  // May fail without harm: the pages are counted, that is all.
+  // A failure does no harm: the pages only stay in the count.
   (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT(performance-no-int-to-ptr)
 }
 
 std::size_t resident_bytes(const std::string& prefix) {
-  // A line per mapping that ends in its file, then lines of its counts: "Rss:   1234 kB".
+  // Each mapping has a line that ends in its file, then lines of counts: "Rss:   1234 kB".
   std::ifstream smaps("/proc/self/smaps");
   const std::string file = "/memfd:" + prefix;
   std::size_t total = 0;

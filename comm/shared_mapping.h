@@ -10,19 +10,20 @@ namespace strata::comm {
 
 // Memory that other processes of this node can map while its file is open. Move-only; unmaps.
 //
-// A memfd, mapped by peers through /proc/PID/fd/FD, and not MPI_Win_allocate_shared: Open MPI backs windows by files of
-// its session folder or of /dev/shm, which containers cap at 64 MiB, and a full one ends in SIGBUS. A memfd is bound by
-// memory alone. Pages are taken when first touched, which is the owner's part: on NUMA machines they lie with it.
+// It is a memfd, which peers map through /proc/PID/fd/FD, instead of MPI_Win_allocate_shared. Open MPI backs windows by
+// files in its session folder or in /dev/shm, which containers limit to 64 MiB, and a full one ends in SIGBUS. Only
+// memory limits a memfd. Pages are allocated when first touched, and the owner touches them: on NUMA machines they are
+// local to it.
 class SharedMapping {
  public:
   SharedMapping() = default;
-  // Makes one; `name` tells it from any other. Throws Error{does_not_fit} if the system refuses.
+  // Creates a mapping with a unique `name`. Throws Error{does_not_fit} if the system refuses.
   SharedMapping(std::string name, std::size_t bytes);
   ~SharedMapping();
   SharedMapping(SharedMapping&&) noexcept;
   SharedMapping& operator=(SharedMapping&&) noexcept;
 
-  // How a peer finds it; valid while the maker holds the file open.
+  // How a peer finds the mapping; valid while its maker holds the file open.
   struct Address {
     pid_t pid;
     int fd;
@@ -32,7 +33,8 @@ class SharedMapping {
   Address address() const;
   void close_file();  // once the peers have mapped it
 
-  // Maps another process's; throws Error{failed} saying why it cannot: another container, no rights, hidden /proc.
+  // Maps another process's memory. Throws an Error{failed} with the reason if it cannot: another container, no rights,
+  // a hidden /proc.
   static SharedMapping of(const Address& address);
 
   std::byte* data() const { return data_; }
@@ -47,12 +49,12 @@ class SharedMapping {
   std::size_t bytes_ = 0;
 };
 
-// Takes what another process's mapping holds in [data, data + bytes) out of this process's resident set; the memory
-// stays as it is, and reading it again brings it back. Never for memory of this process's own, whose contents would be
-// lost.
+// Removes from this process's resident set what another process's mapping holds in [data, data + bytes). The memory
+// keeps its contents, and reading it again brings it back. Never use it on this process's own memory: its contents
+// would be lost.
 void let_go(const std::byte* data, std::size_t bytes);
 
-// The resident bytes of this process's mappings of memory files whose name starts with `prefix`.
+// The resident bytes of this process's mappings of memory files whose names start with `prefix`.
 std::size_t resident_bytes(const std::string& prefix);
 
 }  // namespace strata::comm

@@ -13,12 +13,12 @@ namespace strata::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Each look reads a file of /proc per peer.
+// Each check reads a file of /proc per peer.
 constexpr auto kLookAfterPeers = std::chrono::milliseconds(250);
 constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
 
-// Every collective starts with publish, arrive, and a wait for all to have arrived. Those that read other ranks'
-// buffers end with finish and a wait for all to have finished, so that the source may change after.
+// Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
+// buffers end with finish and a wait until all have finished, so that the source may change afterwards.
 class SharedCollectives final : public Collectives {
  public:
   SharedCollectives(SharedMemory& memory, Group group, int channel, bool lets_go)
@@ -37,7 +37,7 @@ class SharedCollectives final : public Collectives {
     const std::byte* source = own_piece(range, rank(), shard);
     arrive(own.bytes() ? memory_.locate(source, own.bytes()) : Place{});
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
-    // From the next rank on, so that not all read the same rank's memory at once.
+    // Each rank starts with the next one, so that they do not all read the same rank's memory at once.
     for (int i = 1; i < size(); ++i) {
       const int peer = (rank() + i) % size();
       wait_arrived(peer);
@@ -68,7 +68,8 @@ class SharedCollectives final : public Collectives {
     finish_together();
     lent_ = false;
     if (!lets_go_) return;
-    // A gradient is read once, where the next step's will lie; what is gathered is read again and again.
+    // Releases the pages of gradients: each is read once, and the next step's will lie in the same place. What is
+    // gathered is read again and again.
     for (int peer = 0; peer < size(); ++peer) {
       auto& [data, bytes] = borrowed_[index(peer)];
       memory_.let_go(group_.rank(peer), data, std::exchange(bytes, 0));
@@ -101,7 +102,7 @@ class SharedCollectives final : public Collectives {
   const std::byte* reach(int peer) const { return memory_.reach(group_.rank(peer), slot(peer).place); }
 
   void arrive(Place place) {
-    STRATA_CHECK(!lent_);  // an all_to_all is followed by its release
+    STRATA_CHECK(!lent_);  // a release must follow each all_to_all
     slot(rank()).place = place;
     slot(rank()).arrived.raise(++sequence_);
   }
@@ -123,7 +124,7 @@ class SharedCollectives final : public Collectives {
   bool lets_go_;
   std::uint32_t sequence_ = 0;
   bool lent_ = false;
-  std::vector<Borrowed> borrowed_;  // by rank, until release()
+  std::vector<Borrowed> borrowed_;  // indexed by rank, until release()
 };
 
 }  // namespace
@@ -144,7 +145,7 @@ void SharedMemory::add_arena(std::size_t bytes, const std::vector<const std::byt
 }
 
 Place SharedMemory::locate(const std::byte* data, std::size_t bytes) const {
-  // From the newest: the addresses of one that was freed may have been given out again.
+  // Search from the newest: the addresses of a freed arena may have been reused.
   for (std::size_t n = arena_count_.load(std::memory_order_acquire); n-- > 0;) {
     const std::byte* base = arenas_[n].bases[index(rank_)];
     if (base <= data && data + bytes <= base + arenas_[n].bytes) return {n, static_cast<std::uint64_t>(data - base)};
@@ -155,7 +156,7 @@ Place SharedMemory::locate(const std::byte* data, std::size_t bytes) const {
 
 void SharedMemory::let_go(int rank, const std::byte* data, std::size_t bytes) const {
   constexpr std::size_t kWorthwhile = std::size_t{256} << 10;
-  // Threads read each other's memory where it lies: there is no second view of it to drop.
+  // Threads read each other's memory directly: there is no second mapping to drop.
   if (peers_.empty() || rank == rank_ || bytes < kWorthwhile) return;
   comm::let_go(data, bytes);
 }
@@ -165,10 +166,10 @@ std::unique_ptr<Collectives> SharedMemory::open(const Group& group, bool lets_go
   return std::make_unique<SharedCollectives>(*this, group, channels_++, lets_go);
 }
 
-// With the cause that the group has agreed on: the first one reported.
+// Ends with the cause that the group has agreed on: the first one reported.
 void SharedMemory::fail_with(const Failure& failure) const {
   control_.report_failure(failure);
-  // Not agreed on: whoever is writing its cause died over it.
+  // Not agreed: the first reporter died while it wrote its cause.
   token_.set(control_.failed() ? control_.failure() : failure);
 }
 
@@ -180,7 +181,7 @@ void SharedMemory::end_with_failure(const Failure& failure) const {
 void SharedMemory::report_failure(const std::string& cause, Exit code) const {
   token_.set({rank_, cause, code});
   Failure failure = token_.failure();
-  // A token that names another rank was set from the control block, which therefore has the cause already.
+  // A token that names another rank was set from the control block, so the block has the cause already.
   if (failure.rank != rank_) return;
   failure.cause = fmt::format("rank {} failed: {}", rank_, failure.cause);
   control_.report_failure(failure);
@@ -205,7 +206,7 @@ void SharedMemory::poll(bool look_after_peers) const {
   if (control_.failed()) end_with_failure({});
   if (!look_after_peers) return;
   for (const Process& peer : peers_) {
-    // In this order: a rank that has left may be gone a moment later.
+    // The order matters: a rank that has left may be gone a moment later.
     if (!peer.alive() && !control_.left(peer.rank)) end_with_failure({peer.rank, peer.obituary(), Exit::failed, false});
   }
 }

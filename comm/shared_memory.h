@@ -12,11 +12,11 @@
 
 namespace strata::comm {
 
-// One rank's end of the shared memory of a group of ranks: threads of this process, or processes of this node. Reads
-// other ranks' buffers where they lie. Owns neither the control block nor the arenas.
+// One rank's end of the shared memory of a group of ranks, which are threads of this process or processes of this node.
+// Reads other ranks' buffers in place. Owns neither the control block nor the arenas.
 class SharedMemory {
  public:
-  // `peers`: the other ranks' processes, to be looked after in waits; empty for threads.
+  // `peers`: the other ranks' processes, which waits check; empty for threads.
   SharedMemory(ControlBlock control, int rank, AbortToken& token, std::vector<Process> peers);
   ~SharedMemory();  // leaves the group
   SharedMemory(const SharedMemory&) = delete;
@@ -25,13 +25,14 @@ class SharedMemory {
   int rank() const { return rank_; }
   int size() const { return control_.ranks(); }
 
-  // The next arena of every rank, as this rank sees them: bases[r] is the start of rank r's `bytes` bytes.
+  // Adds the next arena of every rank, as this rank sees them: bases[r] is the start of rank r's `bytes` bytes.
   void add_arena(std::size_t bytes, const std::vector<const std::byte*>& bases);
-  // Where a buffer of this rank lies; it must be in one of its arenas.
+  // The place of a buffer of this rank, which must be in one of its arenas.
   Place locate(const std::byte* data, std::size_t bytes) const;
   const std::byte* reach(int rank, Place place) const { return arenas_[place.arena].bases[index(rank)] + place.offset; }
-  // After `bytes` there were read: another process's pages leave this one's resident set, which would come to hold
-  // those of all ranks. Small pieces stay: finding their pages again would take longer than reading them.
+  // Called after `bytes` were read there. Removes another process's pages from this rank's resident set, which would
+  // otherwise grow to those of all ranks. Small pieces stay: finding their pages again would take longer than reading
+  // them.
   void let_go(int rank, const std::byte* data, std::size_t bytes) const;
 
   // The collectives of the next channel, which groups without a common member share; the first is the World's own.
@@ -40,17 +41,17 @@ class SharedMemory {
   std::unique_ptr<Collectives> open(const Group& group, bool lets_go);
   const ControlBlock& control() const { return control_; }
 
-  // Until `signal` of rank `peer` has reached `target`; throws Aborted if that cannot come any more.
+  // Waits until `signal` of rank `peer` has reached `target`. Throws Aborted if it never will.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
-  // Sets the abort token where the group has failed or a rank's process is gone. Any thread.
+  // Sets the abort token if the group has failed or a rank's process is gone. Any thread.
   void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
-  // What ended the run, as the group has agreed, else as this rank knows it.
+  // What ended the run, as the group has agreed, or else as far as this rank knows.
   Failure failure() const;
-  // True if no lower rank is left.
+  // True if this is the lowest rank left.
   bool lowest_left() const;
-  // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set,
-  // if one of them died, or after a failure did not leave within some seconds.
+  // The end of a run: this rank leaves, and waits until the others have left too. False, with the abort token set, if
+  // one of them died, or did not leave within some seconds of a failure.
   bool leave_together() const;
 
  private:
@@ -70,7 +71,7 @@ class SharedMemory {
   AbortToken& token_;
   std::vector<Process> peers_;
   int channels_ = 0;
-  // Of fixed size: lanes read the entries of earlier arenas while the host adds another.
+  // The size is fixed because lanes read the entries of earlier arenas while the host adds another.
   std::array<ArenaOfAll, kMaxArenas> arenas_;
   std::atomic<std::size_t> arena_count_{0};
 };

@@ -4,7 +4,7 @@
 namespace strata::comm {
 namespace {
 
-// Bytes as elements of the smallest dtype: every range holds whole elements of some.
+// Bytes as elements of the smallest dtype: every range is a whole number of them.
 device::ConstView bytes_of(const std::byte* data, std::size_t bytes) {
   return {data, bytes / 2, device::DType::bf16};
 }

@@ -15,7 +15,7 @@ namespace {
 
 using device::cpu::Team;
 
-// Of the memory that a rank sends from and of that it receives in, each.
+// The size of the memory that a rank sends from, and of the memory that it receives into.
 constexpr std::size_t kStaging = kStagedBytes / 2;
 constexpr std::size_t kGrain = device::kBufferAlignment;
 
@@ -43,7 +43,7 @@ class StagedCommunicator final : public Communicator {
     sent_.all_gather += range.owned(rank()).bytes() * others();
   }
 
-  // The pieces lie in the device's staging.
+  // The pieces end up in the device's staging.
   void all_to_all(const ShardedRange& range, const std::byte* data, std::byte* staging,
                   const std::byte** pieces) override {
     const auto mine = range.owned(rank());
@@ -87,7 +87,7 @@ class StagedCommunicator final : public Communicator {
   std::byte* in() const { return staging_.data(); }
   std::byte* received() const { return staging_.data() + kStaging; }
 
-  // In the lane's order.
+  // Moves bytes in the lane's order.
   void move(std::byte* to, const std::byte* from, std::size_t bytes) {
     constexpr device::DType kNarrow = device::DType::bf16;
     STRATA_CHECK_EQ(bytes % size_of(kNarrow), 0u);
@@ -96,8 +96,8 @@ class StagedCommunicator final : public Communicator {
     device::cast(lane_, device::ConstView{from, count, kNarrow}, device::View{to, count, kNarrow});
   }
 
-  // On the host: the pieces side by side in received(). Where they lie is known only here, and others may change them
-  // after the release.
+  // Runs on the host and puts the pieces next to each other in received(). Their places are known only here, and others
+  // may change them after the release.
   void receive_pieces(const ShardedRange& part, std::size_t bytes) {
     host_->all_to_all(part, in(), received(), host_pieces_.data());
     for (std::size_t r = 0; bytes > 0 && r < host_pieces_.size(); ++r)
@@ -105,7 +105,7 @@ class StagedCommunicator final : public Communicator {
     host_->release();
   }
 
-  // All ranks cut a range alike.
+  // All ranks cut a range in the same way.
   template <typename F>
   static void for_parts(const ShardedRange& range, std::size_t most, F&& f) {
     for (std::size_t at = range.begin; at < range.end; at += most)
@@ -115,7 +115,7 @@ class StagedCommunicator final : public Communicator {
   device::Lane& lane_;
   std::unique_ptr<Collectives> host_;
   device::Arena staging_;
-  device::Pin pin_;  // before the staging goes
+  device::Pin pin_;  // unpinned before the staging is freed
   std::vector<const std::byte*> host_pieces_;
   CommBytes sent_;
 };

@@ -7,13 +7,13 @@
 
 namespace strata::comm {
 
-// Host memory that the collectives of one lane take where they are staged.
+// The host memory that one lane's collectives use if they are staged.
 inline constexpr std::size_t kStagedBytes = std::size_t{16} << 20;
 
-// Collectives of the host for `lane`: queued in it as they are on the CPU; else through staging memory of the host,
-// piece by piece, which is how ranks that share a GPU move data: the lane copies, and the host calls no driver (see
-// Event::Twin); sizes are then even, as all that lanes of a GPU send is. Collective: the world allocates the staging.
-// Destroyed after a synchronize() of the lane, or after the lane.
+// The host's collectives for `lane`. On the CPU they are queued in the lane as they are. Otherwise they go piece by
+// piece through staging memory of the host: this is how ranks that share a GPU move data. The lane copies, and the host
+// calls no driver (see Event::Twin). Sizes are then even, as everything is that GPU lanes send. Collective: the world
+// allocates the staging. Destroy the communicator after a synchronize() of the lane, or after the lane.
 std::unique_ptr<Communicator> communicator_for(World& world, device::Lane& lane,
                                                std::unique_ptr<Collectives> collectives);
 

@@ -11,7 +11,7 @@
 namespace strata::comm {
 namespace {
 
-// Keeps the ranks' memory until all have ended: a rank that fails must not pull it from under the others' reads.
+// Keeps the ranks' memory until all have ended: a failing rank must not free memory that other ranks still read.
 class KeptArenas {
  public:
   std::shared_ptr<const device::Arena> keep(device::Arena arena) {
@@ -62,7 +62,7 @@ class ThreadsWorld final : public World {
   KeptArenas& arenas_;
 };
 
-// The exception to hand on: the first that arose; one that only says that another rank failed does not count.
+// The exception to pass on: the first one thrown. Exceptions that only say that another rank failed do not count.
 class FirstException {
  public:
   void keep(std::exception_ptr e, bool aborted) {
@@ -109,7 +109,7 @@ void run_threads(int ranks, const std::function<void(World&)>& f) {
           start_thread(fmt::format("the thread of rank {}", rank), [&run_rank, rank] { run_rank(rank); }));
   } catch (const Error& error) {
     first.keep(std::current_exception(), false);
-    control.report_failure({0, error.what(), error.code()});  // which the ranks that there are look out for
+    control.report_failure({0, error.what(), error.code()});  // the ranks already started watch for it
   }
   run_rank(0);
   for (auto& thread : threads) thread.join();

@@ -92,15 +92,15 @@ AlgorithmTable AlgorithmTable::parse(std::string_view text, const std::string& o
   std::istringstream lines{std::string(text)};
   std::string line, machine;
   if (!std::getline(lines, line) || line != kTitle || !std::getline(lines, machine) || machine.empty())
-    fail(Exit::corrupt, "{} is not a table of algorithms: delete it, and it is made again", origin);
+    fail(Exit::corrupt, "{} is not a table of algorithms: delete it, and it is recreated", origin);
   AlgorithmTable table(machine);
   for (int number = 3; std::getline(lines, line); ++number) {
     const std::size_t at = line.rfind(kSeparator);
     const std::string_view value =
         at == std::string::npos ? std::string_view() : std::string_view(line).substr(at + kSeparator.size());
     const auto algorithm = value == kApart ? std::string(kApart) : from_hex(value);
-    if (!algorithm || at == 0 || lines.eof())  // a last line without its end was cut off
-      fail(Exit::corrupt, "{}:{}: this is not an algorithm of a product: delete the file, and it is made again", origin,
+    if (!algorithm || at == 0 || lines.eof())  // a last line without a line end was cut off
+      fail(Exit::corrupt, "{}:{}: this is not an algorithm of a product: delete the file, and it is recreated", origin,
            number);
     table.lines_.insert_or_assign(line.substr(0, at), *algorithm);
   }
@@ -141,7 +141,7 @@ AlgorithmTable load_algorithms(const fs::path& file, const std::string& machine)
   return table;
 }
 
-// Whole or not at all: another process may be reading or writing it.
+// Writes the file completely or not at all: another process may be reading or writing it.
 void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
   std::error_code error;
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), error);
@@ -150,7 +150,7 @@ void save_algorithms(const AlgorithmTable& table, const fs::path& file) {
     out.write(table.text());
     out.commit();
   } catch (const Error& refused) {
-    // The user named no file, unless by STRATA_ALGORITHMS.
+    // Unless STRATA_ALGORITHMS is set, the user did not name this file, so it is not a usage error.
     const Exit code = refused.code() == Exit::usage ? Exit::failed : refused.code();
     throw Error(code, fmt::format("{} (STRATA_ALGORITHMS names another file)", refused.what()));
   }

@@ -15,42 +15,42 @@
 
 namespace strata::device {
 
-// What a twin is made of: everything of one kind of device, as device/cpu/backend.cc and device/cuda/backend.cc fill
-// it in. device/dispatch/ has the sources of what device/*.h and device/ops/ declare: they see this table, and the
-// headers do not.
+// The parts of a twin: everything for one kind of device, filled in by device/cpu/backend.cc and
+// device/cuda/backend.cc. device/dispatch/ implements what device/*.h and device/ops/ declare. Its sources see this
+// table; the headers do not.
 struct Backend {
   Operations operations;
 
   std::unique_ptr<Lane::Impl> (*make_lane)(std::string name, Device device, int threads, int rank, AbortToken& abort);
-  // What an event of lanes of both kinds needs beyond the host's part; null if the host's part is all.
+  // What an event of lanes of both kinds needs in addition to the host's part; null if the host's part is enough.
   std::unique_ptr<Event::Twin> (*make_event)(Device device, bool host_waits);
-  // What device/fault_watch.h declares; null if a device cannot fail by itself.
+  // Implements device/fault_watch.h; null if a device cannot fail by itself.
   std::unique_ptr<FaultWatch::Impl> (*make_fault_watch)(Device device, int rank, AbortToken& abort);
-  // What device/graph.h declares; null if lanes cannot be recorded.
+  // Implements device/graph.h; null if lanes cannot be recorded.
   std::unique_ptr<Graph::Impl> (*capture)(Lane& lane, const std::function<void()>& issue);
   std::unique_ptr<Product::Impl> (*make_product)(Device device, const ProductShape& shape);
-  // What device/algorithm_table.h declares; null if products have nothing to choose from.
+  // Implements device/algorithm_table.h; null if products have no choice of algorithms.
   std::string (*algorithm_machine)(Device device);
   void (*search_algorithms)(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table);
   std::size_t (*attention_workspace)(const AttentionShape& shape, DType dtype, bool dropout, int threads);
 
-  // Memory of the device, and of the host where the device reads and writes it at full speed; zero bytes. Throw
+  // Device memory, and host memory that the device reads and writes at full speed; all bytes are zero. Throw
   // Error{does_not_fit}.
   std::byte* (*allocate)(Device device, std::size_t bytes);
   std::byte* (*allocate_host)(Device device, std::size_t bytes);
   void (*free)(Device device, std::byte* data, std::size_t bytes) noexcept;
   void (*free_host)(Device device, std::byte* data, std::size_t bytes) noexcept;
-  // The same for memory that others allocated; null if there is nothing to do.
+  // The same for memory allocated by others; null if there is nothing to do.
   void (*pin)(Device device, std::byte* data, std::size_t bytes);
   void (*unpin)(Device device, std::byte* data) noexcept;
-  // Between the device's memory and any, blocking.
+  // Copies between the device's memory and any memory; blocking.
   void (*copy)(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 };
 
 // Throws Error{usage} for a kind that this program was built without.
 const Backend& backend(Kind kind);
 
-// Defined by each twin; device/cuda/absent.cc stands for one that is not built.
+// Defined by each twin. device/cuda/absent.cc replaces one that is not built.
 const Backend& cpu_backend();
 const Backend* cuda_backend();  // null: not built
 

@@ -4,13 +4,13 @@
 
 namespace strata::device {
 
-// The processor that a rank computes on. Lanes, events, memory and products are made for one; host lanes and host
-// memory are those of the default.
+// The processor on which a rank computes. Lanes, events, memory and products are made for one. Host lanes and host
+// memory belong to the default one.
 enum class Kind : std::uint8_t { cpu, cuda };
 
 struct Device {
   Kind kind = Kind::cpu;
-  int ordinal = 0;  // cuda: which of those that the process sees
+  int ordinal = 0;  // for cuda: an index among the GPUs that the process sees
   friend bool operator==(const Device&, const Device&) = default;
 };
 

@@ -6,9 +6,10 @@
 
 namespace strata::device {
 
-// While it lives, a device that fails sets the token, with what the driver says. Lanes of the host that wait for lanes
-// of the device cannot ask (Event::Twin::reached), and the thread that issues may be waiting for those. A thread, on
-// which nobody waits, as the driver may hold it up; nothing on the CPU. The token outlives it.
+// While one of these lives, a device that fails sets the token, with the driver's message. Host lanes that wait for
+// lanes of the device cannot query the driver (Event::Twin::reached), and the issuing thread may be waiting for those
+// lanes. So this is a thread of its own, for which nobody waits, because the driver may block it. On the CPU it does
+// nothing. The token outlives it.
 class FaultWatch {
  public:
   FaultWatch(Device device, int rank, AbortToken& abort);

@@ -12,46 +12,47 @@ namespace strata::device {
 struct Gpu {
   Device device;
   std::string name;           // "NVIDIA H200"
-  std::string uuid;           // its name among all GPUs of all nodes: "GPU-2f3c..."
+  std::string uuid;           // a name that is unique among the GPUs of all nodes: "GPU-2f3c..."
   std::string capability;     // "9.0"
-  std::size_t memory = 0;     // bytes in all
-  std::size_t available = 0;  // bytes free; of probe_gpu() alone
-  std::string problem;        // why it cannot be used and what to do; empty: it can
+  std::size_t memory = 0;     // total bytes
+  std::size_t available = 0;  // free bytes; only from probe_gpu()
+  std::string problem;        // why it cannot be used and what to do; empty if it can
 };
 
-// A library that work on GPUs needs, as found on this machine.
+// A library that GPU work needs, as found on this machine.
 struct GpuLibrary {
   std::string name;     // "cuBLASLt"
-  std::string found;    // version and file; empty: it is missing
-  std::string problem;  // one sentence, if it is missing
-  bool required;        // false: something else does its work
+  std::string found;    // version and file; empty if it is missing
+  std::string problem;  // one sentence if it is missing
+  bool required;        // false: something else can do its work
 };
 
-// What this machine offers to a program built with CUDA.
+// What this machine offers a program built with CUDA.
 struct Gpus {
-  bool built = false;   // with CUDA
-  std::string driver;   // the newest CUDA that the driver knows: "13.0"; empty without a driver
-  std::string runtime;  // the CUDA that this program was built with
-  std::string problem;  // why there is none and what to do; empty: there are GPUs
+  bool built = false;   // built with CUDA
+  std::string driver;   // the newest CUDA version that the driver supports: "13.0"; empty without a driver
+  std::string runtime;  // the CUDA version with which this program was built
+  std::string problem;  // why there is no GPU and what to do; empty if there is one
   std::vector<Gpu> gpus;
-  std::vector<GpuLibrary> libraries;  // looked for if there are GPUs
+  std::vector<GpuLibrary> libraries;  // looked up only if there are GPUs
 
-  // Whether training can run on one of them, as far as that is known without starting it.
+  // Whether training can run on one of them, as far as can be told without starting it.
   bool usable() const;
 };
 
-// Sets what GPUs' drivers read from the environment when they start: comes before whatever may start them, such as MPI.
+// Sets what GPU drivers read from the environment when they start. Call it before anything that may start them, such as
+// MPI.
 void prepare_for_gpus();
-// Never throws for what is missing. Starts no GPU: takes no memory and little time.
+// Never throws because something is missing. Does not start a GPU: takes no GPU memory and little time.
 Gpus find_gpus();
-// Starts the GPU, as a run does (some 500 MiB of it, a second): fills in what is free, or the problem.
+// Starts the GPU as a run does (some 500 MiB, about a second), and fills in the free memory, or the problem.
 void probe_gpu(Gpu& gpu);
 
-// Bytes of a GPU as its driver counts them, whoever took them.
+// A GPU's memory as its driver counts it, whoever uses it.
 struct GpuMemory {
   std::size_t available = 0, total = 0;
 };
-// Starts the GPU where it is not. Nothing if the device is none, or only emulated.
+// Starts the GPU if necessary. Empty if the device is not a GPU, or only emulated.
 std::optional<GpuMemory> gpu_memory(Device device);
 
 }  // namespace strata::device

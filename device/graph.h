@@ -6,19 +6,19 @@
 
 namespace strata::device {
 
-// Work of several lanes of a device, recorded once and then queued as often as wanted in one call: a CUDA graph.
-// Addresses and arguments stay those of the recording; what changes from launch to launch is read from memory.
-// The lanes, and all that the work refers to, outlive it; destroyed when no launch of it runs any more.
+// Work of several lanes of a device, recorded once and then queued any number of times in one call: a CUDA graph.
+// Addresses and arguments are those of the recording. What changes between launches is read from memory. The lanes, and
+// everything that the work refers to, outlive it. Destroy it when none of its launches is running.
 class Graph {
  public:
-  // Whether lanes of the device can be recorded; those of the host cannot.
+  // Whether lanes of the device can be recorded; host lanes cannot.
   static bool possible(Device device);
 
-  // Calls issue(): what it queues in `lane`, and in lanes that wait for an event that `lane` recorded meanwhile, is
-  // recorded and does not run. By its end `lane` has waited for them all. No lane may wait for what was recorded
-  // before, nor be stamped, synchronized or given work of the host. An event recorded meanwhile is recorded again
-  // before anything else waits for it. Throws Error{failed}, in the device's words, where the device refuses the work;
-  // what was recorded is gone then, and the lanes are as they were.
+  // Calls issue(). Work that issue() queues in `lane`, and in lanes that wait for an event recorded in `lane`
+  // meanwhile, is recorded and does not run. By its end, `lane` must have waited for all of these lanes. No lane may
+  // wait for an earlier record, be stamped or synchronized, or get host work. An event recorded meanwhile must be
+  // recorded again before anything else waits for it. Throws an Error{failed} with the device's message if the device
+  // refuses the work; the recording is then gone, and the lanes are as before.
   Graph(Lane& lane, const std::function<void()>& issue);
   ~Graph();
   Graph(Graph&&) noexcept;
@@ -33,7 +33,7 @@ class Graph {
   std::unique_ptr<Impl> impl_;
 };
 
-// What a graph is on one kind of device.
+// The implementation of a graph on one kind of device.
 class Graph::Impl {
  public:
   virtual ~Impl() = default;

@@ -7,20 +7,20 @@
 
 namespace strata::device {
 
-// Alignment of every planned buffer, in bytes: a page, which is also what direct I/O and DMA want.
+// The alignment of every planned buffer, in bytes: a page, which direct I/O and DMA need too.
 inline constexpr std::size_t kBufferAlignment = 4096;
 
-// One allocation of `bytes` bytes that holds every buffer of a tier at its planned offset; never grows. Owns the
-// memory. All its bytes are zero at first; pages of the host are taken from the system when first touched. Throws
+// One allocation of `bytes` bytes that holds every buffer of a tier at its planned offset; it never grows. Owns the
+// memory. All bytes are initially zero; the system allocates pages of host memory when they are first touched. Throws
 // Error{does_not_fit} if the system refuses.
 class Arena {
  public:
   Arena() = default;
   explicit Arena(std::size_t bytes, Device device = {});
-  // Host memory, of exactly this size, that `device` reads and writes at full speed: pinned, for a GPU.
+  // Host memory of exactly this size that `device` reads and writes at full speed: pinned, for a GPU.
   static Arena host(std::size_t bytes, Device device);
-  // Memory of the host that `owner` keeps mapped, even after the arena is gone if others hold it too: a
-  // communicator's, whose peers may still be reading when this rank fails and unwinds.
+  // Host memory that `owner` keeps mapped, even after the arena is gone if others hold it too. For a communicator,
+  // whose peers may still be reading when this rank fails and unwinds.
   static Arena adopt(std::byte* data, std::size_t bytes, std::shared_ptr<const void> owner);
   ~Arena();
   Arena(Arena&&) noexcept;
@@ -30,7 +30,7 @@ class Arena {
   std::size_t size() const { return bytes_; }
   std::byte* at(std::size_t offset) const { return data_ + offset; }
 
-  // Copies between the arena and memory of the host; they block, and any thread may call them.
+  // Copy between the arena and host memory. They block, and any thread may call them.
   void read(std::size_t offset, std::span<std::byte> out) const;
   void write(std::size_t offset, std::span<const std::byte> in);
 
@@ -44,11 +44,11 @@ class Arena {
   std::shared_ptr<const void> owner_;  // null: the arena's own memory
 };
 
-// Between memory of the device and any other, blocking; any thread may call it.
+// Copies between device memory and any other memory. It blocks, and any thread may call it.
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes);
 
-// Memory of the host that others mapped, as `device` reads and writes it at full speed while this lives: pinned, for a
-// GPU. Throws Error{does_not_fit} if the system refuses.
+// While it lives, `device` reads and writes at full speed host memory that others mapped: pinned, for a GPU. Throws
+// Error{does_not_fit} if the system refuses.
 class Pin {
  public:
   Pin(Device device, std::byte* data, std::size_t bytes);

@@ -14,8 +14,8 @@
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
 
-// Every operation that a twin provides, by the name under which device/ops/ declares it. A twin defines them in its own
-// namespace; device/dispatch/ checks the operands, once for all twins, and calls that of the lane.
+// Every operation that a twin provides, by the name that device/ops/ declares. A twin defines them in its own
+// namespace. device/dispatch/ checks the operands, once for all twins, and calls the function of the lane's twin.
 // clang-format off
 #define STRATA_OPERATIONS(X) \
   X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(class_loss) X(column_sum) X(count_nonfinite) \

@@ -5,7 +5,7 @@
 
 namespace strata::device {
 
-// A product of one shape on one kind of device. The operands were checked.
+// A product of one shape on one kind of device. Its operands have been checked.
 class Product::Impl {
  public:
   struct Operands {
@@ -20,8 +20,8 @@ class Product::Impl {
   virtual std::size_t workspace_bytes(int threads) = 0;
   virtual void run(Lane& lane, const Operands& x) = 0;
 
-  // The epilogue as an operation of its own, once the product without it is queued. What lies between the rows of C
-  // stays as it is. Its scratch is part of Product::workspace_bytes().
+  // Runs the epilogue as a separate operation, after the product without it is queued. Elements between the rows of C
+  // do not change. Its scratch is part of Product::workspace_bytes().
   void run_epilogue(Lane& lane, const Operands& x) const;
   std::size_t epilogue_workspace() const;
 

@@ -4,22 +4,22 @@
 
 namespace strata::device {
 
-// The document of a row of a batch: its first row and the one after its last, counted from the start of the row's
-// sequence. All rows of a document have the same range. {0, 0}: the row belongs to none.
+// The document of a batch's row: its first row and the one after its last, counted from the start of the row's
+// sequence. All rows of a document have the same range. {0, 0}: the row belongs to no document.
 struct RowRange {
   std::uint32_t first = 0, end = 0;
   bool operator==(const RowRange&) const = default;
 };
 static_assert(sizeof(RowRange) == 8, "the width of a batch's column");
 
-// Documents are cut into tiles of `size` rows from their first row on; each belongs to the window [begin, begin + size)
-// of its sequence's rows that it starts in. So work has as many windows whatever the documents, a document has one tile
-// in a window at most, and with one document a sequence the tiles are the windows. This walks a window's tiles, and its
-// rows of no document:
+// Documents are cut into tiles of `size` rows from their first row on. Each tile belongs to the window [begin, begin +
+// size) of its sequence's rows in which it starts. So the number of windows does not depend on the documents, a
+// document has at most one tile in a window, and if a sequence is one document, the tiles are the windows. This walks a
+// window's tiles, and its rows outside of documents:
 //   for (TileWalk at(documents, seq, begin, size); at.next();) ... at.document, at.row
 class TileWalk {
  public:
-  // documents: of the sequence's `seq` rows. from: a row of the window that no tile before it reaches.
+  // documents: those of the sequence's `seq` rows. from: a row of the window that no earlier tile reaches.
   constexpr TileWalk(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size, std::size_t from)
       : documents_(documents), size_(size), next_(from), end_(begin + size < seq ? begin + size : seq) {}
   constexpr TileWalk(const RowRange* documents, std::size_t seq, std::size_t begin, std::size_t size)
@@ -41,8 +41,8 @@ class TileWalk {
     return false;
   }
 
-  RowRange document{};  // {0, 0}: the row belongs to none
-  std::size_t row = 0;  // the tile's first
+  RowRange document{};  // {0, 0}: the row belongs to no document
+  std::size_t row = 0;  // the tile's first row
 
  private:
   const RowRange* documents_;

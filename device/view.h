@@ -6,8 +6,8 @@
 
 namespace strata::device {
 
-// `size` elements of `dtype` at `data` in device memory; owns nothing. An empty view (no data) stands for an operand
-// that an operation does not have.
+// `size` elements of `dtype` at `data` in device memory; owns nothing. An empty view (no data) means that an operation
+// does not have this operand.
 struct ConstView {
   const std::byte* data = nullptr;
   std::size_t size = 0;

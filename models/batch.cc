@@ -5,7 +5,7 @@
 namespace strata::models {
 namespace {
 
-// The next `count` elements behind `at`.
+// The next `count` elements after `at`.
 template <typename T>
 std::span<T> column(std::byte*& at, std::size_t count) {
   return {reinterpret_cast<T*>(std::exchange(at, at + count * sizeof(T))), count};

@@ -8,28 +8,29 @@
 
 namespace strata::models {
 
-// One micro-batch in device memory: columns of [tokens] each, but for loss_rows.
+// One micro-batch in device memory: columns of [tokens] each, except loss_rows.
 struct Batch {
   const std::uint32_t* tokens;
-  const std::int32_t* labels;         // of the rows that the loss takes: the first of the column
-  const std::uint32_t* positions;     // in the row's document; of models that skip padding as place_padding() has them
-  const device::RowRange* documents;  // of each row: attention sees no other rows
-  // The rows that the loss takes, rising, and behind the last of them row 0 with labels that do not count; null: all.
+  const std::int32_t* labels;         // for the rows that enter the loss: the first entries of the column
+  const std::uint32_t* positions;     // the position in the row's document; see place_padding()
+  const device::RowRange* documents;  // each row's document: attention sees no other rows
+  // The rows that enter the loss, ascending; the rest of the column is row 0, with labels that do not count. null: all
+  // rows.
   const std::uint32_t* loss_rows = nullptr;
-  const std::uint32_t* types = nullptr;  // of tokens; null: all are 0
+  const std::uint32_t* types = nullptr;  // token types; null: all are 0
 };
 
-// The same as the host writes it, or the rows of one of its sequences.
+// The same columns as the host writes them, or the rows of one of its sequences.
 struct BatchRows {
   std::span<std::uint32_t> tokens;
-  std::span<std::int32_t> labels;  // device::kIgnoredLabel: does not count
+  std::span<std::int32_t> labels;  // device::kIgnoredLabel: the row does not count
   std::span<std::uint32_t> positions;
   std::span<device::RowRange> documents;
-  std::span<std::uint32_t> loss_rows = {};    // of the whole micro-batch; empty: all
-  std::span<std::uint32_t> types = {};        // of tokens; empty: the model has none
-  std::optional<std::uint32_t> padding = {};  // the token that has no position, if there is one
+  std::span<std::uint32_t> loss_rows = {};    // for the whole micro-batch; empty: all rows
+  std::span<std::uint32_t> types = {};        // token types; empty: the model has none
+  std::optional<std::uint32_t> padding = {};  // the token without a position, if there is one
 
-  // Without loss_rows.
+  // The result has no loss_rows.
   BatchRows subrows(std::size_t begin, std::size_t count) const {
     return {tokens.subspan(begin, count),
             labels.subspan(begin, count),
@@ -41,15 +42,15 @@ struct BatchRows {
   }
 };
 
-// If the model has a token of padding: its rows get position 0, and of each document the others 1, 2, 3 ... For columns
-// that are filled, whose positions begin at 0 in each document; once.
+// If the model has a padding token: its rows get position 0, and the other rows of each document get 1, 2, 3 ... Call
+// it once, on filled columns whose positions begin at 0 in each document.
 void place_padding(const BatchRows& rows);
 
-// How the columns of a micro-batch lie in memory, one behind the other.
+// How the columns of a micro-batch follow each other in memory.
 struct BatchShape {
   std::size_t tokens = 0;
-  std::size_t loss_rows = 0;                  // that the loss takes at most; 0: all, without a column that names them
-  bool types = false;                         // a column of token types
+  std::size_t loss_rows = 0;  // the most rows that enter the loss; 0: all rows, without a column that lists them
+  bool types = false;         // has a column of token types
   std::optional<std::uint32_t> padding = {};  // BatchRows::padding
 
   std::size_t bytes() const {

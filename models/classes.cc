@@ -15,7 +15,7 @@
 namespace strata::models {
 namespace {
 
-// Labels of texts are found by their names, and results are told by them.
+// Labels of texts are looked up by their class names, and results are reported with them.
 void require_different(const Config& config, const std::vector<std::string>& names) {
   std::unordered_map<std::string_view, std::size_t> first;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -53,7 +53,7 @@ Classes read_classes(const Config& config, Objective objective) {
   read_names(config, out);
   if (config.has("num_labels")) {
     const std::size_t count = size_of_key(config, "num_labels", kMostClasses);
-    // As in transformers: a number that is given takes the place of names that are not.
+    // As in transformers: a given number of labels replaces default names.
     const bool replaces = config.overridden("num_labels") && !config.overridden("id2label.0") && !out.named;
     if (!out.names.empty() && out.names.size() != count && !replaces)
       fail(config.overridden("num_labels") ? Exit::usage : Exit::corrupt,
@@ -66,7 +66,7 @@ Classes read_classes(const Config& config, Objective objective) {
     for (std::size_t i = out.names.size(); i < count; ++i) out.names.push_back(fmt::format("LABEL_{}", i));
   }
   const std::string problem = config.text_or("problem_type", "");
-  // Nothing says how many: transformers' two are classes, and a regression has one.
+  // Nothing sets the number: transformers' default is two classes, and a regression has one.
   if (out.names.empty()) out.names = {"LABEL_0", "LABEL_1"};
   if (problem == "regression" && !out.counted && !config.has("id2label.0")) out.names = {"LABEL_0"};
   if (problem == "regression" || (problem.empty() && out.names.size() == 1))
@@ -80,7 +80,7 @@ Classes read_classes(const Config& config, Objective objective) {
          config.describe("problem_type"), problem);
   if (objective == Objective::token_classification && problem != kPrediction) out.target = device::ClassTarget::one;
   if (out.target == device::ClassTarget::number && out.names.size() > 1)
-    fail(Exit::usage, "{} is \"regression\" with {} labels: one is built", config.describe("problem_type"),
+    fail(Exit::usage, "{} is \"regression\" with {} labels: only one is supported", config.describe("problem_type"),
          out.names.size());
   if (out.target == device::ClassTarget::many && out.names.size() > 31)
     fail(Exit::usage, "{} classes that a text may have any number of: at most 31 are supported", out.names.size());

@@ -14,25 +14,24 @@ class Config;
 
 // The classes that config.json gives a model, as transformers reads them.
 struct Classes {
-  std::vector<std::string> names;  // of id2label, else LABEL_0 and so on, as many as num_labels says, else two
-  bool named = false;              // whether id2label says other than that
+  std::vector<std::string> names;  // from id2label, otherwise LABEL_0 and so on: num_labels of them, or two
+  bool named = false;              // id2label has names other than those
   device::ClassTarget target = device::ClassTarget::one;
-  bool counted = false;  // whether num_labels says how many there are
+  bool counted = false;  // num_labels sets the number
 };
-// A key of ours in config.json: an object that says what a classifier was trained on, so that predictions are made of
-// the like (docs/formats.md, "Labels").
+// Strata's own key in config.json: an object that says what a classifier was trained on, so that predictions are made
+// in the same way (docs/formats.md, "Labels").
 inline constexpr const char* kTrainedOn = "strata_trained_on";
-// A problem_type of ours: there are no labels.
+// Strata's own problem_type: there are no labels.
 inline constexpr const char* kPrediction = "prediction";
-// How transformers names a class that has no name, with its number after it.
+// transformers' name of a class without a name, followed by its number.
 inline constexpr std::string_view kNumberedLabel = "LABEL_";
-// Throws Error{corrupt}, or Error{usage} for what the recipe gave, for an id2label that does not count from 0, names
-// two classes alike, or names another number of classes than num_labels; Error{usage} for a problem_type that there is
-// not.
+// Throws Error{corrupt}, or Error{usage} for values from the recipe, if id2label does not count from 0, has two equal
+// names, or disagrees with num_labels. Throws Error{usage} for an unknown problem_type.
 Classes read_classes(const Config& config, Objective objective);
 
-// Whether the names are tags of entities in words: "O", and "B-" and "I-" with the entity's type (Ramshaw and Marcus
-// 1995), one of these at least.
+// Whether the names are tags of entities in words: "O", and at least one "B-" or "I-" with the entity's type (Ramshaw
+// and Marcus 1995).
 bool are_entity_tags(std::span<const std::string> names);
 
 }  // namespace strata::models

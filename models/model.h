@@ -1,8 +1,8 @@
 #pragma once
 // models/ is mathematics: layers with forward and backward written out, and the families made of them. It knows nothing
 // of ranks, stages, tiers or plans. A Unit (here) is what is gathered together: an embedding, a block, a head. It
-// answers for itself: what it takes and gives, costs, saves and shares; the planner asks and knows no kinds of unit.
-// Open families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
+// answers for itself what it takes and returns, costs, saves and shares. The planner asks it, and knows no kinds of
+// units. Open families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
 // families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
 
 #include <cstddef>
@@ -25,43 +25,44 @@
 
 namespace strata::models {
 
-// How a parameter starts in a run with random weights: a constant (gains, biases), or normal(0, deviation).
+// How a parameter is initialised in a run with random weights: a constant (gains, biases), or normal(0, deviation).
 struct Init {
   float constant = 0;
-  float deviation = 0;  // > 0: normal; the constant is not used
+  float deviation = 0;  // > 0: normal, and the constant is unused
 };
 
-// One tensor of a unit, under its Hugging Face name and in its Hugging Face layout.
+// One tensor of a unit, with its Hugging Face name and layout.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
   std::size_t offset;  // of the first element, in its pool (flat_range.h); a multiple of kParameterAlignment
   bool decay;          // weight decay applies: matrices and embeddings
   Init init;
-  bool fp32_moments;  // in fp32 also if the optimizer's are 8-bit: a table whose rows are looked up
+  bool fp32_moments;  // its moments are fp32 even if the optimizer's are 8-bit: a table whose rows are looked up
 
   bool trained() const { return !is_frozen(offset); }
   std::size_t size() const;
 };
 inline constexpr std::size_t kParameterAlignment = 256;
 
-// The shape of a micro-batch and what is fixed for a run; products are prepared for it.
+// The shape of a micro-batch, and what is fixed for a run. Products are prepared for it.
 struct RunShape {
-  std::size_t batch, seq;  // sequences, tokens per sequence
-  device::DType dtype;     // compute dtype: parameters, activations and gradients of one micro-batch
-  int threads;             // of the compute lane; decides workspace bytes, never results
-  bool training = true;    // false: forwards and losses alone, without dropout
-  // Above 0: one sequence is generated piece by piece, `seq` tokens at a time at most, up to `cache` in all. Forwards
-  // attend to the positions before through a cache of keys and values, and the head gives logits instead of a loss.
+  std::size_t batch, seq;  // number of sequences, tokens per sequence
+  device::DType dtype;     // the compute dtype: parameters, activations and gradients of one micro-batch
+  int threads;             // threads of the compute lane; affects workspace sizes, never results
+  bool training = true;    // false: only forwards and losses, without dropout
+  // Above 0: one sequence is generated in pieces of at most `seq` tokens, up to `cache` tokens in all. Forwards attend
+  // to earlier positions through a cache of keys and values, and the head returns logits instead of a loss.
   std::size_t cache = 0;
   device::Device device = {};
-  // Sequences may hold other than one document: what attends to whole ones alone (cuDNN) is not used.
+  // Sequences may contain more or less than one document. Attention that only handles whole sequences (cuDNN) is not
+  // used.
   bool packed = false;
-  // By the model's configuration if not given.
+  // The default is that of the model's configuration.
   std::optional<Objective> objective = {};
-  // Of a micro-batch, that the loss takes at most; 0: all.
+  // The most rows of a micro-batch that enter the loss; 0: all.
   std::size_t loss_rows = 0;
-  // What a classifier's classes weigh in its loss; empty: 1 each.
+  // The weights of a classifier's classes in its loss; empty: 1 each.
   std::vector<float> class_weights = {};
   // Tensors that are not trained: globs of names (models/freeze.h).
   std::vector<std::string> freeze = {};
@@ -69,32 +70,33 @@ struct RunShape {
   std::size_t tokens() const { return batch * seq; }
 };
 
-// A unit's keys and values of positions [0, first), to which a call appends those of its rows. A call of one row runs
-// on that alone: x, y and the workspace's use shrink to it.
+// A unit's keys and values of positions [0, first). A call appends those of its rows. A call with one row runs on that
+// row only: x, y and the workspace's use shrink to it.
 struct KeyValueCache {
   device::View values;
   std::size_t first = 0, rows = 0;
 };
 
-// What every call of a unit gets: the parameters of the part it runs, or of the whole unit. `shared` is the tensor that
-// it shares with another unit (Unit::shared), or the tile of it that the call is about; empty if there is none. Its
-// gradient goes to `shared_gradients`: all elements of the shared range, those past the tensor set to zero.
+// The arguments of every call of a unit: the parameters of the part that it runs, or of the whole unit. `shared` is the
+// tensor that it shares with another unit (Unit::shared), or the tile of it that the call works on; empty if there is
+// none. Its gradient goes to `shared_gradients`: all elements of the shared range, with zeros after the tensor.
 struct Context {
   Batch batch;
-  std::uint64_t micro_batch;  // g * W + rank: with scalars->first_micro_batch the global index
+  std::uint64_t micro_batch;  // g * W + rank; plus scalars->first_micro_batch, it is the global index
   const device::StepScalars* scalars;
-  const std::byte* constants;  // what Model::fill_constants wrote
+  const std::byte* constants;  // written by Model::fill_constants
   ParameterRange parameters, shared;
   device::View workspace;
-  KeyValueCache cache = {};  // if RunShape::cache is above 0
+  KeyValueCache cache = {};  // used if RunShape::cache is above 0
   GradientRange shared_gradients = {};
   const float* class_weights = nullptr;  // null: 1 each
-  device::View scores = {};              // where a classifier leaves its scores (LossUnit::classes); empty: nowhere
+  device::View scores = {};              // for a classifier's scores (LossUnit::classes); empty: not wanted
 
   bool one_row() const { return cache.rows == 1; }
 };
 
-// Bytes that a unit's calls need for one micro-batch. `saved` lives from forward to backward, `cache` for a sequence.
+// Bytes that a unit's calls need for one micro-batch. `saved` lives from forward to backward, `cache` as long as a
+// sequence.
 struct UnitBytes {
   std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0, cache = 0;
 };
@@ -113,8 +115,8 @@ struct PartRange {
   std::size_t first, last;
 };
 
-// A tensor that a unit uses and an earlier unit holds, as a decoder's that is tied to the embedding. The unit's
-// gradient of it is summed apart from the holder's and added to that once per step.
+// A tensor that this unit uses and an earlier unit holds, for example a decoder tied to the embedding. The unit's
+// gradient of it is summed separately from the holder's, and added to that once per step.
 struct SharedParameter {
   std::string name;       // as the unit's own it would have this one; some files store the tensor under both
   std::size_t unit;       // that holds it: its place in Model::units
@@ -126,31 +128,31 @@ struct SharedParameter {
   std::size_t offset() const { return elements.begin | (frozen ? kFrozen : 0); }
 };
 class Unit;
-// Parameter `parameter` of units[unit], which starts at a whole block of the gradient norm.
+// Shares parameter `parameter` of units[unit], which starts at a whole block of the gradient norm.
 SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> units, std::size_t unit,
                       std::size_t parameter);
 
-// What a unit's calls read and write beside parameters and what they save.
+// What a unit's calls read and write besides parameters and what they save.
 struct Ports {
-  bool input = true;                   // false: it makes y from the batch, and has no x and no dx
-  bool output_by_parts = false;        // every part writes some of y; else the last one writes all of it
-  bool parameters_in_backward = true;  // backward reads them
+  bool input = true;                   // false: the unit makes y from the batch, without x and dx
+  bool output_by_parts = false;        // every part writes some of y; otherwise the last one writes all of it
+  bool parameters_in_backward = true;  // backward reads the parameters
 };
 
-// What a call costs, for forecasts.
+// The cost of a call, for forecasts.
 struct Work {
-  double flops = 0, attention_flops = 0;  // of products; of attention, if causal below the diagonal
-  double bytes = 0;                       // through memory, beside the products
+  double flops = 0, attention_flops = 0;  // products; attention, if causal below the diagonal
+  double bytes = 0;                       // memory traffic besides the products
 };
 enum class Pass : std::uint8_t { forward, backward };
 
 class LossUnit;
 
-// What is gathered together: the embedding, a transformer block, the head. Knows nothing of ranks, shards or tiers; who
-// plans and runs a step asks it, and knows no kind of unit.
-// x, y and their gradients are [tokens, hidden] in the compute dtype. Units are immutable and shared by micro-batches.
-// A call is made part by part, forward from the first part, backward from the last, always all of them with the same
-// workspace: so the arithmetic is the same whether the unit lies there whole or not.
+// What is gathered together: the embedding, a transformer block, the head. A unit knows nothing of ranks, shards or
+// tiers. The code that plans and runs a step asks it, and knows no kinds of units. x, y and their gradients are
+// [tokens, hidden] in the compute dtype. Units are immutable and shared by micro-batches. A call is made part by part,
+// forward from the first part and backward from the last, always all of them with the same workspace. So the arithmetic
+// is the same whether or not the whole unit is in memory.
 class Unit {
  public:
   virtual ~Unit() = default;
@@ -162,13 +164,13 @@ class Unit {
   std::size_t frozen_size() const { return frozen_size_; }
   bool trains() const { return size_ > 0; }
   const Ports& ports() const { return ports_; }
-  // The tensor of another unit that it uses, if any: one at most.
+  // The tensor of another unit that it uses, if any; at most one.
   const std::optional<SharedParameter>& shared() const { return shared_; }
-  // Itself if the model ends here: its forward and backward are one call that gives a loss in place of y.
+  // The unit itself if the model ends here: its forward and backward are one call that returns a loss instead of y.
   virtual const LossUnit* as_loss() const { return nullptr; }
 
   virtual UnitBytes bytes() const = 0;
-  // Adds every library product of one micro-batch's forward and backward: the floor of a step's time.
+  // Adds every library product of one micro-batch's forward and backward: the lower bound of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
   // What a pass over one micro-batch costs, of these parts. What belongs to no part's parameters is shared out evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
@@ -176,19 +178,19 @@ class Unit {
   double share_of(double amount, const PartRange& parts) const;
   PartRange all_parts() const { return {0, parts_.size()}; }
 
-  // Before the first step, in the lane that runs it: what libraries make once for a shape. Says what computes the
-  // attention, where the unit has any.
+  // Called before the first step, in the lane that runs it: what libraries prepare once for a shape. Returns what
+  // computes the attention, if the unit has any.
   virtual std::string set_up(device::Lane&) const { return {}; }
 
   std::span<const Part> parts() const { return parts_; }
-  // Parts that a forward without y runs, from the first; the others only make y.
+  // The number of parts, from the first, that a forward without y runs; the others only make y.
   virtual std::size_t saving_parts() const { return parts_.size(); }
 
-  // y from x. With an empty y only `saved` is wanted: the call recomputes.
+  // Computes y from x. With an empty y only `saved` is wanted: the call recomputes.
   virtual void forward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::View y,
                        device::View saved) const = 0;
-  // dx and the gradient of every parameter of the part, rounded to the compute dtype; writes all but the gaps between
-  // parameters. dx may be dy.
+  // Computes dx and the gradient of every parameter of the part, rounded to the compute dtype. Writes everything except
+  // the gaps between parameters. dx may be dy.
   virtual void backward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::ConstView saved,
                         device::ConstView dy, device::View dx, const GradientRange& gradients) const = 0;
 
@@ -199,12 +201,12 @@ class Unit {
   // Places the parameter after those added before; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                             bool fp32_moments = false);
-  // What was added since the last part is the next one.
+  // Ends a part: the parameters added since the last part's end.
   void end_part();
-  // A table [vocabulary, width], a part for each of its tiles (TableTiles).
+  // A table [vocabulary, width], with a part for each of its tiles (TableTiles).
   std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
                         bool fp32_moments = false);
-  // Uses another unit's tensor; with nullopt none.
+  // Uses another unit's tensor; nullopt: none.
   void use(std::optional<SharedParameter> shared) { shared_ = std::move(shared); }
 
  private:
@@ -221,35 +223,36 @@ class Unit {
 // gradients, the norm's gradient.
 enum class LossStep : std::uint8_t { norm, statistics, gradients, finish };
 
-// A unit that ends in a loss. With the parameters and gradients of the whole unit it is one call; a unit that has a
-// large table may also offer the same arithmetic step by step, tile by tile.
+// A unit that ends in a loss. With the parameters and gradients of the whole unit it is one call. A unit with a large
+// table may also offer the same arithmetic step by step and tile by tile.
 class LossUnit : public Unit {
  public:
-  // Adds the micro-batch's summed loss to *loss. With dx: the unit's gradients, and those of what it shares.
+  // Adds the micro-batch's summed loss to *loss. With dx, also computes the unit's gradients, and those of the tensor
+  // that it shares.
   virtual void loss(device::Lane&, const Context&, device::ConstView x, device::ExactSum* loss, device::View dx,
                     device::View gradients) const = 0;
   virtual std::size_t loss_workspace() const = 0;
-  // Of the call; `learns`: with gradients.
+  // The cost of the call; `learns`: with gradients.
   virtual Work loss_work(bool learns) const = 0;
-  // If RunShape::cache is above 0, with the workspace of loss(): fp32 logits [vocabulary] of the last row of x.
+  // If RunShape::cache is above 0, with the workspace of loss(): the fp32 logits [vocabulary] of the last row of x.
   virtual void logits(device::Lane&, const Context&, device::ConstView x, device::View logits) const;
-  // Of a classifier: scores per row that the loss takes, which loss() leaves in Context::scores, fp32, rows
-  // score_stride() elements apart. 0: it is none.
+  // For a classifier: the number of scores per row that enters the loss. loss() writes them to Context::scores, in
+  // fp32, with score_stride() elements between rows. 0: this is no classifier.
   virtual std::size_t classes() const { return 0; }
   virtual std::size_t score_stride() const { return 0; }
-  // The layer that gives them: its parameters' names before ".weight" and ".bias".
+  // The layer of the scores: its parameters' names without ".weight" and ".bias".
   virtual std::string score_layer() const { return {}; }
 
-  // Tiles of the table that the steps are about; 0: there are no steps. Each is a part: of this unit, after its first
-  // part, which is the norm; or, if it shares a tensor, of the unit that holds that.
+  // The number of table tiles for loss_step(); 0: it is not supported. Each tile is a part: of this unit, after its
+  // first part, which is the norm; or, for a shared tensor, of the unit that holds it.
   virtual std::size_t table_tiles() const { return 0; }
-  // `tile` counts those of the table, whose parameters (the unit's or the shared ones) and gradients are at hand; with
-  // the steps of the norm, its own. loss and dx: with `finish`; without dx there are no gradients, nor that step.
-  // The workspace is the same in all steps.
+  // `tile` counts the tiles of the table. Its parameters (the unit's or the shared ones) and gradients are available;
+  // in the steps of the norm, those of the norm. loss and dx: used by `finish`. Without dx there are no gradients, and
+  // no `finish`. The workspace is the same in all steps.
   virtual void loss_step(device::Lane&, const Context&, LossStep step, std::size_t tile, device::ConstView x,
                          device::ExactSum* loss, device::View dx, const GradientRange& gradients) const;
   virtual std::size_t tiled_loss_workspace() const { return 0; }
-  // Of the step; of the table's, with so many elements of the table at hand.
+  // The cost of the step; for those of the table, with this many of its elements available.
   virtual Work step_work(LossStep /*step*/, std::size_t /*elements*/) const { return {}; }
 
   const LossUnit* as_loss() const final { return this; }
@@ -265,7 +268,7 @@ class LossUnit : public Unit {
   using Unit::Unit;
 };
 
-// A model prepared for one RunShape: units in forward order, of which the last and no other ends in a loss.
+// A model prepared for one RunShape: units in forward order. The last one, and no other, ends in a loss.
 class Model {
  public:
   std::string family;  // config.json's model_type
@@ -276,25 +279,26 @@ class Model {
   bool bidirectional = false;  // rows attend to all of their document
   std::vector<std::unique_ptr<Unit>> units;
   std::size_t constants_bytes = 0;
-  // Tensor names that a checkpoint may hold and that are not parameters (causal masks, rotary tables): name endings.
+  // Endings of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
+  // tables).
   std::vector<std::string> ignored_suffixes;
-  // Adds all tensors of these layers to them: weights, biases, and a norm's under their older names.
+  // Ignores all tensors of these layers: weights, biases, and a norm's under their older names.
   void ignore_layers(std::span<const std::string> layers);
-  // Names of the parameters of a head that is drawn from the seed if the weights' files have none of them.
+  // Names of a head's parameters that are initialised from the seed if the weights' files have none of them.
   std::vector<std::string> drawn_if_missing;
-  // fp32 in the constants, from this byte on; empty: 1 each.
+  // In the constants, as fp32 from this byte on; empty: 1 each.
   std::vector<float> class_weights;
   std::size_t class_weights_at = 0;
-  // A name's prefix that base-model checkpoints leave out ("transformer.", "model.").
+  // The prefix that base-model checkpoints leave out ("transformer.", "model.").
   std::string optional_prefix;
 
   virtual ~Model() = default;
   virtual void fill_constants(std::byte* constants) const = 0;
-  // That, and the weights of classes behind it.
+  // Calls fill_constants, and writes the class weights after its bytes.
   void write_constants(std::byte* constants) const;
 
   const LossUnit& loss_unit() const;
-  // Rows of a micro-batch that the loss takes at most.
+  // The most rows of a micro-batch that enter the loss.
   std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
   std::size_t parameters() const;  // their number
   std::size_t trained_parameters() const;

@@ -8,19 +8,19 @@ namespace strata::models {
 
 class Config;
 
-// What a model learns, which decides the units that it ends in.
+// What a model is trained to predict. It decides the units at the model's end.
 enum class Objective : std::uint8_t { causal_lm, masked_lm, sequence_classification, token_classification };
-std::string_view name_of(Objective objective);  // as training.objective has it
+std::string_view name_of(Objective objective);  // the value of training.objective
 
-// The objective whose head config.json's `architectures` name ("BertForMaskedLM"); nullopt if they name a model without
-// a head, or nothing. Throws Error{usage} for a head that no objective has.
+// The objective whose head `architectures` in config.json names ("BertForMaskedLM"); nullopt if it names a model
+// without a head, or is missing. Throws Error{usage} for a head that no objective has.
 std::optional<Objective> named_objective(const Config& config);
 // That, else what the family (`model_type`) is trained on first. Throws Error{usage} for another family.
 Objective objective_of(const Config& config);
-// Whether models of the family predict the next token, so that a row has read what comes before it alone: of a text its
-// last row has read all. Throws as objective_of().
+// Whether models of the family predict the next token, so that a row has read only what comes before it, and the last
+// row has read the whole text. Throws like objective_of().
 bool predicts_next(const Config& config);
-// transformers' class of such a model: "BertForMaskedLM", "GPT2LMHeadModel".
+// transformers' class for such a model: "BertForMaskedLM", "GPT2LMHeadModel".
 std::string architecture_of(const Config& config, Objective objective);
 
 }  // namespace strata::models

@@ -7,13 +7,13 @@
 
 namespace strata::offload {
 
-// XXH3 of every page written to a tier, in memory, 1/512 of its bytes: of pages and not of blocks, as a read may begin
-// and end anywhere in what several writes left. Thread-safe for calls whose ranges do not meet.
+// An XXH3 hash in memory of every page written to a tier, 1/512 of its bytes. It hashes pages and not blocks, because a
+// read may begin and end anywhere in what several writes left. Thread-safe for calls whose ranges do not overlap.
 class Checksums {
  public:
   explicit Checksums(std::uint64_t bytes);
   void record(std::uint64_t offset, std::span<const std::byte> bytes);
-  // Offset of the first page whose bytes are not those recorded; pages never recorded pass.
+  // Offset of the first page whose bytes differ from those recorded. Pages never recorded pass.
   std::optional<std::uint64_t> mismatch(std::uint64_t offset, std::span<const std::byte> bytes) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace strata::offload {
 namespace {
-// Of one request, without a byte moved: more are no passing state of the system.
+// The number of attempts of one request that move no bytes: more than this is no passing state of the system.
 constexpr int kMostAttempts = 1000;
 }  // namespace
 
@@ -17,7 +17,7 @@ void Call::finish(const std::optional<Failure>& failure) {
   const std::lock_guard lock(mutex_);
   if (failure && !failure_) failure_ = failure;
   ++finished_;
-  done_.notify_all();  // under the lock: the call may be gone right after
+  done_.notify_all();  // under the lock: the call may be gone right afterwards
 }
 
 bool Call::wait_for(std::chrono::milliseconds time) {
@@ -104,13 +104,13 @@ void Drive::run(std::promise<void>& ready) {
     ready.set_exception(std::current_exception());
     return;
   }
-  ready.set_value();  // `ready` is gone from here on
+  ready.set_value();  // `ready` no longer exists after this
   try {
     run_requests();
   } catch (const std::system_error& error) {
     break_down(error.code().value());
   }
-  // Where it was broken, the submitter lives on for those who wake it.
+  // A broken submitter lives on for the threads that wake it.
 }
 
 void Drive::run_requests() {
@@ -128,7 +128,7 @@ void Drive::run_requests() {
   }
 }
 
-// Requests of the open calls in turn, so that a write does not wait until a long read has been issued.
+// Takes requests from the open calls in turn, so that a write does not wait until a long read has been issued.
 void Drive::fill() {
   while (!free_.empty() && !issuing_.empty()) {
     if (turn_ >= issuing_.size()) turn_ = 0;
@@ -156,7 +156,7 @@ void Drive::complete(const Completion& completion) {
   Slot& slot = slots_[completion.slot];
   Request& request = slot.request;
   const int result = completion.result;
-  if (!slot.share) {  // abandoned
+  if (!slot.share) {  // the share was abandoned
     free_.push_back(completion.slot);
     return;
   }
@@ -165,7 +165,7 @@ void Drive::complete(const Completion& completion) {
   if (result == 0) return end_request(slot, 0);
   if (result > 0 && static_cast<std::uint32_t>(result) >= request.size) return end_request(slot, std::nullopt);
   if (result > 0) {
-    // Whole pages count: direct I/O could not go on from a place inside one.
+    // Only whole pages count: direct I/O cannot continue from a place inside a page.
     const std::uint32_t moved = static_cast<std::uint32_t>(result) / kPage * kPage;
     if (moved == 0 && ++slot.attempts == kMostAttempts) return end_request(slot, 0);
     if (moved != 0) slot.attempts = 0;
@@ -176,7 +176,7 @@ void Drive::complete(const Completion& completion) {
   submitter_->submit(request);
 }
 
-// error: an errno, 0 where the file ended early, none where all is well.
+// error: an errno; 0 if the file ended early; none if the request succeeded.
 void Drive::end_request(Slot& slot, std::optional<int> error) {
   Share& share = *std::exchange(slot.share, nullptr);
   const Request& request = slot.request;
@@ -188,7 +188,7 @@ void Drive::end_request(Slot& slot, std::optional<int> error) {
   if (--share.in_flight == 0 && !share.issuing) end_share(share);
 }
 
-// The last touch: the caller may take the share away.
+// The last access: afterwards the caller may destroy the share.
 void Drive::end_share(Share& share) {
   share.call->finish(share.failure);
 }

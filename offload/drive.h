@@ -19,28 +19,28 @@
 
 namespace strata::offload {
 
-// A request that did not come to its end.
+// A request that did not complete.
 struct Failure {
   const SwapFile* file = nullptr;
   bool write = false;
   std::uint64_t offset = 0;  // in the file
   std::uint32_t size = 0;
-  int error = 0;  // errno; 0: it ended early, at the end of the file
+  int error = 0;  // errno; 0: the end of the file came early
 };
 
-// One read or write over all drives, on the stack of the thread that waits for it.
+// One read or write over all drives. It lives on the stack of the thread that waits for it.
 class Call {
  public:
-  // By a drive: its share has ended; the caller may go once all have.
+  // Called by a drive whose share has ended. The caller may leave once all shares have.
   void finish(const std::optional<Failure>& failure);
-  // By a drive: the first failure counts, and no drive starts further requests.
+  // Called by a drive. The first failure counts, and no drive starts further requests.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   void set_failed() { failed_.store(true, std::memory_order_relaxed); }
-  // By the caller. True once all shares have ended.
+  // Called by the waiting thread. True once all shares have ended.
   bool wait_for(std::chrono::milliseconds time);
   std::optional<Failure> failure();
 
-  std::size_t shares = 0;  // set before the first is started
+  std::size_t shares = 0;  // set before the first one is started
 
  private:
   std::mutex mutex_;
@@ -50,22 +50,22 @@ class Call {
   std::atomic<bool> failed_{false};
 };
 
-// One drive's part of a call. The caller keeps it until the call has ended or it was abandoned.
+// One drive's part of a call. The caller keeps it until the call has ended or has been abandoned.
 struct Share {
   Call* call = nullptr;
   bool write = false;
-  std::byte* memory = nullptr;  // of the call's first byte
+  std::byte* memory = nullptr;  // the memory of the call's first byte
   Stripes ranges;
-  // The drive's own.
+  // Used by the drive alone.
   std::size_t in_flight = 0;
   bool issuing = false;
   std::optional<Failure> failure;
 };
 
-// One drive: its I/O thread, which makes a submitter of `rung` for `file` and keeps up to queue_depth requests in
-// flight, taken from the open calls in turn. Short transfers are continued, EINTR and EAGAIN are tried again. Throws
-// std::system_error if the submitter cannot be made, Error{failed} if the thread cannot. Owns the thread; the
-// file outlives it.
+// One drive. Its I/O thread makes a submitter of `rung` for `file`, and keeps up to queue_depth requests in flight,
+// taken from the open calls in turn. Short transfers are continued; EINTR and EAGAIN are tried again. Throws
+// std::system_error if the submitter cannot be made, Error{failed} if the thread cannot. Owns the thread; the file
+// outlives it.
 class Drive {
  public:
   Drive(const SwapFile& file, const Rung& rung, const IoOptions& options);
@@ -73,20 +73,20 @@ class Drive {
   Drive(const Drive&) = delete;
   Drive& operator=(const Drive&) = delete;
 
-  // Submitter::register_memory in the I/O thread; waits for it.
+  // Calls Submitter::register_memory in the I/O thread and waits for it.
   int register_memory(std::span<std::byte> memory);
-  // Queues a share that has ranges; its call hears of the end.
+  // Queues a share that has ranges. The share's call learns of its end.
   void start(Share& share);
-  // No further requests of this share; it ends when those in flight have.
+  // Issues no further requests of this share. It ends when those in flight have.
   void stop(Share& share);
-  // Forgets the share, requests in flight too.
+  // Forgets the share and its requests in flight.
   void abandon(Share& share);
 
  private:
   struct Slot {
-    Share* share = nullptr;  // null: free, or abandoned
-    Request request;         // what is left of it
-    int attempts = 0;        // without progress
+    Share* share = nullptr;  // null: the slot is free, or its share was abandoned
+    Request request;         // the part that is not transferred yet
+    int attempts = 0;        // attempts without progress
   };
   void run(std::promise<void>& ready);
   void run_requests();
@@ -105,11 +105,11 @@ class Drive {
   std::mutex mutex_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<Share*> issuing_;  // with ranges left
-  std::size_t turn_ = 0;         // of issuing_, the next to be served
+  std::vector<Share*> issuing_;  // shares with ranges left
+  std::size_t turn_ = 0;         // index in issuing_ of the share that is served next
   std::span<std::byte> to_register_;
   std::promise<int>* registered_ = nullptr;
-  int broken_ = 0;  // errno of a submitter that failed
+  int broken_ = 0;  // errno of a failed submitter
   bool stop_ = false;
   std::jthread thread_;
 };

@@ -17,7 +17,7 @@ std::string_view name_of(Engine engine) {
 std::string to_string(const Rung& rung) {
   std::string text(name_of(rung.engine));
   text += rung.direct ? ", O_DIRECT" : ", buffered";
-  // The other engines have no such thing.
+  // Only io_uring has registered buffers.
   if (rung.engine == Engine::io_uring) text += rung.registered ? ", registered buffers" : ", plain buffers";
   return text;
 }

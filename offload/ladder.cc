@@ -19,7 +19,7 @@ std::string text_of(int error) {
   return std::generic_category().message(error);
 }
 
-// Why a submitter could not be made and what helps.
+// Why a submitter could not be made, and what helps.
 std::string engine_refused(Engine engine, const std::system_error& error) {
   const int code = error.code().value();
   const std::string what = fmt::format("{}: {}", name_of(engine), error.what());
@@ -39,7 +39,7 @@ std::string engine_refused(Engine engine, const std::system_error& error) {
   return what;
 }
 
-// The block that is written: no two words alike, so that no other place can be taken for it.
+// Fills the block that the probe writes. No two words are alike, so that it cannot be confused with another place.
 void fill_pattern(std::span<std::byte> block, std::uint64_t seed) {
   for (std::size_t at = 0; at < block.size(); at += sizeof(std::uint64_t)) {
     const std::uint64_t word = (seed + at + 1) * 0x9e3779b97f4a7c15u;
@@ -47,7 +47,7 @@ void fill_pattern(std::span<std::byte> block, std::uint64_t seed) {
   }
 }
 
-// Writes, reads back and compares a block; "" or what went wrong.
+// Writes a block, reads it back and compares; "" or what went wrong.
 std::string try_block(std::unique_ptr<Drive>& drive, const SwapFile& file, std::uint64_t seed, device::Arena& memory,
                       const AbortToken& abort) {
   const std::size_t size = std::min<std::size_t>(kBlock, file.bytes());
@@ -59,7 +59,8 @@ std::string try_block(std::unique_ptr<Drive>& drive, const SwapFile& file, std::
   } catch (const Error& error) {
     return error.what();
   }
-  if (!std::equal(memory.data(), memory.data() + size, memory.at(kBlock))) return "other bytes came back than written";
+  if (!std::equal(memory.data(), memory.data() + size, memory.at(kBlock)))
+    return "the bytes read differ from those written";
   return "";
 }
 
@@ -98,7 +99,7 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) 
       continue;
     }
     for (const Engine engine : left_open<Engine>({Engine::io_uring, Engine::libaio, Engine::threads}, options.engine)) {
-      // Buffered requests of libaio are done one by one while they are submitted: threads are better then.
+      // libaio carries out buffered requests one by one while they are submitted, so threads are better.
       if (engine == Engine::libaio && !direct && !options.engine) continue;
       const bool has_buffers = engine == Engine::io_uring;
       for (const bool registered : left_open<bool>({true, false}, options.registered)) {
@@ -125,7 +126,7 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) 
           refuse(fmt::format("{}: {}", to_string(rung), wrong));
           continue;
         }
-        // What has not been written reads as zeros.
+        // Memory that has not been written reads as zeros.
         std::fill_n(memory.data(), kBlock, std::byte{});
         const Range zeros{0, memory.data(), std::min<std::size_t>(kBlock, file.bytes())};
         transfer({&chosen.drive, 1}, true, {&zeros, 1}, abort);
@@ -137,7 +138,7 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) 
   }
   const bool forced = options.engine || options.direct || options.registered;
   fail(forced ? Exit::usage : Exit::failed, "{} cannot be read and written{}: {}", file.name(),
-       forced ? " in the way that was asked for" : "", fmt::join(chosen.refused, "; "));
+       forced ? " with the I/O settings in the recipe" : "", fmt::join(chosen.refused, "; "));
 }
 
 }  // namespace strata::offload

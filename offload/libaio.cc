@@ -1,5 +1,5 @@
-// Linux' older asynchronous I/O, where io_uring is not to be had. It is asynchronous with O_DIRECT only: buffered
-// requests are done while they are submitted.
+// Linux's older asynchronous I/O, for systems without io_uring. It is asynchronous only with O_DIRECT: buffered
+// requests are carried out while they are submitted.
 #include <libaio.h>
 #include <sys/eventfd.h>
 
@@ -38,7 +38,7 @@ class Libaio final : public Submitter {
       io_prep_pwrite(&block, descriptor_, r.data, r.size, static_cast<long long>(r.offset));
     else
       io_prep_pread(&block, descriptor_, r.data, r.size, static_cast<long long>(r.offset));
-    // Completions count up the same eventfd that wake() does, so that one read waits for both.
+    // Completions raise the same eventfd as wake(), so that one read waits for both.
     io_set_eventfd(&block, signal_.get());
     block.data = &block;
     queued_.push_back(&block);
@@ -60,14 +60,15 @@ class Libaio final : public Submitter {
       const io_event& event = events_[static_cast<std::size_t>(i)];
       done[stored++] = {slot_of(event.obj), static_cast<int>(static_cast<long>(event.res))};
     }
-    // A signal may have ended the call before it looked: the count was taken, so look again next time.
+    // A signal may have ended the call before it looked for completions. The count was consumed, so look again next
+    // time.
     if (n == -EINTR) wake();
     return stored;
   }
 
   void wake() override {
     const std::uint64_t one = 1;
-    (void)!::write(signal_.get(), &one, sizeof(one));  // fails only where the counter is full, which wakes as well
+    (void)!::write(signal_.get(), &one, sizeof(one));  // fails only if the counter is full, which wakes the reader too
   }
 
  private:
@@ -79,7 +80,7 @@ class Libaio final : public Submitter {
       const int n = io_submit(context_, static_cast<long>(queued_.size() - taken), queued_.data() + taken);
       if (n > 0)
         taken += static_cast<std::size_t>(n);
-      else if (n != -EINTR)  // it says why the first one was not taken; EAGAIN comes back and is tried again
+      else if (n != -EINTR)  // the return value is about the first request; EAGAIN comes back and is tried again
         refused_.push_back({slot_of(queued_[taken++]), n});
     }
     queued_.clear();

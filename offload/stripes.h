@@ -6,15 +6,15 @@
 
 namespace strata::offload {
 
-// A run of bytes inside one block: where it lies in a drive's file, and how far after the call's first byte.
+// A range of bytes inside one block: its offset in a drive's file, and its distance from the call's first byte.
 struct BlockRange {
   std::uint64_t file_offset = 0;
   std::uint64_t from_start = 0;
   std::uint32_t size = 0;
 };
 
-// The ranges of [offset, offset + size) that lie on one of several drives, in order. Block b of the tier is block
-// b / drives of the file of drive b % drives.
+// The ranges of [offset, offset + size) that lie on one of several drives, in order. Block b of the tier is block b /
+// drives in the file of drive b % drives.
 class Stripes {
  public:
   Stripes() = default;
@@ -24,11 +24,11 @@ class Stripes {
   BlockRange next();
 
  private:
-  std::uint64_t begin_ = 0, end_ = 0, at_ = 0;  // at_: the next range's first byte in the tier
+  std::uint64_t begin_ = 0, end_ = 0, at_ = 0;  // at_: the tier offset of the next range's first byte
   std::uint64_t drives_ = 1;
 };
 
-// Bytes of the file of `drive` for a tier of `bytes`: whole blocks.
+// The size of `drive`'s file for a tier of `bytes` bytes, in whole blocks.
 std::uint64_t file_bytes(std::uint64_t bytes, std::size_t drive, std::size_t drives);
 
 }  // namespace strata::offload

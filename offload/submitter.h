@@ -8,7 +8,7 @@
 
 namespace strata::offload {
 
-// One transfer between memory and a place of the drive's file. `slot` comes back with its completion.
+// One transfer between memory and a place in the drive's file. The completion carries the same `slot`.
 struct Request {
   bool write = false;
   std::byte* data = nullptr;
@@ -22,24 +22,24 @@ struct Completion {
   int result = 0;  // bytes moved, or -errno
 };
 
-// The boundary between the engine and the kernel: one drive's requests. Made and used by the drive's I/O thread alone,
-// wake() excepted. Does not own the file.
+// The boundary between the engine and the kernel: one drive's requests. Only the drive's I/O thread makes and uses it,
+// except for wake(). Does not own the file.
 class Submitter {
  public:
   virtual ~Submitter() = default;
-  // Lets transfers inside `memory` skip the kernel's per-request look-up; replaces what was registered before. 0, or
-  // an errno; ENOTSUP if this kind of submitter has nothing of the sort.
+  // Lets transfers inside `memory` skip the kernel's per-request look-up. Replaces the previous registration. Returns 0
+  // or an errno; ENOTSUP if this kind of submitter has no registration.
   virtual int register_memory(std::span<std::byte> memory) = 0;
-  // Queues a request; at most the queue depth are under way at once.
+  // Queues a request. At most the queue depth is in flight at once.
   virtual void submit(const Request& request) = 0;
-  // Hands the queue to the kernel, sleeps until a request completed or wake() was called, and returns how many
-  // completions it stored; `done` has room for the queue depth. Throws std::system_error if the queue itself fails.
+  // Hands the queue to the kernel, sleeps until a request completes or wake() is called, and returns how many
+  // completions it stored. `done` has room for the queue depth. Throws std::system_error if the queue itself fails.
   virtual std::size_t wait(std::span<Completion> done) = 0;
-  // Ends a wait() that sleeps, or the next one. Any thread.
+  // Ends a sleeping wait(), or the next one. Any thread.
   virtual void wake() = 0;
 };
 
-// A submitter of `rung` for the open file `descriptor`. Throws std::system_error naming the call that failed.
+// A submitter of `rung` for the open file `descriptor`. Throws a std::system_error that names the failed call.
 std::unique_ptr<Submitter> open_submitter(const Rung& rung, int descriptor, int queue_depth);
 
 // The three kinds; see each source.

@@ -47,11 +47,13 @@ Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortT
   STRATA_CHECK_LT(0, options.queue_depth);
   Impl& self = *impl_;
   const std::size_t count = options.folders.size();
-  if (count == 0) fail(Exit::usage, "memory.nvme is missing: the folder of the nvme tier, or a list of one per drive");
+  if (count == 0)
+    fail(Exit::usage,
+         "memory.nvme is missing: set it to the folder of the nvme tier, or to a list with one folder per drive");
   if (count > kMostDrives) fail(Exit::usage, "memory.nvme names {} folders: at most {}", count, kMostDrives);
-  // All of them before the first probe: what does not fit is said at once.
+  // Open all files before the first probe: lack of space is reported at once.
   for (std::size_t d = 0; d < count; ++d) {
-    // A drive of a small tier may hold none of it, and still has to take the probe's block.
+    // A drive may hold nothing of a small tier, but must still take the probe's block.
     const std::uint64_t share = std::max<std::uint64_t>(file_bytes(bytes, d, count), kBlock);
     self.files.push_back(std::make_unique<SwapFile>(options.folders[d], share, rank));
   }
@@ -75,7 +77,7 @@ void Swap::register_memory(std::span<std::byte> staging) {
     if (error == 0) continue;
     const std::string reason = registration_refused(error);
     if (impl_->options.registered)
-      fail(Exit::usage, "{}: {} bytes of staging cannot be registered as asked for: {}", impl_->files[d]->name(),
+      fail(Exit::usage, "{}: {} bytes of staging cannot be registered as requested: {}", impl_->files[d]->name(),
            staging.size(), reason);
     impl_->rungs[d].registered = false;
     impl_->refused[d].push_back(reason);
@@ -97,7 +99,7 @@ void Swap::read(std::span<const Range> ranges) {
 }
 
 void Swap::write(std::uint64_t offset, std::span<const std::byte> from) {
-  // A write request only reads its memory; the kernel's interfaces have one pointer for both directions.
+  // A write request only reads its memory. The kernel's interfaces have one pointer type for both directions.
   const Range range{offset, const_cast<std::byte*>(from.data()), from.size()};
   write({&range, 1});
 }

@@ -1,9 +1,9 @@
 #pragma once
-// offload/ moves one tier's bytes to drives and back. It knows nothing of plans, tensors or ranks beyond a number for
-// messages. Swap (here) is all that the runtime sees. Below it: a nameless file per drive (swap_file.h), blocks of 1
-// MiB striped over drives (stripes.h), an I/O thread with a queue per drive (drive.h), and a Submitter (submitter.h),
-// of which io_uring, libaio and a thread pool are three. ladder.h finds at the start which of them works; io_options.h
-// is what the recipe may force.
+// offload/ moves one tier's bytes to drives and back. It knows nothing of plans, tensors or ranks, except a rank's
+// number for messages. The runtime sees only Swap (here). Below it are a nameless file per drive (swap_file.h), blocks
+// of 1 MiB striped over drives (stripes.h), an I/O thread with a queue per drive (drive.h), and three Submitters
+// (submitter.h): io_uring, libaio and a thread pool. At the start, ladder.h finds out which of them works. io_options.h
+// holds what the recipe may force.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,43 +19,46 @@
 
 namespace strata::offload {
 
-// One tier's bytes of one rank over all its drives: a nameless, preallocated file, a ring and an I/O thread a drive,
-// 1 MiB requests striped over them (ZeRO-Infinity, section 6.3). Offsets and sizes are multiples of 4096 and memory is
-// aligned to 4096. Owns files, rings and threads. No call may be under way when it is destroyed.
+// One rank's bytes of a tier, over all its drives. Each drive has a nameless, preallocated file, a ring and an I/O
+// thread; requests of 1 MiB are striped over the drives (ZeRO-Infinity, section 6.3). Offsets and sizes are multiples
+// of 4096, and memory is aligned to 4096. Owns files, rings and threads. No call may be in progress when it is
+// destroyed.
 class Swap {
  public:
-  // All zeros. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder that
-  // cannot be used or a forced rung that does not work, Error{does_not_fit} if a folder has too little space,
-  // Error{failed}.
+  // All bytes are zero. Probes every drive and takes the best rung that works there. Throws Error{usage} for a folder
+  // that cannot be used or a forced rung that does not work, Error{does_not_fit} if a folder has too little space,
+  // otherwise Error{failed}.
   Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortToken& abort);
   ~Swap();
   Swap(Swap&&) noexcept;
   Swap& operator=(Swap&&) noexcept;
 
-  // Before the first transfer: requests inside `staging`, which outlives the swap, take the short way where the rung
-  // has one. If the system refuses, plain ones are used and describe() says why; Error{usage} if forced.
+  // Call it before the first transfer. Requests inside `staging`, which outlives the swap, then skip the kernel's
+  // look-up if the rung supports that. If the system refuses, plain requests are used, and describe() says why; if
+  // registration was forced, throws Error{usage}.
   void register_memory(std::span<std::byte> staging);
 
-  // Block the caller until all is moved. Several threads at once, on ranges that do not meet if one writes. Throw
-  // Error{failed} naming file, offset and reason, Aborted soon after the abort token is set.
+  // Block the caller until everything has moved. Several threads may call at once, if ranges do not overlap or nobody
+  // writes. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);
-  // The same for up to kMostRanges ranges, all under way at once.
+  // The same for up to kMostRanges ranges, all in flight at once.
   void read(std::span<const Range> ranges);
   void write(std::span<const Range> ranges);
 
-  // Since construction, by successful calls.
+  // Bytes moved by successful calls since construction.
   std::uint64_t bytes_read() const;
   std::uint64_t bytes_written() const;
 
   struct DriveReport {
     std::filesystem::path folder;
     Rung rung;
-    std::vector<std::string> refused;  // higher rungs: why not, and what would help
-    std::vector<std::string> notes;    // of the folder
+    std::vector<std::string> refused;  // for each higher rung, why it is not used and what would help
+    std::vector<std::string> notes;    // notes about the folder
   };
   std::vector<DriveReport> drives() const;
-  // "io_uring, O_DIRECT, registered buffers", then reasons and notes; drives that differ one after the other.
+  // "io_uring, O_DIRECT, registered buffers", then reasons and notes. Drives that differ are listed one after the
+  // other.
   std::string describe() const;
 
  private:

@@ -22,7 +22,7 @@ std::string text_of(int error) {
   return std::generic_category().message(error);
 }
 
-// Free bytes for this user; none where the file system does not count (ramfs).
+// Bytes that this user may still use; none if the file system does not count them (ramfs).
 std::optional<std::uint64_t> free_bytes(int file) {
   struct statvfs status {};
   if (::fstatvfs(file, &status) != 0 || status.f_blocks == 0) return std::nullopt;
@@ -56,7 +56,7 @@ void SwapFile::open() {
     fail(Exit::usage, "the offload folder {} is not a folder: name one on the drive", folder_.string());
   file_ = Descriptor(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
   if (file_.get() < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
-    // A file system without nameless files: a name that nobody else has, and only for a moment.
+    // A file system without nameless files gets a unique name for a moment.
     std::string name = (folder_ / ".strata-swap-XXXXXX").string();
     file_ = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
     if (file_.get() >= 0 && ::unlink(name.c_str()) != 0)
@@ -76,7 +76,7 @@ void SwapFile::too_small(std::uint64_t available) const {
 }
 
 void SwapFile::preallocate() {
-  // Asked first: a file system may hand out all it has before it finds that it is not enough.
+  // Check first: a file system may hand out all that it has before it finds that this is not enough.
   const auto available = free_bytes(file_.get());
   if (available && *available < bytes_) too_small(*available);
   const auto size = static_cast<off_t>(bytes_);

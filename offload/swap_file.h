@@ -8,9 +8,9 @@
 
 namespace strata::offload {
 
-// One drive's part of a tier: a file of `bytes` bytes in `folder` that has no name, so that nothing of it is left
-// however the run ends. Its bytes are taken from the file system at once. Throws Error{usage} if the folder is none
-// that can be written, Error{does_not_fit} with the bytes needed and free, Error{failed} naming folder and reason.
+// One drive's part of a tier: a nameless file of `bytes` bytes in `folder`, so that nothing of it is left however the
+// run ends. Its space is reserved at once. Throws Error{usage} if the folder cannot be written, Error{does_not_fit}
+// with the bytes needed and free, Error{failed} with folder and reason.
 class SwapFile {
  public:
   SwapFile(std::filesystem::path folder, std::uint64_t bytes, int rank);
@@ -20,9 +20,9 @@ class SwapFile {
   std::uint64_t bytes() const { return bytes_; }
   // "the swap file of rank 0 in /scratch".
   std::string name() const;
-  // Past the page cache or through it; 0 or an errno.
+  // Switches between bypassing the page cache and using it; returns 0 or an errno.
   int set_direct(bool direct);
-  // What a user should know of this folder: memory in a drive's place, bytes that could not be reserved.
+  // What a user should know about this folder: it is memory instead of a drive, or its bytes could not be reserved.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -37,7 +37,7 @@ class SwapFile {
   std::vector<std::string> notes_;
 };
 
-// The name of the file system that holds `folder` as the kernel's list of mounts has it ("ext4"), or "".
+// The type of the file system that holds `folder`, as the kernel's list of mounts names it ("ext4"), or "".
 std::string file_system_of(const std::filesystem::path& folder);
 
 }  // namespace strata::offload

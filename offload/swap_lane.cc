@@ -9,7 +9,7 @@
 namespace strata::offload {
 namespace {
 
-// Ranges as a closure keeps them.
+// Ranges in a form that a closure can hold.
 struct Ranges {
   std::array<Range, kMostRanges> all;
   std::size_t count;

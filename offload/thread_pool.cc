@@ -1,4 +1,4 @@
-// Blocking reads and writes in threads: works wherever files do.
+// Blocking reads and writes in threads: this works wherever files do.
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
@@ -13,11 +13,11 @@
 namespace strata::offload {
 namespace {
 
-constexpr int kMostThreads = 16;  // as many requests reach the drive at once
+constexpr int kMostThreads = 16;  // the number of requests that reach the drive at once
 
 class ThreadPool final : public Submitter {
  public:
-  // Delegates, so that the destructor ends the threads that were started where a later one is refused.
+  // Delegates, so that if a later thread is refused, the destructor ends those already started.
   ThreadPool(int descriptor, int queue_depth) : ThreadPool(descriptor) {
     queued_.reserve(static_cast<std::size_t>(queue_depth));
     completed_.reserve(static_cast<std::size_t>(queue_depth));

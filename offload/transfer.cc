@@ -10,9 +10,10 @@ namespace strata::offload {
 namespace {
 
 using namespace std::chrono_literals;
-// How often a wait looks at the abort token.
+// How often a wait polls the abort token.
 constexpr auto kPoll = 50ms;
-// After an abort, for requests in flight: the kernel should not write into memory that is used for something else.
+// The time that requests in flight have after an abort: the kernel should not write into memory that is used for
+// something else.
 constexpr auto kGrace = 250ms;
 
 [[noreturn]] void report(const Failure& failure) {
@@ -32,7 +33,7 @@ void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::s
   abort.throw_if_set();
   Call call;
   std::array<Share, kMostDrives * kMostRanges> shares;
-  std::array<Drive*, kMostDrives * kMostRanges> holders;  // of each share
+  std::array<Drive*, kMostDrives * kMostRanges> holders;  // the drive of each share
   std::size_t count = 0;
   for (const Range& range : ranges)
     for (std::size_t d = 0; d < drives.size(); ++d) {

@@ -12,16 +12,17 @@ namespace strata::offload {
 inline constexpr std::size_t kMostDrives = 32;
 inline constexpr std::size_t kMostRanges = 8;
 
-// `size` bytes of memory and [offset, offset + size) of a tier.
+// `size` bytes of memory, and [offset, offset + size) of a tier.
 struct Range {
   std::uint64_t offset;
   std::byte* memory;
   std::size_t size;
 };
 
-// Moves the bytes of up to kMostRanges ranges, all under way at once, between memory and a tier that is striped over
-// `drives`, and waits for them. Any thread, several at once. Throws Error{failed} naming file, offset and reason;
-// Aborted within half a second of the abort, even if requests never come back (their memory has to stay mapped).
+// Moves the bytes of up to kMostRanges ranges, all in flight at once, between memory and a tier that is striped over
+// `drives`, and waits for them. Any thread; several calls at once. Throws Error{failed} with file, offset and reason.
+// Throws Aborted within half a second of the abort, even if requests never complete; their memory then has to stay
+// mapped.
 void transfer(std::span<const std::unique_ptr<Drive>> drives, bool write, std::span<const Range> ranges,
               const AbortToken& abort);
 

@@ -1,5 +1,5 @@
 // io_uring (Axboe, "Efficient IO with io_uring"): requests and completions pass through two rings shared with the
-// kernel, so that one system call hands over a batch and collects another.
+// kernel, so that one system call submits a batch and collects another.
 #include <liburing.h>
 #include <sys/eventfd.h>
 
@@ -15,7 +15,7 @@ namespace strata::offload {
 namespace {
 
 constexpr std::uint64_t kWake = ~std::uint64_t{0};
-constexpr std::size_t kLargestRegistered = std::size_t{1} << 30;  // the kernel's limit of one registered buffer
+constexpr std::size_t kLargestRegistered = std::size_t{1} << 30;  // the kernel's limit for one registered buffer
 
 [[noreturn]] void raise(int error, const char* call) {
   throw std::system_error(error, std::generic_category(), call);
@@ -25,12 +25,13 @@ class Uring final : public Submitter {
  public:
   Uring(int descriptor, int queue_depth, bool registered) : descriptor_(descriptor), wake_(::eventfd(0, EFD_CLOEXEC)) {
     if (wake_.get() < 0) raise(errno, "eventfd");
-    const auto entries = static_cast<unsigned>(queue_depth) + 2;  // and the wake-up, which may be queued twice
-    // One thread submits, and completions are worked off only where it asks for them: no interrupts of its own work.
+    const auto entries = static_cast<unsigned>(queue_depth) + 2;  // plus the wake-up, which may be queued twice
+    // One thread submits, and the kernel processes completions only when that thread asks: its work is never
+    // interrupted.
     io_uring_params params{};
     params.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
     int error = io_uring_queue_init_params(entries, &ring_, &params);
-    if (error == -EINVAL) {  // a kernel before 6.1
+    if (error == -EINVAL) {  // the kernel is older than 6.1
       params = {};
       error = io_uring_queue_init_params(entries, &ring_, &params);
     }
@@ -80,7 +81,7 @@ class Uring final : public Submitter {
 
   std::size_t wait(std::span<Completion> done) override {
     const int error = io_uring_submit_and_wait(&ring_, 1);
-    // What was not taken stays queued and goes with the next wait.
+    // Requests that were not taken stay queued and go with the next wait.
     if (error < 0 && error != -EINTR && error != -EAGAIN && error != -EBUSY) raise(-error, "io_uring_enter");
     std::size_t stored = 0;
     io_uring_cqe* entry = nullptr;
@@ -96,7 +97,7 @@ class Uring final : public Submitter {
 
   void wake() override {
     const std::uint64_t one = 1;
-    // Fails only where the counter is full, which wakes as well.
+    // Fails only if the counter is full, which wakes the reader too.
     (void)!::write(wake_.get(), &one, sizeof(one));
   }
 
@@ -124,7 +125,7 @@ class Uring final : public Submitter {
   std::uint64_t wake_count_ = 0;
   io_uring ring_{};
   bool fixed_file_ = false;
-  std::span<std::byte> memory_;  // registered
+  std::span<std::byte> memory_;  // registered memory
 };
 
 }  // namespace

@@ -4,10 +4,10 @@
 
 namespace strata::text {
 
-// The id of a token that has none yet.
+// The id of a token that has none assigned yet.
 inline constexpr std::uint32_t kNextId = ~std::uint32_t{0};
 
-// A token that is found in a text as a whole, before the text is cut into pieces.
+// A token that is matched as a unit, before the text is cut into pieces.
 struct AddedToken {
   std::uint32_t id = kNextId;
   std::string content = {};

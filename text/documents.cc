@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 18;
 constexpr std::size_t kMaxPart = std::size_t{1} << 30;
-// Of a plain text: where the share of its bytes that are not UTF-8 is looked at for the first time, before all of it is
-// read in vain.
+// After this many bytes of a plain text, its share of invalid UTF-8 is checked for the first time, so that a wrong file
+// is not read to its end.
 constexpr std::uint64_t kFirstLook = std::uint64_t{1} << 20;
 
 bool is_table(InputKind kind) {
@@ -74,12 +74,12 @@ void DocumentReader::open(const DocumentInput& input) {
   wanted_ = kPart;
 }
 
-// Takes the header of a table out of what was read; false where more must be read first.
+// Takes a table's header out of the text read so far; false if more must be read first.
 bool DocumentReader::read_header() {
   if (!begins_ || !is_table(kind_)) return true;
   std::size_t end = record_end(text_, 0, separator_);
   if (end == std::string::npos && !input_->at_end()) return false;
-  // As Excel reads it: "sep=;" says what stands between fields, and the header comes after it.
+  // As Excel reads it: "sep=;" sets the separator, and the header follows.
   constexpr std::string_view kSeparator = "sep=";
   const std::string_view line = std::string_view(text_).substr(0, std::min(end, text_.size()));
   const std::string_view rest = line.substr(std::min(line.find_last_not_of("\r\n") + 1, line.size()));
@@ -89,7 +89,7 @@ bool DocumentReader::read_header() {
     const char separator = given.size() > kSeparator.size() ? given[kSeparator.size()] : '"';
     if (given.size() != kSeparator.size() + 1 || separator == '"')
       fail(Exit::corrupt,
-           "{}, line 1: {} names no separator: write one character of ASCII, other than a quote, after \"sep=\" "
+           "{}, line 1: {} names no separator: write one ASCII character, other than a quote, after \"sep=\" "
            "(a tab as it is), or leave the line out",
            input_->name(), shortened(given, 40));
     const std::size_t header = record_end(text_, line.size(), separator);
@@ -108,7 +108,7 @@ bool DocumentReader::read_header() {
   return true;
 }
 
-// Counts what of a plain text is not UTF-8: it is read as U+FFFD, but by `byte`.
+// Counts invalid UTF-8 in a plain text. It is read as U+FFFD, except by the byte tokenizer.
 void DocumentReader::look_at_text(std::string_view text) {
   if (!utf8_) return;
   utf8_->add(text);
@@ -119,8 +119,9 @@ void DocumentReader::look_at_text(std::string_view text) {
   const double share = 100.0 * static_cast<double>(utf8_->wrong()) / static_cast<double>(utf8_->bytes());
   if (share > 1 && !as_they_are)
     fail(Exit::corrupt,
-         "{}: {} of {} bytes ({:.1f}%) are not UTF-8: convert it, with iconv -f WINDOWS-1252 -t UTF-8 if it is of an "
-         "older Windows, or from whatever it is in",
+         "{}: {} of {} bytes ({:.1f}%) are not UTF-8: convert it, with iconv -f WINDOWS-1252 -t UTF-8 if it comes from "
+         "an "
+         "older Windows, or from its actual encoding",
          input_->name(), utf8_->wrong(), utf8_->bytes(), share);
   if (input_->at_end())
     notes_.push_back(fmt::format("{}: {} of {} bytes {} not UTF-8, and {}", input_->name(), utf8_->wrong(),
@@ -151,7 +152,7 @@ bool DocumentReader::read(DocumentPart& part) {
         fail(Exit::usage, "{}, offset {}: 1 GiB without {}: the tokenizer {} needs such parts", input_->name(), offset_,
              kind_ == InputKind::plain ? "a place where text may be cut" : "the end of a line", tokenizer_.name());
       }
-      wanted_ = 2 * wanted_;  // so that looking again costs no more than reading
+      wanted_ = 2 * wanted_;  // doubled, so that repeated searches cost no more than reading
       continue;
     }
     part = {.name = input_->name(),

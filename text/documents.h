@@ -11,37 +11,38 @@
 
 namespace strata::text {
 
-// How an input holds documents.
+// How an input contains documents.
 enum class InputKind {
-  plain,        // it is one
-  lines,        // JSON in each line
-  comma_table,  // CSV: one in each record
+  plain,        // the whole input is one document
+  lines,        // one JSON value per line
+  comma_table,  // CSV, one document per record
   tab_table,    // TSV
 };
 struct DocumentInput {
-  std::string name;  // "-": standard input
+  std::string name;  // "-" is standard input
   InputKind kind = InputKind::plain;
 };
-// By the ending of a file's name, in letters of any case, with or without that of a compression: .jsonl, .ndjson and
-// .jsonlines are lines, .csv and .tsv tables. nullopt for any other, and for standard input.
+// The kind by the ending of a file's name, in upper or lower case, before any ending of a compression: .jsonl, .ndjson
+// and .jsonlines are lines, .csv and .tsv tables. nullopt for any other ending, and for standard input.
 std::optional<InputKind> kind_of_name(std::string_view name);
 
-// A part of the input, to tokenize by itself.
+// A part of the input that can be tokenized by itself.
 struct DocumentPart {
-  std::string name;  // of the input, for messages
+  std::string name;  // the input's name, for messages
   InputKind kind = InputKind::plain;
-  bool begins = false;       // plain text: a document begins here; else it continues
-  bool ends = false;         // plain text: and ends here
-  std::string header = {};   // tables: the record with the names of the fields,
-  char separator = ',';      // and what stands between two fields
-  std::uint64_t line = 1;    // lines and tables: number of the first line, from 1,
-  std::uint64_t offset = 0;  // and where it begins in the file
+  bool begins = false;       // plain text: a document begins here; otherwise it continues
+  bool ends = false;         // plain text: the document ends here
+  std::string header = {};   // tables: the record with the field names
+  char separator = ',';      // tables: the separator of fields
+  std::uint64_t line = 1;    // lines and tables: the number of the first line, from 1
+  std::uint64_t offset = 0;  // lines and tables: the offset of that line in the file
   std::string text;
 };
 
-// Reads inputs front to back, one after the other: text files, each a document, in parts cut where the tokenizer says
-// that it may be; lines and tables in whole records. Throws what InputBytes does, and Error{corrupt} if more than 1% of
-// a plain text's bytes are not UTF-8 (of its first MiB, or of all of it), unless the tokenizer is `byte`.
+// Reads inputs front to back, one after the other. A text file is one document, read in parts that end at places where
+// the tokenizer allows a cut. Lines and tables are read in whole records. Throws what InputBytes throws, and
+// Error{corrupt} if more than 1% of a plain text's bytes (in its first MiB, or in all of it) are not UTF-8, unless the
+// tokenizer is `byte`.
 class DocumentReader {
  public:
   // cut: whether plain text may be cut at all.
@@ -49,13 +50,13 @@ class DocumentReader {
 
   // False at the end.
   bool next(DocumentPart& part);
-  // The part that next() will give; null at the end.
+  // The part that next() will return; null at the end.
   const DocumentPart* peek();
-  // What a user should know of the inputs that were read so far, a sentence each.
+  // One-sentence notes for the user about the inputs read so far.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  // Where the part in hand ends, 0 where more must be read first, and where the next one begins.
+  // Where the current part ends (0 if more must be read first), and where the next one begins.
   Tokenizer::TextCut end_of_part();
   bool read(DocumentPart& part);
   void open(const DocumentInput& input);
@@ -68,16 +69,16 @@ class DocumentReader {
   const Tokenizer& tokenizer_;
   std::size_t next_input_ = 0;
   std::optional<InputBytes> input_;
-  std::optional<Utf8Count> utf8_;  // of a plain text
-  bool looked_ = false;            // at the share of its bytes that are not UTF-8
+  std::optional<Utf8Count> utf8_;  // for plain text
+  bool looked_ = false;            // the share of invalid UTF-8 has been checked
   std::vector<std::string> notes_;
   std::optional<DocumentPart> ahead_;
-  std::string text_;        // read and not handed out yet
-  std::size_t wanted_ = 0;  // bytes in hand before the next look for an end
+  std::string text_;        // text that was read and not handed out yet
+  std::size_t wanted_ = 0;  // the number of bytes to collect before the next search for an end
   InputKind kind_ = InputKind::plain;
   std::string header_;
   char separator_ = ',';
-  std::size_t record_ = 0;  // tables: where in `text_` the first record begins whose end is not there yet
+  std::size_t record_ = 0;  // tables: the start in `text_` of the first record whose end has not been read
   bool begins_ = false;
   std::uint64_t line_ = 1, offset_ = 0;
 };

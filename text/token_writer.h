@@ -13,14 +13,14 @@
 
 namespace strata::text {
 
-// Bytes on their way into a file, in large writes, and their hash.
+// Writes bytes to a file in large writes, and hashes them.
 class HashedFile {
  public:
   explicit HashedFile(AtomicFile& file);
 
   void write(std::span<const std::byte> bytes);
   void flush();
-  // XXH3-64 of all bytes so far, 16 hex digits.
+  // The XXH3-64 of all bytes so far, 16 hex digits.
   std::string hash() const;
 
  private:
@@ -29,49 +29,49 @@ class HashedFile {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
 };
 
-// A bit per token on its way into a file, the lowest of each byte first (docs/formats.md).
+// Writes one bit per token to a file, the lowest bit of each byte first (docs/formats.md).
 class BitFile {
  public:
   explicit BitFile(AtomicFile& file) : file_(file) {}
 
   void add(bool value, std::uint64_t count);
   void finish();
-  // Bits that are 1.
+  // The number of 1 bits.
   std::uint64_t ones() const { return ones_; }
-  // After finish(): XXH3-64 of the bytes, 16 hex digits.
+  // After finish(): the XXH3-64 of the bytes, 16 hex digits.
   std::string hash() const { return file_.hash(); }
 
  private:
   HashedFile file_;
   std::uint64_t count_ = 0, ones_ = 0;
-  unsigned bits_ = 0;  // of the next byte
+  unsigned bits_ = 0;  // bits of the next byte
 };
 
-// Writes tokens into a file, `width` bytes each, with a separator between documents, which belongs to the one before
-// it; where documents begin into another, and which tokens count as labels into a third (docs/formats.md). Documents
-// without a token leave no trace. The files are the caller's, to be committed after finish().
+// Writes tokens to a file, `width` bytes each. The separator between two documents belongs to the first of them. A
+// second file says where documents begin, and a third which tokens count as labels (docs/formats.md). Documents without
+// a token leave no trace. The caller owns the files and commits them after finish().
 class TokenWriter {
  public:
-  // mask: none if every token counts.
+  // mask: null if every token counts.
   TokenWriter(AtomicFile& tokens, AtomicFile& documents, AtomicFile* mask, int width,
               std::optional<std::uint32_t> separator);
 
-  // What is added from now on belongs to the next document.
+  // Tokens added from now on belong to the next document.
   void begin_document();
-  // Tokens of the document, all of which count as labels or none.
+  // Adds tokens of the document. Either all of them count as labels, or none.
   void add(std::span<const std::uint32_t> tokens, bool counts = true);
-  // The same with what is said of each token: 0 if it does not count. A separator counts as the token before it does.
+  // The same with one flag per token: 0 if it does not count. A separator counts if the token before it does.
   void add(std::span<const std::uint32_t> tokens, std::span<const std::uint8_t> counts);
   void finish();
 
   std::uint64_t count() const { return count_; }
   std::uint64_t documents() const { return documents_; }
-  // Documents that had no token.
+  // The number of documents without a token.
   std::uint64_t empty_documents() const { return empty_documents_ + (pending_ && begun_ ? 1 : 0); }
-  // Tokens that count as labels.
+  // The number of tokens that count as labels.
   std::uint64_t labels() const { return mask_ ? mask_->ones() : count_; }
   bool separated() const { return separated_; }
-  // Of all that was written, after finish(): XXH3-64, 16 hex digits.
+  // After finish(): the XXH3-64 of all tokens written, 16 hex digits.
   std::string hash() const { return tokens_.hash(); }
   std::string documents_hash() const { return begins_.hash(); }
   std::string mask_hash() const { return mask_ ? mask_->hash() : ""; }
@@ -85,7 +85,7 @@ class TokenWriter {
   std::optional<BitFile> mask_;
   int width_;
   std::optional<std::uint32_t> separator_;
-  bool begun_ = false, pending_ = true;  // a document was begun; and has no token yet
+  bool begun_ = false, pending_ = true;  // a document has begun; it has no token yet
   bool separated_ = false, counted_ = true;
   std::uint64_t count_ = 0, documents_ = 0, empty_documents_ = 0;
   std::vector<std::byte> bytes_;

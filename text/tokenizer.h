@@ -1,9 +1,9 @@
 #pragma once
-// text/ turns text into tokens and back, without Python: tokenizers with the very ids of Hugging Face's libraries,
-// documents (documents.h), data sets' records and chat templates (chat/, template/), and the writer of token files
-// (token_writer.h). It sees base/ alone. A tokenizer is a pipeline (pipeline/pipeline.h): normalizers
+// text/ turns text into tokens and back, without Python: tokenizers with exactly the ids of Hugging Face's libraries,
+// documents (documents.h), data set records and chat templates (chat/, template/), and the writer of token files
+// (token_writer.h). It depends only on base/. A tokenizer is a pipeline (pipeline/pipeline.h): normalizers
 // (unicode/normalizer.h) change the text, pre-tokenizers (split/pre_tokenizers.h) cut it into pieces, a model
-// (subwords/model.h) finds the ids of each, a post-processor adds the template. Open this header first, then
+// (subwords/model.h) finds the ids of each piece, and a post-processor adds the template. Open this header first, then
 // pipeline/load.cc, which builds all of it from a tokenizer.json.
 
 #include <array>
@@ -21,9 +21,9 @@
 
 namespace strata::text {
 
-// Text to token ids and back. Immutable: any number of threads may use one Tokenizer, each with a Workspace of its own.
-// Text is UTF-8; what is not is read as U+FFFD, one for each longest part of a character that is there (as Python's
-// errors="replace"), except by `byte`, which takes every byte as it is.
+// Converts text to token ids and back. Immutable: any number of threads may use one Tokenizer, each with a Workspace of
+// its own. Text is UTF-8. Invalid bytes are read as U+FFFD, one for each longest valid part of a character (like
+// Python's errors="replace"), except by `byte`, which takes every byte as it is.
 class Tokenizer {
  public:
   // What one thread keeps between calls: buffers and a cache of words.
@@ -32,7 +32,7 @@ class Tokenizer {
     virtual ~Workspace() = default;
   };
 
-  // hash: XXH3-64 of what defines the tokenizer, 16 hex digits.
+  // hash: the XXH3-64 of what defines the tokenizer, 16 hex digits.
   Tokenizer(std::string name, std::string hash) : name_(std::move(name)), hash_(std::move(hash)) {}
   virtual ~Tokenizer() = default;
   Tokenizer(const Tokenizer&) = delete;
@@ -40,38 +40,39 @@ class Tokenizer {
 
   const std::string& name() const { return name_; }
   const std::string& hash() const { return hash_; }
-  // Every id is below it.
+  // All ids are below it.
   virtual std::uint32_t vocab_size() const = 0;
-  // Of the folder's configuration (`eos_token`), if it names one.
+  // The `eos_token` of the folder's configuration, if it names one.
   virtual std::optional<std::uint32_t> end_of_text() const = 0;
   virtual std::optional<std::uint32_t> id_of(std::string_view token) const = 0;
-  // What goes around a text, or two.
+  // The template around a text, or two.
   const TextTemplate& text_template() const { return template_; }
-  // Ids that are no text but marks of the tokenizer, rising.
+  // Ids, ascending, that are not text but marks of the tokenizer.
   virtual std::vector<std::uint32_t> special_ids() const = 0;
-  // What the tokenizer's own file names beside its folder's configuration: "bos_token", "eos_token", "unk_token" and
-  // "pad_token" of SentencePiece, with their texts.
+  // Tokens that the tokenizer's own file names in addition to the folder's configuration: SentencePiece's "bos_token",
+  // "eos_token", "unk_token" and "pad_token", with their texts.
   virtual std::vector<std::pair<std::string, std::string>> named_tokens() const { return {}; }
-  // The token that stands for one to be predicted: of the folder's configuration (`mask_token`), else "[MASK]" or
+  // The token that stands for one to be predicted: `mask_token` in the folder's configuration, otherwise "[MASK]" or
   // "<mask>", if there is one.
   std::optional<std::uint32_t> mask_id() const;
 
-  // Sentences for the user: where the files of the tokenizer's folder contradict each other, and what counts.
+  // Notes for the user on contradictions between the files of the tokenizer's folder, and on which file counts.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
   virtual std::unique_ptr<Workspace> workspace() const = 0;
-  // Appends the ids of `text` to `out`; add_special: with what the tokenizer's template puts around a text.
+  // Appends the ids of `text` to `out`. add_special: with the tokenizer's template around the text.
   virtual void encode(std::string_view text, bool add_special, Workspace& workspace,
                       std::vector<std::uint32_t>& out) const = 0;
   std::vector<std::uint32_t> encode(std::string_view text, bool add_special = false) const;
 
-  // The text of `ids`, valid UTF-8 (except by `byte`). Throws Error{usage} at an id that is none.
+  // The text of `ids`, valid UTF-8 (except by `byte`). Throws Error{usage} for an id that does not exist.
   virtual std::string decode(std::span<const std::uint32_t> ids, bool skip_special = true) const = 0;
 
-  // The last place inside `text` before `limit` (bytes: at it) where it may be cut: the ids of [0, end) and of what
-  // begins at `next`, one after the other, are those of the whole, whatever follows `text`. Between the two lies at
-  // most a space, where the tokenizer puts one before every text by itself. end 0: no place is known. (SentencePiece's
-  // unigrams are cut in texts above 1 MiB only, where the library's rounding decides between pieces of the same score.)
+  // The last place inside `text` before `limit` (`bytes`: exactly there) at which it may be cut: the ids of [0, end),
+  // followed by those of the text from `next` on, are the ids of the whole, whatever follows `text`. Between `end` and
+  // `next` is at most a space, if the tokenizer itself puts one before every text. end 0: no such place is known.
+  // (SentencePiece's unigrams are cut only in texts above 1 MiB, in which the library's rounding decides between pieces
+  // of equal score.)
   struct TextCut {
     std::size_t end = 0, next = 0;
   };
@@ -86,22 +87,24 @@ class Tokenizer {
   std::string name_, hash_;
 };
 
-// The files of a Hugging Face directory that define a tokenizer; if there are several, the first counts.
+// The files of a Hugging Face directory that define a tokenizer. If there are several, the first counts.
 inline constexpr std::array kTokenizerFiles = {"tokenizer.json",          "tokenizer.model", "spiece.model",
                                                "sentencepiece.bpe.model", "vocab.json",      "vocab.txt"};
 
-// `where`: "byte"; or a Hugging Face directory with one of these; or such a file. vocab.json has merges.txt beside it.
-// Throws Error{usage} if nothing is there or a component is not supported (named), Error{corrupt} if a file is broken.
+// `where`: "byte", a Hugging Face directory with one of these files, or such a file. vocab.json needs merges.txt next
+// to it. Throws Error{usage} if nothing is there or a component is not supported (and names it), Error{corrupt} if a
+// file is broken.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& where);
 
-// The text of a growing sequence of ids, piece by piece; a character whose bytes are not all there yet is held back.
+// The text of a growing sequence of ids, piece by piece. An incomplete character is held back until its bytes are
+// complete.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special = true)
       : tokenizer_(tokenizer), skip_special_(skip_special) {}
-  // What `id` adds to the text; may be empty.
+  // The text that `id` adds; may be empty.
   std::string add(std::uint32_t id);
-  // What was held back: U+FFFD for a character that never became whole.
+  // The text held back: U+FFFD for a character that was never completed.
   std::string finish();
 
  private:
@@ -109,7 +112,8 @@ class StreamDecoder {
 
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  // The last ids: those before `done_` are out already and stand here because what follows a token can depend on it.
+  // The last ids. Those before `done_` have been handed out; they stay here because the text of the next token can
+  // depend on them.
   std::vector<std::uint32_t> ids_;
   std::size_t done_ = 0;
 };

@@ -21,7 +21,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
     fail(Exit::usage, "{} exists and is not a regular file: give another name", path_.string());
   }
   temporary_ = name_next_to(path_);
-  // Without a name where the file system can: then nothing is left of a process that is killed.
+  // The file stays nameless if the file system supports that: a killed process then leaves nothing.
   file_.reset(::open(folder().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
   named_ = file_.get() < 0;
   if (named_) file_ = create_new_file(temporary_);
@@ -69,7 +69,7 @@ void AtomicFile::commit() {
   }
   const Descriptor in(::open(folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (in.get() < 0) failed("put in place for good");
-  // Some file systems cannot do this for folders; the file itself is complete.
+  // Some file systems cannot sync folders. The file itself is complete.
   if (::fsync(in.get()) != 0 && errno != EINVAL && errno != ENOTSUP) failed("put in place for good");
 }
 

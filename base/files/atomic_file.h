@@ -9,9 +9,9 @@
 
 namespace strata {
 
-// A file that appears whole or not at all: written beside `path` without a name, or under a temporary one, and renamed
-// by commit(). Without commit() the destructor removes it. Throws Error{failed} with path and the system's reason, or
-// Error{usage} if its folder is not there or something other than a regular file lies at `path`.
+// A file that appears complete or not at all. It is written next to `path`, without a name or under a temporary one,
+// and commit() renames it. Without commit(), the destructor removes it. Throws Error{failed} with the path and the
+// system's reason, or Error{usage} if its folder does not exist or `path` is something other than a regular file.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -21,7 +21,7 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Writes through to the disk, renames, and writes the folder through.
+  // Syncs the file to the disk, renames it, and syncs the folder.
   void commit();
 
  private:
@@ -30,7 +30,7 @@ class AtomicFile {
 
   std::filesystem::path path_, temporary_;
   Descriptor file_;
-  bool named_ = false;  // the temporary has its name
+  bool named_ = false;  // the temporary file has its name
 };
 
 }  // namespace strata

@@ -1,14 +1,14 @@
 #pragma once
-// base/files/ is what is done with files: held open (here), mapped (mapped_file.h), read without waiting
-// (input_file.h), made where nobody planted a link (output_file.h), written so that nobody sees half of one
-// (atomic_file.h), locked (file_lock.h), and what is said if the system refuses a write (refused_write.h).
+// base/files/ holds every kind of access to files: open files (here), mapped files (mapped_file.h), opening without
+// waiting (input_file.h), creating files safely where others may plant links (output_file.h), writing files so that
+// nobody sees half of one (atomic_file.h), locks (file_lock.h), and messages about refused writes (refused_write.h).
 #include <unistd.h>
 
 #include <utility>
 
 namespace strata {
 
-// Owns a file descriptor; -1: none.
+// Owns a file descriptor. -1 means none.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -19,12 +19,12 @@ class Descriptor {
     return *this;
   }
   int get() const { return fd_; }
-  // Closes what it owns, and owns `fd` from then on.
+  // Closes the descriptor that it owns, and takes `fd`.
   void reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;
   }
-  // Gives up what it owns: whether it could be closed is then the caller's to see.
+  // Gives up ownership: the caller has to check whether closing succeeds.
   int release() { return std::exchange(fd_, -1); }
 
  private:

@@ -5,10 +5,11 @@
 
 namespace strata {
 
-// Locks an open file (flock) against other processes, without waiting. The lock ends with the descriptor, and with the
-// process, however that ends: a run that crashed leaves none. 0, or the system's reason; EWOULDBLOCK: another holds it.
+// Locks an open file (flock) against other processes, without waiting. The lock ends with the descriptor and with the
+// process, however the process ends, so a crashed run leaves no lock. Returns 0 or the system's error; EWOULDBLOCK
+// means that another process holds the lock.
 int lock_file(const Descriptor& file);
-// Whether the file that is open still lies at `path`, and is no link there.
+// Whether the open file still lies at `path`, and not behind a link.
 bool lies_at(const Descriptor& file, const std::filesystem::path& path);
 
 }  // namespace strata

@@ -33,7 +33,7 @@ InputFile::InputFile(const fs::path& path, Pipes pipes) {
 Descriptor open_input(const fs::path& path, const std::string& named, Pipes pipes) {
   InputFile input(path, pipes);
   if (input.error == ENOENT) refuse_broken_link(path);
-  // A socket cannot be opened at all (ENXIO).
+  // A socket cannot be opened (ENXIO); it is refused as not a regular file.
   if (input.file.get() < 0 && input.error != 0 && input.error != ENXIO)
     fail(Exit::usage, "{} cannot be read: {}", named, std::strerror(input.error));
   if (input.file.get() < 0) fail(Exit::usage, "{} is not a regular file", named);
@@ -53,7 +53,7 @@ std::string read_input(const Descriptor& file, const std::string& named, std::si
     if (n < 0) fail(Exit::usage, "{} cannot be read: {}", named, std::strerror(error));
     if (n == 0) return text;
     if (text.size() > most)
-      fail(Exit::usage, "{} is larger than {} MiB: this is not such a file", named,
+      fail(Exit::usage, "{} is larger than {} MiB, so it is another kind of file: name the right one", named,
            std::max<std::size_t>(most >> 20, 1));
   }
 }
@@ -68,8 +68,8 @@ void refuse_broken_link(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_symlink(path, ignored) || fs::exists(path, ignored)) return;
   fail(Exit::usage,
-       "{} is a link to {}, which is not there: the download is not complete, or its cache was cleared; download it "
-       "again, or copy it from where it is complete with links followed (cp -rL)",
+       "{} is a link to {}, which does not exist: the download is incomplete, or its cache was cleared; download it "
+       "again, or copy a complete one with its links followed (cp -rL)",
        path.string(), fs::read_symlink(path, ignored).string());
 }
 

@@ -16,7 +16,7 @@ namespace strata {
 
 namespace {
 
-// Whole pages that hold the part.
+// The whole pages that contain the part.
 std::pair<void*, std::size_t> pages_around(std::span<const std::byte> part) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
@@ -48,7 +48,7 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   try {
     refuse_lfs_pointer({reinterpret_cast<const char*>(data_), size_}, path_.string());
   } catch (...) {
-    ::munmap(data, size_);  // no destructor runs for what was not constructed
+    ::munmap(data, size_);  // the destructor does not run if the constructor throws
     throw;
   }
 }
@@ -81,7 +81,7 @@ void MappedFile::require_whole() const {
 
 void MappedFile::advise(Access access) const {
   if (!data_) return;
-  // Advice only: where the system does not take it, reads are as right as before.
+  // This is only advice: reads work as well if the system ignores it.
   (void)::madvise(const_cast<std::byte*>(data_), size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
 }
 
@@ -92,7 +92,7 @@ void MappedFile::will_need(std::span<const std::byte> part) {
 
 void MappedFile::release(std::span<const std::byte> part) {
   const auto [first, bytes] = pages_around(part);
-  if (bytes) (void)::madvise(first, bytes, MADV_DONTNEED);  // a read-only mapping: nothing is lost
+  if (bytes) (void)::madvise(first, bytes, MADV_DONTNEED);  // the mapping is read-only, so nothing is lost
 }
 
 }  // namespace strata

@@ -7,9 +7,9 @@
 
 namespace strata {
 
-// A file mapped read-only; owns the mapping. An empty file maps to an empty span. Throws Error{failed} naming the path
-// and the system's reason; Error{usage} if the path does not exist, is no regular file, or is a link to nothing or a
-// Git LFS pointer in a file's place.
+// A file mapped read-only; owns the mapping. An empty file maps to an empty span. Throws Error{failed} with the path
+// and the system's reason. Throws Error{usage} if the path does not exist or is not a regular file, or if a broken link
+// or a Git LFS pointer lies in the file's place.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -20,13 +20,14 @@ class MappedFile {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  // Throws Error{corrupt} if the file has become shorter since: reading past its end would be a fatal signal.
+  // Throws Error{corrupt} if the file has become shorter since it was mapped. Reading past its end would raise a fatal
+  // signal.
   void require_whole() const;
-  // Tells the system that reads will be sequential, once from front to back, or random.
+  // Tells the system whether reads will be sequential (once, from front to back) or random.
   enum class Access { sequential, random };
   void advise(Access access) const;
-  // Of a part of a mapping: starts reading it from the disk; lets its memory go, to be read again where it is touched
-  // once more. Both are advice.
+  // will_need() starts reading a part of a mapping from the disk. Its counterpart releases the part's memory, and the
+  // next access reads it again. Both are advice.
   static void will_need(std::span<const std::byte> part);
   static void release(std::span<const std::byte> part);
 

@@ -18,12 +18,13 @@ Descriptor create_new_file(const fs::path& path, int access, mode_t mode) {
   return Descriptor(::open(path.c_str(), access | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
 }
 
-// A pipe that nobody reads is refused (ENXIO) instead of waited for.
+// A pipe without a reader is refused (ENXIO); opening it does not wait.
 Descriptor open_own_file(const fs::path& path, int access, mode_t mode) {
   const int follow = is_handed_over(path) ? 0 : O_NOFOLLOW;
   Descriptor file(::open(path.c_str(), access | O_CREAT | follow | O_CLOEXEC | O_NONBLOCK, mode));
   if (file.get() < 0 && errno == ELOOP) {
-    // A link to what holds no bytes, such as a terminal or /dev/null, destroys nothing.
+    // A link to something that stores no bytes, such as a terminal or /dev/null, is followed: nothing can be destroyed
+    // through it.
     file.reset(::open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK));
     struct stat status {};
     const bool holds_none =
@@ -40,7 +41,7 @@ bool create_new_folder(const fs::path& path) {
 }
 
 fs::path name_next_to(const fs::path& path) {
-  constexpr std::size_t kDigits = 16;  // names of files have a limit
+  constexpr std::size_t kDigits = 16;  // file names have a length limit
   fs::path out = path;
   return out += ".tmp." + random_name().substr(0, kDigits);
 }

@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-// What to do; nullptr: it is no lack of room.
+// What the user can do; nullptr if the error is not about lack of space.
 const char* advice(int error) {
   switch (error) {
     case ENOSPC:
@@ -16,7 +16,7 @@ const char* advice(int error) {
     case EDQUOT:
       return "free some of your quota there, or name another place";
     case EFBIG:
-      return "raise the limit of a file's size (ulimit -f), or name a file system that takes longer files";
+      return "raise the file size limit (ulimit -f), or name a file system that allows longer files";
     default:
       return nullptr;
   }
@@ -28,7 +28,7 @@ void refused_write(const std::string& what, int error) {
   if (const char* to_do = advice(error))
     fail(Exit::does_not_fit, "{}: {} (errno {}): {}", what, std::strerror(error), error, to_do);
   if (error == ELOOP)
-    fail(Exit::usage, "{}: it is a symbolic link, and no file is written through one: name the file itself", what);
+    fail(Exit::usage, "{}: it is a symbolic link, and files are not written through links: name the file itself", what);
   fail(Exit::failed, "{}: {} (errno {})", what, std::strerror(error), error);
 }
 

@@ -10,7 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where groups are mounted, and which group lies there: inside a container often not the topmost one.
+// A mount point of control groups, and the group that is mounted there. Inside a container this is often not the
+// topmost group.
 struct Mount {
   fs::path folder, group = "/";
 };
@@ -24,7 +25,7 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-// The mounts of version 2 (`unified`), or of version 1's controller; without mountinfo, the usual places.
+// The mounts of version 2 (`unified`), or of version 1 for the controller. Without mountinfo, the usual places.
 std::vector<Mount> mounts(std::string_view controller, const fs::path& root, bool unified) {
   std::vector<Mount> out;
   std::ifstream table(root / "proc/self/mountinfo");
@@ -44,7 +45,7 @@ std::vector<Mount> mounts(std::string_view controller, const fs::path& root, boo
   return {{usual / controller}};
 }
 
-// The path of `group` below what is mounted; one that lies elsewhere has the mounted group alone above it.
+// The path of `group` below the mount. If the group lies outside the mounted part, only the mounted group is above it.
 fs::path below(const Mount& mount, const fs::path& group) {
   fs::path path = group.lexically_relative(mount.group);
   if (path.empty() || *path.begin() == ".." || path == ".") return {};

@@ -8,8 +8,8 @@
 namespace strata {
 namespace {
 
-// The group's own quota, in cores. Version 2 has "QUOTA PERIOD" in one file, with "max" for no quota; version 1 has two
-// files, with -1 for none.
+// The group's own quota in cores. Version 2 has one file, "QUOTA PERIOD", with "max" for no quota. Version 1 has two
+// files, with -1 for no quota.
 std::optional<double> quota_in(const ControlGroup& group) {
   double quota = 0, period = 0;
   if (group.unified) {
@@ -32,7 +32,7 @@ std::optional<double> cpu_quota(const std::filesystem::path& root) {
 }
 
 int threads_within(double quota) {
-  constexpr double kRounding = 0.01;  // 199999 us of 100000 are two
+  constexpr double kRounding = 0.01;  // 199999 of 100000 us are two cores
   return static_cast<int>(std::clamp(quota + kRounding, 1.0, 1e6));
 }
 

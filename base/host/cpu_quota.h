@@ -4,13 +4,13 @@
 
 namespace strata {
 
-// The time of how many processors the control groups of this process allow it, as a container's limit does: the least
-// quota of its group and of those above it, of version 1 (cpu.cfs_quota_us) and 2 (cpu.max); nullopt: there is none.
-// `root`: as of control_groups().
+// The processor time that this process's control groups allow, in processors: the lowest quota of its group and those
+// above it, in version 1 (cpu.cfs_quota_us) and 2 (cpu.max). nullopt if there is no quota. `root`: see
+// control_groups().
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
-// The whole threads that a quota has the time for, at least one.
+// The number of threads that a quota can keep busy, at least one.
 int threads_within(double quota);
-// So many cores, as far as a quota has the time for them.
+// The number of cores, limited by the quota.
 int cores_within(int cores, const std::optional<double>& quota);
 
 }  // namespace strata

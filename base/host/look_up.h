@@ -12,12 +12,12 @@ struct FreeAddresses {
 };
 using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
 
-// Where streams to a host go, as the system's resolver says; null if it knows no such host.
+// The stream addresses of a host, as the system's resolver gives them; null if the resolver does not know the host.
 struct Found {
   AddressList addresses;
-  std::string why;  // there are none, in the resolver's words
+  std::string why;  // the resolver's message if there are no addresses
 };
-// flags: getaddrinfo's. Without a port the addresses have none.
+// flags: those of getaddrinfo. Without a port, the addresses have none.
 Found look_up(const std::string& host, std::optional<int> port = std::nullopt, int flags = 0);
 
 }  // namespace strata

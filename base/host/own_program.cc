@@ -6,7 +6,7 @@
 namespace strata {
 
 std::filesystem::path own_program() {
-  constexpr std::string_view kReplaced = " (deleted)";  // as Linux has it
+  constexpr std::string_view kReplaced = " (deleted)";  // Linux appends this to the path of a replaced program
   std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
   if (path.ends_with(kReplaced)) path.resize(path.size() - kReplaced.size());
   return path;

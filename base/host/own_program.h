@@ -3,7 +3,7 @@
 
 namespace strata {
 
-// The path of this program's file, to start it again: also after another build has taken its place there.
+// The path of this program's file, for starting it again. It is right even if another build has replaced the file.
 std::filesystem::path own_program();
 
 }  // namespace strata

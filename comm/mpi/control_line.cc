@@ -14,9 +14,9 @@ using namespace std::chrono_literals;
 std::int64_t now() {
   return std::chrono::steady_clock::now().time_since_epoch() / 1ns;
 }
-// Each look reads a file of /proc per neighbour.
+// Each check reads a file of /proc per neighbour.
 constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
-// A rank's last data may come later than its farewell, which takes another way.
+// A rank's last data may arrive later than its farewell, because they take different ways.
 constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
 
 }  // namespace
@@ -24,14 +24,14 @@ constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
 ControlLine::ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience)
     : session_(session), token_(token), patience_(patience), left_(static_cast<std::size_t>(session.size)) {
   STRATA_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
-  // Nothing is allocated when something has gone wrong.
+  // Allocated now: after a failure nothing is allocated.
   failure_requests_.assign(left_.size(), MPI_REQUEST_NULL);
   farewell_requests_.assign(left_.size(), MPI_REQUEST_NULL);
   listen();
 }
 
 ControlLine::~ControlLine() {
-  // After a failure MPI is not touched any more: requests in flight may point at memory that is gone.
+  // After a failure, MPI is not touched again: requests in flight may point at memory that is gone.
   if (token_.is_set()) return;
   if (listening_ != MPI_REQUEST_NULL) {
     MPI_Cancel(&listening_);
@@ -56,7 +56,7 @@ void ControlLine::tell_others(const Notice& notice, std::vector<MPI_Request>& re
     if (peer == session_.rank || peer == notice.rank) continue;
     const int code =
         MPI_Isend(&notice, sizeof notice, MPI_BYTE, peer, 0, comm_, &requests[static_cast<std::size_t>(peer)]);
-    // The others would wait for ever.
+    // Otherwise the other ranks would wait forever.
     if (code != MPI_SUCCESS && notice.kind == Kind::failed) MPI_Abort(MPI_COMM_WORLD, static_cast<int>(Exit::failed));
   }
 }
@@ -88,12 +88,12 @@ void ControlLine::fail_with(const Failure& failure) {
 
 void ControlLine::report_failure(const std::string& cause, Exit code) {
   const std::lock_guard lock(mutex_);
-  // A token that names another rank was set by that rank's notice, which went to all.
+  // If the token names another rank, that rank's notice set it, and the notice went to all ranks.
   if (told_ || yields_ || (token_.is_set() && token_.failure().rank != session_.rank)) return;
-  // One whose notice has arrived, though nobody looked, failed first and says so.
+  // A rank whose notice has already arrived, even if nobody has read it, failed first and says so.
   try {
     receive();
-  } catch (const Error&) {  // MPI itself may be what fails
+  } catch (const Error&) {  // MPI itself may be the cause of the failure
   }
   yields_ = lowest_.rank >= 0;
   token_.set({session_.rank, cause, code});
@@ -146,7 +146,7 @@ void ControlLine::look(bool waiting) {
       next_look_ = time + kLookAfterNeighbours;
       for (const Process& process : session_.neighbours)
         if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
-          // It may have said farewell between the two questions.
+          // The rank may have said farewell between the two checks.
           receive();
           if (!left_[static_cast<std::size_t>(process.rank)])
             fail_with({process.rank, process.obituary(), Exit::failed, false});
@@ -166,7 +166,8 @@ void ControlLine::look(bool waiting) {
 }
 
 bool ControlLine::leave_together() {
-  // The others poll every few milliseconds; then mpirun, which sees a rank end, may stop them before they speak.
+  // The other ranks poll every few milliseconds. Afterwards mpirun, which notices that a rank has ended, may stop them
+  // before they print the cause.
   constexpr auto kTimeToSpeak = 500ms;
   if (!token_.is_set()) {
     const std::lock_guard lock(mutex_);
@@ -181,13 +182,13 @@ bool ControlLine::leave_together() {
       receive();
       if (std::find(left_.begin(), left_.end(), false) == left_.end()) return true;
       if (now() > since + patience_ / 1ns) {
-        // Those of this node are watched below.
+        // The ranks of this node are watched below.
         for (int rank = 0; rank < session_.size && !token_.is_set(); ++rank)
           if (!left_[static_cast<std::size_t>(rank)] &&
               std::none_of(session_.neighbours.begin(), session_.neighbours.end(),
                            [&](const Process& process) { return process.rank == rank; }))
             fail_with({rank,
-                       fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a word",
+                       fmt::format("rank {} has not ended {} s after rank {}: it hangs, or was lost without a message",
                                    rank, patience_.count(), session_.rank),
                        Exit::failed, false});
       }
@@ -202,7 +203,7 @@ bool ControlLine::leave_together() {
   }
   const std::lock_guard lock(mutex_);
   for (int naps = 0, sent = 0; naps < kTimeToSpeak / 5ms; ++naps) {
-    // No longer than needed: MPI's progress would also go on with what the failure left in flight.
+    // Poll MPI no longer than needed: its progress also continues what the failure left in flight.
     if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       sent = 1;
     std::this_thread::sleep_for(5ms);

@@ -13,30 +13,31 @@
 
 namespace strata::comm {
 
-// The ranks' second line beside the data: tells of failures and of ranks that leave, by small messages on a
-// communicator of its own, and looks after the processes of this node. Every wait for messages polls it.
-// Thread-safe: the lanes of a rank share one. A process killed on another node is beyond it: Open MPI 4.1 ends this one
-// inside its next call when the connection breaks, and mpirun names the rank.
+// The ranks' second connection, apart from the data. It reports failures and ranks that leave, in small messages on a
+// communicator of its own, and watches the processes of this node. Every wait for messages polls it. Thread-safe: all
+// lanes of a rank share one. It cannot see a process killed on another node: Open MPI 4.1 ends this process inside its
+// next call when the connection breaks, and mpirun names the rank.
 class ControlLine {
  public:
-  // `patience`: of leave_together() with ranks of other nodes.
+  // `patience`: how long leave_together() waits for ranks of other nodes.
   ControlLine(MpiSession& session, AbortToken& token, std::chrono::seconds patience);
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
 
-  // In a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
+  // Called in a wait. Throws Aborted, with the first cause, once this rank or another has failed, died, or left.
   void poll();
-  // Beside the run: the same, but that others have left is no failure. If nobody waits for them, they are through.
+  // Called outside of waits. The same, except that ranks that have left are no failure: if nobody waits for them, they
+  // have finished.
   void look_after();
-  // Tells the others; returns at once.
+  // Tells the other ranks; returns at once.
   void report_failure(const std::string& cause, Exit code);
-  // What ended the run. Ranks may fail at the same moment, each before it has heard of the others: where this rank did,
-  // it listens for a little, and the lowest of them counts.
+  // What ended the run. Several ranks may fail at the same moment, each before it has heard of the others. Therefore a
+  // rank that failed listens for a short time, and the lowest failed rank counts.
   Failure failure();
-  // True if no lower rank is left on this node.
+  // True if this is the lowest rank left on this node.
   bool lowest_left() const;
-  // The end of a run: tells the others that this rank leaves and waits for them. False if the run failed.
+  // The end of a run: tells the other ranks that this rank leaves, and waits for them. False if the run failed.
   bool leave_together();
 
  private:
@@ -61,10 +62,10 @@ class ControlLine {
   MPI_Request listening_ = MPI_REQUEST_NULL;
   Notice incoming_{}, failure_{}, farewell_{};
   bool told_ = false, listened_ = false;
-  bool yields_ = false;  // when this rank failed, another had said that it did
-  Failure lowest_;       // of those that other ranks told of; rank -1: none
+  bool yields_ = false;  // another rank had reported its failure before this one failed
+  Failure lowest_;       // the lowest failure that other ranks reported; rank -1: none
   std::vector<bool> left_;
-  std::int64_t first_left_ = 0, next_look_ = 0;  // ns of the steady clock
+  std::int64_t first_left_ = 0, next_look_ = 0;  // nanoseconds of the steady clock
   std::vector<MPI_Request> failure_requests_, farewell_requests_;
 };
 

@@ -30,7 +30,7 @@ fs::path session_place() {
   return "/tmp";
 }
 
-// Names of this machine that may stand in a file's: whole, and up to its domain.
+// The forms of this machine's name that a file name may contain: the full name, and the part before the domain.
 std::vector<std::string> own_names() {
   const std::string whole = host_name();
   const std::string first = whole.substr(0, whole.find('.'));
@@ -50,25 +50,25 @@ bool is_own(const fs::path& path, mode_t kind) {
   return ::lstat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & S_IFMT) == kind;
 }
 
-// A regular file that no other process has open or mapped: the kernel gives a lease of its writing for no other. It
-// counts those in other containers, too, whose numbers and maps a look through /proc does not show.
+// A regular file that no other process has open or mapped: the kernel grants a write lease for no other file. The
+// kernel also counts processes in other containers, whose PIDs and mappings are not visible in /proc.
 class UnusedFile {
  public:
   explicit UnusedFile(const fs::path& path) {
     if (!is_own(path, S_IFREG)) return;
     file_.reset(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    // Who opens it while the lease lasts is told to this process by a signal, which would end it.
+    // A process that opens the file during the lease raises a signal in this process. The default signal would end it.
     leased_ = file_.get() >= 0 && ::fcntl(file_.get(), F_SETSIG, SIGURG) == 0 &&
               ::fcntl(file_.get(), F_SETLEASE, F_WRLCK) == 0;
   }
   explicit operator bool() const { return leased_; }
 
  private:
-  Descriptor file_;  // the lease ends with it
+  Descriptor file_;  // closing it ends the lease
   bool leased_ = false;
 };
 
-// "N" or "N..." as a process's number; 0: it is none.
+// The process ID in "N" or "N..."; 0 if there is none.
 pid_t number_in(std::string_view text) {
   pid_t out = 0;
   std::from_chars(text.data(), text.data() + text.size(), out);
@@ -79,7 +79,8 @@ bool is_running(pid_t process) {
   return ::kill(process, 0) == 0 || errno != ESRCH;
 }
 
-// The session folder of one start. Its files are open as long as the start runs, and its name may hold the process.
+// The session folder of one start. Its files are open as long as the start runs, and its name may contain the process
+// ID.
 bool remove_session(const fs::path& folder, pid_t process) {
   if (!is_own(folder, S_IFDIR) || (process > 0 && is_running(process))) return false;
   std::error_code error;
@@ -89,7 +90,7 @@ bool remove_session(const fs::path& folder, pid_t process) {
     has_files = true;
     if (!UnusedFile(at->path())) return false;
   }
-  // Without a file it may be one that begins.
+  // A folder without files may belong to a start that is just beginning.
   if (error || !has_files) return false;
   fs::remove_all(folder, error);
   return !error;
@@ -108,7 +109,7 @@ std::size_t clear_leftovers(SharedPlaces places) {
       if (std::ranges::none_of(segments, [&](const std::string& begin) { return name.starts_with(begin); })) continue;
       if (const UnusedFile unused(path); unused) removed += ::unlink(path.c_str()) == 0;
     }
-    // Open MPI 4: one folder per user, with a folder for each mpirun (pid.N) and each daemon (jf.N).
+    // Open MPI 4 has one folder per user, with a folder for each mpirun (pid.N) and each daemon (jf.N).
     const fs::path all = places.sessions / ("ompi." + host + "." + user);
     if (is_own(all, S_IFDIR)) {
       for (const fs::path& path : entries(all)) {
@@ -117,9 +118,9 @@ std::size_t clear_leftovers(SharedPlaces places) {
         if (by_process || name.starts_with("jf."))
           removed += remove_session(path, by_process ? number_in(std::string_view(name).substr(4)) : 0);
       }
-      (void)::rmdir(all.c_str());  // if it is empty, as Open MPI does at its end
+      (void)::rmdir(all.c_str());  // only if it is empty, as Open MPI does at its end
     }
-    // Open MPI 5 names them TOOL.HOST.PROCESS.USER.
+    // Open MPI 5 names its folders TOOL.HOST.PROCESS.USER.
     for (const std::string_view tool : {"prterun", "prte", "prted"}) {
       const std::string begin = std::string(tool) + "." + host + ".";
       for (const fs::path& path : entries(places.sessions))

@@ -15,10 +15,10 @@
 namespace strata::comm {
 namespace {
 
-// Counts of MPI are ints.
+// MPI's counts are ints.
 constexpr std::size_t kChunk = std::size_t{1} << 30;
 
-// MPI moves data only inside its calls, so a wait polls: at first without rest, then less and less often.
+// MPI moves data only inside its calls, so a wait polls: at first without a pause, then less and less often.
 class Backoff {
  public:
   void rest(ControlLine& control) {
@@ -136,7 +136,7 @@ class MessageCollectives final : public Collectives {
   struct Span {
     std::byte* data;
     std::size_t bytes;
-    // The chunk that starts at `at`; empty behind the end.
+    // The size of the chunk that starts at `at`; 0 past the end.
     int chunk(std::size_t at) const { return at < bytes ? static_cast<int>(std::min(kChunk, bytes - at)) : 0; }
   };
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -209,7 +209,7 @@ class MessagesWorld final : public World {
   AbortToken& abort_token() override { return token_; }
 
   device::Arena allocate_host(std::size_t bytes) override {
-    // Kept until the end: when this rank unwinds after a failure, messages may still be coming in.
+    // Kept until the end: when this rank unwinds after a failure, messages may still be arriving.
     std::shared_ptr<const device::Arena> arena;
     agree(*this, [&] { arena = arenas_.emplace_back(std::make_shared<device::Arena>(bytes)); });
     return device::Arena::adopt(arena->data(), bytes, arena);
@@ -254,7 +254,7 @@ class MessagesWorld final : public World {
   std::vector<MPI_Comm> comms_;
   std::unique_ptr<ControlLine> control_;
   std::unique_ptr<Collectives> own_;
-  std::optional<bool> left_;  // together with the others; empty: leave() was not called
+  std::optional<bool> left_;  // whether this rank left together with the others; empty: leave() was not called
 };
 
 }  // namespace

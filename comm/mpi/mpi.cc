@@ -26,7 +26,7 @@ MpiSession::MpiSession() {
     STRATA_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     STRATA_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     STRATA_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-    // Every lane makes its own calls.
+    // Every lane makes MPI calls of its own.
     if (provided < MPI_THREAD_MULTIPLE)
       fail(Exit::usage, "this MPI was built without MPI_THREAD_MULTIPLE: use an Open MPI that has it");
     MPI_Comm node = MPI_COMM_NULL;
@@ -38,11 +38,11 @@ MpiSession::MpiSession() {
     STRATA_MPI(MPI_Allgather(&self, sizeof self, MPI_BYTE, all.data(), sizeof self, MPI_BYTE, node));
     STRATA_MPI(MPI_Comm_free(&node));
     if (node_rank == 0) (void)clear_leftovers();
-    // One that is dead to this rank now lives in another container.
+    // A process that appears dead to this rank at this point lives in another container.
     for (const Process& process : all)
       if (process.rank != rank && process.alive()) neighbours.push_back(process);
   } catch (...) {
-    // The destructor will not run, and every rank that gets here fails alike.
+    // The destructor will not run, and every rank that gets here fails in the same way.
     MPI_Finalize();
     throw;
   }

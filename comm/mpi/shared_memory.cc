@@ -16,7 +16,7 @@ namespace {
 
 using Address = SharedMapping::Address;
 
-// The memory files of a run, of which no other run on this machine has the names: strata-RUN-RANK-NUMBER.
+// Names for a run's memory files that no other run on this machine uses: strata-RUN-RANK-NUMBER.
 std::string names(std::uint64_t run) {
   return fmt::format("strata-{:x}-", run);
 }
@@ -38,7 +38,7 @@ class MpiSharedMemoryWorld final : public World {
         run_(run) {}
 
   ~MpiSharedMemoryWorld() override {
-    // MPI_Finalize waits for all: only if all come.
+    // MPI_Finalize waits for all ranks, so it is called only if all of them come.
     if (!(left_.has_value() ? *left_ : memory_.leave_together())) session_->abandon();
   }
 
@@ -57,7 +57,7 @@ class MpiSharedMemoryWorld final : public World {
   std::size_t borrowed_bytes() const override;
   void leave() override {
     left_ = memory_.leave_together();
-    memory_.look_after_peers();  // one that failed has left, too
+    memory_.look_after_peers();  // a rank that failed has left, too
     token_.throw_if_set();
   }
   void look_after_peers() override { memory_.look_after_peers(); }
@@ -73,8 +73,8 @@ class MpiSharedMemoryWorld final : public World {
   std::unique_ptr<Collectives> own_;
   std::uint64_t run_;
   std::size_t arenas_ = 0;
-  std::optional<bool> left_;          // together with the others; empty: leave() was not called
-  std::vector<SharedMapping> peers_;  // the arenas of the other ranks
+  std::optional<bool> left_;          // whether this rank left together with the others; empty: leave() was not called
+  std::vector<SharedMapping> peers_;  // the other ranks' arenas
 };
 
 std::size_t MpiSharedMemoryWorld::borrowed_bytes() const {
@@ -82,7 +82,7 @@ std::size_t MpiSharedMemoryWorld::borrowed_bytes() const {
 }
 
 device::Arena MpiSharedMemoryWorld::allocate_host(std::size_t bytes) {
-  if (size() == 1) {  // nobody to share with: anonymous memory has huge pages on more machines
+  if (size() == 1) {  // there is no rank to share with, and anonymous memory has huge pages on more machines
     device::Arena arena(bytes);
     memory_.add_arena(bytes, {arena.data()});
     return arena;
@@ -94,7 +94,7 @@ device::Arena MpiSharedMemoryWorld::allocate_host(std::size_t bytes) {
   own_->exchange(reinterpret_cast<const std::byte*>(&address), sizeof address,
                  reinterpret_cast<std::byte*>(addresses.data()));
   std::vector<const std::byte*> bases;
-  // After it all have opened the file.
+  // After this, all ranks have opened the file.
   agree(*this, [&] {
     for (int r = 0; r < size(); ++r) {
       const Address& other = addresses[static_cast<std::size_t>(r)];
@@ -114,7 +114,7 @@ std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& sess
   auto run = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   STRATA_MPI(MPI_Bcast(&run, sizeof run, MPI_BYTE, 0, MPI_COMM_WORLD));
 
-  // Rank 0 makes the control block, the others map it: whether that works says whether arenas will.
+  // Rank 0 makes the control block, and the other ranks map it. If that works, arenas will work too.
   const std::size_t bytes = ControlBlock::bytes(size);
   SharedMapping mapping;
   Address address{};
@@ -126,7 +126,7 @@ std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& sess
       address = mapping.address();
     }
   } catch (const Error& e) {
-    why_not = e.what();  // no memfd here: the address stays empty, and the others cannot map it either
+    why_not = e.what();  // without a memfd the address stays empty, and the other ranks cannot map it either
   }
   STRATA_MPI(MPI_Bcast(&address, sizeof address, MPI_BYTE, 0, MPI_COMM_WORLD));
   try {
@@ -135,7 +135,7 @@ std::unique_ptr<World> mpi_shared_memory_world(std::unique_ptr<MpiSession>& sess
   } catch (const Error& e) {
     why_not = e.what();
   }
-  // All agree on the words of the first rank that could not.
+  // All ranks use the message of the first rank that failed to map it.
   char words[256] = {};
   why_not.copy(words, sizeof words - 1);
   int unable = why_not.empty() ? size : rank, first = size;

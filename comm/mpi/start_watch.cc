@@ -14,9 +14,9 @@ namespace strata::comm {
 namespace {
 
 constexpr const char* kVariable = "STRATA_CONNECT_SECONDS";
-// Nodes of a large run do not start a program at the same moment.
+// The nodes of a large run do not start a program at the same moment.
 constexpr int kSeconds = 120, kMost = 86'400;
-// In which the launcher ends the ranks above the one that spoke.
+// The time in which the launcher ends the higher ranks after one has printed the message.
 constexpr std::chrono::seconds kTurn{2};
 constexpr int kTurns = 15;
 
@@ -57,7 +57,7 @@ void StartWatch::watch(std::chrono::seconds patience, int rank, int ranks) {
       "program and command, or set {} if they need longer to start\n",
       rank, ranks, patience.count(), kVariable);
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
-  // Not exit(): the thread inside MPI_Init still uses what that would take down.
+  // exit() would take down what the thread inside MPI_Init still uses.
   std::_Exit(static_cast<int>(Exit::failed));
 }
 

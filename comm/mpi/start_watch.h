@@ -6,10 +6,10 @@
 
 namespace strata::comm {
 
-// While one lives, this process waits for the other ranks that its launcher started. MPI waits forever for one that
-// never comes to MPI_Init, because it runs another program or command: after a while the process ends with one sentence
-// on stderr and Exit::failed, after which the launcher ends the others. Lower ranks speak first. How long it waits is
-// two minutes, or as STRATA_CONNECT_SECONDS says. Throws AgreedError{usage} if that is no number of seconds.
+// While one of these lives, this process is waiting for the other ranks that its launcher started. MPI waits forever
+// for a rank that never calls MPI_Init because it runs another program or command. This watch ends the process after a
+// while, with one sentence on stderr and Exit::failed; the launcher then ends the others. Lower ranks print first. The
+// wait is two minutes, or STRATA_CONNECT_SECONDS. Throws AgreedError{usage} if that is not a number of seconds.
 class StartWatch {
  public:
   StartWatch(int rank, int ranks);

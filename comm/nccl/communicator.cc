@@ -14,11 +14,11 @@
 namespace strata::comm {
 namespace {
 
-// NCCL takes a collective in within tens of microseconds, which a sleep would double; to connect takes it longer.
+// NCCL accepts a collective within tens of microseconds, and a sleep would double that. Connecting takes longer.
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr auto kPoll = std::chrono::microseconds(50);
 
-// What a rank owns of the range lies so far behind the range's start.
+// The distance of rank's own part from the start of the range.
 std::size_t place_of(const ShardedRange& range, int rank) {
   return range.owned(rank).begin - range.begin;
 }
@@ -72,14 +72,15 @@ void NcclCommunicator::deregister_buffers() {
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  // To take leave the others are waited for, who do not come where this rank alone unwinds.
+  // Leaving waits for the other ranks, which do not come if only this rank unwinds.
   if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) take_leave();
   bool left = false;
   {
     const std::lock_guard lock(mutex_);
     left = comm_ == nullptr;
   }
-  // Also where the watch has taken it: it may still be at it, and what NCCL uses goes next.
+  // Also call it if the watch has taken the communicator: the watch may still be busy, and what NCCL uses is destroyed
+  // next.
   if (!left || token_.is_set()) watch_.abort_all();
   watch_.remove(*this);
 }
@@ -88,7 +89,8 @@ void NcclCommunicator::take_leave() noexcept {
   try {
     const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
     settle(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
-    // By now the watch must not wait for it: it may wait for the GPU, and so for what the watch has to abort.
+    // From here on the watch must not wait for this communicator: the call may wait for the GPU, and so for what the
+    // watch has to abort.
     if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
   } catch (const Aborted&) {
   } catch (const std::exception& error) {
@@ -135,14 +137,15 @@ void NcclCommunicator::settle(ncclResult_t result, const char* call, std::size_t
        device_.ordinal, explain(result));
 }
 
-// The watch may free the ncclComm_t between any two calls of NCCL but those of a group, which remembers it until its
-// end. So the mutex is held from a group's start to its end, and NCCL, which does not block there, polled without it.
+// The watch may free the ncclComm_t between any two NCCL calls, except within a group, which remembers it until its
+// end. So the mutex is held from a group's start to its end. NCCL does not block there, and is polled without the
+// mutex.
 template <typename F>
 void NcclCommunicator::issue(const char* call, std::size_t bytes, const F& calls) {
   const auto group = [&](ncclComm_t comm) {
     if (const ncclResult_t result = nccl().ncclGroupStart(); result != ncclSuccess) return result;
     const ncclResult_t result = calls(comm);
-    const ncclResult_t end = nccl().ncclGroupEnd();  // in any case: else this thread's next calls join the group
+    const ncclResult_t end = nccl().ncclGroupEnd();  // always: otherwise this thread's next calls would join the group
     return result == ncclSuccess ? end : result;
   };
   settle(with_comm(group), call, bytes);
@@ -152,7 +155,7 @@ void NcclCommunicator::issue(const char* call, std::size_t bytes, const F& calls
     n = ++issued_;
   }
   device::cuda::use(device_);
-  device::cuda::write(stream_, ended_, n);  // not under the mutex: it may wait for room in the stream
+  device::cuda::write(stream_, ended_, n);  // without the mutex: the call may wait for room in the stream
 }
 
 void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) {
@@ -160,7 +163,7 @@ void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* sh
   issue("ncclAllGather", range.bytes(), [&](ncclComm_t comm) {
     if (in_equal_pieces(range, size_))
       return nccl().ncclAllGather(own, out, range.shard_bytes, ncclUint8, comm, stream_);
-    // A tile's pieces differ, and some ranks have none: one broadcast each.
+    // A tile's pieces have different sizes, and some ranks have none, so each piece is a broadcast.
     ncclResult_t result = ncclSuccess;
     for (int r = 0; r < size_ && result == ncclSuccess; ++r) {
       const std::size_t bytes = range.owned(r).bytes();

@@ -13,9 +13,9 @@
 
 namespace strata::comm {
 
-// NCCL's collectives on one CUDA lane. Non-blocking: calls return while NCCL still connects, and are polled with the
-// run's abort token. Owns the ncclComm_t, which the watch takes away to abort it. Destroyed after a synchronize() of
-// the lane, or after the lane, if the run was not aborted.
+// NCCL's collectives on one CUDA lane. Non-blocking: calls return while NCCL is still connecting, and are polled along
+// with the run's abort token. Owns the ncclComm_t, which the watch takes away to abort it. Unless the run was aborted,
+// destroy it after a synchronize() of the lane, or after the lane.
 class NcclCommunicator final : public Communicator, public NcclWatched {
  public:
   // Collective: all ranks of the group with the same id. The watch outlives it, the lane its work.
@@ -38,8 +38,9 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
   CommBytes sent() const override { return sent_; }
 
-  // NCCL sends from and receives into registered memory without a copy of its own, between nodes where the network can;
-  // within one it would want memory from its own allocator. False: NCCL refuses. To be done by all ranks or none.
+  // NCCL sends from and receives into registered memory without a copy of its own: between nodes if the network
+  // supports it; within a node it would need memory from its own allocator. False: NCCL refuses. All ranks must
+  // register, or none.
   bool register_buffers(std::span<std::byte> buffers);
   void deregister_buffers();
 
@@ -52,20 +53,20 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group);
   std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
 
-  // f(comm), the ncclComm_t being safe from the watch meanwhile; throws Aborted if it was taken.
+  // Calls f(comm) while the ncclComm_t is safe from the watch. Throws Aborted if the watch has taken it.
   template <typename F>
   ncclResult_t with_comm(const F& f);
-  // Issues what calls(comm) calls, until the first failure, as one collective.
+  // Issues the calls that calls(comm) makes as one collective, until the first failure.
   template <typename F>
   void issue(const char* call, std::size_t bytes, const F& calls);
-  // Waits until NCCL has taken a call in; throws for an error of it.
+  // Waits until NCCL has accepted a call. Throws NCCL's error.
   void settle(ncclResult_t result, const char* call, std::size_t bytes);
   std::string explain(ncclResult_t result);
   void take_leave() noexcept;
 
   NcclWatch& watch_;
   device::Lane& lane_;
-  // The lane may be gone before the communicator: what is needed until then.
+  // The lane may be destroyed before the communicator; these are needed until then.
   const device::Device device_;
   AbortToken& token_;
   const std::string name_;
@@ -74,15 +75,15 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   const std::vector<int> places_;
   const int exceptions_;  // under way when it was made
   void* registered_ = nullptr;
-  ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so nobody else does
+  ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so no other code does
   CommBytes sent_;
 
-  const device::cuda::Flag ended_;  // how many collectives the device has ended
+  const device::cuda::Flag ended_;  // the number of collectives that the device has completed
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards everything below
   ncclComm_t comm_ = nullptr;
-  std::uint64_t issued_ = 0, seen_ = 0;  // collectives; ended when trouble() last looked
-  Clock::time_point since_;              // when trouble() last saw one end, or none under way
+  std::uint64_t issued_ = 0, seen_ = 0;  // collectives issued, and completed when trouble() last looked
+  Clock::time_point since_;              // when trouble() last saw one complete, or none in flight
 };
 
 }  // namespace strata::comm

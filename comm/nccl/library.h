@@ -21,8 +21,8 @@ struct Nccl {
 };
 const Nccl& nccl();
 
-// "2.28.9". Throws Error{usage} for one before 2.22, the first that ends several communicators that hang: it aborts
-// them in a group; older ones would wait for one before they tell the next to stop.
+// "2.28.9". Throws Error{usage} for a version before 2.22. Only from 2.22 on can NCCL end several hung communicators,
+// by aborting them in a group; older versions would wait for one before they tell the next to stop.
 std::string nccl_version();
 
 }  // namespace strata::comm

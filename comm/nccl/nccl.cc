@@ -73,7 +73,7 @@ class NcclWorld final : public World {
   }
 
  private:
-  // On all ranks or on none, as NCCL wants it.
+  // All ranks must register, or none: NCCL requires it.
   void register_arena(NcclCommunicator& communicator) {
     const bool registered = communicator.register_buffers(arena_);
     const std::vector<std::string> all = world_->exchange(registered ? "yes" : "no");
@@ -86,7 +86,7 @@ class NcclWorld final : public World {
   NcclWatch watch_;
 };
 
-// Names the GPU among all of all nodes.
+// A name that is unique among the GPUs of all nodes.
 std::string name_of(device::Device device) {
   cudaDeviceProp properties{};
   STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
@@ -105,7 +105,7 @@ std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device d
                                   const std::function<void(const std::string& why)>& left_out,
                                   std::chrono::milliseconds patience) {
   if (world->size() == 1) return refused(std::move(world), backend, "there is one rank");
-  // A rank may have been started with another recipe, which is found out later: all exchange alike.
+  // A rank may have been started with another recipe, which is found out later, so all ranks take part in the exchange.
   const bool wanted = backend == Backend::automatic || backend == Backend::nccl;
   std::string gpu;
   agree(*world, [&] {

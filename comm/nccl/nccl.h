@@ -1,6 +1,6 @@
 #pragma once
-// comm/nccl/ is the collectives of GPUs: a communicator on a CUDA lane (communicator.h), the thread that ends what
-// hangs (watch.h), and the library as it was found (library.h). absent.cc stands in if there is no nccl.h.
+// comm/nccl/ holds the collectives of GPUs: a communicator on a CUDA lane (communicator.h), the thread that ends what
+// hangs (watch.h), and the library as found at run time (library.h). absent.cc replaces them if there is no nccl.h.
 
 #include <chrono>
 #include <functional>
@@ -12,15 +12,15 @@
 
 namespace strata::comm {
 
-// How long no collective may end while some are under way: a rank may read its data, or write its part of a checkpoint,
-// while the others wait for it.
+// The run ends if collectives are in flight and none completes for this long. It is long because a rank may be reading
+// its data, or writing its part of a checkpoint, while the others wait for it.
 inline constexpr std::chrono::seconds kNcclPatience(600);
 
-// The world for ranks that compute on `device`, each its own: on GPUs that no two ranks share, its communicators on
-// lanes of the device are NCCL's, bootstrapped over `world`, which it owns and leaves all else to. Elsewhere, and
-// if `backend` asks for another, `world` itself. Collective: all ranks get the same. If all have GPUs and
-// `backend` leaves the choice, but it is not NCCL, left_out() is told why. A collective that takes longer than
-// `patience` ends the run. Throws AgreedError if Backend::nccl cannot be had, or if ranks found different
+// The world for ranks that compute on `device`, one each. If no two ranks share a GPU, communicators on the device's
+// lanes are NCCL's, bootstrapped over `world`, which handles everything else and which the result owns. Without GPUs,
+// or if `backend` asks for another, it is `world` itself. Collective: all ranks get the same kind. If all ranks have
+// GPUs and `backend` leaves the choice, but NCCL is not used, left_out() receives the reason. A collective that takes
+// longer than `patience` ends the run. Throws AgreedError if Backend::nccl is impossible, or if ranks found different
 // versions of the library.
 std::unique_ptr<World> nccl_world(std::unique_ptr<World> world, device::Device device, Backend backend,
                                   const std::function<void(const std::string& why)>& left_out,

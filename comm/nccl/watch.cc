@@ -46,9 +46,9 @@ void NcclWatch::abort_all() noexcept {
   abort_all_locked();
 }
 
-// In one group, which tells all of them to stop before it frees the first: to free one, NCCL may wait for the whole
-// GPU, and so for the kernel of another that hangs (NVIDIA/nccl#1013). What it frees was taken from the communicators
-// before, so that a host thread that asks about one meanwhile does not wait for that.
+// All in one group, which tells every communicator to stop before it frees the first: to free one, NCCL may wait for
+// the whole GPU, and so for the kernel of another that hangs (NVIDIA/nccl#1013). The ncclComm_t are taken from the
+// communicators beforehand, so that a host thread that polls one does not wait for this.
 void NcclWatch::abort_all_locked() noexcept {
   std::vector<ncclComm_t> taken;
   for (NcclWatched* communicator : communicators_)
@@ -67,7 +67,8 @@ void NcclWatch::look() {
 }
 
 void NcclWatch::look_after() {
-  (void)cudaSetDevice(device_.ordinal);  // else CUDA would start the first GPU for this thread; later it may hold it up
+  (void)cudaSetDevice(
+      device_.ordinal);  // otherwise CUDA would initialise the first GPU for this thread; later, the call may block
   std::unique_lock lock(mutex_);
   while (!woken_.wait_for(lock, kLook, [&] { return stop_; })) {
     try {

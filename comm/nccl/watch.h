@@ -13,34 +13,35 @@
 
 namespace strata::comm {
 
-// What the watch looks after, on a thread whose device is that of its lane.
+// Something that the watch looks after, on a thread whose current device is the lane's.
 class NcclWatched {
  public:
-  // What NCCL found wrong since the last call, or that for longer than `patience` no collective ended although some
-  // were under way, or NCCL was busy connecting; empty: nothing. Calls no CUDA: the thread that issues may be in there
-  // until the watch ends what its stream waits for.
+  // What NCCL has found wrong since the last call, or a message that for longer than `patience` no collective completed
+  // although some were in flight, or that NCCL was busy connecting for so long; empty if nothing is wrong. Calls no
+  // CUDA function: the issuing thread may be inside CUDA until the watch ends what its stream waits for.
   virtual std::string trouble(std::chrono::milliseconds patience) = 0;
-  // For whoever aborts or destroys it: the ncclComm_t, which no call uses any more; null if there is none left.
+  // Gives up the ncclComm_t to a caller that aborts or destroys it; no call uses it any more. Null if it is already
+  // gone.
   virtual ncclComm_t take() = 0;
 
  protected:
   ~NcclWatched() = default;
 };
 
-// Looks after a run whose host waits for lanes, lanes for NCCL, and NCCL for other ranks: a thread that sets the abort
-// token if one of those failed, is gone or hangs for longer than `patience`, and ends what NCCL has in flight once
-// it is set. `device` is where all communicators are.
+// Watches a run in which the host waits for lanes, lanes wait for NCCL, and NCCL waits for other ranks. Its thread sets
+// the abort token if one of these fails, is gone, or hangs for longer than `patience`, and once the token is set, it
+// ends what NCCL has in flight. `device` is the device of all communicators.
 class NcclWatch {
  public:
   NcclWatch(World& world, device::Device device, std::chrono::milliseconds patience);
   ~NcclWatch();
 
-  // While it lives.
+  // The communicator is watched until it is removed.
   void add(NcclWatched& communicator);
   void remove(NcclWatched& communicator);
 
-  // Ends what all communicators have in flight; they are of no use afterwards. Returns when NCCL has released them,
-  // also if another thread began it. Any thread, once or more.
+  // Ends what all communicators have in flight; they are unusable afterwards. Returns when NCCL has released them, even
+  // if another thread began the abort. Any thread, any number of times.
   void abort_all() noexcept;
 
  private:

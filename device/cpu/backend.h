@@ -11,7 +11,7 @@
 
 namespace strata::device::cpu {
 
-// The CPU's parts of a Backend that lie in other files.
+// The parts of the CPU's Backend that are implemented in other files.
 std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);
 std::size_t attention_workspace(const AttentionShape& shape, DType dtype, bool dropout, int threads);
 

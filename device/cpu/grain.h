@@ -6,7 +6,7 @@
 
 namespace strata::device::cpu {
 
-// Elements of a task of elementwise work: small enough to share out, large enough to make a task's cost vanish.
+// The elements in one task of elementwise work: small enough to share out, large enough to hide a task's overhead.
 inline constexpr std::size_t kGrain = 32768;
 
 constexpr std::size_t index(DType t) {

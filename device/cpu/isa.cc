@@ -17,11 +17,11 @@ namespace {
 
 struct Processor {
   Isa isa;
-  bool forced;  // by STRATA_CPU_ISA
+  bool forced;  // set by STRATA_CPU_ISA
   bool bf16_products, tile_products;
 };
 
-// __builtin_cpu_supports of GCC 12 knows no AMX: CPUID leaf 7, EDX bit 22 (AMX-BF16).
+// GCC 12's __builtin_cpu_supports does not know AMX: CPUID leaf 7, EDX bit 22 (AMX-BF16).
 bool has_amx_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1u) != 0;
@@ -42,7 +42,7 @@ Processor choose() {
     fail(Exit::usage, "STRATA_CPU_ISA asks for avx512, which this processor lacks: use avx2, or leave it unset");
   if (avx512 && name != "avx2")
     return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, has_amx_bf16()};
-  // oneDNN takes this once, before it makes its first primitive; whoever makes primitives asks isa() before.
+  // oneDNN accepts this once, before it makes its first primitive. Code that makes primitives calls isa() first.
   if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
     fail(Exit::failed, "STRATA_CPU_ISA=avx2 came too late for oneDNN: DNNL_MAX_CPU_ISA must be left unset with it");
   return {Isa::avx2, !name.empty(), false, false};

@@ -10,9 +10,9 @@
 
 namespace strata::device::cpu {
 namespace {
-// How often a sleeping wait looks at the abort token.
+// How often a sleeping wait polls the abort token.
 constexpr auto kPoll = std::chrono::milliseconds(50);
-// How often a wait for another device asks it.
+// How often a wait for another device polls it.
 constexpr auto kQuery = std::chrono::microseconds(20);
 }  // namespace
 
@@ -78,7 +78,7 @@ void HostLane::synchronize() {
 
 void HostLane::record(Event::State& event) {
   if (event.lane && event.lane != this && event.recorder == Kind::cpu) {
-    // Else whoever waits for this record would wait without end, should the other lane's come after it.
+    // Otherwise a wait for this record would never end, if the other lane's record came later.
     const std::lock_guard lock(event.mutex);
     STRATA_CHECK_EQ(event.done, event.issued);
   }
@@ -89,7 +89,7 @@ void HostLane::record(Event::State& event) {
     const std::lock_guard lock(state->mutex);
     state->done = n;
     if (state->twin) state->twin->signal(n);
-    state->reached.notify_all();  // under the lock: the event may be destroyed right after
+    state->reached.notify_all();  // under the lock: the event may be destroyed right afterwards
   });
 }
 

@@ -14,8 +14,8 @@
 
 namespace strata::device::cpu {
 
-// The CPU lane: a ring of closures of bounded size (nothing is allocated while the step runs) and the thread that
-// runs them in order.
+// The CPU lane: a bounded ring of closures (nothing is allocated while the step runs) and the thread that runs them in
+// order.
 class HostLane final : public Lane::Impl {
  public:
   HostLane(std::string name, int threads, int rank, AbortToken& abort);
@@ -29,12 +29,12 @@ class HostLane final : public Lane::Impl {
   HostLane& begin_host_work() override { return *this; }
   void end_host_work() override {}
 
-  // Queues work(team). The closure is copied into the ring; what it points to must live until it ran.
+  // Queues work(team). The closure is copied into the ring. What it points to must live until it has run.
   template <typename F>
   void submit(F work) {
     queue(std::move(work), false);
   }
-  // The same for work that is not dropped after an abort: what a device's stream would else wait for without end.
+  // The same for work that an abort does not drop, because a device's stream would otherwise wait for it forever.
   template <typename F>
   void submit_always(F work) {
     queue(std::move(work), true);
@@ -71,8 +71,7 @@ class HostLane final : public Lane::Impl {
   std::jthread thread_;
 };
 
-// Queues work(Team&) in a lane's order: what the CPU's operations are made of, and the host's share of work in a lane
-// of another device.
+// Queues work(Team&) in a lane's order: the CPU's operations, and the host's share of work in a lane of another device.
 template <typename F>
 void submit(Lane& lane, F work) {
   lane.impl().begin_host_work().submit(std::move(work));

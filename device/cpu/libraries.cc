@@ -29,7 +29,7 @@ std::string name_of(dnnl::cpu_isa isa) {
 }  // namespace
 
 std::string describe_libraries() {
-  (void)isa();  // sets oneDNN's instruction set where one is forced
+  (void)isa();  // sets oneDNN's instruction set if one is forced
   const dnnl_version_t* version = dnnl_version();
   const char* threads = version->cpu_runtime == DNNL_RUNTIME_OMP   ? "omp"
                         : version->cpu_runtime == DNNL_RUNTIME_TBB ? "tbb"

@@ -17,8 +17,8 @@ memory::data_type data_type(DType t) {
   return t == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// The library cuts a product by the number of threads it sees when the primitive is made, and so may its bits: it must
-// see one.
+// The library cuts a product by the number of threads that it sees when the primitive is made, and its bits may depend
+// on that. So it must see one thread.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -30,9 +30,10 @@ class OneThread {
   int before_;
 };
 
-// How far apart the rows and the columns of a matrix of rows x columns lie. The stride of a dimension of one has no
-// meaning, but oneDNN 3.7 takes elements that lie apart for neighbours (the one column of C, the one row of A^T), and
-// so computes something else, unless both strides are the same. oneDNN 2 is left as it was: its bits are recorded.
+// The distances between the rows and between the columns of a matrix of rows x columns. The stride of a dimension of
+// one has no meaning. But unless both strides are the same, oneDNN 3.7 takes elements that are apart for neighbours
+// (the one column of C, the one row of A^T), and computes something else. oneDNN 2 keeps its strides: its bits are
+// recorded.
 memory::dims strides(std::int64_t rows, std::int64_t columns, std::int64_t row, std::int64_t column) {
   if constexpr (DNNL_VERSION_MAJOR >= 3) {
     if (rows == 1 && column > 1) row = column;
@@ -48,7 +49,7 @@ dnnl::matmul::primitive_desc describe_primitive(const dnnl::engine& engine, cons
   const memory::desc bias = s.bias ? memory::desc({1, s.n}, data_type(s.in), memory::dims{s.n, 1}) : memory::desc();
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);  // whatever the environment asks for
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);  // whatever the environment requests
   if (s.accumulate) {
     dnnl::post_ops sum;
     sum.append_sum(1.0f);
@@ -85,8 +86,8 @@ class Matmul::Worker {
     add(DNNL_ARG_BIAS, d.bias_desc());
   }
 
-  // The C interface, which takes a plain array: the C++ one builds a map at every call. Statuses are compared as
-  // numbers, since fmt 10 prints no enumeration.
+  // The C interface takes a plain array; the C++ one would build a map at every call. Statuses are compared as numbers,
+  // because fmt 10 does not print enumerations.
   void run(const dnnl::matmul& primitive, const void* a, const void* b, const void* bias, void* c, void* scratch) {
     for (int i = 0; i < used_; ++i) {
       const int argument = arguments_[i].arg;

@@ -7,8 +7,8 @@
 
 namespace strata::device::cpu {
 
-// c[m, n] = a[m, k] b[k, n] (+ bias[n]) (+ c): one tile of a product. Elements of a lie a_row apart down a column and
-// a_column apart along a row (one of the two is 1); b alike; c is row-major.
+// c[m, n] = a[m, k] b[k, n] (+ bias[n]) (+ c): one tile of a product. Elements of a are a_row apart down a column and
+// a_column apart along a row (one of the two is 1), and those of b likewise. c is row-major.
 struct MatmulShape {
   std::int64_t m, n, k;
   std::int64_t a_row, a_column, b_row, b_column, c_row;
@@ -16,8 +16,8 @@ struct MatmulShape {
   bool bias = false, accumulate = false;
 };
 
-// A oneDNN matrix product of one shape that each of several workers runs single-threaded. Made at set-up; throws
-// Error{failed} naming the shape if the library refuses it.
+// A oneDNN matrix product of one shape that several workers can each run single-threaded. Made at set-up. Throws an
+// Error{failed} that names the shape if the library refuses it.
 class Matmul {
  public:
   explicit Matmul(const MatmulShape& shape);
@@ -25,12 +25,12 @@ class Matmul {
   Matmul(Matmul&&) noexcept;
   Matmul& operator=(Matmul&&) noexcept;
 
-  // Bytes that one worker's `scratch` needs, 64-byte aligned.
+  // The bytes of `scratch` that one worker needs, 64-byte aligned.
   std::size_t scratch_bytes() const;
-  // What the library calls its implementation, for benchmarks and `doctor`.
+  // The library's name of its implementation, for benchmarks and `doctor`.
   const char* implementation() const;
 
-  // The operands' handles of one worker: the library keeps them in objects of its own.
+  // One worker's handles of the operands: the library keeps them in objects of its own.
   class Worker;
   struct DeleteWorker {
     void operator()(Worker*) const;

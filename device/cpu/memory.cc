@@ -13,7 +13,7 @@ std::byte* allocate(Device, std::size_t bytes) {
   if (p == MAP_FAILED)
     fail(Exit::does_not_fit, "the system refused a mapping of {} bytes ({}): lower memory.device or use fewer ranks",
          bytes, std::strerror(errno));
-  // Huge pages where the system has them: the optimizer's pass would otherwise miss the TLB on every page.
+  // Uses huge pages if the system has them: the optimizer's pass would otherwise miss the TLB on every page.
   (void)madvise(p, bytes, MADV_HUGEPAGE);
   return static_cast<std::byte*>(p);
 }

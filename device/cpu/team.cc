@@ -9,7 +9,8 @@
 namespace strata::device::cpu {
 namespace {
 
-// About 20 us: most operations follow each other faster than that. Then sleep, so that oversubscribed ranks get on.
+// Spins for about 20 us, because most operations follow each other faster than that. Then it sleeps, so that
+// oversubscribed ranks make progress.
 constexpr int kSpins = 400;
 
 template <typename T>
@@ -23,7 +24,7 @@ void wait_while(const std::atomic<T>& value, T unwanted) {
 
 }  // namespace
 
-// Delegates, so that the destructor ends the workers that were started where a later one is refused.
+// Delegates, so that if a later worker is refused, the destructor ends those already started.
 Team::Team(int threads) : Team() {
   threads_ = threads;
   for (int worker = 1; worker < threads; ++worker)
@@ -61,7 +62,7 @@ void Team::take_tasks(int worker) {
 }
 
 void Team::work(int worker) {
-  omp_set_num_threads(1);  // this thread's own setting: oneDNN must not start a team inside a tile
+  omp_set_num_threads(1);  // for this thread only: oneDNN must not start a team inside a tile
   for (std::uint32_t seen = 0;;) {
     wait_while(epoch_, seen);
     ++seen;

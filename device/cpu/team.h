@@ -8,7 +8,7 @@
 namespace strata::device::cpu {
 
 // The threads of one lane: the lane's own and `threads - 1` workers. Splits an operation into tasks whose number and
-// boundaries depend on shapes alone, so that which thread runs a task, and how many there are, never changes a bit.
+// borders depend only on shapes. So neither the number of threads nor the thread that runs a task ever changes a bit.
 class Team {
  public:
   // Throws Error{failed} if the system starts no more threads.
@@ -19,8 +19,8 @@ class Team {
 
   int threads() const { return threads_; }
 
-  // Calls f(task, worker) for every task in [0, tasks), worker in [0, threads()); returns when all are done.
-  // Called by the lane's thread only; f must not throw.
+  // Calls f(task, worker) for every task in [0, tasks), with worker in [0, threads()). Returns when all are done. Only
+  // the lane's thread may call it; f must not throw.
   template <typename F>
   void run(std::size_t tasks, F&& f) {
     using Fn = std::remove_reference_t<F>;
@@ -28,7 +28,7 @@ class Team {
     run_erased(tasks, call, const_cast<std::remove_const_t<Fn>*>(&f));
   }
 
-  // Calls f(begin, end) over [0, size) cut into grains of `grain` elements; for elementwise work.
+  // Calls f(begin, end) over [0, size), cut into grains of `grain` elements; for elementwise work.
   template <typename F>
   void for_range(std::size_t size, std::size_t grain, F&& f) {
     run((size + grain - 1) / grain, [&](std::size_t task, int) {

@@ -1,8 +1,8 @@
 #pragma once
-// device/cuda/ is the twin for NVIDIA's GPUs: lanes are streams (lane_impl.h), events between streams and threads of
-// the host are flags in pinned memory (flags.h), kernels/ holds what ops/*.cu share, and libraries/ loads cuBLASLt and
-// cuDNN when they are needed. Without nvcc absent.cc stands in for all of it; tests run it by emulation and over a fake
-// of CUDA (tests/device/). This header declares what backend.cc puts into the table of device/backend.h.
+// device/cuda/ is the twin for NVIDIA's GPUs: lanes are streams (lane_impl.h), events between streams and host threads
+// are flags in pinned memory (flags.h), kernels/ holds what ops/*.cu share, and libraries/ loads cuBLASLt and cuDNN
+// when they are needed. Without nvcc, absent.cc replaces all of it. Tests run it by emulation and over a fake CUDA
+// (tests/device/). This header declares what backend.cc puts into the table of device/backend.h.
 
 #include <cstddef>
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace strata::device::cuda {
 
-// CUDA's parts of a Backend that lie in other files.
+// The parts of CUDA's Backend that are implemented in other files.
 std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& issue);
 std::unique_ptr<FaultWatch::Impl> make_fault_watch(Device device, int rank, AbortToken& abort);
 std::unique_ptr<Product::Impl> make_product(Device device, const ProductShape& shape);

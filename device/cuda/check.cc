@@ -9,7 +9,7 @@
 namespace strata::device::cuda {
 namespace {
 
-// "GPU 1 (NVIDIA H200)"; asks nothing that could fail again where no GPU is current.
+// "GPU 1 (NVIDIA H200)". If no GPU is current, it makes no call that could fail again.
 std::string current_gpu() {
   int ordinal = 0;
   cudaDeviceProp properties{};
@@ -53,7 +53,7 @@ std::string explain(cudaError_t error) {
     case cudaErrorInvalidDevice:
       return "there is no GPU with that number: look at nvidia-smi and CUDA_VISIBLE_DEVICES";
     case cudaErrorNoKernelImageForDevice:
-      return "this program holds no code for this GPU: build it with the GPU's number added to "
+      return "this program contains no code for this GPU: build it with the GPU's number added to "
              "STRATA_CUDA_ARCHITECTURES, such as 80-real";
     case cudaErrorDevicesUnavailable:
       return "this GPU is taken by another process (its compute mode is exclusive): wait for that one, or use another "
@@ -69,7 +69,7 @@ std::string explain(cudaError_t error) {
 }
 
 void cuda_failed(cudaError_t error, const char* call, const char* file, int line) {
-  (void)cudaGetLastError();  // else the next call of this thread would report it again
+  (void)cudaGetLastError();  // otherwise this thread's next call would report it again
   if (const std::string text = explain(error); !text.empty()) fail(Exit::usage, "{}", text);
   fail(error == cudaErrorMemoryAllocation ? Exit::does_not_fit : Exit::failed, "CUDA: {} on {}: {} ({}) at {}:{}", call,
        current_gpu(), cudaGetErrorString(error), cudaGetErrorName(error), within_tree(file), line);

@@ -5,19 +5,19 @@
 
 namespace strata::device::cuda {
 
-// Throws Error naming the call, the device and what CUDA says of it: Exit::does_not_fit if memory ran out,
-// Exit::usage if explain() knows what to do, else Exit::failed.
+// Throws an Error with the call, the device and CUDA's message: Exit::does_not_fit if memory ran out, Exit::usage if
+// explain() knows what to do, otherwise Exit::failed.
 [[noreturn]] void cuda_failed(cudaError_t error, const char* call, const char* file, int line);
 
-// One sentence to act on for an error that lies with the machine rather than with the program: no driver, one too old,
-// no GPU, one that is taken or that there is no code for. Empty for all others.
+// One sentence of advice for an error of the machine rather than the program: no driver, a driver that is too old, no
+// GPU, or a GPU that is taken or for which there is no code. Empty for all other errors.
 std::string explain(cudaError_t error);
-// "13.0" from CUDA's 13000.
+// "13.0" for CUDA's 13000.
 std::string version_text(int version);
 
 }  // namespace strata::device::cuda
 
-// Every call of the CUDA runtime goes through this.
+// Every call of the CUDA runtime goes through this macro.
 #define STRATA_CUDA(call)                                                                \
   do {                                                                                   \
     if (const cudaError_t strata_cuda_error = (call); strata_cuda_error != cudaSuccess)  \

@@ -9,17 +9,17 @@
 
 namespace strata::device::cuda {
 
-// Sets what CUDA reads from the environment when it starts. Comes before any other call of CUDA; use() calls it.
+// Sets what CUDA reads from the environment when it starts. It must precede any other CUDA call; use() calls it.
 void prepare_to_start();
 
-// Makes `device` the one that CUDA's calls of this thread are about. Lanes, memory and events are made after it; a
-// thread that issues calls it before each call that goes by the current device.
+// Makes `device` current for this thread's CUDA calls. Lanes, memory and events are made after it. The issuing thread
+// calls it before each call that depends on the current device.
 void use(Device device);
 
-// The name of a GPU among all of all nodes, as nvidia-smi -L has it: "GPU-2f3c...".
+// A name of a GPU that is unique among all nodes, as nvidia-smi -L shows it: "GPU-2f3c...".
 std::string uuid_text(const cudaUUID_t& uuid);
 
-// Owners of what CUDA hands out; they give it back without a word, as a destructor cannot report.
+// Owners of CUDA's objects. They free them silently, because a destructor cannot report an error.
 struct DestroyStream {
   void operator()(cudaStream_t stream) const noexcept { (void)cudaStreamDestroy(stream); }
 };
@@ -30,7 +30,7 @@ struct DestroyEvent {
   void operator()(cudaEvent_t event) const noexcept { (void)cudaEventDestroy(event); }
 };
 using StreamEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
-StreamEvent make_ordering_event();  // costs least; has no time
+StreamEvent make_ordering_event();  // costs least; records no time
 StreamEvent make_timing_event();
 
 struct FreeDevice {

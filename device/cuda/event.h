@@ -9,9 +9,9 @@
 
 namespace strata::device::cuda {
 
-// An event of lanes of a GPU and of the host: a CUDA event among streams, flags between streams and the host, so that a
-// lane of the host never calls CUDA. There it might wait for the thread that issues, which CUDA holds up while it loads
-// a kernel or a stream is full, and which continues only when the lane's work is done.
+// An event of lanes of a GPU and of the host: a CUDA event between streams, flags between streams and the host, so that
+// a host lane never calls CUDA. Such a call might wait for the issuing thread. CUDA in turn blocks that thread while it
+// loads a kernel or a stream is full, until the lane's work is done.
 class EventTwin final : public Event::Twin {
  public:
   EventTwin(Device device, bool host_waits);
@@ -19,11 +19,11 @@ class EventTwin final : public Event::Twin {
   bool reached(std::uint64_t n) override { return recorded_->get() >= n; }
   void signal(std::uint64_t n) override;
 
-  // For the thread that issues.
+  // For the issuing thread.
   void record(cudaStream_t stream, std::uint64_t n);
   bool tells_host() const { return recorded_.has_value(); }
   cudaEvent_t newest() const { return event_.get(); }
-  // Sets the flag once the host's lane has reached record n; under the state's mutex.
+  // Sets the flag once the host lane has reached record n. Call it under the state's mutex.
   void set_at(std::uint64_t n, Flag flag) { waiting_.push_back({n, std::move(flag)}); }
 
  private:
@@ -33,7 +33,7 @@ class EventTwin final : public Event::Twin {
   };
 
   StreamEvent event_;
-  std::optional<Flag> recorded_;  // the newest record that a stream got to; none if the host does not wait
+  std::optional<Flag> recorded_;  // the newest record that a stream has reached; none if the host does not wait
   std::vector<Waiting> waiting_;
 };
 

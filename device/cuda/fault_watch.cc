@@ -35,7 +35,7 @@ class StreamFaultWatch final : public FaultWatch::Impl {
   }
 
  private:
-  // Of a stream without work: an error of any other is CUDA's answer to every call from then on.
+  // Queries a stream without work: after an error in any other stream, every CUDA call returns it.
   void look_after() {
     (void)cudaSetDevice(device_.ordinal);
     std::unique_lock lock(mutex_);

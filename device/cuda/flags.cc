@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kFlagsOfPage = 8192;
 
-// The runtime has no call for these; it knows the driver's.
+// The runtime has no call for these, but it knows the driver's.
 template <typename F>
 F driver_function(const char* name) {
   void* found = nullptr;
@@ -24,16 +24,15 @@ F driver_function(const char* name) {
   return reinterpret_cast<F>(found);
 }
 
-// The driver's errors have the numbers of the runtime's.
+// The driver's error numbers are also the runtime's.
 void check(CUresult result, const char* call, int line) {
   if (result != CUDA_SUCCESS) cuda_failed(static_cast<cudaError_t>(result), call, __FILE__, line);
 }
 
-// What was given back, for whoever asks next: pinning and freeing pinned memory takes long, and freeing it waits for
-// the device.
+// Returned flags, for the next user: pinning and freeing pinned memory takes long, and freeing waits for the device.
 class FreeList {
  public:
-  // Null: nothing is left.
+  // Null: none is left.
   std::uint64_t* take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) return nullptr;
@@ -50,7 +49,7 @@ class FreeList {
   std::mutex mutex_;
   std::vector<std::uint64_t*> free_;
 };
-// Both for ever: at exit CUDA may be gone before what else is destroyed.
+// Both live forever: at exit, CUDA may be gone before other objects are destroyed.
 FreeList& pages() {
   static auto* const all = new FreeList();
   return *all;
@@ -67,7 +66,7 @@ std::uint64_t* take_page() {
   return static_cast<std::uint64_t*>(page);
 }
 
-// Of a page that is then cut for ever.
+// Takes a flag from a page that is cut up and never returned.
 std::uint64_t* take_single() {
   if (std::uint64_t* const flag = singles().take()) return flag;
   std::uint64_t* const page = take_page();
@@ -75,7 +74,7 @@ std::uint64_t* take_single() {
   return page;
 }
 
-// Unified addressing: one address for both.
+// With unified addressing, both have the same address.
 CUdeviceptr device_address(const std::uint64_t* host) {
   return static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(host));
 }

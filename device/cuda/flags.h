@@ -10,8 +10,8 @@
 
 namespace strata::device::cuda {
 
-// A 64-bit number in pinned memory of the host that host threads and streams both read and write: how the two wait for
-// each other without a call that blocks either. Valid as long as a holder of `page` is.
+// A 64-bit number in pinned host memory that host threads and streams both read and write. It lets them wait for each
+// other without a call that blocks either. Valid as long as anyone holds `page`.
 struct Flag {
   std::shared_ptr<std::uint64_t> page;
   std::uint64_t* host = nullptr;
@@ -25,21 +25,23 @@ struct Flag {
   static std::uint64_t get(std::uint64_t* flag) { return std::atomic_ref(*flag).load(std::memory_order_acquire); }
 };
 
-// In the stream's order: waits until the flag is at least `value`; sets it once all before has run and can be seen.
+// In the stream's order: waits until the flag is at least `value`; sets the flag once all earlier work has run and is
+// visible.
 void wait_for(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 void write(cudaStream_t stream, const Flag& flag, std::uint64_t value);
 
-// A flag for as long as anybody holds it, zero at first. At set-up: memory is pinned if none is left.
+// A flag for as long as anyone holds it, initially zero. For set-up: pins memory if no flag is left.
 Flag take_flag();
 
-// The flags that one thread hands out, zero at first, and again after recycle(). If more are out than fit into what
-// was reserved, memory grows in mid-step: pinning may wait for the device, and the device for a flag of the host's.
+// The flags that one thread hands out, initially zero, and zero again after recycle(). If more are in use than were
+// reserved, memory is pinned in the middle of a step. Pinning may wait for the device, and the device for a flag of the
+// host.
 class Flags {
  public:
-  // Takes the memory of the first 8192 flags. For the current device.
+  // Allocates the first 8192 flags. For the current device.
   void reserve();
   Flag take();
-  // All flags may be handed out again: none is waited for or will be set any more.
+  // All flags may be handed out again: nobody waits for them, and nobody will set them.
   void recycle() { taken_ = 0; }
 
  private:

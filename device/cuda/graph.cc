@@ -27,7 +27,7 @@ class StreamGraph final : public Graph::Impl {
   ExecutableGraph executable_;
 };
 
-// Takes the stream, and all that joined it, out of capture.
+// Takes the stream, and all streams that joined it, out of capture.
 CapturedGraph end_capture(cudaStream_t stream) {
   cudaGraph_t captured = nullptr;
   STRATA_CUDA(cudaStreamEndCapture(stream, &captured));
@@ -36,7 +36,7 @@ CapturedGraph end_capture(cudaStream_t stream) {
 
 }  // namespace
 
-// Relaxed: other threads go on copying and asking, and libraries that allocate or load code late may.
+// Relaxed: other threads continue to copy and query, and libraries that allocate or load code late may do so.
 std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& issue) {
   cudaStream_t const stream = stream_of(lane);
   STRATA_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
@@ -45,7 +45,7 @@ std::unique_ptr<Graph::Impl> capture(Lane& lane, const std::function<void()>& is
   } catch (...) {
     cudaGraph_t unfinished = nullptr;
     if (cudaStreamEndCapture(stream, &unfinished) == cudaSuccess) (void)cudaGraphDestroy(unfinished);
-    (void)cudaGetLastError();  // of an end that reports what was thrown once more
+    (void)cudaGetLastError();  // clears the error of an end that reports the earlier exception again
     throw;
   }
   return std::make_unique<StreamGraph>(end_capture(stream));

@@ -16,11 +16,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A wait asks without pause for a short while, then in intervals.
+// A wait polls without a pause for a short while, then in intervals.
 constexpr int kEagerQueries = 200;
 constexpr auto kQuery = std::chrono::microseconds(20);
-// How long after an abort a stream may still run: kernels that were issued end by themselves, collectives when their
-// communicator is torn down.
+// How long a stream may still run after an abort: issued kernels end by themselves, collectives when their communicator
+// is torn down.
 constexpr auto kDrain = std::chrono::seconds(5);
 
 void back_off(std::int64_t query) {
@@ -31,7 +31,7 @@ void back_off(std::int64_t query) {
 }
 
 EventTwin& twin_of(Event::State& event) {
-  STRATA_CHECK(event.twin != nullptr);  // made for Device{}: an event of host lanes alone
+  STRATA_CHECK(event.twin != nullptr);  // made for Device{}: an event of host lanes only
   return static_cast<EventTwin&>(*event.twin);
 }
 
@@ -56,12 +56,12 @@ StreamLane::StreamLane(std::string lane_name, Device lane_device, int threads, i
   finished_ = turn_flags_.take();
 }
 
-// Ends: what the host owes to the stream is done by host lanes even after an abort.
+// This ends: host lanes do what the host owes to the stream even after an abort.
 StreamLane::~StreamLane() {
   (void)cudaSetDevice(device.ordinal);
   const cudaError_t state = cudaStreamSynchronize(stream_.get());
   if (state == cudaSuccess) return;
-  // So that work of the host does not wait for the stream any more.
+  // Set, so that host work does not wait for the stream any more.
   abort.set({rank, fmt::format("lane {}: {} ({})", name, cudaGetErrorString(state), cudaGetErrorName(state))});
 }
 
@@ -103,7 +103,7 @@ void StreamLane::wait(Event::State& event) {
   }
   cudaStream_t const here = stream();
   require_running("waits for the host");
-  const Flag flag = flags_.take();  // not under the mutex: it may wait for the device, which may wait for the host
+  const Flag flag = flags_.take();  // without the mutex: the call may wait for the device, and the device for the host
   {
     const std::lock_guard lock(event.mutex);
     if (event.done >= n) return;
@@ -120,7 +120,7 @@ void StreamLane::stamp(std::int64_t* where) {
   stamps_.push_back(where);
 }
 
-// Flags and times are those of one run of the work: a graph would find the flags of its first launch already set.
+// Flags and times belong to one run of the work: a graph's second launch would find its flags already set.
 void StreamLane::require_running(const char* what) {
   cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
   STRATA_CUDA(cudaStreamIsCapturing(stream_.get(), &state));
@@ -160,7 +160,8 @@ void StreamLane::drain() {
   }
 }
 
-// CUDA tells times relative to each other: to that of an event recorded and awaited now, whose time the host knows.
+// CUDA reports times only relative to each other. So they are measured against an event that is recorded and awaited
+// now, whose time the host knows.
 void StreamLane::resolve_stamps() {
   if (stamps_.empty()) return;
   STRATA_CUDA(cudaEventRecord(clock_.get(), stream_.get()));

@@ -14,8 +14,8 @@
 
 namespace strata::device::cuda {
 
-// The lane of a GPU: a stream, into which the issuing thread queues work itself. Work of the host in the lane's order
-// runs in a host lane of its own, made when first asked for; stream and host take turns by flags.
+// The lane of a GPU: a stream into which the issuing thread queues work itself. Host work in the lane's order runs in a
+// host lane of its own, made when it is first needed. Stream and host take turns by flags.
 class StreamLane final : public Lane::Impl {
  public:
   StreamLane(std::string name, Device device, int threads, int rank, AbortToken& abort);
@@ -25,7 +25,7 @@ class StreamLane final : public Lane::Impl {
   void record(Event::State& event) override;
   void wait(Event::State& event) override;
   void stamp(std::int64_t* where) override;
-  // After an abort it gives the stream some seconds to run empty, so that memory is not freed under it.
+  // After an abort, gives the stream some seconds to run empty, so that memory is not freed while the stream uses it.
   void synchronize() override;
   void begin_range(const char* name) override;
   void end_range() override;
@@ -33,12 +33,12 @@ class StreamLane final : public Lane::Impl {
   void end_host_work() override;
   void use_algorithms(const std::shared_ptr<const AlgorithmTable>& table) override { algorithms_ = table; }
 
-  // Where to queue; makes the lane's device that of the calling thread.
+  // The stream to queue into; makes the lane's device current for the calling thread.
   cudaStream_t stream();
-  // For products: what the library keeps for this lane, made when first asked for, and the algorithms to use, or null.
+  // For products: the library's handle for this lane, made when it is first needed, and the algorithms to use, or null.
   cublasLtHandle_t cublaslt_handle();
   const AlgorithmTable* algorithms() const { return algorithms_.get(); }
-  // Made when first asked for; null if the program is built without.
+  // Made when it is first needed; null if the program is built without cuDNN.
   CudnnAttention* cudnn_attention();
 
  private:
@@ -53,12 +53,12 @@ class StreamLane final : public Lane::Impl {
   std::unique_ptr<CudnnAttention> cudnn_attention_;
   std::shared_ptr<const AlgorithmTable> algorithms_;
 
-  // Of the times asked for since the last synchronize(): where to, and a CUDA event each, kept for the next.
+  // The times requested since the last synchronize(): where to write each, and a CUDA event each, kept for reuse.
   std::vector<std::int64_t*> stamps_;
   std::vector<StreamEvent> stamp_events_;
   StreamEvent clock_;
 
-  // Turns of the host: the stream arrived at one, the host finished it. Before host_, which uses them.
+  // Turns of the host: the stream has arrived at one, the host has finished it. Declared before host_, which uses them.
   Flags turn_flags_;
   Flag arrived_, finished_;
   std::uint64_t turns_ = 0;

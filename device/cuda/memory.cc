@@ -67,7 +67,7 @@ void unpin(Device device, std::byte* data) noexcept {
   (void)cudaHostUnregister(data);
 }
 
-// Pages of our own that CUDA then pins, not cudaMallocHost: that may round sizes up, and a plan counts bytes.
+// Pages of our own that CUDA then pins. cudaMallocHost may round sizes up, and a plan counts bytes.
 std::byte* allocate_host(Device device, std::size_t bytes) {
   std::byte* const data = cpu::allocate({}, bytes);
   try {
@@ -84,7 +84,7 @@ void free_host(Device device, std::byte* data, std::size_t bytes) noexcept {
   cpu::free({}, data, bytes);
 }
 
-// The stream that CUDA keeps for the calling thread: waits for no lane.
+// The calling thread's default stream, which waits for no lane.
 void copy(Device device, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return;
   use(device);

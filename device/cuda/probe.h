@@ -2,7 +2,7 @@
 
 namespace strata::device::cuda {
 
-// A kernel compiled as all are, which does nothing: CUDA finds code for it where it finds code for any.
+// A kernel that does nothing, compiled like all others: if CUDA finds code for it, it finds code for all.
 const void* probe_kernel();
 
 }  // namespace strata::device::cuda

@@ -14,7 +14,7 @@ void check(const AttentionShape& s) {
   STRATA_CHECK_LE(s.seq, std::size_t{1} << 30);  // sums of two rows fit into 32 bits
 }
 
-// `heads` heads in each of the batch * seq rows, `stride` apart.
+// `heads` heads in each of the batch * seq rows, which are `stride` apart.
 void check(const AttentionShape& s, ConstView x, std::size_t heads, std::size_t stride, DType dtype) {
   STRATA_CHECK(x.dtype == dtype);
   STRATA_CHECK_LE((s.batch * s.seq - 1) * stride + heads * s.head_dim, x.size);
@@ -34,7 +34,7 @@ void check(const AttentionShape& s, ConstView q, ConstView k, ConstView v, Const
 
 std::size_t attention_workspace(Device device, const AttentionShape& shape, DType dtype, bool dropout, int threads) {
   check(shape);
-  // A plan for a GPU, made where the program has no CUDA: what its own kernels take
+  // For a GPU's plan made by a program without CUDA: the workspace of our own kernels
   // (device/cuda/ops/attention/attention.cu).
   if (device.kind == Kind::cuda && !cuda_backend()) return shape.batch * shape.heads * shape.seq * sizeof(float);
   return backend(device.kind).attention_workspace(shape, dtype, dropout, threads);

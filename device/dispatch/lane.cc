@@ -27,7 +27,7 @@ void Event::wait(const AbortToken& abort) const {
   std::unique_lock lock(state_->mutex);
   while (!state_->reached.wait_for(lock, kPoll, [&] { return state_->done >= state_->issued; })) abort.throw_if_set();
   lock.unlock();
-  abort.throw_if_set();  // records are reached even so; what was to run before them was dropped
+  abort.throw_if_set();  // records are reached even after an abort, although the work before them was dropped
 }
 
 Lane::Lane(std::string name, int threads, int rank, AbortToken& abort, Device device)

@@ -23,12 +23,12 @@ const ProductShape& checked(const ProductShape& s) {
   return s;
 }
 
-// What a matrix of `rows` rows, `row` elements apart, occupies.
+// The elements that a matrix of `rows` rows, `row` elements apart, occupies.
 std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
   return static_cast<std::size_t>((rows - 1) * row + columns);
 }
 
-// Of the epilogue's second output or input.
+// The size of the epilogue's second output or input.
 std::size_t epilogue_size(const ProductShape& s) {
   switch (s.epilogue) {
     case Epilogue::none:
@@ -46,12 +46,12 @@ std::size_t epilogue_size(const ProductShape& s) {
   return 0;
 }
 
-// Of a plan for a GPU that is made where the program has no CUDA: needs what the real one does, and is never run.
+// For a GPU's plan made by a program without CUDA: it needs the same memory as the real product, and is never run.
 class Planned final : public Product::Impl {
  public:
   using Impl::Impl;
   std::size_t workspace_bytes(int) override { return std::size_t{32} << 20; }  // kMatmulWorkspace of device/cuda
-  void run(Lane& lane, const Operands&) override { (void)backend(lane.device().kind); }  // which refuses
+  void run(Lane& lane, const Operands&) override { (void)backend(lane.device().kind); }  // this refuses the kind
 };
 
 }  // namespace
@@ -103,7 +103,7 @@ std::size_t Product::Impl::epilogue_workspace() const {
 void Product::Impl::run_epilogue(Lane& lane, const Operands& x) const {
   const auto rows = static_cast<std::size_t>(shape.m), stride = static_cast<std::size_t>(shape.ldc);
   const auto summed = static_cast<std::size_t>(shape.k);
-  // Rows side by side, as they nearly always are, are one operation.
+  // Contiguous rows, the usual case, are one operation.
   const bool dense = shape.n == shape.ldc;
   const std::size_t parts = dense ? 1 : rows, size = static_cast<std::size_t>(shape.n) * (dense ? rows : 1);
   switch (shape.epilogue) {

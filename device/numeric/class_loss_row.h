@@ -6,7 +6,7 @@
 
 #include "device/ops/losses/class_loss.h"
 
-// Kernels of both twins call what is below.
+// Kernels of both twins call the functions below.
 #ifdef __CUDACC__
 #define STRATA_ON_BOTH __host__ __device__
 #else
@@ -15,8 +15,8 @@
 
 namespace strata::device {
 
-// Calls store(c, g) with the gradient of each score of one row, times `scale`, and returns the row's loss: in fp64, as
-// there are few scores and their sum is what training follows.
+// Calls store(c, g) with the gradient of each score in one row, times `scale`, and returns the row's loss. Computes in
+// fp64, because there are few scores and training follows their sum.
 template <typename Store>
 STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, const float* x, std::int32_t label,
                                               const float* weights, float scale, Store&& store) {

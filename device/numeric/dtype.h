@@ -10,7 +10,7 @@
 
 namespace strata::device {
 
-// Element types of parameters, activations and gradients. The compute dtype of a run is also its wire dtype.
+// Element types of parameters, activations and gradients. A run's compute dtype is also its wire dtype.
 enum class DType : std::uint8_t { fp32, bf16, fp16 };
 
 constexpr std::size_t size_of(DType t) {
@@ -20,11 +20,11 @@ constexpr std::string_view name_of(DType t) {
   return t == DType::fp32 ? "fp32" : t == DType::bf16 ? "bf16" : "fp16";
 }
 
-// bfloat16 as its bits. Conversion from float rounds to nearest even; NaN stays NaN (quiet).
+// bfloat16, as its bits. Conversion from float rounds to nearest even; NaN stays NaN (quiet).
 struct bf16 {
   std::uint16_t bits;
 };
-// IEEE binary16 as its bits. Conversion from float rounds to nearest even; above 65,504 it is infinite.
+// IEEE binary16, as its bits. Conversion from float rounds to nearest even; above 65,504 the result is infinite.
 struct fp16 {
   std::uint16_t bits;
 };
@@ -64,7 +64,7 @@ constexpr fp16 from_float<fp16>(float x) {
   if (a > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};
   if (a >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // rounds to at least 65,536
   if (a < 0x38800000u) {
-    // Subnormal half: adding 0.5 puts the half's last place at float's last place, so the addition rounds for us.
+    // Subnormal half: adding 0.5 aligns the half's last place with float's, so the addition does the rounding.
     const float shifted = std::bit_cast<float>(a) + 0.5f;
     return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u))};
   }

@@ -6,23 +6,23 @@
 namespace strata::device {
 
 // The dynamic maps of "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022), with the values that
-// bitsandbytes publishes: a byte for a number of [-1, 1] (signed) or [0, 1] (unsigned). Seven decades, each cut into
-// twice as many equal steps as the one below it; a byte stands for the middle of its step. Zero and one have bytes of
-// their own; -1 has none. Counting bitsandbytes' codes in the order of their values, the byte is the code itself
-// (unsigned), or 127 - code as an int8 (signed), so that a byte of zero is zero in both.
+// bitsandbytes publishes: a byte for a number in [-1, 1] (signed) or [0, 1] (unsigned). There are seven decades, each
+// cut into twice as many equal steps as the one below it, and a byte stands for the middle of its step. Zero and one
+// have bytes of their own; -1 has none. If bitsandbytes' codes are counted in the order of their values, the byte is
+// the code itself (unsigned), or 127 - code as an int8 (signed), so that a zero byte is zero in both.
 //
-// No table of 256 values is looked up: with n = |byte| (signed) or byte + 1 (unsigned), e = floor(log2 n) is the decade
-// and the value is linear in n there.
+// The values need no table of 256 entries: with n = |byte| (signed) or byte + 1 (unsigned), e = floor(log2 n) is the
+// decade, in which the value is linear in n.
 struct DynamicMap {
-  float slope[8], offset[8];  // value = slope * n + offset; at (e + 127) % 8, from the exponent of n as a float
+  float slope[8], offset[8];  // value = slope * n + offset; at (e + 127) % 8, which n's exponent as a float gives
   // At e % 8:
   float least[8];            // the smallest number that rounds into the decade; below it, e - 1
   float steps[8], shift[8];  // |byte| = floor(steps * value + shift)
-  float most[8];             // or the last of the decade, if that is less
-  float exponent;            // what floor(log10(value) + exponent) needs to be e, or one above
+  float most[8];             // the last of the decade, if it is smaller
+  float exponent;            // what floor(log10(value) + exponent) needs to be e, or one more
   int first;                 // the lowest decade
 
-  // decode() and encode(), below, for kernels that bring their own copy of a map.
+  // decode() and encode(), below, for kernels with their own copy of a map.
   template <bool kSigned>
   constexpr float value_of(std::uint8_t byte) const;
   template <bool kSigned>
@@ -33,10 +33,10 @@ constexpr DynamicMap make_dynamic_map(bool has_sign) {
   constexpr double kDecades[] = {1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
   DynamicMap map{};
   map.first = has_sign ? 0 : 1;
-  // 0.03: the logarithm that encode() takes is too small by up to 0.026.
+  // 0.03, because encode()'s logarithm is too small by up to 0.026.
   map.exponent = has_sign ? 7.03f : 8.03f;
-  const double lead = has_sign ? 0 : 1;  // of n over the byte
-  double below = 0;                      // the largest value of the decade below
+  const double lead = has_sign ? 0 : 1;  // n minus the byte
+  double below = 0;                      // the largest value in the decade below
   for (int e = map.first; e < map.first + 7; ++e) {
     const double count = 1 << e, base = kDecades[e + 1 - map.first];
     map.slope[(e + 7) % 8] = static_cast<float>(0.9 * base / count);
@@ -47,17 +47,17 @@ constexpr DynamicMap make_dynamic_map(bool has_sign) {
     map.most[e] = static_cast<float>(2 * count - 1 - lead);
     below = base * (1 - 0.45 / count);
   }
-  // One: n = 128, e = 7, or n = 256, e = 8, whose entry is also that of zero, n = 1, e = 0.
+  // One is n = 128, e = 7, or n = 256, e = 8, whose entry is also that of zero (n = 1, e = 0).
   const int one = has_sign ? 7 : 0;
   map.slope[(one + 7) % 8] = has_sign ? 0.0f : static_cast<float>(1.0 / 255);
   map.offset[(one + 7) % 8] = has_sign ? 1.0f : -static_cast<float>(1.0 / 255);
   map.least[one] = static_cast<float>((below + 1) / 2);
-  map.steps[one] = has_sign ? 0.0f : 300.0f;  // comes out above 255, and is cut there
+  map.steps[one] = has_sign ? 0.0f : 300.0f;  // the result is above 255, and is limited to it
   map.shift[one] = has_sign ? 128.0f : 0.0f;
   map.most[one] = 300.0f;
   if (!has_sign) {
-    // Only zero rounds to zero: a second moment of zero beside a first that is not would make a step of moment1 / eps.
-    // The line through (0, 1) cuts the decade's two steps, the boundary at 0.55e-6, as the other would.
+    // Only zero rounds to zero: a zero second moment with a non-zero first moment would make a step of moment1 / eps.
+    // The line through (0, 1) cuts the decade's two steps, like the other one, at the border 0.55e-6.
     map.least[1] = std::numeric_limits<float>::denorm_min();
     map.steps[1] = static_cast<float>(1 / 0.55e-6);
     map.shift[1] = 1;
@@ -80,7 +80,7 @@ template <bool kSigned>
 constexpr std::uint8_t DynamicMap::byte_of(float value) const {
   const float x = kSigned && value < 0 ? -value : value;
   if (kSigned && x < least[0]) return 0;
-  // log2 of a float is its bits / 2^23 - 127, up to 0.086.
+  // log2 of a float is its bits / 2^23 - 127, within 0.086.
   const float log10 = __builtin_fmaf(static_cast<float>(std::bit_cast<std::int32_t>(x)), kLog10Of2 * 0x1p-23f,
                                      -127 * kLog10Of2 + exponent);
   int e = static_cast<int>(log10);
@@ -93,13 +93,13 @@ constexpr std::uint8_t DynamicMap::byte_of(float value) const {
   return static_cast<std::uint8_t>(count < 127 ? count : 127);
 }
 
-// The value of a byte. Kernels of the CPU have vector forms of both functions, with the same bits.
+// The value of a byte. The CPU's kernels have vector forms of both functions, with the same bits.
 template <bool kSigned>
 constexpr float decode(std::uint8_t byte) {
   return (kSigned ? kSignedMap : kUnsignedMap).value_of<kSigned>(byte);
 }
 
-// The byte of the nearest value, up to the rounding of one fp32 fma, of a number of the map's range (or above it by a
+// The byte of the nearest value, up to the rounding of one fp32 fma, for a number in the map's range (or above it by a
 // rounding).
 template <bool kSigned>
 constexpr std::uint8_t encode(float value) {

@@ -9,14 +9,16 @@ namespace strata::device {
 
 // An exact sum of doubles: a fixed-point number wide enough for every finite double (Kulisch; the layout is Neal's
 // small superaccumulator, 2015). Sums are integers, so any order and any grouping gives the same bits; round() rounds
-// once, to nearest even. Plain data of constant size: ranks exchange it as bytes. Starts as all zero bytes.
-// Not finite terms are counted, never added; up to 2^29 add() calls or merges between normalisations are carried.
+// once, to nearest even. It is plain data of constant size, which ranks exchange as bytes, and all zero bytes are its
+// initial value. Terms that are not finite are counted, never added. Up to 2^29 add() calls or merges may happen
+// between normalisations.
 struct ExactSum {
   static constexpr int kChunks = 68;
-  // Each addition or merged addition moves a chunk by less than 2^32, so this many leave room in 63 bits.
+  // Each addition or merged addition changes a chunk by less than 2^32, so this many fit into 63 bits.
   static constexpr std::uint64_t kMaxUncarried = std::uint64_t{1} << 29;
 
-  std::array<std::int64_t, kChunks> chunks{};  // chunk i counts units of 2^(32 i - 1074), signed; the last two are room
+  std::array<std::int64_t, kChunks>
+      chunks{};  // chunk i counts units of 2^(32 i - 1074), signed; the last two are spare
   std::uint64_t nonfinite = 0;
   std::uint64_t uncarried = 0;  // additions since carries were last propagated
 
@@ -29,7 +31,7 @@ struct ExactSum {
   static constexpr std::uint64_t kLowHalf = 0xffffffffu;
 };
 
-// A double as an exact sum adds it: to chunk `first` and the two above it.
+// A double in the form that an exact sum adds: to chunk `first` and the two above it.
 struct ExactTerm {
   bool finite;
   std::uint32_t first;
@@ -68,7 +70,7 @@ constexpr void ExactSum::add(double x) {
 constexpr void ExactSum::merge(const ExactSum& other) {
   const bool full = uncarried + other.uncarried + 1 > kMaxUncarried;
   if (full) normalize();
-  std::int64_t carry = 0;  // of the other, normalised on the way
+  std::int64_t carry = 0;  // the other sum is normalised on the way
   for (std::size_t i = 0; i < kChunks; ++i) {
     std::int64_t chunk = other.chunks[i] + carry;
     if (full && i + 1 < kChunks) {
@@ -86,7 +88,7 @@ constexpr void ExactSum::normalize() {
   for (std::size_t i = 0; i + 1 < kChunks; ++i) {
     const std::int64_t total = chunks[i] + carry;
     chunks[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(total) & kLowHalf);
-    carry = total >> 32;  // rounds down: the remainder above is never negative
+    carry = total >> 32;  // rounds down, so the remainder above is never negative
   }
   chunks[kChunks - 1] += carry;
   uncarried = 0;
@@ -104,7 +106,7 @@ constexpr double ExactSum::round() const {
   int top = kChunks - 1;
   while (top >= 0 && a.chunks[static_cast<std::size_t>(top)] == 0) --top;
   if (top < 0) return 0.0;
-  // 96 bits from the top chunk down, and whether anything lies below them.
+  // 96 bits from the top chunk down, and whether there is anything below them.
   const auto chunk = [&](int i) {
     return i < 0 ? 0 : static_cast<std::uint64_t>(a.chunks[static_cast<std::size_t>(i)]);
   };
@@ -116,8 +118,8 @@ constexpr double ExactSum::round() const {
   mantissa = chunk(top) << (64 - width) | chunk(top - 1) << (32 - width) | chunk(top - 2) >> width;
   bool below = (chunk(top - 2) & ((std::uint64_t{1} << width) - 1)) != 0;
   for (int i = top - 3; i >= 0 && !below; --i) below = chunk(i) != 0;
-  // Keep 53 bits, fewer if that would reach below 2^-1074: those are a double's bits as they are, and nothing lies
-  // below. Else the leading bit adds one to the exponent's field, and so does a carry out of the rounding.
+  // Keeps 53 bits, or fewer if 53 would reach below 2^-1074: those are exactly a double's bits, and nothing lies below.
+  // Otherwise the leading bit adds one to the exponent's field, and so does a carry out of the rounding.
   std::uint64_t bits = 0;
   if (highest < 53) {
     bits = mantissa >> (63 - highest);

@@ -3,7 +3,7 @@
 
 namespace strata::device {
 
-// What one step's update multiplies with: worked out once, in fp64, and rounded to fp32.
+// The factors of one step's update: computed once in fp64, and rounded to fp32.
 struct UpdateFactors {
   float beta1, rest1;             // 1 - beta1; sgd: the momentum, and 1
   float beta2, rest2;             // 1 - beta2
@@ -50,7 +50,7 @@ constexpr UpdateFactors sgd_factors(const Options& o, const StepScalars& s) {
 
 namespace rounding {
 
-// Operations of one rounding each, on a float; a kernel's vectors bring their own.
+// Operations with one rounding each, on a float; a kernel's vectors have their own.
 [[gnu::always_inline]] constexpr float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
@@ -67,9 +67,9 @@ namespace rounding {
   return a > b ? a : b;
 }
 
-// One element's update, for a number type V: a float, or the sixteen of a CPU kernel. The order of its roundings is
-// the contract; compiled without contraction it gives the same bits on every device. `g` is first + second, see
-// device/ops/step/optimizer.h; `broadcast` makes a V of a float.
+// One element's update, for a number type V: a float, or the sixteen floats of a CPU kernel. The order of its roundings
+// is the contract: compiled without contraction, it gives the same bits on every device. `g` is first + second, see
+// device/ops/step/optimizer.h. `broadcast` makes a V from a float.
 template <typename V, typename Broadcast>
 [[gnu::always_inline]] constexpr void adamw_update(V g, V& master, V& moment1, V& moment2, const UpdateFactors& f,
                                                    Broadcast broadcast) {
@@ -80,7 +80,7 @@ template <typename V, typename Broadcast>
   master = fnma(broadcast(f.step), moment1 / denominator, master * broadcast(f.decay));
 }
 
-// Twice 2^127 takes any number but zero to one or beyond: saturated, that is its sign.
+// Multiplying twice by 2^127 takes any number except zero to one or beyond, and saturating that gives its sign.
 template <typename V, typename Broadcast>
 [[gnu::always_inline]] constexpr V sign(V x, Broadcast broadcast) {
   x = (x * broadcast(0x1p127f)) * broadcast(0x1p127f);

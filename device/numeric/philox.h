@@ -6,8 +6,9 @@ namespace strata::device {
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 // Number i of a stream is word i % 4 of the block whose counter is
 //   {low 32 bits of i/4, (i/4 >> 32) + (micro_batch >> 32 << 16), site, low 32 bits of micro_batch}
-// under the key {low, high 32 bits of the seed}: one stream per seed, site and micro-batch, no state, no overlap for
-// i < 2^50 and micro_batch < 2^48. Both twins include this file; the functions must inline into either's kernels.
+// under the key {low, high 32 bits of the seed}. There is one stream per seed, site and micro-batch, without state, and
+// without overlap for i < 2^50 and micro_batch < 2^48. Both twins include this file; the functions must inline into the
+// kernels of either.
 struct RandomStream {
   std::uint64_t seed;
   std::uint64_t micro_batch;
@@ -34,7 +35,7 @@ inline constexpr int kPhiloxRounds = 10;
   return c;
 }
 
-// Counter of block `block` (numbers 4 * block .. 4 * block + 3).
+// The counter of block `block` (numbers 4 * block .. 4 * block + 3).
 [[gnu::always_inline]] constexpr PhiloxBlock random_counter(const RandomStream& s, std::uint64_t block) {
   return {{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>((block >> 32) + (s.micro_batch >> 32 << 16)),
            s.site, static_cast<std::uint32_t>(s.micro_batch)}};
@@ -59,12 +60,12 @@ inline constexpr int kPhiloxRounds = 10;
   }
 }
 
-// An element is kept where its number is at least this; p in [0, 1).
+// An element is kept if its number is at least this; p is in [0, 1).
 [[gnu::always_inline]] constexpr std::uint32_t drop_threshold(float p) {
   return static_cast<std::uint32_t>(static_cast<double>(p) * 4294967296.0);
 }
 
-// Known answer of the reference implementation (Random123, kat_vectors).
+// The known answer of the reference implementation (Random123, kat_vectors).
 static_assert(philox4x32({{0, 0, 0, 0}}, 0, 0).word[0] == 0x6627e8d5u);
 
 }  // namespace strata::device

@@ -4,8 +4,8 @@
 
 namespace strata::device {
 
-// How a sum over rows is cut: blocks of consecutive rows, each summed in order, then the blocks in order. Depends on
-// the number of rows alone: it is part of the numerics.
+// How a sum over rows is cut: blocks of consecutive rows, each summed in order, then the blocks in order. This depends
+// only on the number of rows, and is part of the numerics.
 struct RowBlocks {
   std::size_t rows, per_block, count;
 

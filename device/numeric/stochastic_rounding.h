@@ -6,9 +6,9 @@
 
 namespace strata::device {
 
-// x as one of its two neighbours in bf16, the farther one the rarer, so that the mean over all 16-bit `random` is x (to
-// 2^-17 of their distance). What bf16 holds stays as it is; NaN stays NaN (quiet). Kernels have a vector form with the
-// same bits.
+// Rounds x to one of its two neighbours in bf16, to the farther one less often, so that the mean over all 16-bit
+// `random` is x (within 2^-17 of the neighbours' distance). Values that bf16 can represent stay unchanged; NaN stays
+// NaN (quiet). Kernels have a vector form with the same bits.
 constexpr bf16 round_stochastically(float x, std::uint16_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>(bits >> 16 | 0x40u)};

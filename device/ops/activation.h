@@ -11,7 +11,7 @@ void gelu_forward(Lane&, ConstView x, View y);
 // dx = dy * gelu'(x); dx may be dy.
 void gelu_backward(Lane&, ConstView dy, ConstView x, View dx);
 
-// y = x P(X < x) of a standard normal X: the GELU that is not approximated (erf), elementwise; fp32 arithmetic.
+// y = x P(X < x) for a standard normal X: the exact GELU (erf), elementwise; fp32 arithmetic.
 void gelu_erf_forward(Lane&, ConstView x, View y);
 // dx = dy * gelu'(x); dx may be dy.
 void gelu_erf_backward(Lane&, ConstView dy, ConstView x, View dx);

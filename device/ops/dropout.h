@@ -7,11 +7,11 @@
 
 namespace strata::device {
 
-// Names one use of dropout: its random numbers are Philox4x32-10 (Salmon et al. 2011) keyed by scalars->seed, with a
-// counter made of the global micro-batch (scalars->first_micro_batch + micro_batch), `site` (unique per layer and
-// place) and the element's index: the same whatever the rank, the threads, or whether it is recomputed.
+// Identifies one use of dropout. Its random numbers are Philox4x32-10 (Salmon et al. 2011) keyed by scalars->seed, with
+// a counter made from the global micro-batch (scalars->first_micro_batch + micro_batch), `site` (unique per layer and
+// place) and the element's index. So they are the same for any rank and number of threads, and when recomputed.
 struct Dropout {
-  float probability = 0;  // 0: everything is kept, nothing is drawn
+  float probability = 0;  // 0: everything is kept, without random numbers
   std::uint32_t site = 0;
   std::uint64_t micro_batch = 0;  // g * W + rank
   const StepScalars* scalars = nullptr;

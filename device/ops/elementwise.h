@@ -9,14 +9,14 @@ namespace strata::device {
 
 // Sets every byte to zero.
 void zero(Lane&, View x);
-// to[i] = from[i], rounded to to's dtype; same size. Also the plain copy.
+// to[i] = from[i], rounded to to's dtype; both have the same size. Also used as the plain copy.
 void cast(Lane&, ConstView from, View to);
 // to[i] += from[i]; to is fp32.
 void add(Lane&, ConstView from, View to);
 // Adds the number of elements that are not finite to *count.
 void count_nonfinite(Lane&, ConstView x, std::uint64_t* count);
-// out[j] = sum over rows of x[r, j], fp32 in a fixed order, rounded once; rows of x lie `stride` elements apart.
-// The gradient of a bias.
+// out[j] = sum over rows of x[r, j], in fp32 in a fixed order, rounded once; rows of x are `stride` elements apart.
+// This is the gradient of a bias.
 void column_sum(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, View out,
                 View workspace);
 std::size_t column_sum_workspace(std::size_t rows, std::size_t columns);

@@ -12,13 +12,13 @@ struct TableRows {
   std::size_t first, count, total;
 };
 
-// out[i] = table[indices[i]] for i in [0, rows) whose index lies in the tile; other rows of out stay as they are.
+// out[i] = table[indices[i]] for i in [0, rows) whose index lies in the tile; other rows of out do not change.
 void embedding_forward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                        ConstView table, View out);
 // out[i] += table[indices[i]], i in [0, rows): positions.
 void embedding_add(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table, View out);
-// Writes all rows of the tile: row t of the table is the sum of dout[i] over i with indices[i] = t, in rising i, in
-// fp32, rounded once; 0 if there is none. Used for tokens and, once more, for positions.
+// Writes all rows of the tile: row t of the table is the sum of dout[i] over i with indices[i] = t, in ascending i, in
+// fp32, rounded once; 0 if there is none. Used for tokens, and again for positions.
 void embedding_backward(Lane&, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                         ConstView dout, View dtable, View workspace);
 std::size_t embedding_backward_workspace(std::size_t rows, std::size_t tile_rows);

@@ -6,8 +6,8 @@
 
 namespace strata::device {
 
-// `rows` rows of `groups` vectors of `width` elements; vectors of a row are adjacent, rows lie x_stride and y_stride
-// elements apart (groups > 1: one norm per attention head inside a packed q/k/v row).
+// `rows` rows of `groups` vectors with `width` elements. The vectors of a row are adjacent; rows are x_stride and
+// y_stride elements apart (groups > 1: one norm per attention head inside a packed q/k/v row).
 struct NormShape {
   std::size_t rows, width;
   std::size_t groups = 1;
@@ -15,12 +15,12 @@ struct NormShape {
   float eps;
 };
 
-// y = (x - mean) * rstd * gain + bias over the last dimension (Ba et al. 2016). Saves mean and rstd, fp32,
-// [rows * groups]. All arithmetic is fp32, one rounding into y.
+// y = (x - mean) * rstd * gain + bias over the last dimension (Ba et al. 2016). Saves mean and rstd, fp32, [rows *
+// groups]. All arithmetic is fp32, with one rounding into y.
 void layernorm_forward(Lane&, const NormShape&, ConstView x, ConstView gain, ConstView bias, View y, View mean,
                        View rstd);
-// dx = dresidual + d/dx; dgain, dbias in their view's dtype, summed over rows in fp32 in a fixed order. dresidual may
-// be empty and may be dx itself. dy is laid out as y, dx as x.
+// dx = dresidual + d/dx; dgain and dbias are in their view's dtype, summed over rows in fp32 in a fixed order.
+// dresidual may be empty, and may be dx itself. dy has y's layout, dx has x's.
 void layernorm_backward(Lane&, const NormShape&, ConstView dy, ConstView x, ConstView gain, ConstView mean,
                         ConstView rstd, ConstView dresidual, View dx, View dgain, View dbias, View workspace);
 
@@ -29,8 +29,8 @@ void rmsnorm_forward(Lane&, const NormShape&, ConstView x, ConstView gain, View 
 void rmsnorm_backward(Lane&, const NormShape&, ConstView dy, ConstView x, ConstView gain, ConstView rstd,
                       ConstView dresidual, View dx, View dgain, View workspace);
 
-// Into how many shares a GPU cuts each block of rows (device/numeric/row_blocks.h) whose dgain and dbias it sums at
-// once: 128 blocks of threads, about one for each of its processors.
+// The number of shares into which a GPU cuts each block of rows (device/numeric/row_blocks.h) to sum its dgain and
+// dbias at once: 128 blocks of threads, about one for each of its multiprocessors.
 inline constexpr std::size_t kNormShares = 4;
 
 // Bytes of workspace that either backward needs, on any device.

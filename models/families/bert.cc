@@ -1,4 +1,4 @@
-// BERT (Devlin et al. 2018) as Hugging Face stores it: learned positions and token types, LayerNorm behind the
+// BERT (Devlin et al. 2018) as Hugging Face stores it: learned positions and token types, LayerNorm after the
 // embeddings and after every residual sum, attention in both directions, GELU (erf), biases.
 #include "models/families/bert.h"
 
@@ -22,7 +22,7 @@ EncoderSpec read_bert(const Config& config, std::size_t words) {
   b.projection_dropout = b.down_dropout = s.embedding_dropout = dropout_probability(config, "hidden_dropout_prob", 0.1);
   s.type_rows = size_or_default(config, "type_vocab_size", 2);
   require_bool(config, "is_decoder", false, false);
-  // Of other heads; of the first BERT's checkpoints.
+  // Keys of other heads, and of the first BERT checkpoints.
   const float classifier_dropout =
       dropout_probability(config, "classifier_dropout", static_cast<double>(s.embedding_dropout));
   s.sequence_dropout = s.token_dropout = classifier_dropout;
@@ -55,7 +55,7 @@ std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
   s.dense = "bert.pooler.dense";
   s.sequence_scores = s.token_scores = "classifier";
   s.decoder = "cls.predictions.decoder";
-  // Tied, both names are one tensor, under the older one (transformers 5); else the decoder has its own.
+  // If tied, both names are one tensor, stored under the older one (transformers 5). Otherwise the decoder has its own.
   s.decoder_bias = s.tied ? "cls.predictions.bias" : "cls.predictions.decoder.bias";
   for (const char* name : {"cls.predictions.bias", "cls.predictions.decoder.bias", "cls.seq_relationship.weight",
                            "cls.seq_relationship.bias"})

@@ -5,8 +5,8 @@
 
 namespace strata::models {
 
-// What BERT's config says, and what its encoder's tensors are called: RoBERTa has the same keys and names. `words`: of
-// a config that names no vocab_size.
+// Reads BERT's config and names its encoder's tensors. RoBERTa has the same keys and names. `words`: the default of
+// vocab_size.
 EncoderSpec read_bert(const Config& config, std::size_t words);
 void name_bert(EncoderSpec& spec, const std::string& prefix);
 

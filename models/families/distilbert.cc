@@ -1,5 +1,5 @@
 // DistilBERT (Sanh et al. 2019) as Hugging Face stores it: BERT's encoder without token types, and without dropout
-// behind the attention's projection.
+// after the attention's projection.
 #include <fmt/format.h>
 
 #include <utility>
@@ -23,13 +23,14 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   b.attention_dropout = dropout_probability(config, "attention_dropout", 0.1);
   b.down_dropout = s.embedding_dropout = dropout_probability(config, "dropout", 0.1);
   if (config.bool_or("sinusoidal_pos_embds", false) && run.training)
-    config.remark(fmt::format(
-        "{} is true: the table of positions is read as it is stored, and learns, as in transformers 5 (in transformers "
-        "4 it does not); that of a new model starts at random here",
-        config.describe("sinusoidal_pos_embds")));
+    config.remark(
+        fmt::format("{} is true: the table of positions is read as it is stored, and trained, as in transformers 5 (in "
+                    "transformers "
+                    "4 it is not); that of a new model starts at random here",
+                    config.describe("sinusoidal_pos_embds")));
   s.sequence_dropout = dropout_probability(config, "seq_classif_dropout", 0.2);
   s.token_dropout = s.embedding_dropout;
-  config.ignore({"qa_dropout", "tie_weights_"});  // of another head; of older versions
+  config.ignore({"qa_dropout", "tie_weights_"});  // keys of another head and of older versions
 
   name_embeddings(s, "distilbert.");
   s.blocks.names = {.layers = "distilbert.transformer.layer.",

@@ -16,7 +16,7 @@ namespace {
 
 using Units = std::vector<std::unique_ptr<Unit>>;
 
-// Transform, norm, and a projection to the vocabulary that may be the embedding's table (Devlin et al. 2018).
+// A transform, a norm, and a projection to the vocabulary that may be tied to the embedding (Devlin et al. 2018).
 void add_masked_lm(Units& units, const EncoderSpec& s, const Classes&, const RunShape& run) {
   const EncoderBlockSpec& b = s.blocks;
   HeadSpec head{.gain_name = s.transform_norm + ".weight",
@@ -32,7 +32,7 @@ void add_masked_lm(Units& units, const EncoderSpec& s, const Classes&, const Run
   units.push_back(make_head(head, run));
 }
 
-// The first token of a text, through a dense layer.
+// Classifies the first token of a text, through a dense layer.
 void add_sequence_classes(Units& units, const EncoderSpec& s, const Classes& classes, const RunShape& run) {
   units.push_back(make_class_head({.hidden = s.blocks.hidden,
                                    .classes = classes.names.size(),
@@ -55,7 +55,7 @@ void add_token_classes(Units& units, const EncoderSpec& s, const Classes& classe
                                   run));
 }
 
-// What each objective ends an encoder in; null: nothing that is built.
+// The head for each objective; null if it is not supported.
 using AddHead = void (*)(Units&, const EncoderSpec&, const Classes&, const RunShape&);
 AddHead add_head_of(Objective objective) {
   static constexpr std::array<AddHead, 4> kHeads = {nullptr, add_masked_lm, add_sequence_classes, add_token_classes};
@@ -95,14 +95,14 @@ class Encoder final : public Model {
     add_encoder_blocks(units, b, run);
     add_head_of (*run.objective)(units, s, classes, run);
     for (const Parameter& parameter : units.back()->parameters()) drawn_if_missing.push_back(parameter.name);
-    // Of the heads that transformers has for these families.
+    // Layers of the heads that transformers has for these families.
     ignore_layers(std::array{s.dense, s.sequence_scores, s.token_scores, std::string("qa_outputs")});
     if (*run.objective == Objective::masked_lm) return;
     ignore_layers(std::array{s.transform, s.transform_norm, s.decoder});
     ignored_suffixes.push_back(s.decoder_bias);
   }
 
-  // The types of tokens, if there is one.
+  // The token types, if there is only one.
   void fill_constants(std::byte* constants) const override {
     if (constants_bytes > 0) std::memset(constants, 0, constants_bytes);
   }

@@ -14,7 +14,8 @@
 namespace strata::models {
 namespace {
 
-// By `model_type`: its maker, what a model of it learns if nothing names a head, and how transformers' classes begin.
+// For each `model_type`: the function that makes the model, its objective if nothing names a head, and the prefix of
+// transformers' class names.
 struct Family {
   std::string_view name;
   std::unique_ptr<Model> (*make)(const Config& config, const RunShape& run);
@@ -48,9 +49,9 @@ const Family& family_of(const Config& config) {
        names);
 }
 
-// Keys of transformers 4 and 5 that say how a model is stored, run or sampled from, not what it computes.
+// Keys of transformers 4 and 5 that say how a model is stored, run or sampled from, but do not affect what it computes.
 void ignore_what_does_not_compute(const Config& config) {
-  (void)config.integers("eos_token_id");  // of generate: what is none is refused wherever it comes from
+  (void)config.integers("eos_token_id");  // read by generate; a malformed value is refused wherever it comes from
   config.ignore({"architectures",
                  "torch_dtype",
                  "dtype",
@@ -106,14 +107,14 @@ void ignore_what_does_not_compute(const Config& config) {
       config.ignore({key});
 }
 
-// What is left changes nothing: in a file it is named once, and ignored; what the recipe sets has to mean something.
+// The remaining keys change nothing. In a file they are named once and ignored. In the recipe they are an error.
 void name_unread(const Config& config, std::string_view family) {
   std::vector<std::string> names;
   bool code = false;
   for (const std::string& key : config.unread()) {
     if (config.overridden(key))
       fail(Exit::usage, "{} is not a key that {} models have: leave it out", config.describe(key), family);
-    // An object by its own name, unless the family reads some of it.
+    // Names an object by its own key, unless the family reads some of it.
     std::string root = key.substr(0, key.find('.'));
     if (root.starts_with("rope_")) root = key;  // a group that is read
     if (root == "auto_map") {
@@ -140,7 +141,7 @@ void name_unread(const Config& config, std::string_view family) {
 
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most) {
   const auto size = static_cast<std::size_t>(config.require_int(key));
-  if (size > most) fail(Exit::usage, "{} is {}: at most {} is built", config.describe(key), size, most);
+  if (size > most) fail(Exit::usage, "{} is {}: at most {} is supported", config.describe(key), size, most);
   return size;
 }
 
@@ -198,7 +199,7 @@ std::vector<bool> sliding_layers(const Config& config, std::size_t layers) {
          config.describe("layer_types"), counted(types.size(), "entry", "entries"), layers, types.size());
   std::vector<bool> sliding;
   for (const std::string& type : types) {
-    // "attention" is transformers' older word for full attention.
+    // "attention" is transformers' older name for full attention.
     if (type != "full_attention" && type != "attention" && type != "sliding_attention")
       fail(Exit::usage, "{} has \"{}\", which is not supported; full_attention and sliding_attention are",
            config.describe("layer_types"), type);
@@ -272,9 +273,10 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   if (!run.objective) run.objective = objective_of(config);
   const bool classifies =
       *run.objective == Objective::sequence_classification || *run.objective == Objective::token_classification;
-  if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders say it of all their heads
+  if (run.cache > 0 && classifies && family.objective == Objective::causal_lm)  // encoders have a message of their own
     fail(Exit::usage,
-         "{} is of a classifier ({}), which does not generate: strata predict labels texts with it; generate takes a "
+         "{} belongs to a classifier ({}), which does not generate: strata predict labels texts with it; generate "
+         "needs a "
          "model for {}",
          config.source(), name_of(*run.objective), name_of(Objective::causal_lm));
   std::unique_ptr<Model> model = family.make(config, run);
@@ -293,7 +295,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
       fail(Exit::usage, "training.class_weights has {}, and the model has {}: give one for each",
            counted(run.class_weights.size(), "number"), counted(classes, "class", "classes"));
     if (std::ranges::all_of(run.class_weights, [](const auto& weight) { return weight == 0; }))
-      fail(Exit::usage, "training.class_weights are all 0: nothing would be learned; give one class at least more");
+      fail(Exit::usage, "training.class_weights are all 0: nothing would be learned; give at least one class more");
     model->class_weights = run.class_weights;
     model->class_weights_at = (model->constants_bytes + 255) / 256 * 256;
     model->constants_bytes = model->class_weights_at + classes * sizeof(float);

@@ -25,7 +25,8 @@ struct Shape {
 
 PreNormBlockSpec blocks_of(const Shape& s) {
   const Init normal{0, s.deviation};
-  // Projections onto the residual stream are scaled by 1/sqrt(2 L): its variance would grow with depth.
+  // Projections onto the residual stream are scaled by 1/sqrt(2 L), because its variance would otherwise grow with
+  // depth.
   const Init residual{0, s.deviation / std::sqrt(2.0f * static_cast<float>(s.layers))};
   return {.prefix = "transformer.h.",
           .attention_norm = "ln_1",
@@ -79,7 +80,7 @@ class Gpt2 final : public Model {
     heads = s.heads;
     head_dim = s.hidden / s.heads;
     ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
-    // Of other heads; the last is TRL's, of values.
+    // Layers of other heads; the last is TRL's value head.
     ignore_layers(std::to_array<std::string>(
         {"score", "classifier", "qa_outputs", "multiple_choice_head.summary", "v_head.summary"}));
     optional_prefix = "transformer.";
@@ -96,7 +97,7 @@ class Gpt2 final : public Model {
       units.push_back(make_head(head, run));
       return;
     }
-    // Of texts the last token, without a bias; of tokens through dropout.
+    // A sequence is classified by its last token, without a bias; tokens through dropout.
     const bool sequences = *run.objective == Objective::sequence_classification;
     units.push_back(make_class_head({.hidden = s.hidden,
                                      .classes = classes.names.size(),

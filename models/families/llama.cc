@@ -1,6 +1,6 @@
 // The Llama family (Touvron et al. 2023) as Hugging Face stores it: RMSNorm before attention and MLP, rotary positions,
-// grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window, Qwen2 biases of q, k and v and a window of
-// some layers, Qwen3 an RMSNorm of each query and key head.
+// grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window; Qwen2 adds biases for q, k and v, and a
+// window in some layers; Qwen3 adds an RMSNorm on each query and key head.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -58,7 +58,7 @@ class Llama final : public Model {
     heads = s.heads;
     head_dim = s.head_dim;
     ignored_suffixes = {".rotary_emb.inv_freq"};
-    // Of other heads; the last is TRL's, of values.
+    // Layers of other heads; the last is TRL's value head.
     ignore_layers(std::to_array<std::string>({"score", "qa_outputs", "v_head.summary"}));
     optional_prefix = "model.";
     // Positions past the sequence are never looked up.

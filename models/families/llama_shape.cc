@@ -12,9 +12,10 @@ namespace strata::models {
 
 namespace {
 
-// By layer: tokens that a position sees, or 0. As transformers 5 has it: Llama knows no window, whatever the keys say;
-// Mistral's is that of all layers unless layer_types (by which AutoModel takes it for Ministral) says which; Qwen's, if
-// use_sliding_window is true, that of the layers from max_window_layers on unless layer_types says which.
+// For each layer, the number of tokens that a position sees, or 0. As in transformers 5: Llama has no window, whatever
+// the keys say. Mistral's applies to all layers, unless layer_types (with which AutoModel takes it for Ministral)
+// selects some. Qwen's, if use_sliding_window is true, applies to the layers from max_window_layers on, unless
+// layer_types selects some.
 std::vector<std::size_t> read_windows(const Config& config, const std::string& family, std::size_t layers) {
   const bool mistral = family == "mistral";
   std::vector<bool> windowed = sliding_layers(config, layers);
@@ -48,7 +49,7 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
   s.hidden = size_or_default(config, "hidden_size", 4096);
   s.heads = size_or_default(config, "num_attention_heads", 32);
   const bool mistral = family == "mistral", qwen = family.starts_with("qwen");
-  // What a config leaves out transformers takes from the other sizes in some families; in the others it is a constant.
+  // In some families, transformers derives a missing value from the other sizes; in the others it is a constant.
   s.kv_heads = family == "llama" || config.is_null("num_key_value_heads")
                    ? size_or(config, "num_key_value_heads", s.heads)
                    : size_or_default(config, "num_key_value_heads", mistral ? 8 : 32);
@@ -79,7 +80,7 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
     fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
   if (s.query_width() > kMostWidth)
     fail(Exit::usage,
-         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the most that is built",
+         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the most that is supported",
          s.heads, s.head_dim, kMostWidth);
   if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
   require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
@@ -88,7 +89,7 @@ LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
 
   s.windows = read_windows(config, family, s.layers);
   for (std::size_t& window : s.windows)
-    if (window >= seq) window = 0;  // nothing lies outside it
+    if (window >= seq) window = 0;  // the window covers the whole sequence
   return s;
 }
 

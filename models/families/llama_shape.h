@@ -7,8 +7,9 @@
 
 namespace strata::models {
 
-// What a config.json says of a model of the Llama family, in the meaning of transformers: an absent key has the
-// family's default. windows: by layer, tokens that a position sees, itself included; 0: all before it.
+// What a config.json says about a model of the Llama family, as transformers interprets it: an absent key has the
+// family's default. windows: for each layer, the number of tokens that a position sees, itself included; 0: all before
+// it.
 struct LlamaShape {
   std::size_t hidden, heads, kv_heads, head_dim, inner, layers, vocabulary, positions;
   std::vector<std::size_t> windows;

@@ -1,5 +1,5 @@
-// ModernBERT (Warner et al. 2024) as Hugging Face stores it: rotary positions, every third block attends to the whole
-// document and the others to a window, LayerNorm without biases before attention and MLP, GeGLU.
+// ModernBERT (Warner et al. 2024) as Hugging Face stores it: rotary positions; every third block attends to the whole
+// document, and the others to a window; LayerNorm without biases before attention and MLP; GeGLU.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -21,13 +21,13 @@ namespace {
 
 struct Shape {
   std::size_t hidden, heads, inner, vocabulary, positions;
-  std::vector<bool> global;  // by layer: attention sees all of the document
-  std::size_t window;        // of the others: keys at most window / 2 rows away
+  std::vector<bool> global;  // for each layer: attention sees the whole document
+  std::size_t window;        // for the other layers: keys at most window / 2 rows away
   float eps, deviation;
   RotaryTable global_table, local_table;
   float embedding_dropout, class_dropout;
   bool tied, decoder_bias;
-  bool mean;  // a document is classified by the mean of its rows, not by its first
+  bool mean;  // a document is classified by the mean of its rows, not by its first row
 };
 
 std::vector<bool> read_layers(const Config& config, std::size_t layers) {
@@ -70,14 +70,14 @@ Shape read_shape(const Config& config) {
   s.class_dropout = dropout_probability(config, "classifier_dropout", 0);
   require_one_of(config, "classifier_pooling", {"cls", "mean"}, "cls");
   s.mean = config.text_or("classifier_pooling", "cls") == "mean";
-  // Of how it is trained or run there.
+  // Keys about training or running the model in transformers.
   config.ignore({"cls_token_id", "deterministic_flash_attn", "initializer_cutoff_factor", "layer_norm_eps",
                  "reference_compile", "repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction",
                  "gradient_checkpointing"});
   return s;
 }
 
-// The first block has no norm before its attention: the embedding's stands there.
+// The first block has no norm before its attention, because the embedding's norm takes its place.
 PreNormBlockSpec blocks_of(const Shape& s, std::size_t positions) {
   const Init normal{0, s.deviation};
   PreNormBlockSpec spec{.prefix = "model.layers.",
@@ -158,7 +158,7 @@ class ModernBert final : public Model {
     units.push_back(make_head(head, run));
     ignored_suffixes.insert(ignored_suffixes.end(), {"classifier.weight", "classifier.bias"});
   }
-  // Of documents, or of every row.
+  // Classes of documents, or of every row.
   void add_classes(const Classes& classes, const RunShape& run) {
     const Shape& s = shape_;
     const bool mean = s.mean && *run.objective == Objective::sequence_classification;
@@ -181,7 +181,7 @@ class ModernBert final : public Model {
   }
 
   Shape shape_;
-  std::size_t positions_;  // of a sequence
+  std::size_t positions_;  // per sequence
 };
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace strata::models {
 namespace {
 
-// What a family is, as far as keys of others can agree with it.
+// The facts about a family with which foreign keys may agree.
 struct Facts {
   bool llama, qwen2, qwen3, gpt2, modernbert;
   double hidden, heads, layers, head_dim;
@@ -33,7 +33,7 @@ Facts facts_of(const Config& config) {
   const std::string family = config.has("model_type") ? config.json("model_type") : "";
   const auto is = [&](std::string_view name) { return family == fmt::format("\"{}\"", name); };
   const bool llama = is("llama") || is("mistral") || is("qwen2") || is("qwen3");
-  // A size that is left out is that of transformers' class, as the family then reads it.
+  // A missing size has the default of transformers' class, which the family uses too.
   const auto number = [&](std::initializer_list<std::string_view> keys, double otherwise) {
     return number_in(config.json(config.spelled(keys))).value_or(otherwise);
   };
@@ -54,7 +54,7 @@ Facts facts_of(const Config& config) {
   return f;
 }
 
-// Null, false, 0, and what is empty.
+// Null, false, 0, and empty values.
 bool is_off(const std::string& json) {
   if (const auto number = number_in(json)) return *number == 0;
   return json == "null" || json == "false" || json == "[]" || json == "{}" || json == "\"\"" || json == "\"none\"";
@@ -283,10 +283,10 @@ constexpr Foreign kForeign[] = {
     {"pruned_heads", kOff, kPerLayer},
     {"num_hidden_groups", kOff, "layers that share their weights are not supported"},
 };
-// Of any other key that has these words in it.
+// A word that occurs in any other key.
 struct ForeignWord {
   std::string_view word;
-  bool begins;  // only in front
+  bool begins;  // only at the start
   std::string_view what;
 };
 constexpr ForeignWord kForeignWords[] = {
@@ -296,7 +296,7 @@ constexpr ForeignWord kForeignWords[] = {
     {"num_mtp_", true, kAhead},
 };
 
-// Settings of a loader for numbers that it then does not use.
+// Quantization settings that the loader then does not use.
 bool quantises_nothing(const Config& config, const std::string& group) {
   const std::string four = config.json(group + ".load_in_4bit"), eight = config.json(group + ".load_in_8bit");
   if (four == "null" && eight == "null") return false;
@@ -311,7 +311,7 @@ void refuse_draft_model(const Config& config) {
       if (lower.find(word) != std::string::npos)
         fail(Exit::usage, "{} names {}: {}", config.describe("architectures"), name, kDraft);
   }
-  // A smaller table of the words that are proposed.
+  // A smaller vocabulary of a draft model.
   const std::string draft = config.json("draft_vocab_size");
   if (draft != "null" && draft != config.json("vocab_size"))
     fail(Exit::usage, "{} is {}: {}", config.describe("draft_vocab_size"), draft, kDraft);

@@ -3,10 +3,10 @@
 
 namespace strata::models {
 
-// What a config.json of a known family may say that no family here computes: experts, soft caps, other scalings and
-// positions, quantised weights, draft models. Throws Error{usage} with a sentence of its own for each key (or
-// architecture) whose value is not the one that changes nothing, whether or not transformers' class of that model_type
-// reads the key; marks the others as read.
+// Finds what a config.json of a known family may say but no family here computes: experts, soft caps, other scalings
+// and positions, quantised weights, draft models. Throws Error{usage}, with a message of its own for each key (or
+// architecture), if the value is not the one that changes nothing, whether or not transformers' class for that
+// model_type reads the key. Marks the other keys as read.
 void refuse_other_mathematics(const Config& config);
 
 }  // namespace strata::models

@@ -1,5 +1,5 @@
-// RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2019) as Hugging Face stores them: BERT's encoder, whose
-// positions start behind the row of padding and skip its token, and a head of other names.
+// RoBERTa (Liu et al. 2019) and XLM-RoBERTa (Conneau et al. 2019) as Hugging Face stores them: BERT's encoder, but
+// positions start after the padding row and skip the padding token, and the head has other names.
 #include <string>
 #include <utility>
 
@@ -25,7 +25,7 @@ std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
   for (const char* name : {"lm_head.bias", "lm_head.decoder.bias"}) s.ignored_suffixes.emplace_back(name);
   const std::int64_t padding = config.int_or("pad_token_id", 1);
   if (padding < 0 || static_cast<std::size_t>(padding) + 1 >= s.position_rows)
-    fail(Exit::usage, "{} is {}: positions start behind it, and max_position_embeddings={} leaves none",
+    fail(Exit::usage, "{} is {}: positions start after it, and max_position_embeddings={} leaves none",
          config.describe("pad_token_id"), padding, s.position_rows);
   s.padding = static_cast<std::uint32_t>(padding);
   return make_encoder(std::move(s), config, run);

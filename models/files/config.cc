@@ -23,7 +23,7 @@ constexpr std::size_t kMaxDepth = 16;
 using Values = std::map<std::string, Config::Value, std::less<>>;
 using simdjson::dom::element;
 
-// Why a text cannot be a configuration, in the caller's words.
+// Why a text cannot be a configuration; the caller adds the context.
 struct Malformed {
   std::string why;
 };
@@ -46,7 +46,7 @@ Config::Value scalar(element node) {
   return Config::Raw{minified(node)};
 }
 
-// Python would take the last of two; which one was meant is not for us to guess.
+// Python would use the last of two equal keys. We cannot guess which one was meant.
 void require_each_once(simdjson::dom::object object, std::string_view inside) {
   std::set<std::string_view> seen;
   for (const auto field : object)
@@ -69,7 +69,7 @@ void flatten(element node, const std::string& key, Values& out) {
   for (const auto field : object) flatten(field.value, key + "." + std::string(field.key), out);
 }
 
-// Parses `json` and hands its root to `use`, within the bounds of size and depth.
+// Parses `json` and passes its root to `use`, within the limits of size and depth.
 template <typename Use>
 void with_document(std::string_view json, Use&& use) {
   if (json.size() > kMaxBytes) throw Malformed{fmt::format("has {} bytes; at most 1 MiB is a config", json.size())};
@@ -92,7 +92,7 @@ std::string json_of(const Config::Value& value) {
       if (std::isnan(number)) return "NaN";
       if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
       const std::string text = fmt::format("{}", number);
-      return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;  // a float to Python as well
+      return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;  // Python reads it as a float as well
     }
     std::string operator()(const std::string& text) const { return json_string(text); }
     std::string operator()(const Config::Raw& raw) const { return raw.json; }
@@ -215,7 +215,7 @@ std::int64_t Config::require_int(std::string_view key) const {
   constexpr std::string_view kAllowed = "an integer from 1 to 2147483647";
   const Value* value = lookup(key, kAllowed);
   const auto* integer = value ? std::get_if<std::int64_t>(value) : nullptr;
-  // Bounded so that products of a few shapes cannot overflow before they are checked.
+  // The bound keeps products of a few shapes from overflowing before they are checked.
   if (!integer || *integer < 1 || *integer > std::numeric_limits<std::int32_t>::max()) wrong_type(key, kAllowed);
   return *integer;
 }
@@ -346,7 +346,7 @@ void Config::remark(std::string sentence) const {
 }
 
 std::string Config::to_json() const {
-  // The keys back as a tree: side by side in the map they need not be, as '-' sorts before '.'.
+  // Rebuilds the tree of keys. In the map they may not be adjacent, because '-' sorts before '.'.
   struct Node {
     std::map<std::string, Node> inner;
     const Value* value = nullptr;

@@ -5,8 +5,8 @@
 
 namespace strata::models {
 
-// Tokens at which a text ends: `eos_token_id` of generation_config.json, else of config.json; a number or a list, none
-// if neither names one. Throws Error{corrupt} if it is something else.
+// The tokens that end a text: `eos_token_id` in generation_config.json, otherwise in config.json, a number or a list.
+// Empty if neither has it. Throws Error{corrupt} if it is something else.
 std::vector<std::uint32_t> end_tokens(const std::filesystem::path& directory);
 
 }  // namespace strata::models

@@ -21,12 +21,12 @@ constexpr Gpt2 kGpt2[] = {
     {"gpt2-774m", 36, 20, 1280, 50304}, {"gpt2-1558m", 48, 25, 1600, 50304},
 };
 
-// Llama and Qwen2 differ in the bias of q, k and v, which transformers knows by the model type.
+// Llama and Qwen2 differ in the biases of q, k and v, which transformers derives from the model type.
 struct Llama {
   std::string_view name, model_type;
   int layers, heads, kv_heads, hidden, ffn, vocab, positions;
   double rope_theta;
-  double rope_factor;  // of Llama 3.x's scaling; 0: none
+  double rope_factor;  // the factor of Llama 3.x's scaling; 0: none
   double rms_eps;
   bool tied;
 };
@@ -52,7 +52,7 @@ constexpr Encoder kEncoders[] = {
     {"xlm-roberta-large", "xlm-roberta", 24, 16, 1024, 250002, 514},
 };
 
-// ModernBERT's base: its blocks have a width of their own.
+// ModernBERT's base: the width of its blocks' MLPs is its own.
 constexpr std::string_view kModernBert = "modernbert-base";
 constexpr std::string_view kModernBertConfig = R"({
   "architectures": ["ModernBertForMaskedLM"],
@@ -168,7 +168,7 @@ std::string json_of(const Encoder& m) {
                      m.heads, m.layers, bert ? 2 : 1, m.vocab);
 }
 
-// The order of the documentation: by family and size.
+// In the order of the documentation: by family and size.
 constexpr std::array<std::string_view, 17> kNames = {
     "gpt2-124m",        "gpt2-350m",         "gpt2-774m", "gpt2-1558m", "llama-1b",  "qwen-1.5b",
     "llama-3b",         "qwen-7b",           "llama-8b",  "qwen-14b",   "bert-base", "roberta-base",

@@ -10,10 +10,10 @@
 namespace strata::models {
 namespace {
 
-// DEL, with which no other string of a config begins.
+// DEL: no other string in a config begins with it.
 constexpr char kPythonNumber = '\x7f';
 
-// The number that begins at `at` and that simdjson refuses, or nothing.
+// The number at `at` that simdjson refuses, or nothing.
 std::string_view python_number(std::string_view json, std::size_t at) {
   for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
     if (json.substr(at).starts_with(word)) return word;

@@ -22,8 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using simdjson::dom::element;
 
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the safetensors library itself
-constexpr std::size_t kMaxDepth = 8;                    // of JSON; a header needs 4
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the safetensors library's own limit
+constexpr std::size_t kMaxDepth = 8;                    // levels of JSON; a header needs 4
 constexpr std::size_t kMaxRank = 8;
 
 struct DTypeInfo {
@@ -50,13 +50,13 @@ constexpr DTypeInfo kDTypes[] = {
     {"F8_E8M0", 8, {}},
 };
 
-// Everything that is wrong with one file goes through here: file, offset, expected, found.
+// Reports everything that is wrong with a file: file, offset, expected, found.
 [[noreturn]] void corrupt(const fs::path& file, std::uint64_t offset, const std::string& expected,
                           const std::string& found) {
   fail(Exit::corrupt, "{}, offset {}: expected {}, found {}", file.string(), offset, expected, found);
 }
 
-// The header: N in 8 bytes, then N bytes of JSON, then the tensors' bytes.
+// The header: its length N in 8 bytes, then N bytes of JSON, then the tensors' bytes.
 class Header {
  public:
   Header(const MappedFile& file) : path_(file.path()), bytes_(file.bytes()) {
@@ -162,7 +162,7 @@ class Header {
       if (__builtin_mul_overflow(size, dimension, &size)) size = std::numeric_limits<std::uint64_t>::max();
       if (dimension != 0 && size == std::numeric_limits<std::uint64_t>::max()) break;
     }
-    // An overflow cannot hide behind a later dimension of 0: it is met above, and no file is that long.
+    // A later dimension of 0 cannot hide an overflow: the check above sees it first, and no file is that long.
     if (size != range[1] - range[0]) {
       corrupt(path_, data_offset() + range[0],
               fmt::format("{} bytes for tensor {} of shape [{}] in {}", range[1] - range[0], out.name,
@@ -174,7 +174,7 @@ class Header {
     return out;
   }
 
-  // The tensors fill the data from its first byte to the file's last, none on top of another.
+  // The tensors cover the data from its first byte to the file's end, without overlap.
   void check_layout(std::span<const StoredTensor> tensors) const {
     std::vector<const StoredTensor*> order;
     std::set<std::string_view> names;
@@ -231,15 +231,16 @@ Safetensors Safetensors::open(const fs::path& path) {
     out.add_index(index);
   } else if (fs::exists(path / "pytorch_model.bin", ignored) ||
              fs::exists(path / "pytorch_model.bin.index.json", ignored)) {
-    fail(Exit::usage,
-         "{} holds its weights as pickle (pytorch_model.bin), which can run code when it is read; convert them once: "
-         "{}",
-         path.string(),
-         python_command("import transformers as t; c = t.AutoConfig.from_pretrained(argv[1]); "
-                        "getattr(t, c.architectures[0]).from_pretrained(argv[1]).save_pretrained(argv[1])",
-                        {path.string()}));
+    fail(
+        Exit::usage,
+        "{} contains its weights as pickle (pytorch_model.bin), which can run code when it is read; convert them once: "
+        "{}",
+        path.string(),
+        python_command("import transformers as t; c = t.AutoConfig.from_pretrained(argv[1]); "
+                       "getattr(t, c.architectures[0]).from_pretrained(argv[1]).save_pretrained(argv[1])",
+                       {path.string()}));
   } else if (fs::is_symlink(whole, ignored) || fs::is_symlink(index, ignored)) {
-    (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // which says where the link leads
+    (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // its error says where the link leads
   } else if (fs::exists(path / "adapter_config.json", ignored) ||
              fs::exists(path / "adapter_model.safetensors", ignored)) {
     fail(
@@ -313,7 +314,7 @@ void Safetensors::add_index(const fs::path& index) {
   }
   if (!where.empty()) {
     const auto& [name, shard] = *where.begin();
-    corrupt(index.parent_path() / shard, 8, fmt::format("tensor {}, which the index promises", name), "none");
+    corrupt(index.parent_path() / shard, 8, fmt::format("tensor {}, which the index lists", name), "none");
   }
 }
 

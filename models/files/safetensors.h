@@ -14,15 +14,15 @@
 
 namespace strata::models {
 
-// One tensor of a safetensors file. `bytes` points into the mapping of the Safetensors it came from, row-major,
-// little-endian, aligned to nothing in particular.
+// One tensor of a safetensors file. `bytes` points into the mapping of its Safetensors: row-major, little-endian,
+// unaligned.
 struct StoredTensor {
   std::string name;
   std::string dtype;                  // as in the file: "F32", "BF16", "I64", ...
   std::optional<device::DType> type;  // where it is one that Strata computes in
   std::vector<std::uint64_t> shape;   // [] for a scalar
   std::filesystem::path file;
-  std::uint64_t file_offset = 0;  // of bytes, in the file
+  std::uint64_t file_offset = 0;  // the offset of its bytes in the file
   std::span<const std::byte> bytes;
 
   std::uint64_t elements() const;
@@ -32,8 +32,9 @@ struct StoredTensor {
   std::size_t element_bytes() const { return is_double() ? sizeof(double) : size_of(*type); }
 };
 
-// A safetensors file, or a Hugging Face directory (model.safetensors, or shards with model.safetensors.index.json),
-// mapped. The whole header is validated on opening: Error{corrupt} with file, offset, expected and found.
+// A mapped safetensors file, or a Hugging Face directory (model.safetensors, or shards with
+// model.safetensors.index.json). Opening it validates the whole header, and throws an Error{corrupt} with file, offset,
+// expected and found.
 class Safetensors {
  public:
   static Safetensors open(const std::filesystem::path& file_or_directory);
@@ -42,9 +43,9 @@ class Safetensors {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // nullptr if there is none.
   const StoredTensor* find(std::string_view name) const;
-  // Throws Error{corrupt} if there is none, if its shape is another, or its dtype is one that Strata cannot read.
+  // Throws Error{corrupt} if there is no such tensor, if its shape differs, or if Strata cannot read its dtype.
   const StoredTensor& require(std::string_view name, std::span<const std::uint64_t> shape) const;
-  // `__metadata__` of all files together.
+  // The `__metadata__` of all files together.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::uint64_t file_bytes() const;
 

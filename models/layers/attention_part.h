@@ -12,38 +12,38 @@ namespace strata::models {
 
 struct AttentionSpec {
   std::size_t heads, kv_heads, head_dim;
-  std::size_t window = 0;  // as device::AttentionShape has it
+  std::size_t window = 0;  // see device::AttentionShape
   bool causal = true;
-  float dropout = 0;  // of the probabilities
+  float dropout = 0;  // dropout of the probabilities
 
   std::size_t query_width() const { return heads * head_dim; }
   std::size_t key_width() const { return kv_heads * head_dim; }
   std::size_t row_width() const { return query_width() + 2 * key_width(); }
 };
 
-// Attention as every block has it: each row holds its queries, keys and values side by side, row_width() elements, and
-// sees the rows of its document, or, in a run that generates, those of the calls before through a cache of keys and
-// values. A piece of a block, prepared once and shared by all of them.
+// The attention of every block. Each row holds its queries, keys and values side by side, row_width() elements, and
+// sees the rows of its document. In a run that generates, it also sees the rows of earlier calls, through a cache of
+// keys and values. This is a piece of a block, prepared once and shared by all blocks.
 class AttentionPart {
  public:
   AttentionPart(const AttentionSpec& spec, const RunShape& run);
 
   const device::AttentionShape& shape() const { return shape_; }
-  // Bytes: of a sequence's cache (0: the run does not generate); of scratch that any of the calls needs in a lane of
-  // `threads` threads.
+  // In bytes: the cache of a sequence (0: the run does not generate); the most scratch that any of the calls needs in a
+  // lane of `threads` threads.
   std::size_t cache_bytes() const;
   std::size_t scratch_bytes(int threads) const;
-  // Unit::set_up.
+  // See Unit::set_up.
   std::string set_up(device::Lane&) const;
 
-  // mixed: [rows, query_width()]. lse, of what was not cached, is for backward(): fp32 [batch, heads, seq].
+  // mixed: [rows, query_width()]. lse is for backward() and only written without the cache: fp32 [batch, heads, seq].
   void forward(device::Lane&, const Context&, device::ConstView rows, device::View mixed, device::View lse,
                const device::Dropout&, device::View scratch) const;
-  // d_rows: the gradients of queries, keys and values, laid out as these are.
+  // d_rows: the gradients of queries, keys and values, in the same layout.
   void backward(device::Lane&, const Context&, device::ConstView rows, device::ConstView mixed, device::ConstView lse,
                 device::ConstView d_mixed, device::View d_rows, const device::Dropout&, device::View scratch) const;
 
-  // From the first of them in the rows on.
+  // The rows from their first query, key or value on.
   template <typename AnyView>
   AnyView queries(AnyView rows) const {
     return rows;
@@ -63,7 +63,7 @@ class AttentionPart {
   device::DType dtype_;
   device::Device device_;
   device::AttentionShape shape_;
-  device::CachedAttentionShape cached_{};  // if the run generates
+  device::CachedAttentionShape cached_{};  // only in a run that generates
 };
 
 }  // namespace strata::models

@@ -1,5 +1,5 @@
 #pragma once
-// models/layers/ is what families are made of: embeddings, blocks (here), heads, each a Unit or a part of one.
+// models/layers/ holds the parts of models: embeddings, blocks (here) and heads, each a Unit or a part of one.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -18,11 +18,11 @@
 
 namespace strata::models {
 
-// What every block computes with, prepared once and shared by all blocks of a model: attention between two products,
-// and an MLP of two more. Each part of a block has one of the products.
+// The operations of every block, prepared once and shared by all blocks of a model: attention between two products, and
+// an MLP with two more. Each part of a block has one of the products.
 struct BlockOperations {
   std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
-  // Bytes that any call of these needs.
+  // The most bytes that any call of these needs.
   std::size_t scratch_bytes() const {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
   }
@@ -35,11 +35,11 @@ struct BlockOperations {
   UnitBytes bytes = {};
 };
 
-// A transformer block of any family. Plan: BlockOperations, and what the family has besides; it answers for the block.
+// A transformer block of any family. Plan: BlockOperations plus the family's additions. The plan answers for the block.
 template <typename Plan>
 class BlockUnit : public Unit {
  public:
-  // one_row: the same prepared for calls of one row; null: all calls are alike.
+  // one_row: the same, prepared for calls of one row; null: all calls use the same plan.
   void prepare(std::shared_ptr<const Plan> plan, std::shared_ptr<const Plan> one_row = nullptr) {
     plan_ = std::move(plan);
     one_row_ = std::move(one_row);
@@ -62,12 +62,12 @@ class BlockUnit : public Unit {
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }
 
-  // Dropout at one of the block's four places, whose random numbers are those of no other place: below 4 are the sites
-  // of embeddings.
+  // Dropout at one of the block's four places. Its random numbers differ from those of every other place; sites below 4
+  // belong to the embeddings.
   device::Dropout dropout_at(const Context& c, std::uint32_t place, float probability) const {
     return {probability, static_cast<std::uint32_t>(layer_ * 4 + place + 4), c.micro_batch, c.scalars};
   }
-  // The gradient of what was dropped there: dy itself, or, if anything was, in `dropped`.
+  // The gradient before dropout: dy itself or, if anything was dropped, in `dropped`.
   static device::ConstView through_dropout(device::Lane& lane, const device::Dropout& use, device::ConstView dy,
                                            device::View dropped) {
     if (use.probability == 0) return dy;
@@ -108,7 +108,7 @@ void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, s
     units.push_back(std::move(block));
   }
 }
-// Of a Plan(shape, run, offsets, kind); or of a Plan(shape, run, offsets), if all blocks are alike.
+// The same with a Plan(shape, run, offsets, kind); or with a Plan(shape, run, offsets), if all blocks are alike.
 template <typename Block, typename Plan, typename Shape, typename KindOf>
 void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
                 const KindOf& kind_of) {

@@ -8,11 +8,11 @@ namespace strata::models {
 
 namespace {
 
-// Of all queries of a sequence that is one document: below the diagonal its half counts, as if positions were points of
-// a line; with a window, what lies within it.
+// Keys seen by all queries of a sequence that is one document. Causal attention counts half of the diagonal, as if
+// positions were points on a line; a window counts what lies within it.
 double seen_keys(const device::AttentionShape& a) {
   const auto seq = static_cast<double>(a.seq);
-  const auto side = [&](std::size_t rows) {  // on one side of the diagonal, so many rows away at most
+  const auto side = [&](std::size_t rows) {  // the keys on one side of the diagonal, at most this many rows away
     const double reach = std::min(static_cast<double>(rows), seq);
     return reach * seq - reach * reach / 2;
   };

@@ -43,7 +43,7 @@ class EmbeddingNorm final : public Unit {
   }
 
   void forward(Lane& lane, const Context& c, std::size_t, ConstView x, View y, View saved) const override {
-    // Without y the norm still leaves its statistics.
+    // Without y, the norm still writes its statistics.
     norm_->forward(lane, c.parameters, x, y ? y : d_normed_.of(c.workspace), mean_.of(saved), rstd_.of(saved),
                    no_bias_.of(c.workspace));
     if (y && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
@@ -52,13 +52,13 @@ class EmbeddingNorm final : public Unit {
   void backward(Lane& lane, const Context& c, std::size_t, ConstView x, ConstView saved, ConstView dy, View dx,
                 const GradientRange& gradients) const override {
     const View d_normed = d_normed_.of(c.workspace);
-    dropout(lane, dropout_of(c), dy, {}, d_normed);  // a copy where nothing is dropped: dx may be dy
+    dropout(lane, dropout_of(c), dy, {}, d_normed);  // a copy if nothing is dropped: dx may be dy
     norm_->backward(lane, c.parameters, d_normed, x, mean_.of(saved), rstd_.of(saved), {}, dx, gradients,
                     scratch_.of(c.workspace), no_bias_.of(c.workspace));
   }
 
  private:
-  // The site of the embedding's own dropout, which a model with this unit does not use.
+  // Uses the site of the embedding's own dropout, which a model with this unit does not have.
   device::Dropout dropout_of(const Context& c) const { return {spec_.dropout, 0, c.micro_batch, c.scalars}; }
 
   EmbeddingNormSpec spec_;

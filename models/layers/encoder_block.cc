@@ -18,7 +18,7 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// Of a matrix and its bias, or of a norm's gain and bias.
+// A matrix and its bias, or a norm's gain and bias.
 struct Pair {
   std::size_t weight, bias;
 };
@@ -144,13 +144,13 @@ class Block final : public BlockUnit<BlockPlan> {
       case kDown:
         b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
         dropout(lane, dropout_of(c, 2), narrow, b.middle.of(saved), b.sum.of(saved));
-        // Without y the norm still leaves its statistics.
+        // Without y, the norm still writes its statistics.
         b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
         return;
     }
   }
 
-  // Once the last norm is behind it nothing reads dy, whose place dx may take.
+  // After the last norm nothing reads dy, so dx may overwrite it.
   void backward(Lane& lane, const Context& c, std::size_t which, ConstView x, ConstView saved, ConstView dy, View dx,
                 const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
@@ -190,10 +190,10 @@ class Block final : public BlockUnit<BlockPlan> {
   }
 
  private:
-  // The parts, in the order of the flat buffer; backward carries gradients between them in `narrow`, `wide` and dx.
+  // The parts, in the order of the flat buffer. Backward passes gradients between them in `narrow`, `wide` and dx.
   enum : std::size_t { kAttention, kProjection, kUp, kDown };
 
-  // Of the attention's probabilities (0), the projection (1) and what the block's second half adds (2).
+  // For the attention's probabilities (0), the projection (1) and the output of the block's second half (2).
   device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const EncoderBlockSpec& s = plan_->shape;
     return dropout_at(c, place, std::array{s.attention_dropout, s.projection_dropout, s.down_dropout}[place]);

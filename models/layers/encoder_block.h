@@ -8,9 +8,9 @@
 
 namespace strata::models {
 
-// What the tensors of a block are called, each with ".weight" or ".bias" behind it.
+// The names of a block's tensors, each without ".weight" or ".bias".
 struct EncoderBlockNames {
-  std::string layers;  // "bert.encoder.layer.", before the number of the layer and a dot
+  std::string layers;  // "bert.encoder.layer.", followed by the number of the layer and a dot
   std::string query, key, value, projection, attention_norm, up, down, norm;
 };
 
@@ -21,8 +21,8 @@ struct EncoderBlockSpec {
   float attention_dropout, projection_dropout, down_dropout;
 };
 
-// The blocks of an encoder as in "Attention Is All You Need" and BERT: every row attends to all of its document, and
-// LayerNorm comes after each residual sum; GELU (erf), biases everywhere.
+// Encoder blocks as in "Attention Is All You Need" and BERT: every row attends to all of its document, and LayerNorm
+// follows each residual sum; GELU (erf), biases everywhere.
 void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

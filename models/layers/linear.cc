@@ -28,7 +28,7 @@ View rest_of(View scratch, std::size_t offset) {
   return View{scratch.data + offset, (scratch.bytes() - offset) / size_of(scratch.dtype), scratch.dtype};
 }
 
-// The matrix whose first column is `column`.
+// The matrix that begins at `column`.
 template <typename AnyView>
 AnyView from(AnyView matrix, std::size_t column) {
   return matrix.sub(column, matrix.size - column);
@@ -129,7 +129,7 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
   }
 }
 
-// A product of one row reads W once and multiplies little: no library's tiles.
+// A product of one row reads W once and multiplies little, so it does not use a library's tiles.
 void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View active) const {
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
@@ -150,7 +150,7 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
   if (spec_.bias && spec_.tensors.size() == 1) {
     bias = parameters.sub(spec_.tensors[0].bias, out_);
   } else if (spec_.bias) {
-    // Biases are shorter than the alignment of parameters: pack them side by side.
+    // Biases are shorter than the alignment of parameters, so they are packed side by side.
     const View packed{scratch.data, out_, spec_.dtype};
     std::size_t column = 0;
     for (const Tensor& tensor : spec_.tensors) {

@@ -12,11 +12,11 @@
 
 namespace strata::models {
 
-// Which GELU: the tanh approximation, or the one of the normal distribution.
+// Which GELU: the tanh approximation, or the exact one with the normal distribution.
 enum class Gelu : std::uint8_t { none, tanh, erf };
 
-// y[rows, out] = x[rows, in] W (+ b), where W's outputs may be several tensors side by side (q, k, v; gate, up), with
-// the GELU after or before it in the same products. Prepared once per shape and shared by all blocks.
+// y[rows, out] = x[rows, in] W (+ b). W's outputs may be several tensors side by side (q, k, v; gate, up), and a GELU
+// before or after is part of the same products. Prepared once per shape and shared by all blocks.
 class Linear {
  public:
   // Where one tensor lies in the unit's pools.
@@ -29,16 +29,16 @@ class Linear {
     std::size_t rows, in;
     std::vector<Tensor> tensors;
     bool bias;
-    bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), else [out, in]
+    bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), otherwise [out, in]
     device::DType dtype;
     device::Device device = {};
-    Gelu gelu_behind = Gelu::none;  // forward gives gelu(y) too
-    Gelu gelu_before = Gelu::none;  // x is a gelu's output: backward_input gives the gradient of its input
+    Gelu gelu_behind = Gelu::none;  // forward also returns gelu(y)
+    Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
   };
   explicit Linear(const Spec& spec);
 
   std::size_t out() const { return out_; }
-  // Scratch bytes that any of the calls below needs in a lane of `threads` threads.
+  // The most scratch bytes that any call below needs in a lane of `threads` threads.
   std::size_t scratch_bytes(int threads) const;
 
   // Of one forward's products; of one backward's, in which frozen tensors have none of their own.
@@ -47,10 +47,10 @@ class Linear {
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  // active[rows, out] = gelu(y), if one follows.
+  // active[rows, out] = gelu(y), if a gelu follows.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}) const;
-  // dx[rows, in] = dy W^T; with a gelu before, times gelu'(inactive[rows, in]).
+  // dx[rows, in] = dy W^T; with a gelu before it, multiplied by gelu'(inactive[rows, in]).
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch, device::ConstView inactive = {}) const;
   // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`; not of what is frozen.
@@ -78,7 +78,7 @@ class Linear {
   std::vector<Group> groups_;
 };
 
-// Scratch bytes that any call of any of them needs in a lane of `threads` threads.
+// The most scratch bytes that any call on any of them needs in a lane of `threads` threads.
 std::size_t scratch_bytes(std::span<const Linear* const> linears, int threads);
 
 }  // namespace strata::models

@@ -10,21 +10,21 @@ namespace strata::models {
 
 enum class NormKind : std::uint8_t {
   layer,
-  layer_without_bias,  // LayerNorm's operation with a bias of zeros, of which nothing is learnt
+  layer_without_bias,  // LayerNorm's operation with a bias of zeros, which is not trained
   root_mean_square
 };
 
-// As most families name it: LayerNorm if it has a bias, or is centred without one, else RMSNorm.
+// The usual kinds: LayerNorm if it has a bias, or is centred without one, otherwise RMSNorm.
 constexpr NormKind norm_kind(bool has_bias, bool centred) {
   return has_bias ? NormKind::layer : centred ? NormKind::layer_without_bias : NormKind::root_mean_square;
 }
 
-// Of `rows` rows, `width` elements each that lie side by side.
+// The norm of `rows` rows with `width` contiguous elements each.
 inline device::NormShape norm_of_rows(std::size_t rows, std::size_t width, float eps) {
   return {rows, width, 1, width, width, eps};
 }
 
-// A norm as a piece of a unit, in whose flat buffer its tensors lie.
+// A norm as a piece of a unit. Its tensors lie in the unit's flat buffer.
 class NormPart {
  public:
   // gain, bias: their offsets there; only NormKind::layer has a bias.
@@ -35,7 +35,7 @@ class NormPart {
     return unwanted_bytes() > 0 ? unwanted_at() + unwanted_bytes() : device::norm_backward_workspace(shape_);
   }
 
-  // mean and rstd are for backward(); root_mean_square has no mean. no_bias: of layer_without_bias, memory for `width`
+  // mean and rstd are for backward(); root_mean_square has no mean. no_bias: for layer_without_bias, memory for `width`
   // elements, which backward() writes too.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View mean,
                device::View rstd, device::View no_bias = {}) const;

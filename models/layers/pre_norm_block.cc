@@ -24,7 +24,7 @@ struct NormOffsets {
   std::size_t gain, bias;
 };
 
-// Of a block's parameters in its flat buffer; the same for every block of a kind.
+// Offsets of a block's parameters in its flat buffer; the same for every block of a kind.
 struct Offsets {
   NormOffsets attention_norm, q_norm, k_norm, mlp_norm;
   std::vector<Linear::Tensor> qkv, projection, up, down;
@@ -157,8 +157,8 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
 
-  // The gradients of the MLP's norm's output and of the mixed heads go from part to part in `narrow`, those of `inner`
-  // and of the heads in `wide`, and that of the residual stream in dx.
+  // From part to part, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` those of
+  // `inner` and of the heads, and dx that of the residual stream.
   void backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy, View dx,
                 const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
@@ -205,7 +205,7 @@ class Block final : public BlockUnit<BlockPlan> {
     const std::size_t gain = add_parameter(name + ".weight", {n}, false, {1, 0});
     return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", {n}, false, {0, 0}) : 0};
   }
-  // Its matrices are neighbours, so that they are multiplied as one.
+  // The matrices are neighbours, so that they are multiplied as one.
   std::vector<Linear::Tensor> add_product(const PreNormBlockSpec& s, const std::string& prefix,
                                           const PreNormBlockSpec::Product& product, std::size_t in) {
     std::vector<Linear::Tensor> tensors;
@@ -278,7 +278,7 @@ class Block final : public BlockUnit<BlockPlan> {
                         gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace));
   }
 
-  // Queries and keys by their rows' positions.
+  // Rotates queries and keys by their rows' positions.
   static void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) {
     if (!b.layer.angles) return;
     const PreNormBlockSpec& s = b.spec;
@@ -292,7 +292,7 @@ class Block final : public BlockUnit<BlockPlan> {
   }
 
   device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }
-  // Of what the projection (1) and the MLP (2) add.
+  // For the outputs of the projection (1) and the MLP (2).
   device::Dropout residual_dropout(const Context& c, std::uint32_t place) const {
     return dropout_at(c, place, plan_->spec.residual_dropout);
   }

@@ -11,7 +11,7 @@
 
 namespace strata::models {
 
-// What stands between an MLP's two products: GELU (tanh) of the first one's output; or SiLU or GELU (erf) of its first
+// The activation between an MLP's two products: GELU (tanh) of the first product; or SiLU or GELU (erf) of its first
 // half, the gate, times its second half.
 enum class MlpKind : std::uint8_t { gelu_tanh, swiglu, geglu };
 
@@ -28,16 +28,16 @@ struct PreNormBlockSpec {
     bool biased;
     Init init;
   };
-  // What may differ from block to block.
+  // What may differ between blocks.
   struct Layer {
-    std::size_t window = 0;             // as AttentionSpec has it
-    std::optional<std::size_t> angles;  // where cos and sin of its rotary positions begin in the constants
-    bool has_norm = true;               // before its attention
+    std::size_t window = 0;             // see AttentionSpec
+    std::optional<std::size_t> angles;  // the start of its rotary positions' cos and sin in the constants
+    bool has_norm = true;               // a norm before its attention
 
     auto operator<=>(const Layer&) const = default;
   };
 
-  std::string prefix;  // "model.layers.", before the number of the layer and a dot
+  std::string prefix;  // "model.layers.", followed by the number of the layer and a dot
   std::string attention_norm;
   Product qkv;
   std::string q_norm, k_norm;  // RMSNorm of each head, or empty
@@ -51,16 +51,16 @@ struct PreNormBlockSpec {
   MlpKind mlp;
   std::vector<Layer> layers;
   bool causal = true;
-  bool input_major = false;       // as Linear::Spec has it
-  bool mlp_norm_with_up = false;  // the MLP's norm lies in one part with `up`, else with `projection`
+  bool input_major = false;       // see Linear::Spec
+  bool mlp_norm_with_up = false;  // the MLP's norm is in the same part as `up`, otherwise as `projection`
   float attention_dropout = 0, residual_dropout = 0;
-  std::size_t positions = 0;  // fp32 cos and sin of the constants are [positions, head_dim / 2] each
+  std::size_t positions = 0;  // the constants' fp32 cos and sin are [positions, head_dim / 2] each
 
   std::size_t query_width() const { return heads * head_dim; }
   std::size_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// A unit for each of the spec's layers.
+// Adds a unit for each of the spec's layers.
 void add_pre_norm_blocks(std::vector<std::unique_ptr<Unit>>& units, const PreNormBlockSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

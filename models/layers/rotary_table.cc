@@ -24,15 +24,15 @@ constexpr Refused kRefused[] = {
     {"longrope", kOfFrequencies},
     {"su", kOfFrequencies},
     {"proportional", "it rotates a part of each head: use a model that rotates all of it"},
-    {"mrope", "it is of models that see images: use the model for text alone"},
+    {"mrope", "it belongs to models that see images: use the text model"},
 };
 
-// "0.1 m ln(s) + 1" of the paper, for m = 1.
+// "0.1 m ln(s) + 1" in the paper, for m = 1.
 double yarn_magnitude(double scale, double m) {
   return scale <= 1 ? 1 : 0.1 * m * std::log(scale) + 1;
 }
 
-// The keys of rotary positions: those that begin with `over`, and for the ones that are not there those with `under`.
+// The keys of rotary positions: those with the prefix `over`, and for missing ones those with `under`.
 struct Group {
   const Config& config;
   std::string over, under = {};
@@ -56,7 +56,7 @@ RotaryTable::Scaling read_scaling(const Group& group) {
   const Config& config = group.config;
   const std::string key = group.key(group.has("rope_type") ? "rope_type" : "type");
   const std::string type = config.text_or(key, "default");
-  (void)config.text_or(group.key("type"), "");  // the older spelling, which says nothing beside the newer one
+  (void)config.text_or(group.key("type"), "");  // the older spelling, which is redundant next to the newer one
   if (type == "default") return RotaryTable::Scaling::none;
   if (type == "linear") return RotaryTable::Scaling::linear;
   if (type == "llama3") return RotaryTable::Scaling::llama3;
@@ -67,14 +67,14 @@ RotaryTable::Scaling read_scaling(const Group& group) {
        config.describe(key), type, known ? "; " : "", known ? known->remedy : "");
 }
 
-// The factor of cos and sin; its square is the temperature of the softmax.
+// The factor of cos and sin. Its square is the temperature of the softmax.
 double read_attention_factor(const Group& group, double factor) {
   const double m = group.number("mscale", 0), all = group.number("mscale_all_dim", 0);
   if (group.has("attention_factor")) return group.positive("attention_factor");
   return m != 0 && all != 0 ? yarn_magnitude(factor, m) / yarn_magnitude(factor, all) : yarn_magnitude(factor, 1);
 }
 
-// What transformers does with 0: it is the default.
+// As in transformers, 0 means the default.
 double read_turns(const Group& group, std::string_view name, double otherwise) {
   const double turns = positive_or(group.config, group.key(name), otherwise, Zero::allowed);
   return turns == 0 ? otherwise : turns;
@@ -100,7 +100,7 @@ RotaryTable read_group(const Group& group, std::size_t head_dim, std::size_t max
         group.positive_if_there("original_max_position_embeddings", static_cast<double>(max_positions));
     table.original_positions = original_key.empty() ? otherwise : positive_or(config, original_key, otherwise);
   }
-  // With a factor of null it follows from the positions.
+  // If the factor is null, it follows from the positions.
   if (table.scaling == Scaling::yarn && config.is_null(group.key("factor")))
     table.factor = static_cast<double>(max_positions) / table.original_positions;
   else
@@ -121,7 +121,7 @@ RotaryTable read_group(const Group& group, std::size_t head_dim, std::size_t max
 }  // namespace
 
 double RotaryTable::yarn_frequency(std::size_t i) const {
-  // Rounded to fp32 where transformers' tensors are.
+  // Rounded to fp32 wherever transformers' tensors are.
   const auto pair_of = [&](double turns) {
     return static_cast<double>(head_dim) * std::log(original_positions / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(theta));
@@ -133,7 +133,7 @@ double RotaryTable::yarn_frequency(std::size_t i) const {
   }
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(head_dim) - 1);
-  if (low == high) high += 0.001;  // no ramp: a step
+  if (low == high) high += 0.001;  // a step instead of a ramp
   const auto wavelength =
       static_cast<float>(std::pow(theta, static_cast<double>(2 * i) / static_cast<double>(head_dim)));
   const float plain = 1.0f / wavelength, stretched = 1.0f / (static_cast<float>(factor) * wavelength);
@@ -175,7 +175,7 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
   for (const char* key : {"rope_parameters.full_attention", "rope_parameters.sliding_attention"})
     if (!config.keys_inside(key).empty())
       fail(Exit::usage,
-           "{} is a group for one kind of attention, which modernbert alone has: give its keys in rope_parameters",
+           "{} is a group for one kind of attention, which only modernbert has: give its keys in rope_parameters",
            config.describe(key));
   const double theta = positive_or(config, "rope_theta", RotaryTable{}.theta);
   const auto read = [&](const std::string& name) {
@@ -186,7 +186,7 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
   const RotaryTable table = read(older ? "rope_scaling" : "rope_parameters");
   if (older && !config.keys_inside("rope_parameters").empty() && table != read("rope_parameters"))
     fail(Exit::usage,
-         "{} is given beside rope_parameters and does not say the same; transformers would read rope_scaling alone: "
+         "{} contradicts rope_parameters; transformers would read only rope_scaling: "
          "give all of these keys in one of the two, and null for the other",
          config.describe("rope_scaling." + config.keys_inside("rope_scaling").front()));
   return table;
@@ -198,12 +198,12 @@ RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::s
   for (const std::string& key : {std::string("rope_parameters"), std::string("rope_scaling"), own})
     config.require_object(key, kAnObject);
   config.ignore({"rope_parameters", "rope_scaling", own});
-  // Of a kind's own group, and of rope_scaling, transformers does not read this one.
+  // transformers does not read this key in a kind's own group, or in rope_scaling.
   config.ignore({own + ".truncate", "rope_scaling.truncate"});
   if (config.has("rope_scaling.type") && !config.has("rope_scaling.rope_type"))
     fail(Exit::usage, "{} is not read by transformers for models with angles of two kinds: call it rope_type",
          config.describe("rope_scaling.type"));
-  // Of rope_scaling each key stands in for that of either kind.
+  // Each key of rope_scaling replaces that of either kind.
   return read_group({config, "rope_scaling.", own + "."}, head_dim, max_positions,
                     positive_or(config, older_theta, default_theta), {}, "rope_parameters.truncate");
 }

@@ -11,9 +11,9 @@ namespace strata::models {
 struct RotaryTable {
   enum class Scaling {
     none,
-    linear,  // all wavelengths by the factor
-    llama3,  // long wavelengths by the factor, short ones not, in between smoothly
-    yarn,    // the same with a ramp over the pairs (Peng et al. 2023), and cos and sin are multiplied by a constant
+    linear,  // scale all wavelengths by the factor
+    llama3,  // scale long wavelengths by the factor and short ones not, with a smooth transition
+    yarn,    // the same with a ramp over the pairs (Peng et al. 2023); cos and sin are multiplied by a constant
   };
   std::size_t head_dim = 0;
   double theta = 10000;
@@ -21,12 +21,12 @@ struct RotaryTable {
   double factor = 1, original_positions = 0;
   double low_frequency = 1, high_frequency = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;          // yarn: turns within the original positions
-  double attention_factor = 1;                   // of cos and sin
+  double attention_factor = 1;                   // multiplies cos and sin
   bool truncate = true;                          // yarn: the ramp starts and ends at whole pairs
 
   bool operator==(const RotaryTable&) const = default;
   std::size_t bytes(std::size_t positions) const { return positions * head_dim * sizeof(float); }
-  // Writes cos, then sin, [positions, head_dim / 2] each, fp32 as transformers computes them.
+  // Writes cos, then sin, [positions, head_dim / 2] each, in fp32 as transformers computes them.
   void fill(std::size_t positions, std::byte* constants) const;
 
  private:
@@ -38,9 +38,9 @@ struct RotaryTable {
 // Error{usage} if the kind of scaling is not supported, or if the two groups of keys contradict each other.
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions);
 
-// That of one kind of attention ("full_attention"), for a family that has angles for each: from its group in
-// rope_parameters, and from rope_scaling, whose keys go over those of all kinds. older_theta: transformers 4's key of
-// the kind.
+// Reads the table for one kind of attention ("full_attention"), in a family with different angles for each kind: from
+// its group in rope_parameters, and from rope_scaling, whose keys override those of all kinds. older_theta:
+// transformers 4's key for this kind.
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions,
                               const std::string& kind, std::string_view older_theta, double default_theta);
 

@@ -7,7 +7,7 @@ namespace strata::models {
 
 // A tensor's place inside a larger buffer (what a block saves, or its workspace).
 struct Slot {
-  std::size_t offset = 0, size = 0;  // bytes, elements
+  std::size_t offset = 0, size = 0;  // in bytes, in elements
   device::DType dtype = device::DType::fp32;
 
   device::View of(const device::View& whole) const {

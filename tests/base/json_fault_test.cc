@@ -37,7 +37,7 @@ TEST(JsonFault, NamesWhatAndWhere) {
       {"[-]", "- in place of a number in line 1"},
       {"[1e]", "1e in place of a number in line 1"},
       {"{\"loss\":1e999}", "1e999, which is more than a number can be in line 1"},
-      {"{\"a\" 1}", "a name without a colon behind it in line 1"},
+      {"{\"a\" 1}", "a name without a colon after it in line 1"},
       {"{\"a\"", "an end within an object in line 1"},
       {"{\"a\": 1,\n}", "} in place of a name in quotes in line 2"},
       {"{\"a\": 1 \"b\": 2}", "\" in place of a comma or } in line 1"},
@@ -45,7 +45,7 @@ TEST(JsonFault, NamesWhatAndWhere) {
       {"[1,\n2\n", "an end within a list in line 3"},
       {"[1 2]", "2 in place of a comma or ] in line 1"},
       {"[1,]", "] in place of a value in line 1"},
-      {"{}\n{}", "{ behind its end in line 2"},
+      {"{}\n{}", "{ after its end in line 2"},
       {"\x7f"
        "ELF",
        "byte 0x7f in place of a value in line 1"},

@@ -106,7 +106,8 @@ TEST(Failures, AFarewellThatOvertakesTheLastData) {
 
 TEST(Failures, RankOfAnotherNodeThatDoesNotComeToTheEndIsNamed) {
   const Outcome outcome = mpirun(2, "hang", "messages");
-  EXPECT_THAT(outcome.errors, HasSubstr("rank 1 has not ended 2 s after rank 0: it hangs, or was lost without a word"));
+  EXPECT_THAT(outcome.errors,
+              HasSubstr("rank 1 has not ended 2 s after rank 0: it hangs, or was lost without a message"));
   EXPECT_NE(outcome.code, 0);
 }
 

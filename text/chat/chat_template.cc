@@ -27,7 +27,7 @@ std::string read(const fs::path& path) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-// "<|...|>" in a template: what looks like a special token.
+// Finds "<|...|>" in a template: text that looks like a special token.
 std::vector<std::string> tokens_in(std::string_view source) {
   constexpr std::size_t kMost = 64;
   std::vector<std::string> out;
@@ -54,7 +54,7 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-// Texts that the folder's files call special tokens.
+// Collects the texts that the folder's files call special tokens.
 void add_special(const Value& from, std::vector<std::string>& out) {
   const auto add = [&](const Value& token) {
     const Value* content = token.is(Kind::dict) ? token.find("content") : &token;
@@ -75,10 +75,11 @@ void add_special(const Value& from, std::vector<std::string>& out) {
   }
 }
 
-// The templates of a folder, as transformers finds them.
+// A folder's templates, as transformers finds them.
 struct Sources {
-  std::vector<std::pair<std::string, std::string>> all;  // name, template
-  bool by_name = false;  // several, or one that is not simply the model's; else the one is for all conversations
+  std::vector<std::pair<std::string, std::string>> all;  // name and template
+  bool by_name = false;  // several templates, or one that is not just the model's; otherwise the single template is for
+                         // all conversations
   std::string where;
 };
 
@@ -143,7 +144,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
   const FolderFiles files = has_folder ? read_folder_files(folder) : FolderFiles{};
   const Value config = files.config.value_or(Value::dict({})), map = files.map.value_or(Value::dict({}));
   std::vector<std::pair<Value, Value>> tokens;
-  // As the classes of transformers that read such a file have them if nothing else is said.
+  // The defaults of the transformers class that reads such a file.
   for (auto& [name, token] : known.named_tokens()) tokens.emplace_back(Value(name), Value(token));
   const auto take = [&](const Value& from) {
     for (const auto& [key, value] : from.pairs()) {
@@ -181,7 +182,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& tokenizer, const 
            : found.all.empty() ? fmt::format("{} has none; give a FILE (names of other programs, such as chatml, are "
                                              "not built in)",
                                              tokenizer.string())
-                               : fmt::format("{} is its only one, and is taken without this option", found.where));
+                               : fmt::format("{} is its only one, and is used without this option", found.where));
     out.name_ = wanted->string();
     out.add(read(*wanted), "default", promised, known);
     return out;
@@ -201,18 +202,18 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
   templates_.emplace_back(name, std::make_shared<const jinja::Template>(source, name_));
   source_ += fmt::format("{}\n{}\n", name, source);
   tokenizer_ = known.name();
-  if (known.name() == "byte") return;  // which has no special tokens at all, and takes their bytes
+  if (known.name() == "byte") return;  // the byte tokenizer has no special tokens, and encodes their bytes
   for (const auto& [key, token] : special_tokens_)
     if (has_word(source, key.text()) && !token.text().empty() && !known.id_of(token.text()))
       fail(Exit::usage,
-           "{} writes {}, which is \"{}\", but the tokenizer {} has no such token: take template and "
+           "{} writes {}, which is \"{}\", but the tokenizer {} has no such token: use the template and "
            "tokenizer of one model",
            name_, key.text(), token.text(), known.name());
   for (const std::string& token : promised)
     if (source.find(token) != std::string::npos && !known.id_of(token))
       fail(Exit::usage,
            "{} writes {}, which the tokenizer's folder lists as a special token, but the tokenizer {} has no such "
-           "token: take template and tokenizer of one model",
+           "token: use the template and tokenizer of one model",
            name_, token, known.name());
   for (std::string& token : tokens_in(source))
     if (!known.id_of(token) && std::find(plain_marks_.begin(), plain_marks_.end(), token) == plain_marks_.end())
@@ -238,7 +239,7 @@ const jinja::Template& ChatTemplate::of(const Conversation& conversation) const 
       if (name == wanted) return *made;
   }
   fail(Exit::usage,
-       "{} has a template for conversations with tools alone (tool_use), and none named default: choose one with "
+       "{} has a template only for conversations with tools (tool_use), and none named default: choose one with "
        "--chat-template NAME",
        name_);
 }

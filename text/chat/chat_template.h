@@ -17,28 +17,28 @@ namespace strata::text {
 // A model's chat template, with the special tokens that its tokenizer's folder names. Immutable; copies share it.
 class ChatTemplate {
  public:
-  // Of the folder of `tokenizer`, which is what load_tokenizer takes: chat_template.jinja with
-  // additional_chat_templates/NAME.jinja, else `chat_template` of tokenizer_config.json (a text, or named ones). Of
-  // several "tool_use" is for a conversation with tools, and "default" for all others. `wanted`: the name of one of
-  // them, else a file. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed, or that
+  // Finds the template of the folder of `tokenizer`, which is what load_tokenizer takes. It is chat_template.jinja with
+  // additional_chat_templates/NAME.jinja, otherwise `chat_template` in tokenizer_config.json (one text, or named ones).
+  // If there are several, "tool_use" is for conversations with tools, and "default" for all others. `wanted` names one
+  // of them, or a file. Nullopt if there is none. Throws Error{usage} for a template that cannot be parsed, or that
   // writes a special token of the folder's files that `known`, the tokenizer, does not have.
   static std::optional<ChatTemplate> find(const std::filesystem::path& tokenizer,
                                           const std::optional<std::filesystem::path>& wanted, const Tokenizer& known);
 
-  // For messages: the file.
+  // The file, for messages.
   const std::string& name() const { return name_; }
-  // XXH3-64 of its texts, 16 hex digits: which template it is, wherever it lies.
+  // The XXH3-64 of its texts, 16 hex digits. It identifies the template, wherever it is stored.
   std::string hash() const;
-  // Whether the template that is taken for `conversation` marks what an assistant writes.
+  // Whether the template chosen for `conversation` marks what an assistant writes.
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
-  // Whether the templates' texts hold that name: what they do not name they do not write.
+  // Whether the templates' texts contain that name: a template cannot write a field that it does not name.
   bool names(std::string_view field) const;
-  // Whether it has tools, or calls of them, and the template reads none.
+  // Whether the conversation has tools, or calls them, and the template reads none.
   bool leaves_out_tools(const Conversation& conversation) const;
-  // A sentence for the user if the templates write "<|user|>" and the like, which are plain text to the tokenizer.
+  // A note for the user if the templates write "<|user|>" and the like, which are plain text to the tokenizer.
   std::vector<std::string> remarks() const;
-  // The first `turns` of a conversation as text. Throws Error{usage} as jinja::Template::render does, and if none of
-  // the templates is for it.
+  // Renders the first `turns` of a conversation. Throws Error{usage} as jinja::Template::render does, and if none of
+  // the templates fits the conversation.
   jinja::Rendered render(const Conversation& conversation, std::size_t turns, bool add_generation_prompt) const;
 
  private:
@@ -49,9 +49,9 @@ class ChatTemplate {
 
   std::string name_, source_;
   std::vector<std::pair<std::string, std::shared_ptr<const jinja::Template>>> templates_;  // by name: default, tool_use
-  std::vector<std::pair<jinja::Value, jinja::Value>> special_tokens_;  // bos_token and so on, their texts
+  std::vector<std::pair<jinja::Value, jinja::Value>> special_tokens_;  // bos_token and so on, with their texts
   std::vector<std::string> plain_marks_;
-  std::string tokenizer_;  // its name
+  std::string tokenizer_;  // the tokenizer's name
 };
 
 }  // namespace strata::text

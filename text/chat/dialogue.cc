@@ -15,7 +15,7 @@ using jinja::Value;
 
 namespace {
 
-// Lines with something in them, if the first of these is JSON by itself; else 0.
+// The number of non-blank lines, if the first of them is JSON by itself; otherwise 0.
 std::size_t records_in(std::string_view text) {
   std::size_t lines = 0;
   while (!text.empty()) {
@@ -39,14 +39,15 @@ bool has(const Value& record, std::string_view key) {
   const Value* found = record.is(Kind::dict) ? record.find(key) : nullptr;
   return found && !found->is(Kind::none);
 }
-// The record with one more field.
+// The record with one field added.
 Value with(const Value& record, const char* key, Value value) {
   std::vector<std::pair<Value, Value>> fields = record.pairs();
   fields.emplace_back(text_value(key), std::move(value));
   return Value::dict(std::move(fields));
 }
 
-// A list of messages, one message, or a prompt without an answer, as a record of messages; anything else as it is.
+// Turns a list of messages, one message, or a prompt without an answer into a record of messages. Anything else stays
+// as it is.
 Value with_messages(Value given) {
   if (given.is(Kind::list)) return Value::dict({{text_value("messages"), std::move(given)}});
   if (has(given, "role")) return Value::dict({{text_value("messages"), Value::list({std::move(given)})}});
@@ -67,7 +68,7 @@ void Dialogue::read(std::string_view json, const std::string& name) {
     if (const std::size_t lines = records_in(json); lines > 1)
       fail(Exit::usage, "{} holds {} records, one per line, and one conversation is answered at a time: give one line",
            name, lines);
-    fail(Exit::corrupt, "{}, offset {}: this is no JSON: {}", name, fault.at, fault.message);
+    fail(Exit::corrupt, "{}, offset {}: this is not JSON: {}", name, fault.at, fault.message);
   }
   given = with_messages(std::move(given));
   const bool unanswered = has(given, "instruction") && !has(given, "output");
@@ -107,13 +108,13 @@ std::vector<std::uint32_t> Dialogue::prompt() const {
 std::vector<std::uint32_t> Dialogue::turn_ends() const {
   constexpr std::string_view kAnswer = "StrataAnswer";
   Dialogue answered = *this;
-  // Templates refuse an assistant who begins.
+  // Templates refuse a conversation that an assistant begins.
   if (conversation_.answers.empty()) answered.ask("StrataQuestion");
   answered.answered(std::string(kAnswer));
   std::string text;
   try {
     text = made_.render(answered.conversation_, answered.conversation_.answers.size(), false).text;
-  } catch (const Error&) {  // what it does not write ends nothing
+  } catch (const Error&) {  // if the template refuses the answer, nothing ends it
     return {};
   }
   const std::size_t at = text.rfind(kAnswer);

@@ -10,21 +10,22 @@
 
 namespace strata::text {
 
-// A conversation that goes on: turns as tokens for a model to answer. The tokenizer outlives it.
+// A conversation that continues: turns become tokens for a model to answer. The tokenizer outlives it.
 class Dialogue {
  public:
   Dialogue(ChatTemplate made, const Tokenizer& tokenizer) : made_(std::move(made)), tokenizer_(&tokenizer) {}
 
-  // Takes the turns of a JSON text: a list of messages, or a record of a data set with some. `name` stands in messages.
-  // Throws Error{corrupt} for what is neither, Error{usage} for several records, or if an assistant has the last turn.
+  // Reads the turns of a JSON text: a list of messages, or a data set record that contains some. `name` is for
+  // messages. Throws Error{corrupt} for anything else, and Error{usage} for several records, or if the last turn is an
+  // assistant's.
   void read(std::string_view json, const std::string& name);
   void ask(std::string text) { add("user", std::move(text)); }
   void answered(std::string text) { add("assistant", std::move(text)); }
 
-  // The conversation up to where the answer begins. Throws Error{usage} as the template does.
+  // The conversation up to the place at which the answer begins. Throws Error{usage} as the template does.
   std::vector<std::uint32_t> prompt() const;
-  // The token with which the template ends an answer: a special one, or all that it writes there; empty if it ends
-  // otherwise.
+  // The token with which the template ends an answer: a special token, or the only token that it writes there. Empty if
+  // answers end in another way.
   std::vector<std::uint32_t> turn_ends() const;
 
  private:

@@ -19,11 +19,11 @@ constexpr std::array<std::pair<std::string_view, TrainOn>, 4> kNames = {{{"assis
                                                                          {"completion", TrainOn::completion},
                                                                          {"all", TrainOn::all}}};
 
-// Which turns count.
+// Which turns are trained on.
 std::vector<bool> wanted_turns(const Conversation& conversation, TrainOn on) {
   const std::size_t turns = conversation.answers.size();
   const auto last = std::find(conversation.answers.rbegin(), conversation.answers.rend(), true);
-  const auto last_answer = static_cast<std::size_t>(conversation.answers.rend() - last);  // its number from 1; 0: none
+  const auto last_answer = static_cast<std::size_t>(conversation.answers.rend() - last);  // numbered from 1; 0: none
   std::vector<bool> out(turns);
   for (std::size_t i = 0; i < turns; ++i) {
     const bool answer = conversation.answers[i], is_last = i + 1 == last_answer;
@@ -34,13 +34,13 @@ std::vector<bool> wanted_turns(const Conversation& conversation, TrainOn on) {
   return out;
 }
 
-// Finds where turns lie in the rendering of the whole.
+// Finds the turns in the rendering of the whole conversation.
 class Turns {
  public:
   Turns(const ChatTemplate& made, const Conversation& conversation, const Rendered& whole)
       : made_(made), conversation_(conversation), whole_(whole) {}
 
-  // By rendering the turns before it and those with it.
+  // Renders the turns before it, and those up to and including it.
   Stretch by_prefixes(std::size_t turn) const {
     const bool answer = conversation_.answers[turn];
     std::optional<std::size_t> begin = beginning(turn, answer);
@@ -48,13 +48,13 @@ class Turns {
     const auto end = turn + 1 == conversation_.answers.size() ? whole_.text.size() : beginning(turn + 1, false);
     if (!begin || !end || *end < *begin)
       throw RecordFault{fmt::format(
-          "where turn {} lies in the text is not known: {} does not mark it with {{% generation %}}, and writes the "
-          "turns before it otherwise if it stands behind them; train on what is sound (--train-on last), or give a "
+          "turn {} cannot be located in the text: {} does not mark it with {{% generation %}}, and writes the "
+          "turns before it differently when it follows them; train on the last turn (--train-on last), or give a "
           "template that marks answers with --chat-template FILE",
           turn + 1, made_.name())};
     return {*begin, *end};
   }
-  // Those that {% generation %} marks in the turns `wanted`.
+  // The stretches that {% generation %} marks in the turns `wanted`.
   std::vector<Stretch> by_marks(const std::vector<bool>& wanted) const {
     const auto& marks = whole_.generated;
     const auto& answers = conversation_.answers;
@@ -75,16 +75,16 @@ class Turns {
   }
 
  private:
-  // How many bytes of the whole the first `turns` make up, if they are its beginning.
+  // How many bytes of the whole rendering the first `turns` make up, if their rendering is its beginning.
   std::optional<std::size_t> beginning(std::size_t turns, bool add_generation_prompt) const {
     try {
       const Rendered part = made_.render(conversation_, turns, add_generation_prompt);
       if (whole_.text.starts_with(part.text)) return part.text.size();
-    } catch (const Error&) {  // a template need not take every part of a conversation that it takes
+    } catch (const Error&) {  // a template that accepts a conversation need not accept every part of it
     }
     return std::nullopt;
   }
-  // How many marks the first `turns` have.
+  // The number of marks in the first `turns`.
   std::size_t marks_before(std::size_t turns) const {
     std::optional<std::size_t> out;
     if (turns == conversation_.answers.size()) return whole_.generated.size();
@@ -94,7 +94,7 @@ class Turns {
     }
     if (!out || *out > whole_.generated.size())
       throw RecordFault{
-          fmt::format("which {{% generation %}} of {} belongs to which turn is not known: train on all "
+          fmt::format("it is unclear which {{% generation %}} of {} belongs to which turn: train on all "
                       "answers (--train-on assistant)",
                       made_.name())};
     return *out;
@@ -105,7 +105,7 @@ class Turns {
   const Rendered& whole_;
 };
 
-// In order, without empty ones, those that touch as one.
+// In order, without empty ones; adjoining ones are joined.
 std::vector<Stretch> joined(std::vector<Stretch> stretches) {
   std::sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
   std::vector<Stretch> out;
@@ -152,7 +152,7 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
     labels = complement(joined(std::move(labels)), whole.text.size());
   } else {
     const bool marked = made.marks_answers(conversation) && !whole.lost;
-    // No template marks turns that are not an assistant's.
+    // No template marks turns other than an assistant's.
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (wanted[i] && (!marked || !conversation.answers[i])) labels.push_back(turns.by_prefixes(i));
     if (marked) {

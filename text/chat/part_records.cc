@@ -19,7 +19,7 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// A number, of a message.
+// A number as a message shows it.
 std::string shown(const std::string& written) {
   constexpr std::size_t kMost = 40;
   return written.size() <= kMost ? written : written.substr(0, kMost) + "...";
@@ -37,15 +37,15 @@ Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
       if (std::find(read.begin(), read.end(), number.field) != read.end())
         place.bad(fmt::format("the field \"{}\" holds {}, which is {}", number.field, shown(number.written),
                               number.written.ends_with('N') || number.written.ends_with('y')
-                                  ? "no number of JSON: leave the record out"
-                                  : "beyond the numbers that are read (integers of 64 bits, doubles): make it a text"));
+                                  ? "not a JSON number: leave the record out"
+                                  : "out of range (64-bit integers, doubles): make it a string"));
     if (!out.is(Kind::dict))
       place.bad(fmt::format("expected a JSON object in a line, found {}{}", kind_text(out),
                             out.is(Kind::list) && place.line == 1 ? kOneList : ""));
     return out;
   } catch (const JsonFault& fault) {
     const bool list = place.line == 1 && place.text.starts_with('[');
-    fail(Exit::corrupt, "{}, line {}, column {}: this is no JSON: {}{}", place.part.name, place.line,
+    fail(Exit::corrupt, "{}, line {}, column {}: this is not JSON: {}{}", place.part.name, place.line,
          jinja::length_of(place.text.substr(0, fault.at)) + 1, fault.message, list ? kOneList : "");
   }
 }
@@ -58,10 +58,11 @@ Value row(const RecordPlace& place, const std::vector<std::string>& names) {
     std::vector<std::pair<Value, Value>> out;
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (!jinja::is_utf8(fields[i]))
-        place.bad(fmt::format(
-            "the field \"{}\" is not UTF-8: convert the file, with iconv -f WINDOWS-1252 -t UTF-8 if it is of an older "
-            "Windows",
-            names[i]));
+        place.bad(
+            fmt::format("the field \"{}\" is not UTF-8: convert the file, with iconv -f WINDOWS-1252 -t UTF-8 if it "
+                        "comes from an older "
+                        "Windows",
+                        names[i]));
       out.emplace_back(Value(names[i]), Value(fields[i]));
     }
     return Value::dict(std::move(out));

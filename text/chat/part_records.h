@@ -13,28 +13,28 @@
 
 namespace strata::text {
 
-// A record of a part: a line of JSONL, or one of a table.
+// The place of a record in a part: a line of JSONL, or a row of a table.
 struct RecordPlace {
   const DocumentPart& part;
-  std::uint64_t line;  // of the input, from 1
-  std::size_t at;      // in the part
+  std::uint64_t line;  // in the input, from 1
+  std::size_t at;      // offset in the part
   std::string_view text;
 
-  // Throws Error{code}: file, line, offset and what is wrong.
+  // Throws Error{code} with file, line, offset, and what is wrong.
   [[noreturn]] void bad(std::string_view what, Exit code = Exit::corrupt) const;
 };
 
 // Calls use() for each record that is not blank, until it returns false.
 void each_record(const DocumentPart& part, const std::function<bool(const RecordPlace&)>& use);
-// The names in a table's header; none of lines. Throws Error{corrupt} where one stands twice.
+// The names in a table's header; empty for lines. Throws Error{corrupt} if a name occurs twice.
 std::vector<std::string> header_names(const DocumentPart& part);
-// The object in a line, or a table's row by `names`. Throws Error{corrupt} for what is neither, for JSON whose objects
-// name a field twice, and for an OddNumber in one of the fields `read`.
+// The object in a line, or a table's row with `names` as its keys. Throws Error{corrupt} if it is neither, if a JSON
+// object names a field twice, and for an OddNumber in one of the fields `read`.
 jinja::Value value_of(const RecordPlace& place, const std::vector<std::string>& names,
                       const std::vector<std::string>& read = {});
 // Throws Error{corrupt} if the line begins with a byte order mark.
 void refuse_marks(const RecordPlace& place);
-// The first record of a part, to see what it holds; nullopt if it has none.
+// The first record of a part, for inspection; nullopt if the part has none.
 std::optional<jinja::Value> first_record(const DocumentPart& part);
 
 }  // namespace strata::text

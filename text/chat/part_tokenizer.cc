@@ -20,7 +20,7 @@ using jinja::Value;
 
 namespace {
 
-// Most templates take texts alone, and their own words for anything else name no turn.
+// Most templates accept only text as content, and their own errors for anything else do not name the turn.
 std::string content_that_is_no_text(const Conversation& conversation) {
   std::size_t turn = 0;
   for (const Value& message : conversation.messages.items()) {
@@ -114,7 +114,7 @@ void PartTokenizer::records(const DocumentPart& part, PartTokens& out) {
   });
 }
 
-// Without making values of the other fields.
+// Reads one field without making values of the others.
 std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields& unread) {
   simdjson::dom::element root;
   simdjson::dom::object object;
@@ -142,7 +142,7 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields&
   return text;
 }
 
-// Of a line that simdjson does not read, as it holds numbers of any size; or has something else for a text.
+// The slow way, for a line that simdjson does not read because its numbers are too large, or whose field is not a text.
 std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFields& unread) {
   record_ = value_of(place, {}, read_);
   const Value* value = record_.find(rules_.field);
@@ -154,7 +154,7 @@ std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFi
   return value->text();
 }
 
-// A record that says more than the first one did would be half read.
+// If a record has the fields of a second format as well, half of it would be ignored.
 void PartTokenizer::refuse_two_formats(const Value& record, const RecordPlace& place) {
   try {
     refuse_formats_of_two(record);
@@ -198,7 +198,7 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
   }
 }
 
-// What of the turns the template does not name. Calls of tools have a sentence of their own.
+// Finds the fields of turns that the template does not name. Tool calls have a message of their own.
 void PartTokenizer::find_unread_in_turns(const Conversation& conversation, UnreadFields& out) {
   constexpr std::array<std::string_view, 3> kThoughts = {"reasoning_content", "thinking", "reasoning"};
   const auto names = [&](std::string_view field) { return rules_.made->names(field); };
@@ -222,7 +222,7 @@ void PartTokenizer::labelled(const LabelledText& document, const RecordPlace& pl
   tokenizer_.encode(document.text, false, *workspace_, ids);
   if (!places_.mark(document.text, ids, document.labels, counts))
     place.bad(
-        fmt::format("the tokenizer {} changes this text so that the place of what is trained on is not known: leave "
+        fmt::format("the tokenizer {} changes this text, so that its labels cannot be located: leave "
                     "the line out, or use --train-on all",
                     tokenizer_.name()));
   if (around) {

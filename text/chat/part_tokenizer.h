@@ -1,7 +1,7 @@
 #pragma once
-// text/chat/ makes tokens of data sets' records: what a record is (record.h), what a model's template writes of it
-// (chat_template.h), which of that is learned (labels.h), and which tokens that are (token_places.h). dialogue.h is for
-// conversations that go on. Open next: labels.h.
+// text/chat/ turns data set records into tokens: what a record is (record.h), what a model's template makes of it
+// (chat_template.h), which part of that is trained on (labels.h), and which tokens those are (token_places.h).
+// dialogue.h is for conversations that continue. Open next: labels.h.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,38 +29,38 @@ class parser;
 
 namespace strata::text {
 
-// What is made of each record.
+// How each record is tokenized.
 struct RecordRules {
   DataFormat format = DataFormat::text;
-  bool found = false;                  // the first record said so: one of two formats is refused
-  bool field_given = false;            // --field says which field is read: others are not looked at
-  std::string field = "text";          // of text
-  bool add_special = false;            // with the tokenizer's template around each text
-  const ChatTemplate* made = nullptr;  // of conversations; Alpaca's records are conversations if there is one
+  bool found = false;                  // the format was found in the first record; a second format is refused
+  bool field_given = false;            // --field says which field is read, and the others are ignored
+  std::string field = "text";          // the field of text records
+  bool add_special = false;            // put the tokenizer's template around each text
+  const ChatTemplate* made = nullptr;  // the template for conversations; with one, Alpaca's records are conversations
   TrainOn train_on = TrainOn::all;
-  // A conversation of prompt and completion is trained on the completion alone, whatever train_on says (TRL's
+  // A conversation of prompt and completion is trained on the completion only, whatever train_on says (TRL's
   // completion_only_loss).
   bool completion_alone = false;
-  std::optional<std::uint32_t> end;  // token behind each completion, which counts as a label
-  // Whether a record is a template's text.
+  std::optional<std::uint32_t> end;  // the token after each completion, which counts as a label
+  // Whether a template renders the records.
   bool templated() const {
     return format == DataFormat::chat || format == DataFormat::sharegpt || (format == DataFormat::alpaca && made);
   }
 };
 
-// Tokens of a part, and where documents begin in them.
+// The tokens of a part, and where its documents begin.
 struct PartTokens {
   std::vector<std::uint32_t> ids;
-  std::vector<std::uint8_t> counts;  // whether each counts as a label; empty: all do
+  std::vector<std::uint8_t> counts;  // whether each token counts as a label; empty: all do
   std::vector<std::size_t> begins;
-  std::uint64_t unlabelled = 0;      // documents in which none counts
-  std::uint64_t tools_left_out = 0;  // conversations with tools of which the template writes nothing
-  UnreadFields unread;               // of records, unless --field says which is read
-  UnreadFields unread_in_turns;      // of turns, as the template does not name them
-  std::set<std::string> roles;       // of conversations' turns, some of them if there are many
+  std::uint64_t unlabelled = 0;      // documents without labels
+  std::uint64_t tools_left_out = 0;  // conversations with tools that the template does not write
+  UnreadFields unread;               // fields of records that are not read; unused if --field is given
+  UnreadFields unread_in_turns;      // fields of turns that the template does not name
+  std::set<std::string> roles;       // the roles of turns; only some of them if there are many
 };
 
-// Turns parts into tokens; one for each thread. Throws Error: NAME, line N: what is wrong.
+// Turns parts into tokens; one per thread. Throws Error with "NAME, line N: what is wrong".
 class PartTokenizer {
  public:
   PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rules);
@@ -84,10 +84,10 @@ class PartTokenizer {
   TokenPlaces places_;
   std::vector<std::uint32_t> before_, behind_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
-  std::vector<std::string_view> names_;             // of the fields of the line in hand
-  jinja::Value record_;                             // it, if simdjson does not read its numbers
-  std::vector<std::string> read_;                   // fields of which numbers count
-  std::map<std::string, bool, std::less<>> named_;  // fields of turns: whether the template names them
+  std::vector<std::string_view> names_;             // the field names of the current line
+  jinja::Value record_;                             // the current line, if simdjson cannot read its numbers
+  std::vector<std::string> read_;                   // the fields whose numbers matter
+  std::map<std::string, bool, std::less<>> named_;  // for each field of turns, whether the template names it
 };
 
 }  // namespace strata::text

@@ -29,7 +29,7 @@ template <typename... Args>
 Value text_value(std::string_view text) {
   return Value(std::string(text));
 }
-// A field that is there and not null.
+// A field that is present and not null.
 const Value* find(const Value& record, std::string_view key) {
   const Value* found = record.find(key);
   return found && !found->is(Kind::none) ? found : nullptr;
@@ -41,14 +41,14 @@ std::string text_or_empty(const Value& record, std::string_view key) {
   return found->text();
 }
 
-// Up to `most` bytes, whole characters: a table without a header has a record's texts for names.
+// At most `most` bytes, in whole characters: a table without a header takes a record's texts as names.
 std::string shortened(const std::string& text, std::size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
   return text.substr(0, most) + "...";
 }
 
-// The fields of a record, for messages.
+// A record's field names, for messages.
 std::string keys_of(const Value& record) {
   constexpr std::size_t kMost = 100;
   std::string keys;
@@ -61,7 +61,7 @@ Value turn(std::string_view role, std::string content) {
   return Value::dict({{text_value("role"), text_value(role)}, {text_value("content"), Value(std::move(content))}});
 }
 
-// A list of tools; as some data sets have it, in a text of JSON.
+// A list of tools. Some data sets store it as JSON inside a text.
 Value tools_of(const Value& record) {
   const Value* found = find(record, "tools");
   if (!found) return {};
@@ -84,7 +84,7 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
-// As transformers does: a thought under any of its names is found under all that templates read.
+// Copies reasoning to every name that templates read, whatever its own name, as transformers does.
 Value with_reasoning(const Value& message) {
   const Value* thought = nullptr;
   for (const char* key : {"reasoning_content", "thinking", "reasoning"})
@@ -96,8 +96,8 @@ Value with_reasoning(const Value& message) {
   return Value::dict(std::move(fields));
 }
 
-// Adds a turn. The template sees neither what only says whether it is trained on nor, as in transformers, fields that
-// are null: OpenAI's turns with calls have no content, and tables write all fields of all turns.
+// Adds a turn. The template sees neither fields that only say whether the turn is trained on nor, as in transformers,
+// fields that are null: OpenAI's turns with calls have no content, and tables write all fields of all turns.
 void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
   const Value* role = find(message, "role");
@@ -143,7 +143,7 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
     wrong("expected a list of turns in \"conversations\", found {}", kind_text(conversations));
   for (const Value& message : conversations.items()) {
     if (!message.is(Kind::dict)) wrong("expected an object for each turn, found {}", kind_text(message));
-    if (find(message, "role")) {  // messages under ShareGPT's key
+    if (find(message, "role")) {  // the messages are stored under ShareGPT's key
       add(message, out, turns);
       continue;
     }
@@ -213,7 +213,7 @@ std::optional<DataFormat> data_format(std::string_view name) {
 
 namespace {
 
-// The one format whose fields are there, if any.
+// The only format whose fields are present, if there is exactly one.
 std::optional<DataFormat> the_format_of(const Value& record) {
   const auto has = [&](std::string_view key) { return find(record, key) != nullptr; };
   std::vector<std::pair<std::string_view, DataFormat>> found;
@@ -225,19 +225,18 @@ std::optional<DataFormat> the_format_of(const Value& record) {
   }
   if (has("instruction") && has("output")) found.emplace_back("instruction and output", DataFormat::alpaca);
   if (has("text")) found.emplace_back("text", DataFormat::text);
-  if (found.size() > 1)
-    wrong("both {} and {} are there: say with --format which counts", found[0].first, found[1].first);
+  if (found.size() > 1) wrong("both {} and {} are present: choose one with --format", found[0].first, found[1].first);
   return found.empty() ? std::nullopt : std::optional(found.front().second);
 }
 
-// What to rename in a record whose fields are those of a format, but for their names; empty if they are not.
+// What to rename in a record that would fit a format if its fields had other names; empty if there is none.
 std::string other_names(const Value& record) {
   for (const auto& [key, value] : record.pairs()) {
     if (!value.is(Kind::list) || value.items().empty() || !value.items()[0].is(Kind::dict)) continue;
     if (find(value.items()[0], "role")) return fmt::format("rename \"{}\" to \"messages\"", key.to_text());
     if (find(value.items()[0], "from")) return fmt::format("rename \"{}\" to \"conversations\"", key.to_text());
   }
-  // The first of these names under which the record has a text.
+  // The text under the first of these names that the record has.
   const auto text_of = [&](std::initializer_list<std::string_view> names) {
     const auto* name = std::find_if(names.begin(), names.end(), [&](std::string_view one) {
       const Value* found = find(record, one);
@@ -275,7 +274,7 @@ DataFormat format_of(const Value& record, std::string_view to_do) {
   if (const auto found = the_format_of(record)) return *found;
   if (find(record, "chosen") && find(record, "rejected"))
     wrong(
-        "\"chosen\" and \"rejected\" are preferences, which nothing here is trained on: to train on what was chosen, "
+        "\"chosen\" and \"rejected\" are preference data, which is not supported: to train on the chosen answers, "
         "leave \"rejected\" out and rename \"chosen\": to \"completion\" if it is an answer to \"prompt\", to "
         "\"output\" if "
         "it is one to \"instruction\", to \"messages\" if it is the conversation");

@@ -5,7 +5,7 @@
 
 namespace strata::text {
 
-// A line of a data set that is not what it should be, without its place.
+// What is wrong with a data set record; the caller adds the place.
 struct RecordFault {
   std::string message;
   Exit code = Exit::corrupt;

@@ -46,12 +46,13 @@ std::vector<std::string> fields_of(std::string_view record, char separator) {
       begins = false;
       if (at < record.size() && record[at] != separator)
         throw TableFault{fmt::format(
-            "text stands behind the quote that closes field {}: a quote inside a quoted field is written twice",
+            "there is text after the quote that closes field {}: a quote inside a quoted field is written twice",
             out.size())};
     } else {
       if (record[at] == '\r')
         throw TableFault{
-            "a carriage return stands alone: lines end with a line feed, with or without one before it (tr '\\r' "
+            "there is a carriage return without a line feed: lines end with a line feed, with or without one before it "
+            "(tr '\\r' "
             "'\\n' converts such a file)"};
       out.back() += record[at++];
       begins = false;

@@ -8,10 +8,10 @@ namespace strata::text {
 namespace {
 
 using jinja::Stretch;
-constexpr std::size_t kMostInCharacter = 8;  // tokens that make up one character, with what stands around it
+constexpr std::size_t kMostInCharacter = 8;  // the most tokens of one character, with their neighbours
 
-// Where the text goes on behind `surface`, which stands at `at`, there or without the space that a tokenizer puts
-// before a word, or behind white space that it leaves out; npos if it does not.
+// The place in the text after `surface`, which begins at `at`. It may have, or lack, the space that a tokenizer puts
+// before a word, and may follow white space that the tokenizer drops. npos if it is not there.
 std::size_t behind(std::string_view text, std::size_t at, std::string_view surface) {
   const std::string_view rest = text.substr(at);
   if (rest.starts_with(surface)) return at + surface.size();
@@ -48,7 +48,7 @@ bool TokenPlaces::align(std::string_view text, std::span<const std::uint32_t> id
   std::size_t at = 0;
   for (std::size_t i = 0; i < ids.size();) {
     std::size_t count = 1, next = behind(text, at, surface(ids[i]));
-    // Bytes of one character in several tokens.
+    // The bytes of one character may be spread over several tokens.
     while (next == std::string_view::npos && count < kMostInCharacter && i + count < ids.size())
       next = behind(text, at, surface_of(ids.subspan(i, ++count)));
     if (next == std::string_view::npos) return false;

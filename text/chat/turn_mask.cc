@@ -37,10 +37,11 @@ std::optional<bool> trained(const Value& message, std::size_t turn) {
     const std::string field = key.to_text();
     if (value.is(Kind::none)) continue;
     if (is_among(kDetails, field) && !(value.is(Kind::list) && value.items().empty()))
-      throw RecordFault{fmt::format(
-          "turn {} has \"{}\", a mask of parts of its text, and turns are learned whole or not at all here: leave the "
-          "field out, and say with \"train\": true or false which it is",
-          turn, field)};
+      throw RecordFault{
+          fmt::format("turn {} has \"{}\", a mask of parts of its text, but a turn is trained on completely or not at "
+                      "all: leave the "
+                      "field out, and set \"train\" to true or false",
+                      turn, field)};
     if (!is_among(kFlags, field)) continue;
     if (!value.is_number() || (value.real() != 0 && value.real() != 1))
       throw RecordFault{fmt::format("turn {}: expected true, false, 0 or 1 in \"{}\", found {}", turn, field,

@@ -7,11 +7,11 @@
 
 namespace strata::text {
 
-// What a turn says of itself to trainers, under the names that they have for it: `train` of axolotl, `loss` of
-// ms-swift, `weight` of OpenAI and others. A template sees none of these fields.
+// Whether a field tells trainers about its turn, under any of their names: `train` in axolotl, `loss` in ms-swift,
+// `weight` in OpenAI's and other formats. A template sees none of these fields.
 bool is_turn_mask(std::string_view field);
 
-// Whether the turn counts as a label: nothing if it does not say. A flag is true or false, 1 or 0. turn: its number
+// Whether the turn counts as a label; nullopt if it does not say. A flag is true or false, 1 or 0. turn: its number
 // from 1, for messages. Throws RecordFault for other values, for flags that contradict each other, and for masks of
 // parts of a turn (`train_detail`).
 std::optional<bool> trained(const jinja::Value& message, std::size_t turn);

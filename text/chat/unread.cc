@@ -15,7 +15,7 @@ namespace {
 using jinja::Kind;
 using jinja::Value;
 
-// A yes or no, as JSON and tables write it.
+// A boolean, as JSON and tables write it.
 bool is_flag(const Value& value) {
   if (value.is_number()) return value.real() == 0 || value.real() == 1;
   constexpr std::array<std::string_view, 8> kWords = {"true", "false", "True", "False", "TRUE", "FALSE", "0", "1"};
@@ -82,16 +82,16 @@ void refuse_preferences(const Value& record) {
     const bool of_pair =
         field == "chosen" || field == "rejected" || field.starts_with("chosen_") || field.starts_with("rejected_");
     if (of_pair && !says_nothing(value))
-      throw RecordFault{fmt::format(
-          "\"{}\" is of preferences, which nothing here is trained on: to train on the answers that were chosen, see "
-          "that they are in the fields that are read, and leave \"chosen\" and \"rejected\" out (jq -c "
-          "'del(.chosen, .rejected, .rejected_response)')",
-          field)};
+      throw RecordFault{
+          fmt::format("\"{}\" is preference data, which is not supported: to train on the chosen answers, see "
+                      "that they are in the fields that are read, and leave \"chosen\" and \"rejected\" out (jq -c "
+                      "'del(.chosen, .rejected, .rejected_response)')",
+                      field)};
     if ((field == "label" || field == "kto_tag") && is_flag(value))
-      throw RecordFault{fmt::format(
-          "\"{0}\" says whether the answer is wanted (KTO), which nothing here is trained on: keep the records whose "
-          "answer is, without the field (jq -c 'select(.{0} == true or .{0} == 1) | del(.{0})')",
-          field)};
+      throw RecordFault{
+          fmt::format("\"{0}\" says whether the answer is wanted (KTO), which is not supported: keep the records whose "
+                      "answer is, without the field (jq -c 'select(.{0} == true or .{0} == 1) | del(.{0})')",
+                      field)};
   }
 }
 

@@ -25,7 +25,7 @@ void ClassTokens::clear() {
 ClassTokenizer::ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rules)
     : tokenizer_(tokenizer), rules_(rules), workspace_(tokenizer.workspace()), pair_(tokenizer.text_template().pair) {
   const TextTemplate& made = tokenizer.text_template();
-  // Without a template a second text follows the first, with types of its own, as in transformers.
+  // Without a template, a second text follows the first with token types of its own, as in transformers.
   if (pair_.empty() && TextTemplate::added(made.single) == 0)
     pair_ = {{TextTemplate::Kind::first}, {TextTemplate::Kind::second, 0, 1}};
   if (rules.record.pair && pair_.empty())
@@ -59,13 +59,14 @@ void ClassTokenizer::run(const DocumentPart& part, ClassTokens& out) {
 }
 
 void ClassTokenizer::encode_words(const ClassRecord& record, std::vector<std::optional<LabelValue>>& labels) {
-  // Each is a text by itself, so that the tokenizer's own add_prefix_space says if a space stands before it.
+  // Each word is encoded as a text of its own, so that the tokenizer's add_prefix_space decides whether a space
+  // precedes it.
   for (std::size_t i = 0; i < record.words.size(); ++i) {
     const std::size_t begin = first_.size();
     tokenizer_.encode(record.words[i], false, *workspace_, first_);
     labels.resize(first_.size());
     if (first_.size() == begin) continue;
-    // Without labels the word's number marks its first token.
+    // Without labels, the word's number marks its first token.
     labels[begin] = record.labels.values.empty() ? LabelValue(static_cast<std::int64_t>(i)) : record.labels.values[i];
   }
 }
@@ -107,7 +108,7 @@ void ClassTokenizer::add(const ClassRecord& record, ClassTokens& out) {
           lengths.sum() + TextTemplate::added(pieces), *rules_.max_length,
           rules_.truncation == Truncation::none
               ? std::string("--truncation do_not_truncate cuts nothing")
-              : fmt::format("--truncation {} cannot cut enough: take longest_first", name_of(rules_.truncation)))};
+              : fmt::format("--truncation {} cannot cut enough: use longest_first", name_of(rules_.truncation)))};
     if (kept->sum() < lengths.sum()) ++out.cut;
     if (made.cuts_front && of_tokens.size() > kept->first)
       of_tokens.erase(of_tokens.begin(), of_tokens.end() - static_cast<std::ptrdiff_t>(kept->first));

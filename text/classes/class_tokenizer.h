@@ -13,32 +13,32 @@
 
 namespace strata::text {
 
-// What becomes of each text.
+// How each text is tokenized.
 struct ClassRules {
   LabelRules record;
-  std::optional<std::size_t> max_length = std::nullopt;  // tokens, with those of the template
+  std::optional<std::size_t> max_length = std::nullopt;  // in tokens, including those of the template
   Truncation truncation = Truncation::longest_first;
-  bool takes_empty = false;  // texts without tokens, as the template alone
+  bool takes_empty = false;  // accept texts without tokens: only the template's remain
 };
 
-// Documents of a part: each begins where `begins` says.
+// The documents of a part; `begins` says where each begins.
 struct ClassTokens {
   std::vector<std::uint32_t> ids;
-  std::vector<std::uint8_t> types;  // token types: 0 or 1
+  std::vector<std::uint8_t> types;  // token types, 0 or 1
   std::vector<std::size_t> begins;
   std::vector<DocumentLabels> labels;
-  std::string name;                // of the file
-  std::vector<std::size_t> words;  // of each document, with those that have no token; 0 of a text
-  std::uint64_t cut = 0;           // documents that lost tokens
+  std::string name;                // the file's name
+  std::vector<std::size_t> words;  // the words of each document, including those without tokens; 0 for a text
+  std::uint64_t cut = 0;           // documents that were truncated
 
   void clear();
 };
 
-// Turns records into tokens within the tokenizer's template; one for each thread. The first token of a word has its
-// label, the others none, and so have those of the template. Throws Error{corrupt}: file, line, what is wrong.
+// Tokenizes records within the tokenizer's template; one per thread. The first token of a word has its label. The
+// word's other tokens and the template's have none. Throws Error{corrupt} with file, line, and what is wrong.
 class ClassTokenizer {
  public:
-  // Throws Error{usage} if the tokenizer has no template for what `rules` ask for.
+  // Throws Error{usage} if the tokenizer has no template for what `rules` require.
   ClassTokenizer(const Tokenizer& tokenizer, const ClassRules& rules);
 
   void run(const DocumentPart& part, ClassTokens& out);
@@ -52,7 +52,7 @@ class ClassTokenizer {
   const Tokenizer& tokenizer_;
   const ClassRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
-  std::vector<TextTemplate::Piece> pair_;  // how two texts are written; empty: nobody has said
+  std::vector<TextTemplate::Piece> pair_;  // how two texts are written; empty: the tokenizer does not say
   std::vector<std::uint32_t> first_, second_;
 };
 

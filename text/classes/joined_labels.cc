@@ -38,10 +38,10 @@ bool are_tags(const std::vector<std::string>& parts) {
 
 std::optional<JoinedLabel> joined_label(const std::map<std::string, std::uint64_t>& classes) {
   constexpr std::string_view kSeparators = ",;| /+&";
-  constexpr std::uint64_t kOfNames = 3;  // labels of a separator that names have, too
+  constexpr std::uint64_t kOfNames = 3;  // how many labels must use a separator that also occurs in names
   for (const char separator : kSeparators) {
     const bool of_lists = separator == ',' || separator == ';' || separator == '|';
-    std::map<std::string, std::set<std::string_view>> within;  // parts: the labels that they are parts of
+    std::map<std::string, std::set<std::string_view>> within;  // for each part, the labels that contain it
     std::vector<std::pair<std::string_view, std::vector<std::string>>> several;
     std::optional<JoinedLabel> first;
     std::uint64_t of_classes = 0, tags = 0;

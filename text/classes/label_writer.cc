@@ -17,10 +17,10 @@
 namespace strata::text {
 namespace {
 
-// A sidecar names them all, and is 1 MiB at most.
+// A sidecar file names them all, and is at most 1 MiB.
 constexpr std::size_t kMostClasses = 16384;
 constexpr std::size_t kMostNameBytes = std::size_t{1} << 19;
-// Hugging Face's number where there is no label.
+// Hugging Face's number for "no label".
 constexpr std::int64_t kNoLabel = -100;
 
 std::string json_of(const std::optional<LabelValue>& value) {
@@ -29,13 +29,13 @@ std::string json_of(const std::optional<LabelValue>& value) {
   return text_of(*value);
 }
 
-// Of a message.
+// Shortens a text for a message.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 40;
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
 }
 
-// As tables write that there is no number; alone it may well be a name.
+// How tables write a missing number. As the only such label it may well be a name.
 bool is_not_finite(const std::string& text) {
   double number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -97,7 +97,7 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
       lists_ = Lists::classes;
     }
     if (lists_ == Lists::vectors) of_column_.resize(columns_);
-    // What stood back until this was known.
+    // Write the lists that were held back until their kind was known.
     if (lists_ != Lists::open) {
       DocumentLabels both{.kind = Kind::many};
       for (const bool rising : std::exchange(open_, {})) {
@@ -117,7 +117,7 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
          "are "
          "of one length, or do they name classes? Write vectors of one length, or the classes as names (\"a\", \"b\")",
          fields_.front(), first_list_, columns_, lists_ == Lists::vectors ? ", each 0 or 1" : "", place, length);
-  // [0, 1] and [1, 0]: one bit each, as there may be many.
+  // [0, 1] and [1, 0] take one bit each, because there may be many.
   if (lists_ == Lists::open && columns_ == 2) return open_.push_back(labels.flags[1] == 1);
   add_values(labels, place);
 }
@@ -167,7 +167,7 @@ void LabelWriter::add_values(const DocumentLabels& labels, const Place& place) {
   write(line + (kind_ == Kind::one ? "}\n" : "]}\n"));
 }
 
-// A column of several labels each is not one of names that are long.
+// Refuses labels that are lists of classes rather than long names.
 void LabelWriter::refuse_joined(const std::string& named) const {
   constexpr std::string_view kWords =
       "write JSONL with a list of words and a list of labels, one per word (--field for the words)";
@@ -180,7 +180,8 @@ void LabelWriter::refuse_joined(const std::string& named) const {
   if (!joined) return;
   const std::string more = joined->more > 0 ? fmt::format(", and {} like it,", joined->more) : "";
   if (joined->tags)
-    fail(Exit::usage, "{}: the label \"{}\"{} is of tags of words: {}", named, shortened(joined->name), more, kWords);
+    fail(Exit::usage, "{}: the label \"{}\"{} consists of tags of words: {}", named, shortened(joined->name), more,
+         kWords);
   std::string list;
   for (const std::string& part : joined->parts) list += (list.empty() ? "" : ", ") + json_of(part);
   const bool numbers = std::ranges::all_of(
@@ -190,12 +191,12 @@ void LabelWriter::refuse_joined(const std::string& named) const {
        "classes, write JSONL with lists ([{}]), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
        "of one, write it without \"{}\"{}",
        named, shortened(joined->name), more, numbers ? "numbers" : "labels of other records", list, joined->separator,
-       numbers && joined->separator == ',' ? "; if it is a number, with a point" : "");
+       numbers && joined->separator == ',' ? "; if it is a number, with a decimal point" : "");
 }
 
 LabelSummary LabelWriter::finish() {
   using Kind = DocumentLabels::Kind;
-  if (lists_ == Lists::open && !open_.empty()) {  // one length, and nothing but 0 and 1
+  if (lists_ == Lists::open && !open_.empty()) {  // all of one length, and only 0 and 1
     lists_ = Lists::vectors;
     of_column_.resize(columns_);
     for (const bool rising : std::exchange(open_, {}))
@@ -242,11 +243,12 @@ LabelSummary LabelWriter::finish() {
   }
   out.one_per_word = kind_ == Kind::many && one_per_word_;
   if (too_many_)
-    fail(Exit::usage, "{} has more than {} different values: is it a label? (numbers with a point are a regression)",
-         named, kMostClasses);
+    fail(Exit::usage,
+         "{} has more than {} different values: is it a label? (numbers with a decimal point are a regression)", named,
+         kMostClasses);
   if (none_)
     fail(Exit::usage,
-         "{}: {} has the label {}, which stands for none in Hugging Face's data sets: leave such records out", named,
+         "{}: {} has the label {}, which means \"no label\" in Hugging Face's data sets: leave such records out", named,
          none_->place, none_->text);
   if (kind_ == Kind::one) refuse_joined(named);
   std::vector<std::pair<std::string, std::uint64_t>> classes(classes_.begin(), classes_.end());
@@ -257,7 +259,7 @@ LabelSummary LabelWriter::finish() {
     classes.clear();
     for (const std::string& field : fields_) classes.emplace_back(field, classes_[field]);
   }
-  std::size_t bytes = 0;  // as the sidecar has them: in quotes, with ", "
+  std::size_t bytes = 0;  // in the sidecar's form: in quotes, with ", "
   for (const auto& [name, count] : classes) bytes += json_of(name).size() + 2;
   if (bytes > kMostNameBytes)
     fail(Exit::usage, "{}: the names of the {} classes have {} bytes, above {}: is it a label?", named, classes.size(),

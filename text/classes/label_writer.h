@@ -12,42 +12,42 @@
 
 namespace strata::text {
 
-// What the labels of a data set came to.
+// The summary of a data set's labels.
 struct LabelSummary {
-  // As transformers' `problem_type` has it; token_classification has one class per word.
+  // transformers' `problem_type`; or token_classification, with one class per word.
   std::string problem;
-  // Of the classes, in the order of their numbers: numbers by value, other names by bytes; fields as they were given.
-  // None of a regression.
+  // The classes by number: numbers are sorted by value, other names by bytes, and fields keep the given order. Empty
+  // for a regression.
   std::vector<std::string> names;
-  std::vector<std::uint64_t> counts;  // labels of each class
+  std::vector<std::uint64_t> counts;  // the number of labels of each class
   std::uint64_t documents = 0;
-  // Of a regression; whether all of its numbers are whole, written with a point.
+  // For a regression: the range, and whether all numbers are whole but written with a decimal point.
   double least = 0, most = 0;
   bool all_whole = false;
   // Each document has as many labels as its text has words.
   bool one_per_word = false;
-  // Each document's labels were a list of 0 and 1, one for each class.
+  // Each document's labels were a list of 0 and 1, one per class.
   bool vectors = false;
 };
 
-// Writes a line of JSON per document (docs/formats.md, "Labels") and counts what the labels are. The file is the
-// caller's, to be committed after finish().
+// Writes one line of JSON per document (docs/formats.md, "Labels"), and gathers what the labels are. The caller owns
+// the file and commits it after finish().
 class LabelWriter {
  public:
-  // fields: what --labels names.
+  // fields: the names given to --labels.
   LabelWriter(AtomicFile& file, std::vector<std::string> fields);
 
-  // Lists of 0 and 1 of one length are vectors, whose columns are the classes LABEL_0, LABEL_1 and so on; other lists
-  // name classes. file: what messages name, beside the labels' line. Throws Error{corrupt} if a document's labels are
-  // of another kind than those before, Error{usage} if lists may be either.
+  // Lists of 0 and 1 with one common length are vectors, whose columns are the classes LABEL_0, LABEL_1 and so on.
+  // Other lists name classes. file: named in messages, with the label's line. Throws Error{corrupt} if a document's
+  // labels are of another kind than the earlier ones, Error{usage} if lists may be either kind.
   void add(const DocumentLabels& labels, std::string_view file = {});
-  // Throws Error{usage} if no label counts, or if names of classes seem to be lists of them.
+  // Throws Error{usage} if no label counts, or if class names seem to be lists of classes.
   LabelSummary finish();
-  // After finish(): XXH3-64 of the lines, 16 hex digits.
+  // After finish(): the XXH3-64 of the lines, 16 hex digits.
   std::string hash() const { return file_.hash(); }
 
  private:
-  // What lists are, as far as those so far say: they name classes, are vectors, or may be either.
+  // What the lists so far can be: names of classes, vectors, or either.
   enum class Lists : std::uint8_t { open, classes, vectors };
   using Place = std::string;
 
@@ -62,27 +62,28 @@ class LabelWriter {
   DocumentLabels::Kind kind_ = DocumentLabels::Kind::one;
   std::uint64_t documents_ = 0;
   bool all_whole_ = true;
-  // Of one label each, the first that is a number with a point, and the first that is none.
+  // Among documents with one label: the first that is a number with a decimal point, and the first that is not a
+  // number.
   struct First {
     std::string place, text;
   };
-  std::optional<First> real_, name_, none_;  // none_: a document's label that says there is none
-  bool number_ = false, only_nan_ = true;    // some label is a number; all that are none read "NaN" or so
+  std::optional<First> real_, name_, none_;  // none_: the first label that says "no label"
+  bool number_ = false, only_nan_ = true;    // some label is a number; all that are not are "NaN" or similar
   double least_ = 0, most_ = 0;
   bool fraction_ = false;
   std::map<std::string, std::uint64_t> classes_;
   bool too_many_ = false;
   Lists lists_ = Lists::open;
-  std::size_t columns_ = 0;  // of the first list
+  std::size_t columns_ = 0;  // the length of the first list
   Place first_list_;
-  // As far as there are lists: whether all that are not empty may be vectors of one length, and which one is empty.
+  // Whether all non-empty lists so far may be vectors of one length, and which list is empty.
   bool all_may_be_vectors_ = true;
   std::size_t length_ = 0;
   std::optional<Place> empty_list_;
-  std::vector<bool> open_;  // of lists of two that may be either: whether each is [0, 1], not [1, 0]
+  std::vector<bool> open_;  // for lists of two that may be either: true for [0, 1], false for [1, 0]
   std::vector<std::uint64_t> of_column_;
   bool one_per_word_ = true;
-  std::uint64_t several_words_ = 0;  // documents whose one label has several words, and the first of these
+  std::uint64_t several_words_ = 0;  // documents whose single label has several words, and the first of them
   std::string several_name_;
 };
 

@@ -19,9 +19,9 @@ namespace {
 using jinja::Kind;
 using jinja::Value;
 
-// Hugging Face's number of a token that has no label.
+// Hugging Face's number for a token without a label.
 constexpr std::int64_t kIgnored = -100;
-// Of a class, in bytes.
+// The longest class name, in bytes.
 constexpr std::size_t kLongestName = 256;
 
 template <typename... Args>
@@ -29,7 +29,7 @@ template <typename... Args>
   throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// Of a message.
+// Shortens a text for a message.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 100;
   std::size_t end = kMost;
@@ -38,9 +38,9 @@ std::string shortened(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
-// Whether programs write a number so: neither zeros before it ("007") nor a whole one with "+" or an exponent without
-// its sign ("+49", "1e5"), which codes have. A number with a point may lack digits on one side of it, as C and pandas
-// take it.
+// Whether programs write numbers like this. Excluded are leading zeros ("007"), an integer with "+", and an exponent
+// without a sign ("+49", "1e5"), because codes look like that. A number with a decimal point may lack digits on one
+// side of it, as C and pandas accept it.
 bool is_written_number(std::string_view text) {
   const auto take_digits = [&] {
     const std::size_t n = std::min(text.find_first_not_of("0123456789"), text.size());
@@ -69,16 +69,16 @@ bool is_written_number(std::string_view text) {
   return text.empty();
 }
 
-// What a table's field says: a number if all of it is one.
+// The value of a table's field: a number if all of it is one.
 LabelValue from_text(const std::string& text, std::string_view field) {
   if (!is_written_number(text)) return text;
   const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
   std::int64_t whole = 0;
   const auto [behind, fault] = std::from_chars(begin, end, whole);
   if (fault == std::errc() && behind == end) return whole;
-  if (behind == end)  // as a double, it could be another class's
-    throw RecordFault{fmt::format("the label \"{}\" is {}, beyond the integers that are read (64 bits): if it names a "
-                                  "class, write it with a letter (id{}), and with a point if it is a number",
+  if (behind == end)  // as a double, it could equal another class
+    throw RecordFault{fmt::format("the label \"{}\" is {}, which does not fit 64 bits: if it names a "
+                                  "class, write it with a letter (id{}), and with a decimal point if it is a number",
                                   field, text, text),
                       Exit::usage};
   double real = 0;
@@ -97,11 +97,10 @@ LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
                                       field, value.text().size(), kLongestName),
                           Exit::usage};
       if (of_table && value.text().starts_with('[') && value.text().ends_with(']'))
-        throw RecordFault{
-            fmt::format("the label \"{}\" is a list, {}, which a table has no place for: give a column per "
-                        "class (--labels A,B,C, each 0 or 1), or write JSONL",
-                        field, value.text()),
-            Exit::usage};
+        throw RecordFault{fmt::format("the label \"{}\" is a list, {}, which a table cannot hold: give a column per "
+                                      "class (--labels A,B,C, each 0 or 1), or write JSONL",
+                                      field, value.text()),
+                          Exit::usage};
       return of_table ? from_text(value.text(), field) : LabelValue(value.text());
     case Kind::boolean:
       return std::string(value.boolean() ? "true" : "false");
@@ -124,7 +123,7 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
   for (const auto& [key, value] : record.pairs()) {
     const std::string field = key.to_text();
     if (names.size() < 100) names += (names.empty() ? "" : ", ") + shortened(field);
-    // As a header "text, label" has it.
+    // A header "text, label" has a space after the comma.
     const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
     if (field.substr(begin, field.find_last_not_of(' ') + 1 - begin) == name)
       throw RecordFault{fmt::format("there is no field \"{}\" ({}), but \"{}\" with a space: write names without", name,
@@ -144,7 +143,7 @@ std::string_view text_of_field(const Value& record, std::string_view name, const
   return found.text();
 }
 
-// One of a list: no number with a point, which is no class.
+// An element of a list. A number with a decimal point cannot be a class.
 LabelValue class_of(const Value& value, std::string_view field) {
   LabelValue out = value_of(value, field, false);
   if (std::holds_alternative<double>(out))
@@ -153,9 +152,9 @@ LabelValue class_of(const Value& value, std::string_view field) {
   return out;
 }
 
-// What a list says if it may be a vector: of 0 and 1 alone.
+// Notes the flags of a list that may be a vector, that is, contains only 0 and 1.
 void find_flags(const std::vector<Value>& items, std::string_view field, DocumentLabels& out) {
-  bool numbers = true, whole = true, digits = true;  // some are no integers; all are "0" or "1" in quotes
+  bool numbers = true, whole = true, digits = true;  // all are 0 or 1; all are integers; all are "0" or "1" in quotes
   for (const Value& item : items) {
     double flag = -1;
     if (item.is(Kind::boolean)) flag = item.boolean() ? 1 : 0;
@@ -177,7 +176,7 @@ void find_flags(const std::vector<Value>& items, std::string_view field, Documen
   out.is_vector = !out.flags.empty() && (!whole || twice);
 }
 
-// One label per word.
+// Adds one label per word.
 void add_word_labels(const Value& labels, std::string_view field, ClassRecord& out) {
   if (!labels.is(Kind::list))
     wrong("expected a list of labels in \"{}\", one per word, found {}", field, kind_text(labels));
@@ -192,7 +191,7 @@ void add_word_labels(const Value& labels, std::string_view field, ClassRecord& o
   }
 }
 
-// As spaces part them.
+// The number of words, separated by spaces.
 std::size_t words_of(std::string_view text) {
   constexpr std::string_view kSpaces = " \t\r\n";
   std::size_t words = 0;
@@ -201,7 +200,7 @@ std::size_t words_of(std::string_view text) {
   return words;
 }
 
-// A field for each class, which says whether the text is of it.
+// Reads one field per class, which says whether the text belongs to it.
 void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
   out.labels.kind = DocumentLabels::Kind::many;
   for (const std::string& name : rules.labels) {
@@ -210,7 +209,7 @@ void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
     const auto* real = std::get_if<double>(&value);
     const bool yes = text == "1" || text == "true" || text == "True" || (real && *real == 1);
     const bool no = text == "0" || text == "false" || text == "False" || (real && *real == 0);
-    if (!yes && !no) wrong("of several labels each is 0 or 1, and \"{}\" is {}", name, text);
+    if (!yes && !no) wrong("with several labels each is 0 or 1, but \"{}\" is {}", name, text);
     if (yes) out.labels.values.emplace_back(name);
   }
 }
@@ -233,7 +232,7 @@ void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) 
   out.labels.kind = DocumentLabels::Kind::many;
   find_flags(found.items(), name, out.labels);
   if (out.labels.is_vector) return;
-  std::set<LabelValue> seen;  // a text is of a class once
+  std::set<LabelValue> seen;  // a text has each class once
   for (const Value& label : found.items())
     if (LabelValue one = class_of(label, name); seen.insert(one).second) out.labels.values.emplace_back(std::move(one));
   out.labels.one_per_word = !found.items().empty() && found.items().size() == words_of(out.text);

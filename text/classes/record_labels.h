@@ -1,6 +1,6 @@
 #pragma once
-// text/classes/ makes tokens and labels of data sets for classification: what a record says (here), its tokens, alone
-// or as a pair, cut to a length (class_tokenizer.h, truncation.h), and the file of labels (label_writer.h).
+// text/classes/ turns classification data sets into tokens and labels: what a record contains (here), its tokens, alone
+// or as a pair, truncated to a length (class_tokenizer.h, truncation.h), and the file of labels (label_writer.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -14,45 +14,47 @@
 
 namespace strata::text {
 
-// A class by name, or a number: a class's, or what a regression aims at.
+// A class by its name, or a number: a class's, or a regression's target.
 using LabelValue = std::variant<std::string, std::int64_t, double>;
-// As it stands in messages and lists of names.
+// Its form in messages and lists of names.
 std::string text_of(const LabelValue& value);
 
-// What a document's label field says.
+// The content of a document's label field.
 struct DocumentLabels {
   enum class Kind : std::uint8_t {
     one,   // a class, or a number
     many,  // any number of classes
-    words  // one per token: nothing where it does not count
+    words  // one per token, empty for tokens that do not count
   };
   Kind kind = Kind::one;
   std::vector<std::optional<LabelValue>> values;
-  bool one_per_word = false;   // of many: as many as the text has words, which may be what is meant; of one: its words
-  bool several_words = false;  // of one: a name of several words
-  // Of many, if the list has nothing but 0 and 1 (false and true): each of them, in its place. It may be a vector that
-  // says of each class whether the text is of it; `is_vector`: it is nothing else (true, 0.0, or a number twice).
+  bool one_per_word = false;   // for `many`: as many labels as the text has words, so that may be what is meant; for
+                               // `one`: as many words as the text
+  bool several_words = false;  // for `one`: the name has several words
+  // For `many`, if the list contains only 0 and 1 (false and true): each of them, in its place. The list may be a
+  // vector that says for each class whether the text belongs to it. `is_vector`: it can be nothing else (it contains
+  // true, 0.0, or a number twice).
   std::vector<std::uint8_t> flags = {};
   bool is_vector = false;
-  std::uint64_t line = 0;  // of its file; 0: unknown
+  std::uint64_t line = 0;  // the line in its file; 0: unknown
 };
 
-// What of a record is read.
+// Which parts of a record are read.
 struct LabelRules {
-  std::vector<std::string> labels;  // fields; of several, each says 0 or 1 about the class of its name
-  std::string text = "text";        // a string, or a list of words, of which each has a label
+  std::vector<std::string> labels;  // field names; if there are several, each field is 0 or 1 for the class of its name
+  std::string text = "text";        // a string, or a list of words that each have a label
   std::optional<std::string> pair = std::nullopt;
-  bool of_table = false;  // its fields are texts that may be numbers; a string of JSON is a name
+  bool of_table = false;  // a table's fields are texts that may be numbers; a string in JSON is a name
 };
 
-// A record's text, words or pair, without its labels if `rules.labels` is empty. Views into the record.
+// A record's text, words or pair; without labels if `rules.labels` is empty. Views into the record.
 struct ClassRecord {
   std::string_view text, pair;
   std::vector<std::string_view> words;
   bool has_words = false, has_pair = false;
   DocumentLabels labels;
 };
-// Throws RecordFault: what is not there, or not what it should be.
+// Throws a RecordFault for what is missing or wrong.
 ClassRecord class_record(const jinja::Value& record, const LabelRules& rules);
 
 }  // namespace strata::text

@@ -30,7 +30,7 @@ std::string_view name_of(Truncation truncation) {
 
 void require_possible(Truncation truncation, bool pairs) {
   if (!pairs && truncation == Truncation::only_second)
-    fail(Exit::usage, "--truncation only_second is for pairs: give --pair, or take longest_first");
+    fail(Exit::usage, "--truncation only_second is for pairs: give --pair, or use longest_first");
 }
 
 std::optional<TextLengths> truncated(const TextLengths& lengths, std::size_t most, Truncation truncation) {

@@ -9,12 +9,12 @@
 namespace strata::text {
 namespace {
 
-constexpr std::string_view kMark = "\u2581";  // of a space
-// Of Qwen2Tokenizer, as a JSON string.
+constexpr std::string_view kMark = "\u2581";  // SentencePiece's mark of a space
+// Qwen2Tokenizer's pattern, as a JSON string.
 constexpr std::string_view kQwenPattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
 
-// The components of a sequence, or the one.
+// The components of a sequence, or the single component.
 std::vector<Json> parts_of(const std::optional<Json>& component) {
   std::vector<Json> out;
   if (!component) return out;
@@ -29,7 +29,7 @@ bool has_byte_level(const std::optional<Json>& pre_tokenizer) {
   return std::any_of(parts.begin(), parts.end(), [](const Json& one) { return one.type() == "ByteLevel"; });
 }
 
-// What the components do to a text, whichever way their JSON says it.
+// What the components do to a text, in a form that does not depend on how their JSON is written.
 std::string meaning_of(const std::optional<Json>& component) {
   std::string out;
   for (const Json& one : parts_of(component)) {
@@ -40,7 +40,7 @@ std::string meaning_of(const std::optional<Json>& component) {
       const MetaspaceOptions options = metaspace_options(one);
       out += fmt::format("Metaspace {} {} {};", options.replacement, static_cast<int>(options.prepend), options.split);
     } else if (type == "BertNormalizer") {
-      out += "BertNormalizer;";  // its flags are the class's
+      out += "BertNormalizer;";  // the class sets its flags
     } else {
       out += one.minified() + ";";
     }
@@ -85,7 +85,7 @@ ClassComponents components_of_class(const FolderSettings& settings) {
 
 std::optional<std::string> remark_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
                                                 const std::optional<Json>& pre_tokenizer) {
-  // transformers leaves a tokenizer.json of bytes to itself, whatever calls it Llama's.
+  // transformers leaves a byte-level tokenizer.json unchanged, even if its class is Llama's.
   if (settings.is_llama() && has_byte_level(pre_tokenizer)) return std::nullopt;
   const ClassComponents made = components_of_class(settings);
   const auto differs = [&](const std::optional<std::string>& json, const std::string& own) {
@@ -95,14 +95,14 @@ std::optional<std::string> remark_on_components(const FolderSettings& settings, 
     return meaning_of(document.root().is_null() ? std::nullopt : std::optional(document.root())) != own;
   };
   const std::string own = meaning_of(normalizer), splits = meaning_of(pre_tokenizer);
-  // Spaces that are replaced without a split are a Metaspace that puts none in front.
+  // Replacing spaces without a split is a Metaspace that adds no space in front.
   const bool replaced = settings.is_llama() && settings.prefix_space == false && splits.empty() &&
                         own == fmt::format(R"({{"type":"Replace","pattern":{{"String":" "}},"content":"{}"}};)", kMark);
   const bool of_normalizer = !replaced && differs(made.normalizer, own);
   const bool of_splits = !replaced && differs(made.pre_tokenizer, splits);
   if (!of_normalizer && !of_splits) return std::nullopt;
   return fmt::format(
-      "the {} of tokenizer.json {} used, as in transformers 4; transformers 5 makes {} anew for {}, which can give "
+      "the {} of tokenizer.json {} used, as in transformers 4; transformers 5 rebuilds {} for {}, which can give "
       "other ids",
       of_normalizer && of_splits ? "normalizer and the pre_tokenizer"
       : of_normalizer            ? "normalizer"
@@ -198,7 +198,7 @@ TextTemplate template_of_class(const FolderSettings& settings,
     return out;
   }
   out.single.clear();
-  std::vector<std::uint32_t> front, back;  // at most one each
+  std::vector<std::uint32_t> front, back;  // at most one of each
   if (const auto bos = id("bos_token"); bos && settings.add_bos.value_or(false)) front.push_back(*bos);
   if (const auto eos = id("eos_token"); eos && settings.add_eos.value_or(false)) back.push_back(*eos);
   const auto put = [&](std::vector<TextTemplate::Piece>& pieces_of, Kind kind, std::uint32_t type) {

@@ -12,26 +12,26 @@
 
 namespace strata::text {
 
-// The components of a tokenizer.json that the class makes anew from the settings: JSON of the "normalizer" or of the
-// "pre_tokenizer" if it differs from `own`, with a remark for the user.
+// The components of a tokenizer.json that the class rebuilds from the settings: JSON for the "normalizer" or the
+// "pre_tokenizer" if it differs from `own`, with a note for the user.
 std::optional<std::string> normalizer_of_class(const FolderSettings& settings, const Json& own,
                                                std::vector<std::string>& remarks);
 std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings, const Json& own,
                                                   std::vector<std::string>& remarks);
 
-// What transformers 5 makes for a class in place of what a tokenizer.json has; JSON, "null" if it makes none. nullopt:
-// it leaves the file's.
+// The components that transformers 5 builds for a class instead of those in tokenizer.json, as JSON; "null" if it
+// builds none. nullopt: it keeps the file's.
 struct ClassComponents {
   std::optional<std::string> normalizer, pre_tokenizer;
 };
 ClassComponents components_of_class(const FolderSettings& settings);
 
-// A sentence if transformers 4 and 5 differ in what they take: 4 the components of the file, as is done here, and 5 for
-// some classes its own. Given are the components that are used.
+// A note if transformers 4 and 5 use different components: version 4 uses those of the file, as Strata does, and 5
+// replaces them for some classes. The arguments are the components in use.
 std::optional<std::string> remark_on_components(const FolderSettings& settings, const std::optional<Json>& normalizer,
                                                 const std::optional<Json>& pre_tokenizer);
 
-// The template that the class puts around a text if no tokenizer.json has one.
+// The template that the class puts around a text if there is no tokenizer.json with one.
 TextTemplate template_of_class(const FolderSettings& settings,
                                const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of);
 

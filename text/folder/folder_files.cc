@@ -39,7 +39,7 @@ FolderFiles read_folder_files(const fs::path& folder) {
   try {
     out.model = read_object(folder / "config.json");
   } catch (const Error&) {
-    // Loading the model says what is wrong with it.
+    // Ignored here: loading the model reports what is wrong with it.
   }
   return out;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// text/folder/ is what the other files of a Hugging Face directory say of its tokenizer: folder_files.h (here) reads
-// them, folder_settings.h says what they mean, class_components.h what transformers' classes make of that, and
-// vocabulary_files.h makes a tokenizer.json of a vocabulary alone. Open folder_settings.h first.
+// text/folder/ reads what the other files of a Hugging Face directory say about its tokenizer: folder_files.h (here)
+// reads them, folder_settings.h interprets them, class_components.h has what transformers' classes make of the
+// settings, and vocabulary_files.h makes a tokenizer.json from a vocabulary alone. Open folder_settings.h first.
 
 #include <filesystem>
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace strata::text {
 
-// The files beside a tokenizer's own, each a JSON object; nullopt if there is no such file.
+// The files next to a tokenizer's own, each a JSON object; nullopt if there is no such file.
 struct FolderFiles {
   std::filesystem::path folder;
   std::optional<jinja::Value> config;      // tokenizer_config.json
   std::optional<jinja::Value> map;         // special_tokens_map.json
   std::optional<jinja::Value> added;       // added_tokens.json
-  std::optional<jinja::Value> model = {};  // config.json; nullopt also if it is broken, which concerns the model
+  std::optional<jinja::Value> model = {};  // config.json; also nullopt if it is broken, which is the model's concern
 };
 
-// Throws Error{corrupt} for one that is no JSON object (but config.json), or is above 256 MiB.
+// Throws Error{corrupt} for a file (other than config.json) that is not a JSON object, or is larger than 256 MiB.
 FolderFiles read_folder_files(const std::filesystem::path& folder);
 
 }  // namespace strata::text

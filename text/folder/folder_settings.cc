@@ -34,7 +34,7 @@ std::string text_or(const Value* object, std::string_view key, std::string_view 
   return std::string(found && found->is(Kind::text) ? found->text() : std::string(otherwise));
 }
 
-// A token as such files have it: its text, or an object. special: unless the object says otherwise.
+// A token in such files is a text or an object. special: the default if the object does not say.
 std::optional<AddedToken> token_of(const Value& value, bool special) {
   AddedToken out{.id = kNextId, .content = {}, .special = special};
   if (value.is(Kind::text)) {
@@ -61,7 +61,7 @@ std::uint32_t id_of_text(std::string_view text, const fs::path& path) {
   return static_cast<std::uint32_t>(id);
 }
 
-// Names of classes that are another's (ElectraTokenizer) or do as it does.
+// Maps names of classes that are aliases of another (ElectraTokenizer), or behave like it.
 std::string_view plain_class(std::string_view name) {
   if (name.ends_with("Fast")) name.remove_suffix(4);
   for (const std::string_view bert : {"DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer",
@@ -75,7 +75,7 @@ std::string_view plain_class(std::string_view name) {
   return name;
 }
 
-// The class that transformers registers for a model's type.
+// The class that transformers registers for a model type.
 std::string_view class_of_type(std::string_view type) {
   struct Entry {
     std::string_view type, name;
@@ -96,7 +96,7 @@ std::string class_of(const Value* config, const Value* model, const std::string&
   std::string given = text_or(config, "tokenizer_class", "");
   if (given.empty()) given = text_or(model, "tokenizer_class", "");
   const std::string_view registered = class_of_type(type);
-  // Types whose published folders name a class that is not theirs.
+  // For these types, published folders name a wrong class.
   if (type == "modernbert" || type == "mistral" || type == "ministral" || type == "mixtral") return "";
   if (type == "qwen2" || given.empty()) return std::string(registered);
   return std::string(plain_class(given));
@@ -128,7 +128,7 @@ void take_extra(FolderSettings& out, const Value& value) {
     if (const auto token = token_of(one, true); token && !token->content.empty()) out.extra.push_back(*token);
 }
 
-// The tokens of tokenizer_config.json or special_tokens_map.json.
+// Reads the tokens of tokenizer_config.json or special_tokens_map.json.
 void take_tokens(FolderSettings& out, const Value& from) {
   for (const auto& [key, value] : from.pairs())
     if (key.text().ends_with("_token") && !value.is(Kind::boolean)) take_token(out, key.text(), value, true);
@@ -247,7 +247,7 @@ FolderSettings settings_of(const FolderFiles& files) {
   // The order in which transformers adds them.
   const auto rank = [](const auto& one) { return std::find(kNames.begin(), kNames.end(), one.first) - kNames.begin(); };
   std::stable_sort(out.named.begin(), out.named.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  // A name means the listed token of that text, with its flags.
+  // A name refers to the listed token with that text, and takes its flags.
   for (auto& [key, token] : out.named)
     for (const AddedToken& listed : out.listed)
       if (listed.content == token.content) token = listed;
@@ -264,7 +264,8 @@ std::string save_command(const fs::path& folder) {
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
                                           std::uint32_t size, std::vector<std::string>& remarks) {
-  // Flags of the folder stand in place of the file's; what is special there stays so unless the class makes all anew.
+  // The folder's flags replace the file's. A token that is special in the file stays special unless the class rebuilds
+  // all tokens.
   const bool anew = settings.is_bert() || settings.is_byte_level();
   std::uint32_t next = size;
   for (AddedToken& token : own) {
@@ -304,8 +305,8 @@ std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const Fol
     if (const AddedToken* named = settings.token(key)) {
       add_named(*named);
     } else if (const std::string text = settings.token_text(key); anew && !text.empty()) {
-      // The class's own. transformers adds it to a vocabulary that lacks it, where a text can hold it only by accident
-      // and no model knows it: here its id stays free.
+      // The class's own token. transformers adds it to a vocabulary that lacks it. There a text contains it only by
+      // accident, and no model knows it, so here its id stays free.
       const auto there = [&](const AddedToken& one) { return one.content == text; };
       if (id_of(text))
         add_named({.content = text});

@@ -14,19 +14,20 @@
 
 namespace strata::text {
 
-// What the files beside a tokenizer say of it, as transformers 5 reads them: tokenizer_config.json,
-// special_tokens_map.json (which counts if the former has no added_tokens_decoder), added_tokens.json, and the model's
-// type in config.json.
+// What the files next to a tokenizer say about it, as transformers 5 reads them: tokenizer_config.json,
+// special_tokens_map.json (which counts only if the former has no added_tokens_decoder), added_tokens.json, and the
+// model type in config.json.
 struct FolderSettings {
-  std::string tokenizer_class;  // of transformers, without "Fast"; empty: the one that takes tokenizer.json as it is
+  std::string tokenizer_class;  // without "Fast"; empty: the class that uses tokenizer.json unchanged
   std::string model_type;
-  bool is_given = false;  // there is at least one of the files
-  // bos_token and so on, with what their names say; then those without a name (additional_special_tokens).
+  bool is_given = false;  // at least one of the files exists
+  // bos_token and so on, with the properties that their names imply; then those without a name
+  // (additional_special_tokens).
   std::vector<std::pair<std::string, AddedToken>> named;
   std::vector<std::string> nameless;  // keys that are null
   std::vector<AddedToken> extra;
-  std::vector<AddedToken> listed;  // added_tokens_decoder, else added_tokens.json, by rising id
-  bool has_decoder = false;        // the former
+  std::vector<AddedToken> listed;  // added_tokens_decoder, otherwise added_tokens.json, by ascending id
+  bool has_decoder = false;        // `listed` comes from added_tokens_decoder
   std::optional<bool> add_bos, add_eos, prefix_space, legacy, lowercase, strip_accents, splits_chinese;
   bool cuts_front = false;      // truncation_side
   bool splits_special = false;  // split_special_tokens: special tokens in a text are plain text
@@ -38,25 +39,26 @@ struct FolderSettings {
   std::string token_text(std::string_view key) const;
   bool is_bert() const { return tokenizer_class == "BertTokenizer"; }
   bool is_llama() const { return tokenizer_class == "LlamaTokenizer" || tokenizer_class == "CodeLlamaTokenizer"; }
-  // Classes that make GPT-2's pre-tokenizer anew.
+  // Whether the class rebuilds GPT-2's pre-tokenizer.
   bool is_byte_level() const;
-  // Classes that number SentencePiece's pieces anew.
+  // Whether the class renumbers SentencePiece's pieces.
   bool is_renumbered() const {
     return tokenizer_class == "XLMRobertaTokenizer" || tokenizer_class == "CamembertTokenizer";
   }
-  // Classes that put a template of their own around a text.
+  // Whether the class puts a template of its own around a text.
   bool makes_template() const { return is_bert() || is_renumbered() || tokenizer_class == "RobertaTokenizer"; }
 };
 
-// Throws Error{corrupt} for tokens that are none; of a folder also as read_folder_files does.
+// Throws Error{corrupt} for malformed tokens. For a folder, also throws what read_folder_files throws.
 FolderSettings settings_of(const FolderFiles& files);
 FolderSettings read_folder_settings(const std::filesystem::path& folder);
 
-// A command line that makes transformers read the tokenizer in `folder` and write it there as a tokenizer.json.
+// A command line that makes transformers read the tokenizer in `folder` and save it there as a tokenizer.json.
 std::string save_command(const std::filesystem::path& folder);
 
-// `own` (of the tokenizer's own file, with its ids) and what the folder adds: of the same text the first counts, and a
-// new one has the id of the vocabulary, or the next. `size`: entries of the vocabulary.
+// Combines `own` (the tokens of the tokenizer's own file, with ids) with those that the folder adds. Of two with the
+// same text, the first counts. A new one gets its id from the vocabulary, or the next free one. `size`: the number of
+// vocabulary entries.
 std::vector<AddedToken> with_added_tokens(std::vector<AddedToken> own, const FolderSettings& settings,
                                           const std::function<std::optional<std::uint32_t>(std::string_view)>& id_of,
                                           std::uint32_t size, std::vector<std::string>& remarks);

@@ -46,7 +46,7 @@ void each_line(std::string_view text, Use&& use) {
 std::string merges_of(const fs::path& file) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored))
-    fail(Exit::usage, "{} is missing: it belongs to the vocab.json next to it, so copy it from where that came from",
+    fail(Exit::usage, "{} is missing: it belongs to the vocab.json next to it, so copy it from the same source",
          file.string());
   const MappedFile mapped(file);
   const std::string_view text{reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
@@ -64,7 +64,7 @@ std::string merges_of(const fs::path& file) {
   return out;
 }
 
-// Lines in order; of two that are the same the last counts.
+// Lines in order. Of two equal lines, the last counts.
 std::string words_of(const fs::path& file, std::string_view text) {
   if (!is_valid_utf8(text)) fail(Exit::corrupt, "{}: expected text in UTF-8", file.string());
   std::map<std::string_view, std::size_t> ids;
@@ -83,12 +83,12 @@ std::string words_of(const fs::path& file, std::string_view text) {
                                         "CTRLTokenizer", "XLMTokenizer", "FlaubertTokenizer", "ProphetNetTokenizer"})
     if (name == python)
       fail(Exit::usage,
-           "{} is the vocabulary of {}, which exists in Python alone and cannot become a tokenizer.json: tokenize "
+           "{} is the vocabulary of {}, which exists only in Python and cannot become a tokenizer.json: tokenize "
            "with transformers, and give the tokens as a file (docs/formats.md)",
            file.string(), name);
   if (name.empty() && settings.model_type.empty())
     fail(Exit::usage,
-         "{} is a vocabulary, and there is no tokenizer_config.json or config.json next to it that says of which "
+         "{} is a vocabulary, and there is no tokenizer_config.json or config.json next to it that names the "
          "tokenizer class: put the model's config.json there",
          file.string());
   fail(Exit::usage, "{} is the vocabulary of {}, which is read from a tokenizer.json only: {} writes one",

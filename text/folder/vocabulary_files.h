@@ -7,9 +7,9 @@
 
 namespace strata::text {
 
-// The tokenizer.json that transformers makes of `file`, a vocab.json with merges.txt beside it or a vocab.txt, by the
-// class that `settings` name; without a post-processor (template_of_class). Throws Error{usage} if the class is none of
-// BERT's, GPT-2's, RoBERTa's, GPT-NeoX's and Qwen2's, with what to run.
+// The tokenizer.json that transformers would make from `file`, a vocab.json (with merges.txt next to it) or a
+// vocab.txt, for the class in `settings`. It has no post-processor (see template_of_class). Throws Error{usage}, with
+// the command to run, if the class is not BERT's, GPT-2's, RoBERTa's, GPT-NeoX's or Qwen2's.
 std::string tokenizer_json_of(const std::filesystem::path& file, std::string_view vocabulary,
                               const FolderSettings& settings);
 

@@ -15,24 +15,26 @@
 namespace strata::text {
 namespace {
 
-// What the libraries take at a time: their lengths are 32 bits wide.
+// The libraries take at most this much at a time: their lengths have 32 bits.
 constexpr std::size_t kMost = std::size_t{1} << 30;
 
 constexpr std::string_view kGzip = "\x1f\x8b", kXz{"\xfd\x37\x7a\x58\x5a\x00", 6}, kZstd = "\x28\xb5\x2f\xfd",
                            kBzip2 = "BZh", kSkippable = "\x2a\x4d\x18";
 
 [[noreturn]] void truncated() {
-  throw StreamFault{"it ends in the middle: it was cut off, or not copied whole"};
+  throw StreamFault{"it ends in the middle: it was cut off, or not copied completely"};
 }
 [[noreturn]] void damaged(std::string_view what) {
   throw StreamFault{fmt::format("it is damaged ({})", what)};
 }
-// What follows a stream must begin as another does; the libraries wait for more bytes before they say that it does not.
+// The bytes after a stream must begin another one. The libraries wait for more bytes before they report that they do
+// not.
 void require_magic(std::string_view in, std::string_view magic) {
   if (!magic.starts_with(in.substr(0, magic.size()))) damaged("other data follows its end");
 }
 
-// Streams that the library decompresses one at a time. Zeros after the last are padding, as tapes and gzip have it.
+// Streams that the library decompresses one at a time. Zeros after the last one are padding, as tapes and gzip write
+// it.
 class MemberDecompressor : public Decompressor {
  public:
   std::size_t run(std::string_view& in, std::span<char> out, bool last) final {
@@ -60,9 +62,9 @@ class MemberDecompressor : public Decompressor {
 
  protected:
   virtual std::string_view magic() const = 0;
-  // Of the next member.
+  // Begins the next member.
   virtual void begin() = 0;
-  // Whether the member ends.
+  // Returns whether the member ends.
   virtual bool step(std::string_view& in, std::span<char> out, std::size_t& written) = 0;
 
  private:
@@ -142,7 +144,8 @@ class Xz final : public Decompressor {
       const std::size_t zeros = std::min(in.find_first_not_of('\0'), in.size());
       padding_ += zeros;
       in.remove_prefix(zeros);
-      if (padding_ % 4 != 0 && (last || !in.empty())) damaged("the zeros after its end are no multiple of four");
+      if (padding_ % 4 != 0 && (last || !in.empty()))
+        damaged("the number of zeros after its end is not a multiple of four");
       if (in.empty()) return 0;
       require_magic(in, kXz);
       begin();
@@ -157,7 +160,7 @@ class Xz final : public Decompressor {
     const std::size_t written = out.size() - stream_.avail_out;
     between_ = result == LZMA_STREAM_END;
     if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
-    // The first call without progress is no error yet.
+    // The first call without progress is not an error yet.
     if ((result == LZMA_OK || result == LZMA_BUF_ERROR) && nothing_more && written == 0) truncated();
     if (result != LZMA_OK && !between_ && result != LZMA_BUF_ERROR)
       damaged(result == LZMA_FORMAT_ERROR    ? "other data follows its end"
@@ -174,7 +177,7 @@ class Xz final : public Decompressor {
   }
 
   lzma_stream stream_ = LZMA_STREAM_INIT;
-  bool between_ = false;  // two streams; each may have zeros after it
+  bool between_ = false;  // between two streams; each may be followed by zeros
   std::size_t padding_ = 0;
 };
 
@@ -182,7 +185,7 @@ class Zstd final : public Decompressor {
  public:
   Zstd() : context_(ZSTD_createDCtx()) {
     if (!context_) throw std::bad_alloc();
-    // As of `zstd --long=31`, which large archives are made with.
+    // The limit of `zstd --long=31`, with which large archives are made.
     ZSTD_DCtx_setParameter(context_, ZSTD_d_windowLogMax, 31);
   }
   ~Zstd() override { ZSTD_freeDCtx(context_); }
@@ -192,7 +195,7 @@ class Zstd final : public Decompressor {
   std::size_t run(std::string_view& in, std::span<char> out, bool last) override {
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer to{out.data(), out.size(), 0};
-    // Without input only what is left of a frame may be asked for: a frame that ended would begin anew.
+    // Without input, only the rest of a frame may be requested: a finished frame would begin again.
     if (in.empty() && wants_ == 0) return 0;
     if (wants_ == 0 && (in[0] & '\xf0') == '\x50')
       require_magic(in.substr(1), kSkippable);
@@ -233,9 +236,9 @@ Compression compression_of(std::string_view head) {
   if (head.starts_with(kGzip)) return Compression::gzip;
   if (head.starts_with(kXz)) return Compression::xz;
   if (head.starts_with(kZstd)) return Compression::zstd;
-  // A skippable frame, with which what zstd wrote in parts may begin: 0x184D2A50 to 5F.
+  // A skippable frame, 0x184D2A50 to 5F, can come first in what zstd wrote in parts.
   if (head.size() > 3 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == kSkippable) return Compression::zstd;
-  // Of text, "BZh9" might be the beginning: what follows is not.
+  // A plain text may begin with "BZh9", but not with what follows.
   if (head.size() >= 6 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9' &&
       (head.substr(4, 2) == "1A" || head.substr(4, 2) == "\x17\x72"))
     return Compression::bzip2;

@@ -9,26 +9,26 @@
 namespace strata::text {
 
 enum class Compression : std::uint8_t { none, gzip, zstd, xz, bzip2 };
-// "gzip"; of `none` "".
+// "gzip"; "" for `none`.
 std::string_view name_of(Compression compression);
-// By the first bytes of a file: six are enough.
+// The compression, by the first bytes of a file; six are enough.
 Compression compression_of(std::string_view head);
 
-// What is wrong with a compressed stream, without its place.
+// What is wrong with a compressed stream; the caller adds the place.
 struct StreamFault {
   std::string message;
 };
 
-// Decompresses a stream piece by piece: all of its members or frames, one after the other, in constant memory.
+// Decompresses a stream piece by piece, all of its members or frames one after the other, in constant memory.
 class Decompressor {
  public:
   virtual ~Decompressor() = default;
-  // Takes bytes from the front of `in` and fills `out` from its front; returns how many bytes it wrote. Call it again
-  // with more input if it wrote nothing. last: nothing comes after `in`. Throws StreamFault if the stream is damaged,
+  // Takes bytes from the front of `in` and fills `out` from its front; returns the number of bytes written. Call it
+  // again with more input if it wrote nothing. last: nothing follows `in`. Throws StreamFault if the stream is damaged,
   // or ends inside a member.
   virtual std::size_t run(std::string_view& in, std::span<char> out, bool last) = 0;
 };
-// Not of Compression::none.
+// `compression` must not be Compression::none.
 std::unique_ptr<Decompressor> make_decompressor(Compression compression);
 
 }  // namespace strata::text

@@ -28,7 +28,7 @@ unsigned char byte_at(std::string_view text, std::size_t at) {
   return static_cast<unsigned char>(text[at]);
 }
 
-// Bytes of the character at text[at], by its first byte; 0 if none begins so.
+// The length of a character by its first byte; 0 if no character begins with it.
 std::size_t length_of(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first < 0xe0) return 2;
@@ -36,7 +36,7 @@ std::size_t length_of(unsigned char first) {
   return first >= 0xf0 && first < 0xf5 ? 4 : 0;
 }
 
-// Where the last character begins if `text` may have only its beginning, else the end.
+// The start of the last character if `text` may contain only part of it, otherwise the end.
 std::size_t end_of_whole(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const unsigned char byte = byte_at(text, text.size() - back);
@@ -70,7 +70,7 @@ std::string_view name_of(Encoding encoding) {
 
 Mark byte_order_mark(std::string_view head) {
   using namespace std::string_view_literals;
-  if (head.starts_with("\xff\xfe\0\0"sv)) return {Encoding::utf32_little, 4};  // before UTF-16: it begins alike
+  if (head.starts_with("\xff\xfe\0\0"sv)) return {Encoding::utf32_little, 4};  // UTF-16 begins alike
   if (head.starts_with("\0\0\xfe\xff"sv)) return {Encoding::utf32_big, 4};
   if (head.starts_with("\xff\xfe"sv)) return {Encoding::utf16_little, 2};
   if (head.starts_with("\xfe\xff"sv)) return {Encoding::utf16_big, 2};
@@ -119,13 +119,13 @@ bool decode(Encoding encoding, std::string_view& in, bool last, std::string& out
 void Utf8Count::add(std::string_view piece) {
   bytes_ += piece.size();
   if (!held_.empty()) {
-    // With as much of the piece as a character may need.
+    // Add as many bytes of the piece as a character may need.
     const std::size_t size = held_.size(), most = std::min<std::size_t>(piece.size(), 3);
     held_ += piece.substr(0, most);
     std::size_t at = 0;
     while (at < size) {
       const std::size_t length = length_of(byte_at(held_, at));
-      if (length > held_.size() - at && piece.size() == most) {  // it may still become one
+      if (length > held_.size() - at && piece.size() == most) {  // more bytes may complete it
         held_.erase(0, at);
         return;
       }

@@ -9,31 +9,32 @@ namespace strata::text {
 enum class Encoding : std::uint8_t { utf8, utf16_little, utf16_big, utf32_little, utf32_big };
 std::string_view name_of(Encoding encoding);
 
-// What the byte order mark at a text's beginning says, and its length; {utf8, 0} without one.
+// The encoding that a byte order mark at the start of a text indicates, and the mark's length; {utf8, 0} without one.
 struct Mark {
   Encoding encoding = Encoding::utf8;
   std::size_t bytes = 0;
 };
 Mark byte_order_mark(std::string_view head);
 
-// What text without a mark looks like whose characters are mostly ASCII: by where its zeros are. utf8: none of these.
+// Guesses the encoding of a text without a mark from the places of its zeros, which works if its characters are mostly
+// ASCII. utf8: none of the others.
 Encoding guess_of_zeros(std::string_view head);
 
 // Takes whole characters of UTF-16 or UTF-32 from the front of `in`, and appends them to `out` as UTF-8. last: nothing
-// comes after `in`. Returns false at what is no character: `in` begins with it.
+// follows `in`. Returns false if `in` then begins with something that is not a character.
 bool decode(Encoding encoding, std::string_view& in, bool last, std::string& out);
 
-// Counts, piece by piece, the bytes of a text that belong to no character of UTF-8.
+// Counts, piece by piece, the bytes of a text that are not part of a UTF-8 character.
 class Utf8Count {
  public:
   void add(std::string_view piece);
-  // After the last piece.
+  // Call it after the last piece.
   void finish();
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t wrong() const { return wrong_; }
 
  private:
-  std::string held_;  // the beginning of a character whose end is in the next piece
+  std::string held_;  // the beginning of a character that continues in the next piece
   std::uint64_t bytes_ = 0, wrong_ = 0;
 };
 

@@ -20,7 +20,7 @@ std::string without_ending(std::string_view name) {
   return std::string(has ? name.substr(0, dot) : name);
 }
 
-// A command that makes the file `name` into one with another ending; the paths are arguments and no part of the code.
+// A command that converts the file `name` to one with another ending. Paths are arguments, not part of the code.
 std::string conversion(std::string_view code, std::string_view name, std::string_view ending) {
   return python_command(code, {name, without_ending(name) + std::string(ending)}) + " converts it";
 }
@@ -28,18 +28,18 @@ std::string conversion(std::string_view code, std::string_view name, std::string
 constexpr std::string_view kToLines = ".to_json(argv[2], orient='records', lines=True)";
 
 std::string parquet(std::string_view name) {
-  return "is Parquet, which is not read: " +
+  return "is Parquet, which is not supported: " +
          conversion(fmt::format("import pandas; pandas.read_parquet(argv[1]){}", kToLines), name, ".jsonl");
 }
 
 std::string arrow(std::string_view name, std::string_view reader) {
-  return "is Arrow, which is not read: " +
+  return "is Arrow, which is not supported: " +
          conversion(fmt::format("import pyarrow as pa; pa.ipc.{}(argv[1]).read_all().to_pandas(){}", reader, kToLines),
                     name, ".jsonl");
 }
 
 std::string feather(std::string_view name) {
-  return "is Feather, which is not read: " +
+  return "is Feather, which is not supported: " +
          conversion(fmt::format("import pandas; pandas.read_feather(argv[1]){}", kToLines), name, ".jsonl");
 }
 
@@ -51,7 +51,7 @@ std::string workbook(std::string_view what, std::string_view name) {
 
 constexpr std::string_view kDocx = "is a Word document: save it as plain text (pandoc -t plain does)";
 
-// A zip, by the names of what it holds.
+// What a zip is, by the names of its contents.
 std::string zip(std::string_view head, std::string_view name) {
   const auto has = [&](std::string_view part) { return head.find(part) != head.npos; };
   if (has("xl/")) return workbook("an Excel workbook", name);
@@ -60,15 +60,15 @@ std::string zip(std::string_view head, std::string_view name) {
   if (has("opendocument.spreadsheet")) return workbook("an OpenDocument spreadsheet", name);
   if (has("opendocument")) return "is an OpenDocument file: save it as plain text (pandoc -t plain does)";
   if (has("epub+zip")) return "is an EPUB: pandoc -t plain makes text of it";
-  if (has("data.pkl")) return "is a file of PyTorch (torch.save), not text";
-  if (has(".npy")) return "holds arrays of NumPy (.npz), not text";
+  if (has("data.pkl")) return "is a PyTorch file (torch.save), not text";
+  if (has(".npy")) return "contains NumPy arrays (.npz), not text";
   if (std::string out = kind_of_ending(name.substr(std::min(name.rfind('.'), name.size() - 1) + 1), name); !out.empty())
     return out;
   return "is a zip archive: unzip it, and give the files in it";
 }
 
-// Bytes by which a file is known. Letters alone may begin a text as well: `binary` asks for a byte that no text has in
-// the rest of the head, and `begins` for other bytes at the beginning, if these are not there themselves.
+// Bytes that identify a kind of file. A text may begin with the same letters, so `binary` requires a byte in the rest
+// of the head that no text has, and `begins` requires certain bytes at the start if `bytes` are at another place.
 struct Signature {
   std::string_view bytes;
   std::string_view is;
@@ -78,52 +78,51 @@ struct Signature {
 };
 constexpr auto kSignatures = std::to_array<Signature>({
     {"%PDF-"sv, "is a PDF: pdftotext makes text of it"},
-    {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv,
-     "is a document of an older Office (.doc, .xls, .ppt): save it as text or CSV"},
+    {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "is an old Office document (.doc, .xls, .ppt): save it as text or CSV"},
     {"{\\rtf"sv, "is RTF: save it as plain text (pandoc -t plain does)"},
     {"SQLite format 3\0"sv, "is an SQLite database: sqlite3 -csv -header FILE 'select ...' writes a table of it"},
-    {"\x93NUMPY"sv, "is an array of NumPy (.npy), not text"},
+    {"\x93NUMPY"sv, "is a NumPy array (.npy), not text"},
     {"\x89HDF\r\n\x1a\n"sv, "is HDF5: write its records as JSONL or CSV"},
     {"Obj\x01"sv, "is Avro: write its records as JSONL"},
-    {"GGUF"sv, "holds the weights of a model (GGUF), not text", true},
+    {"GGUF"sv, "contains model weights (GGUF), not text", true},
     {"\x7f"
      "ELF"sv,
      "is a program, not text"},
     {"\0asm"sv, "is a program, not text"},
     {"MZ\x90\0"sv, "is a program, not text"},
-    {"\x89PNG\r\n\x1a\n"sv, "is a picture (PNG), not text"},
-    {"\xff\xd8\xff"sv, "is a picture (JPEG), not text"},
-    {"GIF87a"sv, "is a picture (GIF), not text", true},
-    {"GIF89a"sv, "is a picture (GIF), not text", true},
-    {"II*\0"sv, "is a picture (TIFF), not text"},
-    {"MM\0*"sv, "is a picture (TIFF), not text"},
-    {"WEBP"sv, "is a picture (WebP), not text", true, 8, "RIFF"sv},
-    {"WAVE"sv, "is sound (WAV), not text", true, 8, "RIFF"sv},
-    {"ftyp"sv, "is a film or sound (MP4), not text", true, 4, "\0\0\0"sv},
-    {"OggS\0"sv, "is sound (Ogg), not text"},
-    {"fLaC\0"sv, "is sound (FLAC), not text"},
-    {"ID3\x02"sv, "is sound (MP3), not text"},
-    {"ID3\x03"sv, "is sound (MP3), not text"},
-    {"ID3\x04"sv, "is sound (MP3), not text"},
-    {"\x1a\x45\xdf\xa3"sv, "is a film (Matroska, WebM), not text"},
+    {"\x89PNG\r\n\x1a\n"sv, "is an image (PNG), not text"},
+    {"\xff\xd8\xff"sv, "is an image (JPEG), not text"},
+    {"GIF87a"sv, "is an image (GIF), not text", true},
+    {"GIF89a"sv, "is an image (GIF), not text", true},
+    {"II*\0"sv, "is an image (TIFF), not text"},
+    {"MM\0*"sv, "is an image (TIFF), not text"},
+    {"WEBP"sv, "is an image (WebP), not text", true, 8, "RIFF"sv},
+    {"WAVE"sv, "is audio (WAV), not text", true, 8, "RIFF"sv},
+    {"ftyp"sv, "is video or audio (MP4), not text", true, 4, "\0\0\0"sv},
+    {"OggS\0"sv, "is audio (Ogg), not text"},
+    {"fLaC\0"sv, "is audio (FLAC), not text"},
+    {"ID3\x02"sv, "is audio (MP3), not text"},
+    {"ID3\x03"sv, "is audio (MP3), not text"},
+    {"ID3\x04"sv, "is audio (MP3), not text"},
+    {"\x1a\x45\xdf\xa3"sv, "is video (Matroska, WebM), not text"},
     {"ustar"sv, "is a tar archive: unpack it with tar -xf, and give the files in it", true, 257},
     {"7z\xbc\xaf\x27\x1c"sv, "is a 7z archive: unpack it with 7z x, and give the files in it"},
     {"Rar!\x1a\x07"sv, "is a RAR archive: unpack it, and give the files in it"},
-    {"\x04\x22\x4d\x18"sv, "is compressed by lz4, which is not read: lz4 -d unpacks it"},
-    {"\x1f\x9d"sv, "is compressed by compress, which is not read: gzip -d unpacks it"},
-    {"\xff\x06\0\0sNaPpY"sv, "is compressed by snappy, which is not read: unpack it first"},
-    {"LZIP\x01"sv, "is compressed by lzip, which is not read: lzip -d unpacks it"},
-    {"\x5d\0\0"sv, "is compressed by lzma, which is not read: xz -d unpacks it"},
+    {"\x04\x22\x4d\x18"sv, "is compressed by lz4, which is not supported: lz4 -d unpacks it"},
+    {"\x1f\x9d"sv, "is compressed by compress, which is not supported: gzip -d unpacks it"},
+    {"\xff\x06\0\0sNaPpY"sv, "is compressed by snappy, which is not supported: unpack it first"},
+    {"LZIP\x01"sv, "is compressed by lzip, which is not supported: lzip -d unpacks it"},
+    {"\x5d\0\0"sv, "is compressed by lzma, which is not supported: xz -d unpacks it"},
     {"wOFF"sv, "is a font, not text", true},
 });
 
-// Whether there is a byte below the tab, which no text has.
+// Whether there is a byte below the tab, which no text contains.
 bool has_binary(std::string_view head) {
   return std::ranges::any_of(head, [](char c) { return static_cast<unsigned char>(c) < 0x09; });
 }
 
 bool is_pickle(std::string_view head) {
-  // PROTO, then what a pickle of protocol 2 to 5 begins with: a frame, a collection, a class.
+  // PROTO, then the start of a pickle of protocol 2 to 5: a frame, a collection, a class.
   return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5 &&
          "\x95}](c\x8c\x8a)KX"sv.find(head[2]) != std::string_view::npos;
 }
@@ -143,11 +142,11 @@ std::string kind_of_ending(std::string_view ending, std::string_view name) {
   if (ending == "arrow") return arrow(name, "open_stream");
   if (ending == "xlsx" || ending == "xlsm") return workbook("an Excel workbook", name);
   if (ending == "ods") return workbook("an OpenDocument spreadsheet", name);
-  if (ending == "xls") return workbook("a workbook of an older Excel", name);
+  if (ending == "xls") return workbook("an old Excel workbook", name);
   if (ending == "docx") return std::string(kDocx);
   if (ending == "pdf") return "is a PDF: pdftotext makes text of it";
-  if (ending == "pkl" || ending == "pickle") return "is a pickle of Python: write its records as JSONL";
-  if (ending == "safetensors") return "holds the weights of a model (safetensors), not text";
+  if (ending == "pkl" || ending == "pickle") return "is a Python pickle: write its records as JSONL";
+  if (ending == "safetensors") return "contains model weights (safetensors), not text";
   return {};
 }
 
@@ -162,8 +161,8 @@ std::string file_kind(std::string_view head, std::string_view name) {
     if (head.size() >= known.at && head.substr(known.at).starts_with(known.bytes) && head.starts_with(known.begins) &&
         (binary || !known.binary))
       return std::string(known.is);
-  if (is_pickle(head)) return "is a pickle of Python (or an older torch.save), not text: write its records as JSONL";
-  if (is_safetensors(head)) return "holds the weights of a model (safetensors), not text";
+  if (is_pickle(head)) return "is a Python pickle (or an older torch.save), not text: write its records as JSONL";
+  if (is_safetensors(head)) return "contains model weights (safetensors), not text";
   if (binary && head.starts_with("ORC") && head.size() > 3 && static_cast<unsigned char>(head[3]) < 0x20)
     return "is ORC: write its records as JSONL";
   return {};

@@ -31,7 +31,7 @@ constexpr auto kEndings = std::to_array<Ending>({{"gz", Compression::gzip},
                                                  {"xz", Compression::xz},
                                                  {"bz2", Compression::bzip2}});
 
-// Takes the last ending off a name; in small letters.
+// Removes the last ending from a name, and returns it in lower case.
 std::string take_ending(std::string_view& name) {
   const std::size_t slash = name.rfind('/'), dot = name.rfind('.');
   if (dot == name.npos || (slash != name.npos && dot < slash)) return {};
@@ -61,7 +61,7 @@ InputBytes::InputBytes(const std::string& name)
   if (standard_) return;
   InputFile input(name, Pipes::handed_over);
   if (input.error == ENOENT) refuse_broken_link(name);
-  if (input.error != 0 && input.error != ENXIO)  // ENXIO: a socket
+  if (input.error != 0 && input.error != ENXIO)  // ENXIO is a socket
     fail(input.error == ENOENT || input.error == ENOTDIR ? Exit::usage : Exit::failed, "{} cannot be opened: {}", name_,
          std::strerror(input.error));
   if (std::error_code ignored; std::filesystem::is_directory(name, ignored))
@@ -71,7 +71,7 @@ InputBytes::InputBytes(const std::string& name)
   file_ = std::move(input.file);
 }
 
-// As it lies there; 0 at the end.
+// Reads bytes as stored; 0 at the end.
 std::size_t InputBytes::raw(char* out, std::size_t size) {
   if (raw_ended_) return 0;
   for (;;) {
@@ -85,10 +85,10 @@ std::size_t InputBytes::raw(char* out, std::size_t size) {
   }
 }
 
-// Decompressed; 0 at the end.
+// Reads decompressed bytes; 0 at the end.
 std::size_t InputBytes::plain(char* out, std::size_t size) {
   if (!decompressor_) {
-    // What was read to see what it is.
+    // First the bytes that were read to identify the compression.
     if (compressed_at_ == compressed_.size()) return raw(out, size);
     const std::size_t n = std::min(size, compressed_.size() - compressed_at_);
     std::memcpy(out, compressed_.data() + compressed_at_, n);
@@ -150,7 +150,7 @@ void InputBytes::look_at_head() {
     fail(Exit::usage, "{}{}", inside, what);
   };
   const Mark mark = byte_order_mark(head_);
-  // A mark of UTF-16 is also how some sounds and films begin; text has its first character there.
+  // Some audio and video formats begin like a UTF-16 mark, but a text has its first character there.
   if (mark.bytes == 0) {
     std::string kind = file_kind(head_, name_);
     if (kind.empty()) kind = kind_of_ending(ending_, name_);
@@ -204,9 +204,8 @@ void InputBytes::read(std::string& text, std::size_t size) {
       std::string_view in = undecoded_;
       if (!decode(encoding_, in, at_end_, text))
         fail(Exit::corrupt,
-             "{} begins with the byte order mark of {}, and after {} bytes of text as UTF-8 stands what is no "
-             "character: "
-             "it is damaged, or no text",
+             "{} begins with the byte order mark of {}, but after {} bytes of text (as UTF-8) comes an invalid "
+             "character: it is damaged, or is not text",
              name_, name_of(encoding_), offset_ + text.size() - before);
       undecoded_ = in;
     }

@@ -101,7 +101,7 @@ std::string Json::minified() const {
 
 std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // not inside a character
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // do not cut inside a character
   return fmt::format("{}... ({} bytes)", text.substr(0, most), text.size());
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// text/json/ reads JSON: as a document of which messages name each place (here), or as values (json_value.h), as
-// Python's json.loads makes them.
+// text/json/ reads JSON, either as a document in which messages can name each place (here), or as the values that
+// Python's json.loads makes (json_value.h).
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,11 +16,11 @@ namespace simdjson::dom {
 class parser;
 }
 
-// simdjson.h itself stays out of this header: most of the tokenizers' sources would parse it.
+// This header does not include simdjson.h, which most tokenizer sources would then have to parse.
 namespace strata::text {
 
-// A value of a JSON file with its place in it, for sentences such as "FILE: model.merges[7]: expected a string". Lives
-// as long as the parser. Getters throw Error{corrupt} if the value is of another type.
+// A value in a JSON file with its place, for messages such as "FILE: model.merges[7]: expected a string". Lives as long
+// as the parser. Getters throw Error{corrupt} if the value has another type.
 class Json {
  public:
   // The words of simdjson's element.
@@ -39,23 +39,23 @@ class Json {
   bool is_object() const;
   bool is_array() const;
 
-  // A key of this object; nullopt if it is missing or null.
+  // The value of a key in this object; nullopt if it is missing or null.
   std::optional<Json> find(std::string_view key) const;
   Json at(std::string_view key) const;
   // The key's value, or `otherwise` if it is missing or null.
   bool flag_or(std::string_view key, bool otherwise) const;
   std::string text_or(std::string_view key, std::string_view otherwise) const;
   std::string minified() const;
-  // "type" of a component.
+  // The "type" of a component.
   std::string_view type() const { return at("type").text(); }
 
-  // Calls use for each element of this array; with its key, for each field of this object.
+  // Calls `use` for each element of this array, or with the key for each field of this object.
   void each(const std::function<void(const Json&)>& use) const;
   void each_field(const std::function<void(std::string_view key, const Json&)>& use) const;
 
-  // Error{corrupt}: FILE: PLACE: expected ..., found ...
+  // Throws Error{corrupt}: "FILE: PLACE: expected ..., found ...".
   [[noreturn]] void wrong(std::string_view expected) const;
-  // Error{usage}: FILE: PLACE: `what` is not supported.
+  // Throws Error{usage}: "FILE: PLACE: `what` is not supported".
   [[noreturn]] void unsupported(std::string_view what) const;
 
  private:
@@ -66,11 +66,11 @@ class Json {
   std::string place_;
 };
 
-// A text of any length as messages show it: its first bytes, and how many it has.
+// A long text as messages show it: its first bytes, and its length.
 std::string shortened(std::string_view text, std::size_t most = 200);
 
-// A parsed text, which need not outlive the parse; `file` must. Throws Error{corrupt} if it is not JSON: "expected
-// EXPECTED, found: ...".
+// A parsed text. The text need not outlive the parse, but `file` must. Throws Error{corrupt} if it is not JSON:
+// "expected EXPECTED, found: ...".
 class JsonDocument {
  public:
   JsonDocument(std::string_view text, const std::string& file, std::string_view expected);

@@ -31,7 +31,7 @@ class Parser {
 
  private:
   [[noreturn]] void wrong(std::string message) const { throw JsonFault{std::move(message), at_}; }
-  // What stands here, for a message.
+  // What is at this place, for a message.
   std::string found() const {
     if (at_ >= text_.size()) return "the end";
     const auto byte = static_cast<unsigned char>(text_[at_]);
@@ -94,9 +94,9 @@ class Parser {
       Value key{string()};
       if (repeated_ == RepeatedKeys::refused && !names.insert(key.text()).second) {
         at_ = begin;
-        wrong(fmt::format("the field \"{}\" stands twice in an object", key.text()));
+        wrong(fmt::format("the field \"{}\" occurs twice in an object", key.text()));
       }
-      if (!skip(':')) wrong("expected : behind the name of a field, found " + found());
+      if (!skip(':')) wrong("expected : after the name of a field, found " + found());
       if (depth == 0) field_ = key.text();
       out.emplace_back(std::move(key), value(depth + 1));
     } while (skip(','));
@@ -127,7 +127,7 @@ class Parser {
     if (peek() == '.') {
       whole = false;
       ++at_;
-      if (!digits()) wrong("expected a digit behind the point of a number, found " + found());
+      if (!digits()) wrong("expected a digit after the decimal point of a number, found " + found());
     }
     if (peek() == 'e' || peek() == 'E') {
       whole = false;
@@ -164,7 +164,7 @@ class Parser {
       for (std::size_t i = 0; i < plain.size(); ++i) {
         if (static_cast<unsigned char>(plain[i]) >= 0x20) continue;
         at_ += i;
-        wrong("a control character stands in a text: write it with a backslash (\\n for a line break)");
+        wrong("a text contains a control character: write it with a backslash (\\n for a line break)");
       }
       if (end == std::string_view::npos) {
         at_ = begin;
@@ -177,7 +177,7 @@ class Parser {
     }
     if (!is_valid_utf8(out)) {
       at_ = begin;
-      wrong("a text is not UTF-8 (iconv -f WINDOWS-1252 -t UTF-8 converts a file of an older Windows)");
+      wrong("a text is not UTF-8 (iconv -f WINDOWS-1252 -t UTF-8 converts a file from an older Windows)");
     }
     return out;
   }
@@ -195,19 +195,19 @@ class Parser {
     if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_).starts_with("\\u")) {
       at_ += 2;
       const std::uint32_t low = unit();
-      if (low < 0xdc00 || low > 0xdfff) wrong("half a character (a surrogate) stands alone");
+      if (low < 0xdc00 || low > 0xdfff) wrong("half a character (a surrogate) is alone");
       code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
-    if (code >= 0xd800 && code < 0xe000) wrong("half a character (a surrogate) stands alone");
+    if (code >= 0xd800 && code < 0xe000) wrong("half a character (a surrogate) is alone");
     append_character(static_cast<char32_t>(code), out);
   }
-  // Four hexadecimal digits.
+  // Reads four hexadecimal digits.
   std::uint32_t unit() {
     std::uint32_t out = 0;
     const std::string_view digits = text_.substr(std::min(at_, text_.size()), 4);
     const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out, 16);
     if (digits.size() < 4 || error != std::errc() || rest != digits.data() + 4)
-      wrong("expected four hexadecimal digits behind \\u");
+      wrong("expected four hexadecimal digits after \\u");
     at_ += 4;
     return out;
   }
@@ -215,7 +215,7 @@ class Parser {
   std::string_view text_;
   RepeatedKeys repeated_;
   std::vector<OddNumber>* odd_;
-  std::string field_;  // of the outermost object, whose value is read
+  std::string field_;  // the field of the outermost object whose value is being read
   std::size_t at_ = 0;
 };
 

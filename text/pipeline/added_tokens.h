@@ -10,10 +10,10 @@
 
 namespace strata::text {
 
-// "added_tokens" of a tokenizer.json.
+// Reads "added_tokens" of a tokenizer.json.
 std::vector<AddedToken> read_added_tokens(const Json& json);
 
-// Finds added tokens in a text: from left to right, the longest at each place. Immutable.
+// Finds added tokens in a text, from left to right, the longest at each place. Immutable.
 class AddedTokenFinder {
  public:
   struct Pattern {
@@ -23,7 +23,7 @@ class AddedTokenFinder {
   explicit AddedTokenFinder(const std::vector<Pattern>& patterns);
 
   bool empty() const { return nodes_.size() == 1; }
-  // Parts of `text` in order: a token, or nullptr and the text between two. Calls part(text, token).
+  // Splits `text` and calls part(text, token) in order: for each token, and with nullptr for the text between tokens.
   template <typename Part>
   void split(std::string_view text, Part&& part) const {
     std::size_t done = 0;
@@ -31,7 +31,8 @@ class AddedTokenFinder {
       Found found = find(text, at);
       if (found.token == nullptr) break;
       at = found.end;
-      // The library searches on in spaces that the token before has taken, and drops what it then finds empty.
+      // The library continues its search in spaces that the previous token has taken, and drops matches that are then
+      // empty.
       if (!widen(text, done, found) || found.begin >= found.end) continue;
       if (done < found.begin) part(text.substr(done, found.begin - done), nullptr);
       part(text.substr(found.begin, found.end - found.begin), found.token);
@@ -45,7 +46,7 @@ class AddedTokenFinder {
     std::size_t begin, end;
     const AddedToken* token;
   };
-  // A trie: children of a node are a list by first child and next sibling.
+  // A node of a trie. The children of a node are a list: first child, then next siblings.
   struct Node {
     std::uint32_t child = 0, sibling = 0;
     unsigned char byte = 0;
@@ -53,11 +54,11 @@ class AddedTokenFinder {
   };
   std::uint32_t child_of(std::uint32_t node, unsigned char byte) const;
   Found find(std::string_view text, std::size_t from) const;
-  // Takes the spaces that the token wants beside it; false if it must be a word and is none.
+  // Takes the adjoining spaces that the token wants. False if the token must be a whole word and is not.
   static bool widen(std::string_view text, std::size_t done, Found& found);
 
   std::vector<Node> nodes_{1};
-  std::array<std::uint32_t, 256> first_{};  // child of the root
+  std::array<std::uint32_t, 256> first_{};  // children of the root
 };
 
 }  // namespace strata::text

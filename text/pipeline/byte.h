@@ -5,7 +5,7 @@
 
 namespace strata::text {
 
-// `byte`: each byte is its own id, 256 in all, nothing added; any bytes are a text.
+// The tokenizer `byte`: each byte is its own id, 256 in all. It adds nothing and accepts any bytes.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 }  // namespace strata::text

@@ -14,7 +14,7 @@ class Decoder {
   virtual void apply(std::vector<std::string>& tokens) const = 0;
 };
 
-// Sequences flattened. Throws Error{usage} if a component is not supported.
+// Builds the decoders; sequences are flattened. Throws Error{usage} if a component is not supported.
 std::vector<std::unique_ptr<Decoder>> make_decoders(const Json& json);
 
 }  // namespace strata::text

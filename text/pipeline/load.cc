@@ -48,7 +48,7 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
   if (where == "byte") return make_byte_tokenizer();
   std::error_code ignored;
-  const fs::path plain = (where / "").parent_path();  // without a slash at the end
+  const fs::path plain = (where / "").parent_path();  // without a trailing slash
   std::string name = plain.filename().string();
   if (fs::is_regular_file(where, ignored)) {
     const std::string folder = fs::absolute(where).parent_path().filename().string();
@@ -63,12 +63,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
     name = fs::absolute(where).lexically_normal().parent_path().filename();
   for (const char* file : kTokenizerFiles) {
     if (fs::exists(where / file, ignored)) return load_file(where / file, name);
-    refuse_broken_link(where / file);  // the next one may be of other ids
+    refuse_broken_link(where / file);  // the next candidate may have other ids
   }
   if (fs::exists(where / "adapter_config.json", ignored))
-    fail(Exit::usage, "{} holds an adapter (LoRA), and no tokenizer: give the folder of the model that it was made for",
+    fail(Exit::usage,
+         "{} contains an adapter (LoRA) and no tokenizer: give the folder of the model that it was made for",
          where.string());
-  fail(Exit::usage, "{} holds neither a tokenizer.json nor a tokenizer.model, nor a vocab.json or vocab.txt",
+  fail(Exit::usage, "{} contains neither a tokenizer.json nor a tokenizer.model, nor a vocab.json or vocab.txt",
        where.string());
 }
 

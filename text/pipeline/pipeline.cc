@@ -15,7 +15,8 @@
 namespace strata::text {
 namespace {
 
-// Files of tokenizers before 0.9 do not say it: the library then tries what the keys fit, in this order.
+// Tokenizer files before version 0.9 do not name the type. The library then tries the types in this order and takes the
+// first that fits the keys.
 std::string type_of_model(const Json& json) {
   const auto has = [&](std::initializer_list<const char*> keys) {
     return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return json.find(key).has_value(); });
@@ -42,11 +43,11 @@ std::unique_ptr<Model> make_model(const Json& json, bool bytes) {
 struct Pipeline::Buffers final : Tokenizer::Workspace {
   RegexMatcher matcher;
   std::unique_ptr<Model::Workspace> model;
-  std::deque<std::string> stages;  // one for each stage, while its pieces are on their way
+  std::deque<std::string> stages;  // one buffer per stage, for its pieces
   std::string repaired, text, other;
 };
 
-// Hands pieces from stage to stage, and what comes out of the last to the model.
+// Passes pieces from stage to stage, and from the last one to the model.
 class Pipeline::StageSink final : public PieceSink {
  public:
   StageSink(const Pipeline& pipeline, std::size_t stage, Buffers& buffers, std::vector<std::uint32_t>& out)
@@ -83,7 +84,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
     : Tokenizer(std::move(name), std::move(hash)) {
   const Json model = json.at("model");
   const bool pairs = type_of_model(model) == "BPE";
-  // What the class makes of the settings stands in place of what the file has.
+  // What the class makes of the settings replaces the file's components.
   static const std::string kPlace = "tokenizer_config.json";
   std::optional<JsonDocument> of_class[2];
   const auto component = [&](const char* key, auto&& made_of, std::optional<JsonDocument>& kept) {
@@ -146,7 +147,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   if (const auto found = json.find("added_tokens")) added_ = read_added_tokens(*found);
   for (AddedToken& token : added_) {
     const auto of_model = model_->vocabulary().find(token.content);
-    // The earlier of two equal ones: the library, too, takes the last.
+    // Of two equal ones this is the earlier: the library takes the last, too.
     if (const std::string* same = model_->vocabulary().token(token.id); of_model && same && *same == token.content)
       token.id = *of_model;
     if (of_model && *of_model != token.id)
@@ -178,7 +179,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   normalized_.emplace(normalized);
 }
 
-// Else transformers leaves the template of a tokenizer.json as it is, whatever add_bos_token and add_eos_token say.
+// For other classes, transformers keeps the template of a tokenizer.json, whatever add_bos_token and add_eos_token say.
 void Pipeline::compare_template(const FolderSettings& settings) {
   const auto compare = [&](const char* name, std::optional<bool> wanted, const char* key, const auto& piece) {
     const auto id = id_of(settings.token_text(key));
@@ -197,7 +198,7 @@ void Pipeline::compare_template(const FolderSettings& settings) {
     });
   };
   if (settings.makes_template()) {
-    // These classes put their own around a text, of the tokens that the folder names.
+    // These classes put a template of their own around a text, with the tokens that the folder names.
     if (TextTemplate::added(of_class.single) == 0 ||
         (same(of_class.single, template_.single) && same(of_class.pair, template_.pair)))
       return;
@@ -294,7 +295,7 @@ std::string Pipeline::decode(std::span<const std::uint32_t> ids, bool skip_speci
 bool Pipeline::may_cut_at(char separator) const {
   Cut cut = Cut::keeps;
   for (const auto& normalizer : normalizers_) cut = combined(cut, normalizer->cut(separator));
-  bool hidden = false;  // stages that follow see another character in the separator's place
+  bool hidden = false;  // later stages see another character instead of the separator
   for (const auto& stage : pre_tokenizers_.stages) {
     const Cut its = stage->cut(separator);
     cut = combined(cut, hidden && its == Cut::makes ? Cut::keeps : its);
@@ -306,8 +307,8 @@ bool Pipeline::may_cut_at(char separator) const {
   return cut == Cut::makes && !across;
 }
 
-// As Llama 2's and Gemma's: (Prepend and) Replace of spaces, and no pre-tokenizer but one that looks for spaces, of
-// which none are left; or Metaspace that does not split.
+// Recognizes pipelines like Llama 2's and Gemma's: (Prepend and) Replace of spaces without a pre-tokenizer, or with one
+// that looks only for spaces, of which none are left; or Metaspace without splitting.
 void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& normalizer,
                                const std::optional<Json>& pre_tokenizer) {
   std::vector<Json> rewrites;
@@ -334,7 +335,7 @@ void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& nor
              (pre_tokenizer->type() != "Split" || pre_tokenizer->at("pattern").text_or("String", "") != " ")) {
     return;
   }
-  // What the model does at the ends of a text would then be done at a cut.
+  // Otherwise, what the model does at the ends of a text would also happen at a cut.
   if (model.flag_or("ignore_merges", false) || !model.text_or("end_of_word_suffix", "").empty() ||
       !model.text_or("continuing_subword_prefix", "").empty())
     return;
@@ -342,7 +343,7 @@ void Pipeline::find_space_mark(const Json& model, const std::optional<Json>& nor
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (std::any_of(added_.begin(), added_.end(), [&](const AddedToken& token) {
         const std::string& text = token.content;
-        // Beside an added token that is a word, the text goes on as if it began there: with a mark of its own.
+        // Next to an added token that is a word, the text continues as if it began there, with a mark of its own.
         const bool word = !text.empty() && (is_letter(text.front()) || is_letter(text.back()));
         return token.right_strip || (prepended && word) || text == mark || reaches_over(text, mark) ||
                text.find(' ') != std::string::npos;

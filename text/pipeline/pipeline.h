@@ -1,6 +1,6 @@
 #pragma once
-// text/pipeline/ is a tokenizer from end to end: load.cc reads a tokenizer.json and refuses what is not supported by
-// name; Pipeline runs its stages; added_tokens.h, post_processor.h and decoder.h are those around the model;
+// text/pipeline/ is a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
+// name. Pipeline runs the stages. added_tokens.h, post_processor.h and decoder.h are the stages around the model.
 // sentence_piece.h and byte.h are the two tokenizers that need no tokenizer.json.
 
 #include <array>
@@ -23,13 +23,13 @@
 
 namespace strata::text {
 
-// The tokenizer of a tokenizer.json: added tokens are cut out, what lies between is normalized, split into pieces, and
-// each piece is looked up by the model; ids are those of the tokenizers library. "truncation" and "padding" are not
-// read: they are about batches, not about text.
+// The tokenizer of a tokenizer.json. Added tokens are cut out; the text between them is normalized and split into
+// pieces; the model looks up each piece. Ids are those of the tokenizers library. "truncation" and "padding" are not
+// read: they concern batches, not text.
 class Pipeline final : public Tokenizer {
  public:
-  // settings: what the files beside it say. `vocabulary_only`: `json` was made of a vocabulary, and its template is the
-  // class's.
+  // settings: what the files next to it say. `vocabulary_only`: `json` was made from a vocabulary, and the class
+  // provides the template.
   static std::unique_ptr<Pipeline> parse(std::string_view json, const std::string& file, std::string name,
                                          std::string hash, const FolderSettings& settings,
                                          bool vocabulary_only = false);
@@ -53,25 +53,25 @@ class Pipeline final : public Tokenizer {
   void read_added(const Json& json, const FolderSettings& settings);
   void compare_template(const FolderSettings& settings);
   bool may_cut_at(char separator) const;
-  // Whether spaces become a mark and words are told apart by that alone: then the vocabulary says whether a text may be
-  // cut before it.
+  // Finds out whether spaces become a mark that alone separates words. The vocabulary then says whether a text may be
+  // cut before the mark.
   void find_space_mark(const Json& model, const std::optional<Json>& normalizer,
                        const std::optional<Json>& pre_tokenizer);
   void encode_normalized(std::string_view text, bool first, Buffers& buffers, std::vector<std::uint32_t>& out) const;
 
   std::vector<AddedToken> added_;
   Vocabulary added_vocabulary_;
-  std::vector<bool> special_;  // by id
+  std::vector<bool> special_;  // indexed by id
   std::vector<std::unique_ptr<Normalizer>> normalizers_;
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;
-  std::optional<AddedTokenFinder> raw_, normalized_;  // those to find before, and after, normalizing
+  std::optional<AddedTokenFinder> raw_, normalized_;  // the tokens to find before normalizing, and after it
   std::vector<std::unique_ptr<Decoder>> decoders_;
   bool has_decoder_ = false;
   std::uint32_t vocab_size_ = 0;
   std::optional<std::uint32_t> end_of_text_;
-  std::string separators_;    // a text may be cut before these, between two letters
-  bool drops_space_ = false;  // when it is cut: the tokenizer puts one before every text
+  std::string separators_;    // a text may be cut before these characters if they are between two letters
+  bool drops_space_ = false;  // a cut drops the space: the tokenizer puts one before every text
   bool letters_of_ascii_ = false;
 };
 

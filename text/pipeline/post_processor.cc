@@ -12,14 +12,14 @@ namespace {
 using Kind = TextTemplate::Kind;
 using Pieces = std::vector<TextTemplate::Piece>;
 
-// Without a template two texts stand one behind the other.
+// Without a template, the second text follows the first.
 const Pieces kPlainPair = {{Kind::first}, {Kind::second, 0, 1}};
 
 std::uint32_t id_at(const Json& json) {
   return static_cast<std::uint32_t>(json.integer(0, kMaxId));
 }
 
-// ["[CLS]", 101]
+// Reads ["[CLS]", 101].
 std::uint32_t pair_id(const Json& json) {
   std::optional<std::uint32_t> id;
   std::size_t n = 0;
@@ -69,7 +69,7 @@ TextTemplate from_template(const Json& json) {
   return out;
 }
 
-// `inner` goes where `outer` has its one text.
+// Puts `inner` where `outer` has its one text.
 Pieces nested(const Pieces& outer, const Pieces& inner) {
   Pieces out;
   for (const auto& piece : outer) {
@@ -103,7 +103,8 @@ TextTemplate make_text_template(const Json& json) {
   }
   if (type != "Sequence") json.unsupported(fmt::format("the post-processor {}", shortened(type)));
   TextTemplate out{.pair = kPlainPair};
-  // Each one works on what those before it made; what two templates make of a pair nobody has said.
+  // Each one works on the result of those before it. Two templates for a pair cannot be combined: the library does not
+  // define it.
   json.at("processors").each([&](const Json& one) {
     TextTemplate outer = make_text_template(one);
     if (adds_nothing(out))

@@ -4,8 +4,8 @@
 
 namespace strata::text {
 
-// What "post_processor" of a tokenizer.json makes of a text, and of two. Trimming of offsets, which ByteLevel asks for,
-// does not change ids.
+// The template that "post_processor" of a tokenizer.json puts around a text, and around two. ByteLevel's trimming of
+// offsets does not change ids.
 TextTemplate make_text_template(const Json& json);
 
 }  // namespace strata::text

@@ -17,20 +17,21 @@
 namespace strata::text {
 namespace {
 
-// The library adds up the scores of unigrams in fp32 from the start of a text, so that rounding decides between pieces
-// of nearly the same score, and the more the longer the text is: what is shorter is left whole.
+// The library adds up the scores of unigrams in fp32 from the start of a text. Rounding therefore decides between
+// pieces of nearly equal score, increasingly so in longer texts. Texts shorter than this are not cut.
 constexpr std::size_t kLeastPartOfUnigrams = std::size_t{1} << 20;
 
-// What the library does not say about a model: fields of its ModelProto (sentencepiece_model.proto), with the defaults
-// of that file. The library has parsed it before; what does not read as it should here is left at its default.
+// Properties of a model that the library does not expose: fields of its ModelProto (sentencepiece_model.proto), with
+// the defaults of that file. The library has already parsed the model. A field that is malformed here keeps its
+// default.
 struct Spec {
-  bool unigrams = true, pairs = false;  // which model; there are others
-  bool known_rules = false;             // of the library's own, none of which is about spaces between letters
-  bool dummy_prefix = true;             // a space before every text
-  bool removes_spaces = true;           // at the ends, and of several all but one
-  bool escapes_spaces = true;           // to U+2581
+  bool unigrams = true, pairs = false;  // the kind of model; there are others
+  bool known_rules = false;             // the rules are the library's, and leave spaces between letters alone
+  bool dummy_prefix = true;             // put a space before every text
+  bool removes_spaces = true;           // remove spaces at the ends, and all but one of several
+  bool escapes_spaces = true;           // spaces become U+2581
   bool space_as_suffix = false;
-  std::vector<int> of_user;  // pieces that the user defined
+  std::vector<int> of_user;  // user-defined pieces
   int pieces = 0;
 
   explicit Spec(std::string_view model) {
@@ -60,7 +61,8 @@ struct Spec {
     constexpr std::string_view kRules[] = {"identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"};
     return std::find(std::begin(kRules), std::end(kRules), rules) != std::end(kRules);
   }
-  // use(number, value of a varint, bytes of a string or message) for each field of a message in protobuf's wire format.
+  // Calls use(number, value of a varint, bytes of a string or message) for each field of a message in protobuf's wire
+  // format.
   template <typename Use>
   static void each_field(std::string_view message, Use&& use) {
     const auto varint = [&] {
@@ -88,11 +90,11 @@ struct Spec {
   }
 };
 
-// What the classes of transformers that number pieces anew put before those of the file.
+// How transformers' classes that renumber pieces change the numbering of the file.
 struct Numbering {
-  std::vector<std::string> before;  // with the ids 0, 1, ...
-  std::uint32_t dropped = 0;        // pieces of the file that these replace
-  bool mask_after = false;          // "<mask>" stands after all pieces
+  std::vector<std::string> before;  // pieces put first, with the ids 0, 1, ...
+  std::uint32_t dropped = 0;        // the number of pieces of the file that these replace
+  bool mask_after = false;          // "<mask>" follows all pieces
 
   std::uint32_t id_of(int piece, int unknown) const {
     if (piece == unknown && !before.empty()) return 3;
@@ -106,11 +108,10 @@ Numbering numbering_of(const std::filesystem::path& path, const FolderSettings& 
     return {{"<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"}, 1, true};
   if (path.filename() != "sentencepiece.bpe.model") return {};
   if (settings.tokenizer_class.empty())
-    fail(
-        Exit::usage,
-        "{}: there is no tokenizer_config.json or config.json next to it that says of which tokenizer class it is, and "
-        "classes number its pieces differently: put the model's config.json there",
-        path.string());
+    fail(Exit::usage,
+         "{}: there is no tokenizer_config.json or config.json next to it that names its tokenizer class, and "
+         "classes number its pieces differently: put the model's config.json there",
+         path.string());
   fail(Exit::usage, "{} belongs to {}, which numbers pieces in its own way: {} writes a tokenizer.json, which is read",
        path.string(), settings.tokenizer_class, save_command(path.parent_path()));
 }
@@ -120,7 +121,7 @@ class SentencePiece final : public Tokenizer {
   SentencePiece(std::string_view model, const std::filesystem::path& path, std::string name, std::string hash,
                 const FolderSettings& settings)
       : Tokenizer(std::move(name), std::move(hash)), numbering_(numbering_of(path, settings)) {
-    // LlamaTokenizer has no rules of the file's, and a text that begins with a space gets no other.
+    // LlamaTokenizer ignores the file's rules, and adds no space to a text that begins with one.
     llama_ = settings.is_llama();
     load(processor_, std::string(model) + (llama_ ? changed_rules(true, true) : ""), path);
     if (!numbering_.before.empty() && (processor_.unk_id() != 0 || processor_.GetPieceSize() < 3))
@@ -133,7 +134,7 @@ class SentencePiece final : public Tokenizer {
       plain_.emplace();
       load(*plain_, std::string(model) + changed_rules(false, llama_), path);
     }
-    // transformers' classes other than Llama's go on as in their first versions: a space before each part.
+    // transformers' classes other than Llama's behave as in their first versions: a space before each part.
     legacy_ = settings.legacy.value_or(!llama_);
     if (const AddedToken* eos = settings.token("eos_token")) {
       end_of_text_ = id_of(eos->content);
@@ -159,7 +160,7 @@ class SentencePiece final : public Tokenizer {
   std::optional<std::uint32_t> id_of(std::string_view token) const override {
     if (const auto other = others_.find(token)) return other;
     const int id = processor_.PieceToId({token.data(), token.size()});
-    // An unknown piece has the id of <unk>; the first pieces can have others in their places.
+    // An unknown piece has the id of <unk>. Other pieces may replace the first ones.
     if (id < 0 || processor_.IdToPiece(id) != token) return std::nullopt;
     if (!numbering_.before.empty() && id < static_cast<int>(numbering_.dropped)) return std::nullopt;
     return numbering_.id_of(id, processor_.unk_id());
@@ -201,7 +202,7 @@ class SentencePiece final : public Tokenizer {
       const bool marked = llama_ && (part.starts_with(' ') || part.starts_with(kSpaceMark));
       encode_part(!plain_ || (begins && !marked) ? processor_ : *plain_, part, buffers, out);
     });
-    // A template that has no place for the text stands before it as a whole.
+    // A template without a place for the text precedes the text as a whole.
     if (text_at != template_.single.end()) add(text_at + 1, template_.single.end());
   }
   std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const override {
@@ -247,9 +248,9 @@ class SentencePiece final : public Tokenizer {
       fail(Exit::corrupt, "{}: expected a SentencePiece model, found: {}", path.string(), status.ToString());
   }
 
-  // What makes of a serialized model one with other rules if it stands after it: fields of a message that is there
-  // twice are merged. Its normalizer_spec (3): add_dummy_prefix (3) and, if `none`, no precompiled_charsmap (2) and
-  // no remove_extra_whitespaces (4).
+  // Appended to a serialized model, this changes its rules, because protobuf merges the fields of a message that occurs
+  // twice. The normalizer_spec (3) gets add_dummy_prefix (3) and, if `none`, an empty precompiled_charsmap (2) and no
+  // remove_extra_whitespaces (4).
   static std::string changed_rules(bool dummy_prefix, bool none) {
     std::string spec{'\x18', dummy_prefix ? '\x01' : '\x00'};
     if (none) spec.append(std::string("\x12\x00\x20\x00", 4));
@@ -278,9 +279,9 @@ class SentencePiece final : public Tokenizer {
     finder_.emplace(std::vector<AddedTokenFinder::Pattern>());
   }
 
-  // The pieces that the file marks as control symbols or as the user's, and what the folder adds.
+  // Adds the pieces that the file marks as control symbols or user-defined, and those that the folder adds.
   void add_tokens(const FolderSettings& settings, const std::vector<int>& of_user) {
-    // The library finds the user's by itself; Llama's class knows them as added tokens.
+    // The library finds user-defined pieces by itself. Llama's class treats them as added tokens.
     const auto is_own = [&](int piece) {
       return llama_ && std::find(of_user.begin(), of_user.end(), piece) != of_user.end();
     };
@@ -314,8 +315,8 @@ class SentencePiece final : public Tokenizer {
     for (const int id : buffers.ids) out.push_back(numbering_.id_of(id, processor_.unk_id()));
   }
 
-  // No piece reaches from one word into the next, and the space is one; and no added token has to do with spaces, or
-  // stands beside one as a word does.
+  // No piece spans two words, and the space is a piece; and no added token involves spaces, or may adjoin one as a word
+  // does.
   bool words_stay_apart() const {
     const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
     for (const AddedToken& token : added_) {
@@ -336,12 +337,12 @@ class SentencePiece final : public Tokenizer {
   std::optional<sentencepiece::SentencePieceProcessor> plain_;  // puts no space before a text
   std::vector<AddedToken> added_;
   std::optional<AddedTokenFinder> finder_;
-  Vocabulary others_;          // tokens that are no pieces of the file
-  std::vector<bool> special_;  // by id
-  std::vector<int> pieces_;    // by id; -1: none of the file
+  Vocabulary others_;          // tokens that are not pieces of the file
+  std::vector<bool> special_;  // indexed by id
+  std::vector<int> pieces_;    // indexed by id; -1: not a piece of the file
   bool llama_ = false, legacy_ = true;
   std::optional<std::uint32_t> end_of_text_;
-  std::string separators_;  // a text may be cut before these, between two letters of ASCII
+  std::string separators_;  // a text may be cut before these characters if they are between two ASCII letters
   bool drops_space_ = false;
   std::size_t least_part_ = 0;
 };

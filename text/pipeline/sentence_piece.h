@@ -9,9 +9,9 @@
 
 namespace strata::text {
 
-// A SentencePiece model (`tokenizer.model`), by the sentencepiece library; the ids are those of the class that the
-// settings name (XLM-RoBERTa's and CamemBERT's are not the file's), and added tokens are cut out before. Throws
-// Error{usage} for a sentencepiece.bpe.model of another class or of none.
+// A SentencePiece model (`tokenizer.model`), run by the sentencepiece library. The ids are those of the class that the
+// settings name (XLM-RoBERTa and CamemBERT renumber the file's), and added tokens are cut out first. Throws
+// Error{usage} for a sentencepiece.bpe.model whose class is another or unknown.
 std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std::filesystem::path& path,
                                                std::string name, std::string hash, const FolderSettings& settings);
 

@@ -21,7 +21,7 @@ std::string hash_of(std::string_view bytes) {
   return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
 
-// Whether a token is special changes masks and decoding, not the ids of a text.
+// Whether a token is special changes masks and decoding, but not the ids of a text.
 bool same_ids(const AddedToken& a, const AddedToken& b) {
   return a.id == b.id && a.content == b.content && a.normalized == b.normalized && a.left_strip == b.left_strip &&
          a.right_strip == b.right_strip && a.single_word == b.single_word;
@@ -35,14 +35,14 @@ std::string listed(const std::vector<AddedToken>& tokens) {
   return out;
 }
 
-// Nothing is looked up in the vocabulary: it is of the same file, so that it tells no two folders apart.
+// Nothing is looked up in the vocabulary: it is in the same file, so it does not tell two folders apart.
 std::vector<AddedToken> with_folder(std::vector<AddedToken> own, const FolderSettings& settings) {
   std::vector<std::string> ignored;
   return with_added_tokens(
       std::move(own), settings, [](std::string_view) { return std::nullopt; }, 0, ignored);
 }
 
-// What the folder changes of a tokenizer.json.
+// What the folder changes in a tokenizer.json.
 std::string changes(const Json& json, const FolderSettings& settings) {
   std::string out;
   std::vector<std::string> ignored;
@@ -57,7 +57,7 @@ std::string changes(const Json& json, const FolderSettings& settings) {
   return out;
 }
 
-// The template around a text is the class's if the file has none.
+// The class provides the template around a text if the file has none.
 std::string class_template(const FolderSettings& settings) {
   std::string out = "\nclass " + settings.tokenizer_class;
   for (const char* key : {"bos_token", "eos_token", "cls_token", "sep_token"})
@@ -65,8 +65,8 @@ std::string class_template(const FolderSettings& settings) {
   return out + fmt::format(" {}{}", settings.add_bos.value_or(false), settings.add_eos.value_or(false));
 }
 
-// Whether `text` is a piece of the SentencePiece model that a text holds only as a whole: one of control, the unknown
-// one, or the user's. A piece is a message whose fields are its text (1), its score (2) and, unless it is a plain one,
+// Whether `text` is a piece of the SentencePiece model that is matched only as a whole: a control piece, the unknown
+// piece, or a user-defined one. A piece is a message with its text (1), its score (2) and, unless it is a normal one,
 // its kind (3).
 bool is_marked_piece(std::string_view model, const std::string& text) {
   constexpr std::size_t kScore = 5;
@@ -77,7 +77,7 @@ bool is_marked_piece(std::string_view model, const std::string& text) {
   return false;
 }
 
-// Classes that change the rules or the numbers of a SentencePiece model, and tokens that the folder adds to it.
+// Classes change the rules or the numbers of a SentencePiece model, and folders add tokens to it.
 std::string changes_of_pieces(std::string_view model, const FolderSettings& settings) {
   std::vector<AddedToken> out = settings.listed;
   for (const auto& [key, token] : settings.named) out.push_back(token);
@@ -86,7 +86,7 @@ std::string changes_of_pieces(std::string_view model, const FolderSettings& sett
     return !token.left_strip && !token.right_strip && !token.single_word && is_marked_piece(model, token.content);
   });
   std::string text = listed(out);
-  // What follows an added token or a piece of control may begin as a text does.
+  // The text after an added token or a control piece may begin like a new text.
   const bool by_itself = !settings.is_llama();
   if (!out.empty() || settings.legacy.value_or(by_itself) != by_itself)
     text += fmt::format("\nlegacy {}", settings.legacy.value_or(by_itself));
@@ -117,7 +117,7 @@ std::string tokenizer_hash(const std::filesystem::path& file) {
   try {
     return tokenizer_hash(file, bytes, read_folder_settings(file.parent_path()));
   } catch (const Error&) {
-    return hash_of(bytes);  // no tokens were made by it
+    return hash_of(bytes);  // no tokens were made with it
   }
 }
 

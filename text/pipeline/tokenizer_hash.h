@@ -7,12 +7,12 @@
 
 namespace strata::text {
 
-// XXH3-64, 16 hex digits, of what tokens depend on: the bytes of `file` (one of kTokenizerFiles), and what `settings`
-// change of it: components of the class, added tokens. A vocabulary alone counts as the tokenizer.json that is made of
-// it. If the folder changes nothing, it is the hash of the file. Throws as load_tokenizer does.
+// XXH3-64, 16 hex digits, of everything that tokens depend on: the bytes of `file` (one of kTokenizerFiles), and what
+// `settings` change in it, such as components of the class and added tokens. A vocabulary counts as the tokenizer.json
+// that is made from it. If the folder changes nothing, this is the hash of the file. Throws as load_tokenizer does.
 std::string tokenizer_hash(const std::filesystem::path& file, std::string_view bytes, const FolderSettings& settings);
 
-// That of the file as it lies in its folder; the hash of its bytes alone if no tokenizer can be read from it.
+// The hash for a file in its folder. It is the hash of the bytes alone if no tokenizer can be read from the file.
 std::string tokenizer_hash(const std::filesystem::path& file);
 
 }  // namespace strata::text

@@ -15,7 +15,7 @@ bool is_letter(char32_t code, bool ascii) {
          (code >= 0x4e00 && code <= 0x9fa5);
 }
 
-// Bytes of the character that `text` begins with; 0: none is whole and valid.
+// The length of the character at the start of `text`; 0 if it is incomplete or invalid.
 std::size_t valid_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const std::size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;

@@ -20,11 +20,11 @@ class PieceSink {
   ~PieceSink() = default;
 };
 
-// Whether a text may be cut before a single separator that stands between two letters (Tokenizer::safe_cut).
+// Whether a text may be cut before a single separator between two letters (Tokenizer::safe_cut).
 enum class Cut {
-  unsafe,  // the pieces may then be others
-  keeps,   // the pieces are the same, except that one that reaches over the cut is cut too
-  makes    // a piece always ends there, so the pieces are the same
+  unsafe,  // the pieces may change
+  keeps,   // the pieces stay the same, except that a piece that spans the cut is cut too
+  makes    // a piece always ends there, so the pieces stay the same
 };
 Cut combined(Cut first, Cut second);
 
@@ -32,11 +32,12 @@ Cut combined(Cut first, Cut second);
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // Hands the non-empty parts of `piece` to `sink`, in order. They lie in `piece` or in `buffer`, until it returns.
+  // Passes the non-empty parts of `piece` to `sink`, in order. They are views into `piece` or `buffer`, and valid until
+  // this returns.
   virtual void split(Piece piece, RegexMatcher& matcher, std::string& buffer, PieceSink& sink) const = 0;
   // separator: ' ' or '\n'.
   virtual Cut cut(char separator) const = 0;
-  // Whether it hands on other characters in their place.
+  // Whether it replaces separators by other characters.
   virtual bool hides_separators() const { return false; }
 };
 

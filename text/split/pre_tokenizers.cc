@@ -14,7 +14,7 @@ namespace {
 
 using CharacterTest = bool (*)(char32_t);
 
-// Splits at characters of a kind.
+// Splits at characters of one kind.
 class CharacterSplit final : public PreTokenizer {
  public:
   CharacterSplit(CharacterTest test, Behavior behavior) : test_(test), behavior_(behavior) {}
@@ -29,7 +29,7 @@ class CharacterSplit final : public PreTokenizer {
     splitter.finish();
   }
   Cut cut(char separator) const override {
-    // Two letters and a separator: a match can only be the separator itself.
+    // With a letter on both sides, a match can only be the separator itself.
     if (!test_(static_cast<char32_t>(separator))) return Cut::keeps;
     return behavior_ == Behavior::merged_with_previous ? Cut::unsafe : Cut::makes;
   }
@@ -64,7 +64,7 @@ class ByteLevel final : public PreTokenizer {
  public:
   ByteLevel(bool prefix_space, bool maps) : prefix_space_(prefix_space), maps_(maps) {}
 
-  // Its pattern is a stage of its own, between the space and the mapping.
+  // Its pattern is a separate stage, between adding the space and mapping the bytes.
   void split(Piece piece, RegexMatcher&, std::string& buffer, PieceSink& sink) const override {
     const bool space = prefix_space_ && !piece.text.starts_with(' ');
     if (!space && !maps_) return sink.take(piece);
@@ -125,7 +125,7 @@ void add(const Json& json, PreTokenizers& out) {
   };
   const std::string_view type = json.type();
   if (out.bytes) {
-    // What follows ByteLevel sees its characters, not bytes.
+    // Stages after ByteLevel see its characters, not bytes.
     stage(ByteLevel(false, true));
     out.bytes = false;
   }

@@ -10,7 +10,7 @@
 namespace strata::text {
 namespace {
 
-// Inside a bracket. PCRE2's own \s has U+180E besides, its \w lacks marks and connectors.
+// Used inside a bracket. PCRE2's own \s also includes U+180E, and its \w lacks marks and connectors.
 constexpr std::string_view kSpace =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 constexpr std::string_view kNoSpace =
@@ -44,7 +44,7 @@ std::string word_members() {
 
 std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
   std::string out;
-  bool inside = false;  // a bracket
+  bool inside = false;  // inside a bracket
   for (std::size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     if (c == '\\' && i + 1 < pattern.size()) {
@@ -100,7 +100,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
         case 'p':
         case 'P':
         case 'x': {
-          // As a whole, so that its closing brace is not taken for that of a repetition.
+          // Copied as a whole, so that its closing brace is not taken for that of a repetition.
           const std::size_t end = pattern.substr(i + 1).starts_with('{') ? pattern.find('}', i) : i + 1;
           const std::string_view whole = pattern.substr(i - 1, std::min(end, pattern.size()) - i + 2);
           i = std::min(end, pattern.size() - 1);
@@ -122,7 +122,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
       continue;
     }
     if (inside) {
-      // Oniguruma nests brackets and intersects them; PCRE2 takes both for characters.
+      // Oniguruma allows nested and intersected brackets. PCRE2 takes both for characters.
       if (c == '[') unsupported = "a bracket inside a bracket";
       if (c == '&' && pattern.substr(i).starts_with("&&")) unsupported = "&& in a bracket";
       if (c == ']') inside = false;
@@ -133,9 +133,9 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
       if (i + 1 < pattern.size() && pattern[i + 1] == ']') unsupported = "] as the first of a bracket";
       continue;
     } else if (c == '}' && i + 1 < pattern.size() && pattern[i + 1] == '+') {
-      unsupported = "+ after {}";  // greedy of greedy there, possessive here
+      unsupported = "+ after {}";  // greedy in Oniguruma, possessive in PCRE2
     } else if (c == '(' && pattern.substr(i).starts_with("(?") && i + 2 < pattern.size()) {
-      // (?m) is another option there; what looks behind would see across a cut.
+      // (?m) is another option in Oniguruma, and lookbehind would see across a cut.
       std::size_t end = i + 2;
       while (end < pattern.size() && (pattern[end] == 'i' || pattern[end] == '-')) ++end;
       const bool known = end < pattern.size() && std::string_view(":=!>)").find(pattern[end]) != std::string_view::npos;
@@ -175,7 +175,7 @@ void Regex::compile(std::string_view pattern, std::string& error) {
     return;
   }
   const int compiled = pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
-  // Where there is no JIT for the machine, pcre2_match below interprets, with the same matches.
+  // If there is no JIT for the machine, pcre2_match below interprets the pattern, with the same matches.
   if (compiled != 0 && compiled != PCRE2_ERROR_JIT_BADOPTION) error = message_of(compiled);
 }
 
@@ -193,7 +193,7 @@ Regex::Regex(std::string_view pattern) {
 }
 
 bool Regex::find(std::string_view text, std::size_t from, RegexMatcher& matcher, Match& match) const {
-  // pcre2_match runs the compiled code where there is one.
+  // pcre2_match runs the compiled code if there is any.
   const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                                 PCRE2_NO_UTF_CHECK, matcher.match_.get(), matcher.context_.get());
   if (found == PCRE2_ERROR_NOMATCH) return false;

@@ -34,14 +34,14 @@ class RegexMatcher {
   std::unique_ptr<pcre2_jit_stack, Free<pcre2_jit_stack_free>> stack_;
 };
 
-// A pattern of a tokenizer.json, in the syntax of Oniguruma (Ruby's), which the tokenizers library uses: \s, \w, \d are
-// Unicode's, ^ and $ match at lines, \h is a hexadecimal digit. Compiled by PCRE2 to machine code; what the two read
-// differently is rewritten, or refused by name. Immutable.
+// A pattern of a tokenizer.json, in Oniguruma's (Ruby's) syntax, which the tokenizers library uses: \s, \w, \d follow
+// Unicode, ^ and $ match at lines, \h is a hexadecimal digit. PCRE2 compiles it to machine code. Constructs that the
+// two read differently are rewritten, or refused by name. Immutable.
 class Regex {
  public:
-  // `place`: of the pattern, for messages. Throws Error{usage} if the pattern is not supported.
+  // `place`: the pattern's place, for messages. Throws Error{usage} if the pattern is not supported.
   Regex(std::string_view pattern, const Json& place);
-  // A pattern of the program's own, in PCRE2's syntax.
+  // One of the program's own patterns, in PCRE2's syntax.
   explicit Regex(std::string_view pattern);
 
   // The first match in `text` (valid UTF-8) at or after `from`. Throws Error{failed} if PCRE2 gives up.
@@ -53,7 +53,8 @@ class Regex {
   std::unique_ptr<pcre2_code, RegexMatcher::Free<pcre2_code_free>> code_;
 };
 
-// The pattern in PCRE2's syntax; `unsupported` names what has no counterpart, empty if all has.
+// Translates the pattern into PCRE2's syntax. `unsupported` names a construct that has no counterpart; empty if there
+// is none.
 std::string from_oniguruma(std::string_view pattern, std::string& unsupported);
 
 // A pattern that matches `literal` itself.

@@ -36,7 +36,7 @@ void BehaviorSplitter::part(std::size_t begin, std::size_t end, bool is_match) {
       }
       break;
     case Behavior::merged_with_next:
-      // Only a match is ever held.
+      // Only a match is ever held back.
       if (is_match) {
         flush();
         held_ = Match{begin, end};

@@ -8,12 +8,12 @@
 
 namespace strata::text {
 
-// What becomes of the matches of a splitting pattern (SplitDelimiterBehavior of the tokenizers library).
+// What becomes of the matches of a splitting pattern (SplitDelimiterBehavior in the tokenizers library).
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behavior behavior_of(const Json& json);
 
-// Takes the matches of a pattern in a piece, from front to back, and hands on the parts that the behavior makes of
-// them. inverted: what lies between the matches counts as match, and they as what lies between.
+// Takes the matches of a pattern in a piece, from front to back, and passes on the parts that the behavior makes of
+// them. inverted: matches and the text between them swap roles.
 class BehaviorSplitter {
  public:
   BehaviorSplitter(Piece piece, Behavior behavior, bool inverted, PieceSink& sink)
@@ -44,7 +44,7 @@ class BehaviorSplitter {
   bool inverted_;
   PieceSink& sink_;
   std::size_t at_ = 0;
-  std::optional<Match> held_;  // begun, and may still grow
+  std::optional<Match> held_;  // has begun and may still grow
   bool previous_ = false;      // the last part was a match
 };
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 // Patterns known to end a match between a letter and a single space or newline that a letter follows: no alternative
-// has a letter followed by either, and none that ends with a letter looks ahead.
+// has a letter followed by either, and none that ends with a letter has a lookahead.
 constexpr std::string_view kEndBeforeSeparator[] = {
     kGpt2,
     // Llama 3, and cl100k
@@ -28,8 +28,7 @@ constexpr std::string_view kEndBeforeSeparator[] = {
     // DeepSeek V3
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
 };
-// Patterns known to match no separator and to look at nothing beside the match: between letters the pieces stay what
-// they are.
+// Patterns known to match no separator and to look at nothing outside the match: pieces between letters do not change.
 constexpr std::string_view kApartFromSeparator[] = {
     "[0-9][0-9][0-9]",           // Falcon
     R"(\p{N}{1,3})",             // DeepSeek V3
@@ -78,7 +77,7 @@ std::unique_ptr<PreTokenizer> make_split(const Json& json) {
   const Json regex = pattern.at("Regex");
   Cut cut = Cut::unsafe;
   if (behavior == Behavior::isolated && is_one_of(regex.text(), kApartFromSeparator)) cut = Cut::keeps;
-  // Letters and separators are all in matches of such a pattern.
+  // Such a pattern puts all letters and separators into matches.
   const bool whole = behavior == Behavior::isolated || (behavior == Behavior::removed && inverted);
   if (whole && is_one_of(regex.text(), kEndBeforeSeparator)) cut = Cut::makes;
   return std::make_unique<PatternSplit>(Regex(regex.text(), regex), behavior, inverted, cut);
@@ -91,7 +90,7 @@ std::unique_ptr<PreTokenizer> gpt2_split() {
 }
 
 std::unique_ptr<PreTokenizer> whitespace_split() {
-  // \w of the Rust crate `regex`, which counts joiners in.
+  // \w in the Rust crate `regex`, which includes joiners.
   static constexpr std::string_view kPattern = R"([\w\x{200C}\x{200D}]+|[^\w\x{200C}\x{200D}\s]+)";
   std::string unsupported;
   return std::make_unique<PatternSplit>(Regex(from_oniguruma(kPattern, unsupported)), Behavior::removed, true,

@@ -8,9 +8,9 @@ namespace strata::text {
 
 // "Split" of a tokenizer.json: a regular expression or a string, its behavior, inverted or not.
 std::unique_ptr<PreTokenizer> make_split(const Json& json);
-// The pattern of GPT-2, which ByteLevel brings along.
+// GPT-2's pattern, which ByteLevel includes.
 std::unique_ptr<PreTokenizer> gpt2_split();
-// "Whitespace": runs of word characters, and of what is neither word nor space.
+// "Whitespace": splits into words, and into sequences of other characters that are not white space.
 std::unique_ptr<PreTokenizer> whitespace_split();
 
 }  // namespace strata::text

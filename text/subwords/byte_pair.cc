@@ -13,7 +13,7 @@ namespace strata::text {
 namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
-// Up to here looking at every pair for the first merge is faster than a heap.
+// Up to this length, scanning every pair for the first merge is faster than a heap.
 constexpr std::size_t kShort = 64;
 
 struct Symbol {
@@ -22,7 +22,7 @@ struct Symbol {
 };
 struct Candidate {
   std::uint32_t rank, at, id;
-  // The heap's top is the first: lowest rank, then leftmost.
+  // The heap's top is the first merge: lowest rank, then leftmost.
   bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
 };
 
@@ -53,7 +53,7 @@ class BytePair final : public Model {
 
  private:
   void read_merges(const Json& json);
-  // The ids of single characters (or bytes), before any merge.
+  // Finds the ids of single characters (or bytes), before any merge.
   void start(std::string_view piece, Buffers& buffers) const;
   void merge(std::string_view piece, Buffers& buffers, std::vector<std::uint32_t>& out) const;
   void merge_short(Buffers& buffers) const;
@@ -64,7 +64,7 @@ class BytePair final : public Model {
   std::string prefix_, suffix_;
   std::array<std::uint32_t, 256> byte_ids_{}, fallback_ids_{};
   MergeTable merges_{0};
-  Vocabulary whole_;  // with ignore_merges and bytes: every token's bytes
+  Vocabulary whole_;  // for ignore_merges with bytes: every token's bytes
 };
 
 BytePair::BytePair(const Json& json, bool bytes)
@@ -131,7 +131,7 @@ void BytePair::read_merges(const Json& json) {
 
 void BytePair::start(std::string_view piece, Buffers& buffers) const {
   buffers.ids.clear();
-  bool unknown = false;  // one that is not written yet, so that those behind it can join
+  bool unknown = false;  // an unknown token that is not written yet, so that those after it can join it
   const auto put_unknown = [&] {
     if (unknown) buffers.ids.push_back(*unknown_);
     unknown = false;
@@ -186,7 +186,7 @@ void BytePair::merge(std::string_view piece, Buffers& buffers, std::vector<std::
 void BytePair::merge_short(Buffers& buffers) const {
   std::uint32_t* const ids = buffers.ids.data();
   std::size_t n = buffers.ids.size();
-  std::array<Merge, kShort> pairs;  // of each symbol and the next
+  std::array<Merge, kShort> pairs;  // the merge of each symbol with the next
   for (std::size_t i = 0; i + 1 < n; ++i) pairs[i] = merges_.find(ids[i], ids[i + 1]);
   while (n > 1) {
     std::size_t best = 0;
@@ -229,7 +229,7 @@ void BytePair::merge_long(Buffers& buffers) const {
     std::pop_heap(heap.begin(), heap.end());
     heap.pop_back();
     Symbol& left = symbols[top.at];
-    // A pair of the past: one of the two has been merged meanwhile.
+    // An outdated pair: one of the two has been merged in the meantime.
     if (left.id == kNone || left.next == kNone || candidate(top.at).rank != top.rank) continue;
     Symbol& right = symbols[left.next];
     left.id = top.id;

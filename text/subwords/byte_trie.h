@@ -6,10 +6,10 @@
 
 namespace strata::text {
 
-// Strings and their ids, walked byte by byte to find all strings that a text begins with.
+// Strings and their ids, walked byte by byte to find all strings that are prefixes of a text.
 class ByteTrie {
  public:
-  // A later equal string takes the earlier one's place.
+  // A later equal string replaces the earlier one.
   void add(std::string_view text, std::uint32_t id) {
     std::uint32_t at = 0;
     for (const char c : text) {
@@ -25,7 +25,7 @@ class ByteTrie {
     }
     nodes_[at].id = id;
   }
-  // found(bytes, id) for each string that `text` begins with, shortest first.
+  // Calls found(bytes, id) for each string that is a prefix of `text`, shortest first.
   template <typename Found>
   void prefixes(std::string_view text, Found&& found) const {
     std::uint32_t at = 0;

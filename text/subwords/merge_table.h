@@ -4,7 +4,7 @@
 
 namespace strata::text {
 
-// What two neighbouring tokens become, and how early.
+// The token that two neighbouring tokens become, and the merge's rank.
 struct Merge {
   std::uint32_t rank;
   std::uint32_t id;
@@ -20,14 +20,14 @@ class MergeTable {
     slots_.resize(slots, {kEmpty, {kNoRank, 0}});
   }
 
-  // A later merge of the same pair takes the earlier one's place.
+  // A later merge of the same pair replaces the earlier one.
   void set(std::uint32_t left, std::uint32_t right, Merge merge) {
     const std::uint64_t key = key_of(left, right);
     std::size_t at = slot_of(key);
     while (slots_[at].key != kEmpty && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
     slots_[at] = {key, merge};
   }
-  // rank kNoRank if there is none.
+  // rank is kNoRank if there is no merge.
   Merge find(std::uint32_t left, std::uint32_t right) const {
     const std::uint64_t key = key_of(left, right);
     for (std::size_t at = slot_of(key);; at = (at + 1) & (slots_.size() - 1)) {

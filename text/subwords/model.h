@@ -1,6 +1,6 @@
 #pragma once
 // text/subwords/ finds the ids of one piece: BPE (byte_pair.h), unigrams (unigram.cc), WordPiece and WordLevel. Open
-// this interface first; word_cache.h, merge_table.h and byte_trie.h are what makes them fast.
+// this interface first. word_cache.h, merge_table.h and byte_trie.h make the models fast.
 
 #include <cstdint>
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace strata::text {
 
-// "model" of a tokenizer.json: a piece of text to ids. Immutable.
+// "model" of a tokenizer.json: maps a piece of text to ids. Immutable.
 class Model {
  public:
-  // Buffers and caches of one thread.
+  // One thread's buffers and caches.
   class Workspace {
    public:
     virtual ~Workspace() = default;
@@ -23,7 +23,7 @@ class Model {
 
   virtual ~Model() = default;
   virtual std::unique_ptr<Workspace> workspace() const = 0;
-  // Appends the ids of a piece; it is not empty.
+  // Appends the ids of a piece, which is not empty.
   virtual void encode(std::string_view piece, Workspace& workspace, std::vector<std::uint32_t>& out) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
@@ -35,7 +35,7 @@ std::unique_ptr<Model> make_word_piece(const Json& json);
 std::unique_ptr<Model> make_word_level(const Json& json);
 std::unique_ptr<Model> make_unigram(const Json& json);
 
-// "vocab" as an object of strings and ids. Throws Error{corrupt} if two strings have one id.
+// Reads "vocab", an object of strings and ids. Throws Error{corrupt} if two strings have one id.
 Vocabulary read_vocabulary(const Json& json);
 
 }  // namespace strata::text

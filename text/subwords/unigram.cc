@@ -17,9 +17,9 @@ namespace {
 // A character that no token covers costs this much more than the worst token.
 constexpr double kUnknownPenalty = 10;
 
-// The score as the tokenizers library reads it: its JSON reader rounds the digits to a double first and then divides by
-// a power of ten, which can be off by the last bit; sums of scores are compared, so a tie may hang on it. The file has
-// the shortest digits that give `exact`, as its writer and Python's print them.
+// The score as the tokenizers library reads it. Its JSON reader first rounds the digits to a double and then divides by
+// a power of ten, so the last bit may be wrong. Sums of scores are compared, so a tie may depend on it. The file has
+// the shortest digits that give `exact`, as its writer and Python print them.
 double as_read_by_library(double exact) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.begin(), text.end(), std::abs(exact), std::chars_format::scientific).ptr;
@@ -27,7 +27,7 @@ double as_read_by_library(double exact) {
   int exponent = 0;
   for (const char* c = text.data(); c != end; ++c) {
     if (*c == 'e') {
-      // from_chars takes no plus sign.
+      // from_chars does not accept a plus sign.
       int power = 0;
       std::from_chars(c[1] == '+' ? c + 2 : c + 1, end, power);
       exponent += power;
@@ -37,25 +37,25 @@ double as_read_by_library(double exact) {
     digits = digits * 10 + static_cast<std::uint64_t>(*c - '0');
     if (c > text.data()) --exponent;
   }
-  // Digits behind the point only divide: 1500 is read as an integer, and exactly.
+  // Digits after the decimal point only divide: 1500 is read as an integer, and exactly.
   if (exponent >= 0 || exponent < -308) return exact;
   return std::copysign(static_cast<double>(digits) / std::pow(10.0, -exponent), exact);
 }
 
-// The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959): of all ways to cut a piece into tokens the
-// one with the largest sum of their scores, by Viterbi's algorithm; of equal ones the first found from the left.
+// The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959): Viterbi's algorithm finds, among all ways
+// to cut a piece into tokens, the one with the largest sum of scores; of equal ones, the first found from the left.
 class Unigram final : public Model {
  public:
   explicit Unigram(const Json& json);
 
   struct Node {
     double score;
-    std::uint32_t id, begin;  // of the last token of the best way to here
+    std::uint32_t id, begin;  // the last token of the best way to this place
     bool reached;
   };
   struct Buffers final : Workspace {
     WordCache cache;
-    std::vector<Node> best;  // by the byte where a token ends
+    std::vector<Node> best;  // indexed by the byte at which a token ends
     std::vector<std::pair<std::uint32_t, std::uint32_t>> parts;
   };
   std::unique_ptr<Workspace> workspace() const override { return std::make_unique<Buffers>(); }
@@ -85,7 +85,7 @@ class Unigram final : public Model {
   double worst_ = std::numeric_limits<double>::infinity();
   ByteTrie tokens_;
   std::optional<std::uint32_t> unknown_;
-  std::vector<std::uint32_t> byte_ids_;  // of <0x00> to <0xFF>, with byte_fallback where all are there
+  std::vector<std::uint32_t> byte_ids_;  // the ids of <0x00> to <0xFF>, for byte_fallback if all exist
 };
 
 Unigram::Unigram(const Json& json) {
@@ -100,7 +100,7 @@ Unigram::Unigram(const Json& json) {
     });
     if (n != 2) entry.wrong("a token and its score");
     const auto id = static_cast<std::uint32_t>(scores_.size());
-    vocabulary_.add_last(token, id, true);  // CamemBERT's has <unk> twice: the library finds the last
+    vocabulary_.add_last(token, id, true);  // CamemBERT's has <unk> twice: the library finds the last one
     scores_.push_back(score);
     worst_ = std::min(worst_, score);
     if (!token.empty()) tokens_.add(token, id);
@@ -112,7 +112,7 @@ Unigram::Unigram(const Json& json) {
   if (!json.flag_or("byte_fallback", false)) return;
   for (unsigned byte = 0; byte < 256; ++byte) {
     const auto id = vocabulary_.find(fmt::format("<0x{:02X}>", byte));
-    if (!id) json.wrong("a vocabulary with <0x00> to <0xFF>, as byte_fallback wants it");
+    if (!id) json.wrong("a vocabulary with <0x00> to <0xFF>, as byte_fallback requires");
     byte_ids_.push_back(*id);
   }
 }
@@ -140,7 +140,7 @@ void Unigram::search(std::string_view piece, Buffers& buffers) const {
 }
 
 void Unigram::write(std::string_view piece, Buffers& buffers, std::vector<std::uint32_t>& out) const {
-  auto& parts = buffers.parts;  // of the best way, the last first
+  auto& parts = buffers.parts;  // the parts of the best way, last one first
   parts.clear();
   for (auto end = static_cast<std::uint32_t>(piece.size()); end > 0; end = buffers.best[end].begin) {
     parts.emplace_back(buffers.best[end].begin, end);
@@ -153,7 +153,7 @@ void Unigram::write(std::string_view piece, Buffers& buffers, std::vector<std::u
       ++part;
       continue;
     }
-    // Neighbours that are unknown become one.
+    // Adjoining unknown parts become one.
     std::uint32_t end = begin;
     for (; part != parts.rend() && buffers.best[part->second].id == id; ++part) end = part->second;
     const std::string_view text = piece.substr(begin, end - begin);

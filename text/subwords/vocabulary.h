@@ -9,10 +9,10 @@
 
 namespace strata::text {
 
-// Strings and their ids, both ways. Ids need not be dense.
+// Strings and their ids, in both directions. Ids need not be dense.
 class Vocabulary {
  public:
-  // An id or a string that is there already stays; false then.
+  // Keeps an id or a string that exists already, and then returns false.
   bool add(std::string_view token, std::uint32_t id);
   // As the library reads a file: a string that is there is found under `id` from now on, its earlier id stays one of
   // its own if `keeps`; a string whose `id` is there is found under it, and the id's text stays the first.
@@ -22,9 +22,9 @@ class Vocabulary {
     const auto found = entries_.find(token);
     return found == entries_.end() ? std::nullopt : std::optional(found->second.id);
   }
-  // nullptr if the id is none.
+  // nullptr if there is no such id.
   const std::string* token(std::uint32_t id) const { return id < tokens_.size() ? tokens_[id] : nullptr; }
-  // Above the largest id.
+  // One more than the largest id.
   std::uint32_t limit() const { return static_cast<std::uint32_t>(tokens_.size()); }
   // Entries: strings that share an id count each.
   std::size_t count() const { return count_; }
@@ -52,7 +52,7 @@ class Vocabulary {
   std::size_t count_ = 0, repetitions_ = 0, shared_ids_ = 0;
 };
 
-// The largest id of a tokenizer.json: a bound on what a broken file makes us take.
+// The largest id of a tokenizer.json: it bounds what a broken file can make us allocate.
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 24) - 1;
 
 }  // namespace strata::text

@@ -11,13 +11,13 @@
 
 namespace strata::text {
 
-// Ids of words seen before: a fixed number of slots, each a word's own by its hash; a newcomer takes the slot over.
-// Long words, and those of many ids, are not kept. 2 MiB.
+// The ids of words seen before. A word's hash selects one of a fixed number of slots, and a new word replaces the old
+// one. Long words, and words of many ids, are not stored. 2 MiB.
 class WordCache {
  public:
   WordCache() : slots_(kSlots) {}
 
-  // Empty if the word is not there.
+  // Empty if the word is not cached.
   std::span<const std::uint32_t> find(std::string_view word) {
     if (word.size() > kMaxBytes) return {};
     const Slot& slot = slots_[slot_of(word)];

@@ -8,13 +8,13 @@
 #include "text/template/values/arguments.h"
 #include "text/template/values/operators.h"
 
-// The interpreter's half for expressions.
+// The part of the interpreter that evaluates expressions.
 namespace strata::text::jinja {
 
 using K = Expression::Kind;
 
 Value Interpreter::evaluate(const Expression& node, Scope& scope) {
-  runtime_.enter();  // left below: a Fault ends the rendering
+  runtime_.enter();  // left below; a Fault ends the whole rendering
   runtime_.step();
   line_ = node.line;
   Value out;

@@ -13,7 +13,7 @@
 namespace strata::text::jinja {
 namespace {
 
-constexpr std::int64_t kMaxRange = 100'000;  // of Jinja's sandbox
+constexpr std::int64_t kMaxRange = 100'000;  // the limit of Jinja's sandbox
 
 class Function : public Object {
  public:
@@ -44,7 +44,7 @@ Value range(Runtime& runtime, Arguments& arguments) {
   return runtime.tuple(std::move(out));
 }
 
-// Python's dict(): of a dict or of pairs, and of arguments with names.
+// Python's dict(), from a dict or pairs, and from named arguments.
 std::vector<std::pair<Value, Value>> pairs_of(Runtime& runtime, Arguments& arguments) {
   std::vector<std::pair<Value, Value>> out;
   if (arguments.positional.size() > 1) throw Fault("dict and namespace take one argument without a name");
@@ -99,13 +99,13 @@ class Cycler : public Object {
 };
 
 Value make_cycler(Runtime& runtime, Arguments& arguments) {
-  if (arguments.positional.empty()) throw Fault("cycler needs what it goes through");
+  if (arguments.positional.empty()) throw Fault("cycler needs values to cycle through");
   return Value::object(runtime.keep(std::make_unique<Cycler>(runtime, arguments.positional)));
 }
 
 Value raise(Runtime& runtime, Arguments& arguments) {
   const Parameters given("raise_exception", arguments, {"message"});
-  constexpr std::size_t kMost = 1000;  // bytes: nobody reads more
+  constexpr std::size_t kMost = 1000;  // in bytes; longer texts are of no use
   std::string text = given.at("message").to_text(runtime);
   if (text.size() > kMost) text = text.substr(0, kMost) + " ...";
   throw Fault("the template refuses it: " + text);
@@ -117,7 +117,7 @@ Value time_text(Runtime& runtime, const std::tm& now, Arguments& arguments) {
   constexpr std::size_t kMost = 4096;
   if (format.size() > kMost / 16) throw Fault("strftime_now: the format is above 256 bytes");
   std::string out(kMost, '\0');
-  // A format such as "%p" may give an empty text, which strftime tells like one that did not fit.
+  // A format such as "%p" may produce an empty text, which strftime does not distinguish from one that did not fit.
   out.resize(std::strftime(out.data(), out.size(), format.c_str(), &now));
   return runtime.text(is_utf8(out) ? std::move(out) : std::string());
 }

@@ -7,7 +7,7 @@
 namespace strata::text::jinja {
 
 // What every template can call: range, dict, namespace, joiner, cycler, raise_exception, strftime_now. Null for another
-// name; `runtime` owns it.
+// name; `runtime` owns the result.
 Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now);
 
 }  // namespace strata::text::jinja

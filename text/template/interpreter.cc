@@ -12,7 +12,7 @@ namespace strata::text::jinja {
 
 using K = Statement::Kind;
 
-// One more level of blocks or expressions, whatever ends it.
+// One more level of blocks or expressions, however it ends.
 class Interpreter::Deeper {
  public:
   explicit Deeper(Runtime& runtime) : runtime_(runtime) { runtime_.enter(); }

@@ -13,7 +13,7 @@
 
 namespace strata::text::jinja {
 
-// One rendering of a template: walks its tree. Throws Fault; line() then says where.
+// One rendering of a template: walks its tree. Throws Fault; line() then gives the place.
 class Interpreter {
  public:
   // `variables`, a dict, outlives it.
@@ -25,7 +25,7 @@ class Interpreter {
  private:
   class Macro;
   class Deeper;
-  // How a block ends.
+  // How a block ended.
   enum class Flow { next, leave_loop, next_round };
 
   Flow execute(const Block& block, const ScopePtr& scope, std::string& out);
@@ -47,7 +47,7 @@ class Interpreter {
   Value unary(const Expression& node, Scope& scope);
   Value compared(const Expression& node, Scope& scope);
   Value concatenated(const Expression& node, Scope& scope);
-  // A chain of filters on `value`, which stands in place of the innermost filter's own.
+  // Applies a chain of filters to `value`, which replaces the innermost filter's operand.
   Value filtered(const Expression* chain, Value value, Scope& scope);
   Arguments arguments(const CallArguments& given, Scope& scope);
   Value* global(std::string_view name);

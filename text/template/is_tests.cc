@@ -8,7 +8,7 @@
 #include "text/template/values/operators.h"
 #include "text/template/values/python_text.h"
 
-// What stands behind `is`.
+// The tests after `is`.
 namespace strata::text::jinja {
 namespace {
 
@@ -63,7 +63,7 @@ bool is_mapping(const Value& value) {
 bool is_escaped(const Value& value) {
   return value.safe();
 }
-// With a length and elements by number or key, as Jinja tests it: an undefined value passes.
+// Whether it has a length and elements by number or key, as Jinja tests it: an undefined value passes.
 bool is_sequence(const Value& value) {
   return value.is(Kind::text) || value.is(Kind::list) || value.is(Kind::tuple) || value.is(Kind::dict) ||
          value.is(Kind::undefined);

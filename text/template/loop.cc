@@ -78,7 +78,7 @@ Value Loop::attribute(const std::string& name) {
 }
 
 Value Loop::cycle(const Arguments& arguments) const {
-  if (arguments.positional.empty()) throw Fault("loop.cycle needs what it goes through");
+  if (arguments.positional.empty()) throw Fault("loop.cycle needs values to cycle through");
   return arguments.positional[static_cast<std::size_t>(index_) % arguments.positional.size()];
 }
 

@@ -10,18 +10,18 @@
 
 namespace strata::text::jinja {
 
-// `loop` of a {% for %}. Elements are tested when they are reached, as in Jinja: what looks ahead (last, nextitem,
-// length) tests them earlier.
+// The variable `loop` of a {% for %}. Elements are tested when they are reached, as in Jinja. Attributes that look
+// ahead (last, nextitem, length) test them earlier.
 class Loop : public Object {
  public:
-  using Test = std::function<bool(const Value&)>;  // empty: all
+  using Test = std::function<bool(const Value&)>;  // empty: all elements pass
   Loop(std::vector<Value> items, Test test, Meter& meter)
       : meter_(meter), items_(std::move(items)), test_(std::move(test)) {}
 
-  // Goes to the next element, false at the end.
+  // Goes to the next element; false at the end.
   bool advance();
   const Value& current() const { return *current_; }
-  // The loop is over: its elements go.
+  // The loop is over: releases its elements.
   void finish();
 
   std::string_view type_name() const override { return "loop"; }

@@ -30,7 +30,7 @@ Value texts(Runtime& runtime, const std::vector<std::string_view>& parts) {
   return runtime.list(std::move(out));
 }
 
-// Parts that a text may fall into, at a character: before there is a list of them. A short text needs no such care.
+// Counts the parts that a text may fall into at a character, before the list is made. A short text does not need it.
 void take_parts(Runtime& runtime, std::string_view text, std::optional<char> at = std::nullopt) {
   constexpr std::size_t kShort = 1 << 20;
   constexpr std::uint64_t kPart = sizeof(std::string_view) + sizeof(Value) + sizeof(Value::Text);
@@ -38,7 +38,7 @@ void take_parts(Runtime& runtime, std::string_view text, std::optional<char> at 
   runtime.take(at ? static_cast<std::uint64_t>(std::count(text.begin(), text.end(), *at)) : text.size() / 2, kPart);
 }
 
-// What ends in the text that is stripped, split or padded: an argument that may be None.
+// Null if the argument is missing or None.
 const Value* given_text(const Parameters& given, std::string_view name) {
   const Value* found = given.find(name);
   return found && !found->is(Kind::none) ? found : nullptr;
@@ -88,7 +88,7 @@ Value split_lines(Runtime& runtime, const Value& self, Arguments& arguments) {
   return texts(runtime, lines(self.text(), given.flag("keepends", false)));
 }
 
-// The bytes of text[start:end], as the methods that search take them.
+// The bytes of text[start:end], for the search methods.
 std::string_view part_of(Runtime& runtime, const Value& self, const Parameters& given) {
   runtime.read(self.text().size());
   const auto length = static_cast<std::int64_t>(length_of(self.text()));
@@ -171,17 +171,17 @@ Value joined(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.text(std::move(out));
 }
 
-// Filled up to a width: at the right, at the left, at both sides.
+// Pads to a width, on the right, on the left, or on both sides.
 template <Side kFilled>
 Value filled(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("ljust, rjust or center", arguments, {"width", "fillchar"});
   const std::string by = given.text("fillchar", " ");
-  if (length_of(by) != 1) throw Fault("the text to fill up with has one character");
+  if (length_of(by) != 1) throw Fault("the fill text must be one character");
   const auto length = static_cast<std::int64_t>(length_of(self.text()));
   const std::int64_t missing = integer_of(given.at("width"), "width") - length;
   if (missing <= 0) return self;
   runtime.take(static_cast<std::uint64_t>(missing), by.size());
-  // As Python puts the odd one of both sides.
+  // Python's rule for the odd character if both sides are padded.
   const std::int64_t left = kFilled == Side::right  ? 0
                             : kFilled == Side::left ? missing
                                                     : missing / 2 + (missing & (length + missing) & 1);

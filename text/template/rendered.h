@@ -14,7 +14,7 @@ struct Stretch {
 struct Rendered {
   std::string text;
   std::vector<Stretch> generated;  // what {% generation %} blocks wrote, in order
-  bool lost = false;               // one stood in a macro or a block that is stored: its place is not known
+  bool lost = false;               // a block was in a macro or in a stored block, so its place is unknown
 };
 
 }  // namespace strata::text::jinja

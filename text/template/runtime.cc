@@ -10,10 +10,10 @@
 namespace strata::text::jinja {
 namespace {
 
-// Of a text of one character, as a value.
+// The cost of a one-character text as a value.
 constexpr std::uint64_t kCharacter = sizeof(Value) + sizeof(Value::Text) + sizeof(std::string_view);
 
-// Names of methods that change their object, which the sandbox does not give.
+// Names of methods that modify their object, which the sandbox does not provide.
 bool is_forbidden(const Value& value, std::string_view name) {
   constexpr std::string_view kOfDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
   constexpr std::string_view kOfList[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
@@ -27,7 +27,7 @@ std::string missing(const Value& value, std::string_view name) {
   return fmt::format("'{} object' has no attribute '{}'", value.type_name(), name);
 }
 
-// A method, or an undefined value for those that change their object; kind none if there is neither.
+// A method, or an undefined value for methods that modify their object; kind none if there is neither.
 Value method_or_none(const Value& value, const std::string& name) {
   if (is_forbidden(value, name))
     return Value::undefined(
@@ -35,7 +35,7 @@ Value method_or_none(const Value& value, const std::string& name) {
   return has_method(value, name) ? Value::method(value, name) : Value();
 }
 
-// The place of number `index`, counted from the end if negative; false if there is none.
+// The place of element `index`, counted from the end if negative; false if there is none.
 bool place_of(std::int64_t index, std::size_t size, std::size_t& place) {
   const auto length = static_cast<std::int64_t>(size);
   if (index < -length || index >= length) return false;
@@ -60,7 +60,7 @@ struct Places {
     const std::int64_t end = bound(last, by < 0 ? lower : upper);
     const std::uint64_t span = static_cast<std::uint64_t>(by < 0 ? std::max<std::int64_t>(begin - end, 0)
                                                                  : std::max<std::int64_t>(end - begin, 0));
-    // Of the smallest integer, too.
+    // Also correct for the smallest integer.
     const std::uint64_t stride = by < 0 ? 0 - static_cast<std::uint64_t>(by) : static_cast<std::uint64_t>(by);
     count = static_cast<std::size_t>(span / stride + (span % stride != 0 ? 1 : 0));
   }

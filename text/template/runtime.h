@@ -11,7 +11,7 @@
 
 namespace strata::text::jinja {
 
-// What expressions, filters and methods share: the limits, what was made, and Python's protocols.
+// What expressions, filters and methods share: the limits, the objects made, and Python's protocols.
 class Runtime : public Meter {
  public:
   explicit Runtime(const Limits& limits) : Meter(limits) {}
@@ -19,9 +19,9 @@ class Runtime : public Meter {
   Value text(std::string text, bool safe = false);
   Value list(std::vector<Value> items);
   Value tuple(std::vector<Value> items);
-  // To be iterated over once.
+  // An iterator over the items, which can be used once.
   Value iterator(std::vector<Value> items);
-  // Owned here until the rendering is over.
+  // Creates an object that the runtime owns until the rendering is over.
   template <typename T>
   T& keep(std::unique_ptr<T> object) {
     take(sizeof(T));
@@ -30,7 +30,7 @@ class Runtime : public Meter {
     return out;
   }
 
-  // value.name, value[key], and what a loop over the value gives. Throw Fault for an undefined value.
+  // value.name, value[key], and the items of a loop over the value. Throw Fault for an undefined value.
   Value attribute(const Value& value, const std::string& name);
   Value item(const Value& value, const Value& key);
   Value slice(const Value& value, const Value* first, const Value* last, const Value* step);
@@ -43,14 +43,14 @@ class Runtime : public Meter {
   std::vector<std::unique_ptr<Object>> objects_;
 };
 
-// Filters and tests by their names; null if there is none.
+// Filters and tests by name; null if there is none.
 using Filter = Value (*)(Runtime&, const Value&, Arguments&);
 using Test = bool (*)(Runtime&, const Value&, Arguments&);
 Filter text_filter(std::string_view name);
 Filter sequence_filter(std::string_view name);
 Test find_test(std::string_view name);
 
-// Methods of texts, dicts and lists that change nothing.
+// Methods of texts, dicts and lists that modify nothing.
 bool has_method(const Value& value, std::string_view name);
 Value call_method(Runtime& runtime, const Value& self, const std::string& name, Arguments& arguments);
 

@@ -8,12 +8,13 @@
 
 namespace strata::text::jinja {
 
-// Names that are set in one block, inside those of the blocks around it. A macro keeps the scope it was defined in.
+// The names set in one block, nested in the scopes of the blocks around it. A macro keeps the scope in which it was
+// defined.
 class Scope {
  public:
   explicit Scope(std::shared_ptr<Scope> outer) : outer_(std::move(outer)) {}
 
-  // Null if no block has set it. `name` and those given to set() live as long as the template.
+  // Null if no block has set it. `name` and the names passed to set() live as long as the template.
   const Value* find(std::string_view name) const {
     for (const Scope* scope = this; scope; scope = scope->outer_.get())
       for (const auto& [known, value] : scope->names_)

@@ -10,7 +10,7 @@
 #include "text/template/values/operators.h"
 #include "text/template/values/python_text.h"
 
-// Filters of lists, dicts and what else is iterated over; and `default`.
+// Filters of lists, dicts and other iterables; and `default`.
 namespace strata::text::jinja {
 namespace {
 
@@ -40,7 +40,7 @@ Value length(Runtime& runtime, const Value& value, Arguments& arguments) {
   }
 }
 
-// x.a.b or x[0] of the path "a.b" or "0", as `attribute=` of filters has it.
+// x.a.b or x[0] for the path "a.b" or "0", as in the filters' `attribute=`.
 Value by_path(Runtime& runtime, Value value, const Value& path) {
   if (path.is(Kind::integer)) return runtime.item(value, path);
   for (const std::string_view part : split(text_of(path, "attribute"), ".", -1, false)) {
@@ -52,7 +52,7 @@ Value by_path(Runtime& runtime, Value value, const Value& path) {
   return value;
 }
 
-// What is compared: the attribute, if there is one, in small letters unless case counts.
+// The comparison key: the attribute, if one is given, in lower case unless case counts.
 Value key_of(Runtime& runtime, const Value& value, const Value* path, bool case_sensitive) {
   Value out = path && !path->is(Kind::none) ? by_path(runtime, value, *path) : value;
   return !case_sensitive && out.is(Kind::text) ? runtime.text(lower(out.text())) : out;
@@ -137,7 +137,7 @@ Value first(Runtime& runtime, const Value& value, Arguments& arguments) {
   if (value.is(Kind::object))
     if (auto* iterator = dynamic_cast<Iterator*>(&value.object()))
       if (const Value* next = iterator->next()) return *next;
-  if (value.is(Kind::text))  // without all of its characters
+  if (value.is(Kind::text))  // without a list of all its characters
     return value.text().empty() ? Value::undefined("the text is empty: it has no first element")
                                 : runtime.item(value, Value(std::int64_t{0}));
   const std::vector<Value> all = runtime.items_of(value);
@@ -233,7 +233,7 @@ Value grouped(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.list(std::move(out));
 }
 
-// What `map` and `select` go over: nothing, too, of what is not true (none, for example), as Jinja has it.
+// The items for `map` and `select`. A false value (none, for example) has no items, as in Jinja.
 std::vector<Value> items_if_true(Runtime& runtime, const Value& value) {
   return value.truthy() ? runtime.items_of(value) : std::vector<Value>();
 }
@@ -258,7 +258,7 @@ Value mapped(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.iterator(std::move(out));
 }
 
-// Those of `value` for which the test (of an attribute) says `wanted`.
+// The items of `value` for which the test (of an attribute) returns `wanted`.
 Value chosen(Runtime& runtime, const Value& value, const Arguments& arguments, bool of_attribute, bool wanted) {
   const auto& given = arguments.positional;
   const std::size_t name = of_attribute ? 1 : 0;

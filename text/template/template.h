@@ -1,7 +1,7 @@
 #pragma once
-// text/template/ runs chat templates: Jinja as transformers runs it, of texts and knowing nothing of tokens. A source
-// is cut into tokens (lexer.h), parsed into a tree (parser.h, syntax.h), and walked for each rendering (interpreter.h)
-// over Python's values (value.h), with limits (runtime.h). Open next: interpreter.h.
+// text/template/ runs chat templates: Jinja as transformers runs it, on texts and without knowledge of tokens. The
+// source is cut into tokens (lexer.h) and parsed into a tree (parser.h, syntax.h). Each rendering walks the tree
+// (interpreter.h) over Python's values (value.h), within limits (runtime.h). Open next: interpreter.h.
 
 #include <ctime>
 #include <optional>
@@ -21,17 +21,17 @@ namespace strata::text::jinja {
 // number of threads may render it.
 class Template {
  public:
-  // `name` stands in messages. Throws Error{usage}: NAME, line N: what Jinja would not parse either, or what is not
-  // supported.
+  // `name` is for messages. Throws Error{usage} with "NAME, line N: ..." for what Jinja could not parse either, and for
+  // what is not supported.
   Template(std::string_view source, std::string name);
 
   const std::string& name() const { return name_; }
   // Whether it marks what an assistant writes.
   bool has_generation() const { return has_generation_; }
 
-  // `variables` is a dict: messages, tools, add_generation_prompt, bos_token... `now`, of strftime_now: the time of the
-  // call without it. Throws Error{usage}: NAME, line N: what went wrong, what the template itself refuses
-  // (raise_exception), or which limit it passes.
+  // `variables` is a dict: messages, tools, add_generation_prompt, bos_token... `now`: the time for strftime_now, by
+  // default the time of the call. Throws Error{usage} with "NAME, line N: ..." and what went wrong, what the template
+  // itself refuses (raise_exception), or which limit was exceeded.
   Rendered render(const Value& variables, const Limits& limits = {}, std::optional<std::tm> now = std::nullopt) const;
 
  private:

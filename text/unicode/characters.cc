@@ -44,7 +44,7 @@ bool is_punctuation(char32_t code) {
            (code >= '{' && code <= '~');
   }
   return (between(category(code), UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO) && !is_in(code, kLaterPunctuation)) ||
-         code == 0x166d || code == 0x111c9;  // were punctuation, and are not any more
+         code == 0x166d || code == 0x111c9;  // no longer punctuation
 }
 
 bool is_word(char32_t code) {
@@ -66,7 +66,7 @@ bool is_word(char32_t code) {
 bool is_other(char32_t code) {
   if (code < 0x80) return code < ' ' || code == 0x7f;
   if (code == 0x8e2 || (code >= 0x890 && code <= 0x891) || code == 0x110cd || (code >= 0x13430 && code <= 0x1343f)) {
-    return false;  // became controls after Unicode 8
+    return false;  // controls only after Unicode 8
   }
   return between(category(code), UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
 }
@@ -74,7 +74,7 @@ bool is_other(char32_t code) {
 bool is_mark(char32_t code) {
   if (code < 0x300) return false;
   return (between(category(code), UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME) && !is_in(code, kLaterMarks)) ||
-         (code >= 0x1cf2 && code <= 0x1cf3);  // were marks, and are not any more
+         (code >= 0x1cf2 && code <= 0x1cf3);  // no longer marks
 }
 
 bool is_nonspacing_mark(char32_t code) {

@@ -11,7 +11,7 @@
 namespace strata::text {
 namespace {
 
-// Each character by itself to none, one or more.
+// Maps each character by itself to none, one or more.
 template <typename Rule>
 class ByCharacter final : public Normalizer {
  public:
@@ -37,7 +37,7 @@ class ByCharacter final : public Normalizer {
 };
 
 void lowercase(char32_t code, std::string& out) {
-  // The one character whose lower case is two.
+  // The only character whose lower case has two.
   if (code == 0x130) {
     out += "i\xcc\x87";
   } else {
@@ -49,7 +49,7 @@ void strip_mark(char32_t code, std::string& out) {
   if (!is_mark(code)) append_character(code, out);
 }
 
-// The normalizer of SentencePiece's nmt_* rules: control characters go, odd spaces become spaces.
+// SentencePiece's nmt_* rules: control characters are removed, unusual spaces become spaces.
 void clean_nmt(char32_t code, std::string& out) {
   if ((code >= 1 && code <= 8) || code == 0xb || (code >= 0xe && code <= 0x1f) || code == 0x7f || code == 0x8f ||
       code == 0x9f) {
@@ -122,7 +122,7 @@ class ByteLevel final : public Normalizer {
   void apply(std::string_view text, RegexMatcher&, std::string& out) const override {
     append_byte_characters(text, out);
   }
-  // What follows does not see the separator any more.
+  // The separator is not visible to later stages.
   Cut cut(char) const override { return Cut::unsafe; }
 };
 
@@ -130,13 +130,13 @@ std::unique_ptr<Normalizer> make_replace(const Json& json) {
   const Json pattern = json.at("pattern");
   const std::string content(json.at("content").text());
   if (const auto regex = pattern.find("Regex")) {
-    // Runs of spaces: a single one between letters is not among them.
+    // Sequences of spaces; a single space between letters does not match.
     const bool runs = regex->text() == " {2,}";
     return std::make_unique<Replace>(Regex(regex->text(), *regex), content, runs ? Cut::keeps : Cut::unsafe);
   }
   const Json literal = pattern.at("String");
   if (literal.text().empty()) literal.wrong("a string that is not empty");
-  // Punctuation such as `` for ": no part of it is a letter or a separator.
+  // Punctuation such as `` for ", which contains no letter or separator.
   const bool apart = literal.text().find_first_not_of("`'\"") == std::string_view::npos;
   return std::make_unique<Replace>(Regex(escaped_for_regex(literal.text())), content, apart ? Cut::keeps : Cut::unsafe);
 }
@@ -173,7 +173,7 @@ void add(const Json& json, std::vector<std::unique_ptr<Normalizer>>& out) {
       out.push_back(by_character(
           [](char32_t code, std::string& text) {
             if (code == '\t' || code == '\n' || code == '\r') {
-              text += ' ';  // controls, but kept as spaces
+              text += ' ';  // controls, but they become spaces
             } else if (code != 0xfffd && !is_other(code)) {
               append_character(is_whitespace(code) ? ' ' : code, text);
             }

@@ -1,5 +1,5 @@
 #pragma once
-// text/unicode/ is what Unicode says: normal forms and a tokenizer's normalizers (here), classes of characters
+// text/unicode/ implements Unicode: normal forms and a tokenizer's normalizers (here), character classes
 // (characters.h), UTF-8 (utf8.h), and GPT-2's alphabet of bytes (byte_level.h).
 
 #include <memory>
@@ -18,19 +18,19 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Appends the normalized `text` (valid UTF-8) to `out`.
   virtual void apply(std::string_view text, RegexMatcher& matcher, std::string& out) const = 0;
-  // Whether the first character is dropped, so that the text then begins further back.
+  // Whether the first character is dropped, so that the text begins later.
   virtual bool drops_beginning(std::string_view) const { return false; }
-  // `keeps` if both parts of a text cut before a single ' ' or '\n' between letters come out as in the whole, the
-  // separator among them.
+  // `keeps` if a text that is cut before a single ' ' or '\n' between letters has the same normalized parts, separator
+  // included, as the whole text.
   virtual Cut cut(char separator) const = 0;
 };
 
-// "normalizer" of a tokenizer.json, sequences flattened.
+// Builds the normalizers of "normalizer" in a tokenizer.json; sequences are flattened.
 std::vector<std::unique_ptr<Normalizer>> make_normalizers(const Json& json);
 
-// "Precompiled": SentencePiece's table of replacements, in base64 as in the file.
+// "Precompiled": SentencePiece's table of replacements, in base64 in the file.
 std::unique_ptr<Normalizer> make_precompiled(const Json& json);
-// NFC, NFD, NFKC, NFKD.
+// One of NFC, NFD, NFKC, NFKD.
 std::unique_ptr<Normalizer> make_unicode_form(std::string_view name);
 
 }  // namespace strata::text

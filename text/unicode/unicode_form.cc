@@ -10,14 +10,14 @@
 namespace strata::text {
 namespace {
 
-// A Unicode normalization form (Unicode Standard Annex 15), by utf8proc.
+// A Unicode normalization form (Unicode Standard Annex 15), computed by utf8proc.
 class UnicodeForm final : public Normalizer {
  public:
   explicit UnicodeForm(utf8proc_option_t options) : options_(options) {}
 
   void apply(std::string_view text, RegexMatcher&, std::string& out) const override {
-    // Runs that every form leaves alone are copied. A run to look at begins at the last plain character before, which
-    // a mark may combine with.
+    // Sequences that every form leaves unchanged are copied. Others are normalized from the plain character before them
+    // on, with which a mark may combine.
     for (std::size_t at = 0; at < text.size();) {
       std::size_t plain = at, last = at;
       while (plain < text.size()) {
@@ -44,13 +44,13 @@ class UnicodeForm final : public Normalizer {
   Cut cut(char) const override { return Cut::keeps; }
 
  private:
-  // Decompositions of utf8proc's Unicode 15 that the tokenizers library does not have.
+  // Decompositions in utf8proc's Unicode 15 that the tokenizers library does not have.
   static bool is_later(char32_t code) {
     return code == 0x32ff || (code >= 0xa7f2 && code <= 0xa7f4) || code == 0xab69 ||
            (code >= 0x10781 && code <= 0x107ba) || code == 0x11938 || (code >= 0x1e030 && code <= 0x1e06d) ||
            code == 0x1f16c || (code >= 0x1fbf0 && code <= 0x1fbf9);
   }
-  // No form changes it, and with a plain character before it it never combines.
+  // No form changes it, and it never combines with a plain character before it.
   static bool is_plain(char32_t code) {
     if (code < 0x80 || is_later(code)) return true;
     if (code >= 0x4e00 && code < 0x9fff) return true;
@@ -62,7 +62,7 @@ class UnicodeForm final : public Normalizer {
     utf8proc_uint8_t* made = nullptr;
     const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                 static_cast<utf8proc_ssize_t>(text.size()), &made, options_);
-    if (n < 0) throw std::bad_alloc();  // the text is valid UTF-8: there is no other reason
+    if (n < 0) throw std::bad_alloc();  // the text is valid UTF-8, so there is no other reason
     const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(made, &std::free);
     out.append(reinterpret_cast<const char*>(made), static_cast<std::size_t>(n));
   }

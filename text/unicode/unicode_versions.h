@@ -2,8 +2,8 @@
 
 namespace strata::text {
 
-// Where the tables of the tokenizers library (0.23) and those of PCRE2 10.42 and utf8proc 2.8 are of different versions
-// of Unicode. Found by asking the library about every character.
+// The ranges in which the tables of the tokenizers library (0.23) differ from those of PCRE2 10.42 and utf8proc 2.8,
+// because they follow different Unicode versions. Found by asking the library about every character.
 struct CharacterRange {
   char32_t first, last;
 };
@@ -12,7 +12,7 @@ struct LaterRange {
   char category[3];
 };
 
-// Letters, marks, numbers and punctuation that Oniguruma has (Unicode 16) and PCRE2 (Unicode 14) has not.
+// Letters, marks, numbers and punctuation that Oniguruma (Unicode 16) has and PCRE2 (Unicode 14) lacks.
 inline constexpr LaterRange kLaterCharacters[] = {
     {0x897, 0x897, "Mn"},     {0xcf3, 0xcf3, "Mc"},     {0xece, 0xece, "Mn"},     {0x1b4e, 0x1b4f, "Po"},
     {0x1b7f, 0x1b7f, "Po"},   {0x1c89, 0x1c89, "Lu"},   {0x1c8a, 0x1c8a, "Ll"},   {0xa7cb, 0xa7cc, "Lu"},

@@ -5,14 +5,14 @@
 namespace strata::text {
 namespace {
 
-// Bytes of the longest beginning of a character at text[0]; `whole` says whether it is a whole one. At least 1.
+// The length of the longest valid beginning of a character at text[0], at least 1. `whole`: the character is complete.
 std::size_t longest_part(std::string_view text, bool& whole) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
   whole = first < 0x80;
   if (first < 0xc2 || first > 0xf4) return 1;
   const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  // The second byte's range keeps out overlong forms, surrogates and what is above U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and everything above U+10FFFF.
   const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   std::size_t n = 1;

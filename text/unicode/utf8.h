@@ -6,13 +6,13 @@
 
 namespace strata::text {
 
-// A character and the bytes it takes.
+// A character and its length in bytes.
 struct Character {
   char32_t code;
   std::uint32_t bytes;
 };
 
-// The character at text[at]; the text is valid UTF-8 and at < text.size().
+// The character at text[at]. The text is valid UTF-8, and at < text.size().
 inline Character character_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const char32_t first = byte(0);
@@ -31,8 +31,8 @@ inline Character last_character(std::string_view text) {
 
 void append_character(char32_t code, std::string& out);
 bool is_valid_utf8(std::string_view text);
-// `text` with U+FFFD in place of what is not UTF-8, one for each maximal part of a character (Unicode 15, 3.9, U+FFFD
-// Substitution of Maximal Subparts), appended to `out`.
+// Appends `text` to `out`, with U+FFFD for invalid UTF-8: one for each maximal part of a character (Unicode 15, 3.9,
+// U+FFFD Substitution of Maximal Subparts).
 void append_repaired(std::string_view text, std::string& out);
 
 }  // namespace strata::text

@@ -5,7 +5,7 @@
 
 namespace strata::device::cpu {
 
-// Indexed by DType; n elements, or one row of `width` outputs for SwiGLU and GeGLU. Outputs may be inputs.
+// Indexed by DType. n elements, or one row of `width` outputs for SwiGLU and GeGLU. Outputs may overwrite inputs.
 struct ActivationKernels {
   void (*gelu_forward[3])(const std::byte* x, std::byte* y, std::size_t n);
   void (*gelu_backward[3])(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n);

@@ -31,7 +31,7 @@ template <typename T>
   const auto* p = reinterpret_cast<const T*>(x);
   for16(columns, [&](std::size_t j, auto some) { store(sums + j, zeros(), some); });
   std::size_t r = 0;
-  // Four rows at a time, so that the sums travel to and from the cache a quarter as often.
+  // Four rows at a time, so that the sums are loaded and stored a quarter as often.
   for (; r + 4 <= rows; r += 4) {
     const T* row = p + r * stride;
     for16(columns, [&](std::size_t j, auto some) {

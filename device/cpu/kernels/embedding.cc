@@ -17,7 +17,7 @@ template <typename T, typename Out>
                                       std::byte* out, std::size_t width) {
   const auto* from = reinterpret_cast<const T*>(rows);
   auto* to = reinterpret_cast<Out*>(out);
-  // Four registers of columns at a time: long enough to stream a row's piece, and the sums never leave registers.
+  // Four registers of columns at a time: long enough to stream a row's piece, and the sums never leave the registers.
   std::size_t i = 0;
   for (; i + 4 * kLanes <= width; i += 4 * kLanes) {
     F32x16 s[4] = {zeros(), zeros(), zeros(), zeros()};

@@ -10,7 +10,7 @@ STRATA_LANES float total(const F32x16 (&s)[4]) {
   return sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-// Mean and variance in two passes over the vector, which the second finds in the first-level cache: E[x^2] - mean^2
+// Mean and variance take two passes over the vector, the second of which finds it in the L1 cache: E[x^2] - mean^2
 // would cancel.
 template <bool kCentred, typename T>
 [[gnu::flatten]] static void forward(const NormForward& a) {

@@ -5,7 +5,8 @@
 
 namespace strata::device::cpu {
 
-// One block of rows of a norm; strides in elements. Centred: layer norm; else RMS norm, which has no bias and no mean.
+// One block of rows of a norm; strides in elements. Centred: layer norm; otherwise RMS norm, which has no bias and no
+// mean.
 struct NormForward {
   std::size_t rows, groups, width, x_stride, y_stride;
   float eps;
@@ -13,7 +14,7 @@ struct NormForward {
   std::byte* y;
   float *mean, *rstd;
 };
-// dgain and dbias are this block's sums, fp32 [width], overwritten. residual may be null and may be dx.
+// dgain and dbias are this block's sums, fp32 [width], overwritten. residual may be null, and may be dx.
 struct NormBackward {
   std::size_t rows, groups, width, x_stride, y_stride;
   const std::byte *dy, *x, *gain, *residual;

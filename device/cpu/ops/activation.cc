@@ -7,7 +7,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// One of the table's kernels over all of x.
+// Applies one of the table's kernels to all of x.
 using Forward = void (*)(const std::byte* x, std::byte* y, std::size_t n);
 using Backward = void (*)(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n);
 

@@ -11,7 +11,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// A partial sum's slice of columns for one task of the last addition.
+// The columns of a partial sum that one task of the last addition takes.
 constexpr std::size_t kColumnGrain = 1024;
 
 }  // namespace
@@ -65,7 +65,7 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
   auto* partials = reinterpret_cast<float*>(workspace.data);
   submit(lane, [=](Team& team) {
     const RowBlocks blocks(rows);
-    // A block of rows is cut by columns too, so that its sums stay in the first-level cache.
+    // A block of rows is also cut by columns, so that its sums stay in the L1 cache.
     const std::size_t slices = (columns + kColumnGrain - 1) / kColumnGrain;
     team.run(blocks.count * slices, [&](std::size_t task, int) {
       const std::size_t block = task / slices, column = task % slices * kColumnGrain;

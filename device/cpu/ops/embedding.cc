@@ -10,11 +10,11 @@
 namespace strata::device::cpu {
 namespace {
 
-// Rows of the table that one task of the backward writes.
+// The table rows that one task of the backward writes.
 constexpr std::size_t kTableGrain = 64;
 
-// Sorts the positions of `indices` that lie in the tile by index (counting sort: stable, so in rising i): those of the
-// tile's row t become order[ends[t - 1] .. ends[t]).
+// Sorts the positions of `indices` that lie in the tile by index (counting sort: stable, so in ascending i). Those of
+// the tile's row t become order[ends[t - 1] .. ends[t]).
 void sort_by_index(std::size_t rows, const std::uint32_t* indices, const TableRows& tile, std::uint32_t* ends,
                    std::uint32_t* order) {
   std::memset(ends, 0, tile.count * sizeof(*ends));
@@ -37,7 +37,7 @@ void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const st
       for (std::size_t i = begin; i < end; ++i) {
         STRATA_CHECK_LT(indices[i], tile.total);
         const std::size_t t = indices[i] - tile.first;
-        if (t >= tile.count) continue;  // before the tile, too: it wraps around
+        if (t >= tile.count) continue;  // also before the tile, because it wraps around
         const ConstView row = table.sub(t * width, width);
         std::memcpy(out.sub(i * width, width).data, row.data, row.bytes());
       }

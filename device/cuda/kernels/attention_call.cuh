@@ -14,21 +14,21 @@ class Lane;
 namespace strata::device::cuda {
 
 inline constexpr std::size_t kMostHeadDim = 256;
-inline constexpr int kTileRows = 64, kTileThreads = 128;  // of a block's tile of queries, or of keys
+inline constexpr int kTileRows = 64, kTileThreads = 128;  // for a block's tile of queries, or of keys
 
 // One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
 template <typename T>
 struct AttentionCall {
   std::size_t batch, seq, heads, kv_heads, head_dim;
-  unsigned behind, ahead;  // rows before and behind its own that a query sees in its document; at most seq
+  unsigned behind, ahead;  // rows before and after its own that a query sees in its document; at most seq
   std::size_t q_stride, k_stride, v_stride;
   float scale;
-  bool aligned;               // heads of all operands lie at multiples of 16 bytes
+  bool aligned;               // the heads of all operands start at multiples of 16 bytes
   const RowRange* documents;  // [batch, seq]
   const T *q, *k, *v, *o_read, *d_o;
   T *o, *dq, *dk, *dv;
   float *lse, *delta;          // [batch, heads, seq]
-  const StepScalars* scalars;  // of dropout
+  const StepScalars* scalars;  // for dropout
   std::uint64_t micro_batch;
   std::uint32_t site, threshold;  // threshold 0: no dropout
   float keep_scale;               // 1 / (1 - p)
@@ -36,11 +36,12 @@ struct AttentionCall {
   __device__ std::size_t width() const { return heads * head_dim; }
 };
 
-// A document of one call; its rows count from its first. Few and narrow members: they live in registers throughout.
+// A document of one call; its rows count from its first. Few and narrow members, because they stay in registers
+// throughout.
 template <typename T>
 struct AttentionRows {
   const AttentionCall<T>& call;
-  unsigned batch, first, rows;  // which sequence, and which rows of it
+  unsigned batch, first, rows;  // its sequence, and its rows there
 
   // Rows from `from` on, at most `most`.
   __device__ int rows_from(unsigned from, int most) const {
@@ -49,23 +50,24 @@ struct AttentionRows {
   __device__ bool visible(unsigned query, unsigned key) const {
     return key <= query + call.ahead && query <= key + call.behind && query < rows && key < rows;
   }
-  // Whether every one of `queries` queries sees every one of `keys` keys.
+  // Whether each of `queries` queries sees each of `keys` keys.
   __device__ bool all_visible(unsigned query, unsigned queries, unsigned key, unsigned keys) const {
     return key + keys <= query + call.ahead + 1 && query + queries <= key + call.behind + 1 &&
            query + queries <= rows && key + keys <= rows;
   }
-  // Rows up to `before` before and `after` behind one of the kTileRows rows from `row` on: [reach_begin, reach_end).
+  // The rows from `before` rows before to `after` rows after one of the kTileRows rows from `row` on: [reach_begin,
+  // reach_end).
   __device__ unsigned reach_begin(unsigned row, unsigned before) const { return row <= before ? 0 : row - before; }
   __device__ unsigned reach_end(unsigned row, unsigned after) const {
     return row + kTileRows + after < rows ? row + kTileRows + after : rows;
   }
   __device__ std::size_t first_row() const { return batch * call.seq + first; }
-  // Of the document's first row in [batch, heads, seq].
+  // The place of the document's first row in [batch, heads, seq].
   __device__ std::size_t statistics(unsigned head) const { return (batch * call.heads + head) * call.seq + first; }
 };
 
-// The own kernels, queued in the lane. Instances are spread over ops/attention_*.cu, a file per element type: together
-// they take longer to compile than all other kernels.
+// Our own kernels, queued in the lane. Their instances are spread over ops/attention_*.cu, one file per element type:
+// together they take longer to compile than all other kernels.
 template <typename T>
 void launch_attention_forward(Lane& lane, const AttentionCall<T>& call);
 template <typename T>

@@ -7,17 +7,17 @@
 #include "device/cuda/kernels/attention_tile.cuh"
 #include "device/cuda/launch.h"
 
-// The kernels of attention and their launches: for the files that instantiate them.
+// The attention kernels and their launches, for the files that instantiate them.
 namespace strata::device::cuda {
 namespace attention {
 
 inline constexpr int kQuad = 4;  // lanes that hold a row of a fragment
-// Where the running maximum starts: finite, so that a tile in which a query sees nothing leaves no NaN behind.
+// The initial running maximum. It is finite, so that a tile in which a query sees nothing leaves no NaN.
 inline constexpr float kLowest = -1e30f;
 
 // Calls tile(document, first) for each tile that starts in the window of 64 rows of sequence `batch`, and none(row) for
-// its rows of no document, `row` counted over all sequences. What a tile holds in registers anyway is all that is kept
-// meanwhile: the window is found again from the tile.
+// the window's rows outside of documents, with `row` counted over all sequences. Between calls, only what a tile holds
+// in registers anyway is kept: the window is found again from the tile.
 template <typename T, typename TileOf, typename None>
 __device__ void for_tiles(const AttentionCall<T>& c, unsigned batch, unsigned window, TileOf tile, None none) {
   unsigned next = window;
@@ -133,7 +133,7 @@ __device__ void forward_tile(const AttentionCall<T>& c, const AttentionRows<T>& 
   store_rows<D>(c, o, factors, c.o + (first_row + query + mine) * c.width() + head * c.head_dim, c.width(), rows);
 }
 
-// A block for the tiles of queries of one head that start in a window of 64 rows, the longest first.
+// A block for those tiles of queries of one head that start in a window of 64 rows, the longest first.
 template <typename T, int D>
 __global__ void __launch_bounds__(kTileThreads, 1) forward(AttentionCall<T> c) {
   const auto heads = static_cast<unsigned>(c.heads), across = static_cast<unsigned>(c.batch) * heads;
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kTileThreads) delta(AttentionCall<T> c) {
   if (inside && threadIdx.x % kDeltaLanes == 0) c.delta[(row / c.seq * c.heads + head) * c.seq + row % c.seq] = sum;
 }
 
-// What a pass of backward computes.
+// What a backward pass computes.
 enum class Pass { queries, keys, keys_first, keys_second };
 constexpr bool of_keys(Pass pass) {
   return pass != Pass::queries;
@@ -184,16 +184,16 @@ constexpr bool second(Pass pass) {
   return pass == Pass::keys || pass == Pass::keys_second;
 }
 
-// 64 queries (dq) or 64 keys (first: dk, second: dv) of one head, from `row` on. Rows x, y are k and v (or q and d_o);
-// the tiles of columns that go past them are the others: scores s = x columns_x^T and products d = y columns_y^T; then
-// first += ds columns_x and second += p columns_y. Keys take their query heads one after another.
+// 64 queries (dq) or 64 keys (first: dk, second: dv) of one head, from `row` on. Rows x, y are k and v (or q and d_o).
+// The tiles of columns that pass by them are the other two: scores s = x columns_x^T and products d = y columns_y^T;
+// then first += ds columns_x and second += p columns_y. Keys take their query heads one after another.
 template <typename T, int D, Pass kPass>
 __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned block_head,
                               unsigned row) {
   using Tile = Tile<T, D>;
   constexpr bool kOfKeys = of_keys(kPass), kFirst = first(kPass), kSecond = second(kPass);
   constexpr int kColumns = Tile::kColumns, kStages = Tile::stages(2, 2);
-  constexpr int kPart = sizeof(T) * D >= 512 ? 16 : 32;  // columns whose products are in registers at a time
+  constexpr int kPart = sizeof(T) * D >= 512 ? 16 : 32;  // columns whose products are in registers at once
   constexpr int kTile = kColumns * Tile::kStride, kFragments = kPart / 8;
   T* const x = dynamic_shared<T>();
   T* const y = x + kTileRows * Tile::kStride;
@@ -205,7 +205,7 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>&
   const T* const v = c.v + first_row * c.v_stride + kv_head * c.head_dim;
   const T* const q = c.q + first_row * c.q_stride;
   const T* const d_o = c.d_o + first_row * c.width();
-  // Of the columns, in whole tiles.
+  // The columns, in whole tiles.
   const unsigned begin = document.reach_begin(row, kOfKeys ? c.ahead : c.behind) / kColumns * kColumns;
   const unsigned last = (document.reach_end(row, kOfKeys ? c.behind : c.ahead) - 1) / kColumns * kColumns;
   const unsigned some = (last - begin) / kColumns + 1;
@@ -284,7 +284,7 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>&
                   rows);
 }
 
-// A block for the tiles of one head that start in a window of 64 rows, the longest first: late queries, early keys.
+// A block for those tiles of one head that start in a window of 64 rows, the longest first: late queries, early keys.
 template <typename T, int D, Pass kPass>
 __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) {
   constexpr bool kOfKeys = of_keys(kPass);
@@ -303,7 +303,7 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
       });
 }
 
-// Calls f with the smallest size of head that there are kernels for: a constant.
+// Calls f with the smallest head size for which there are kernels, as a constant.
 template <typename F>
 void with_head_dim(std::size_t head_dim, F f) {
   if (head_dim <= 64)
@@ -346,7 +346,7 @@ void launch_attention_backward(Lane& lane, const AttentionCall<T>& c) {
     attention::launch_backward<T, D, Pass::queries>(lane, c);
     if constexpr (D <= 128) {
       attention::launch_backward<T, D, Pass::keys>(lane, c);
-    } else {  // the sums of both would not fit into the registers
+    } else {  // the sums of both would not fit into registers
       attention::launch_backward<T, D, Pass::keys_first>(lane, c);
       attention::launch_backward<T, D, Pass::keys_second>(lane, c);
     }

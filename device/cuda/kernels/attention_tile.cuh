@@ -9,24 +9,24 @@
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/numeric/philox.h"
 
-// What the kernels of attention share: a block of four warps holds a tile of 64 rows, 16 to a warp, and multiplies it
-// with tiles of columns. Products lie in registers as fragments C of mma.cuh, whatever the element type.
+// What the attention kernels share: a block of four warps holds a tile of 64 rows, 16 per warp, and multiplies it with
+// tiles of columns. Products are in registers as fragments C of mma.cuh, whatever the element type.
 namespace strata::device::cuda {
 
 __device__ inline int lane_index() {
   return static_cast<int>(threadIdx.x % kWarp);
 }
 
-// Geometry of tiles with heads of up to D elements. A row of shared memory is 16 bytes longer than a head, so that
-// eight rows at one column lie in different banks.
+// The geometry of tiles with heads of up to D elements. A row in shared memory is 16 bytes longer than a head, so that
+// eight rows at one column are in different banks.
 template <typename T, int D>
 struct Tile {
-  // Rows of a tile that is multiplied with: so many that backward's four tiles fit into kMostShared.
+  // The rows of the other operand's tile: as many as let backward's four tiles fit into kMostShared.
   static constexpr int kColumns = sizeof(T) * D > 512 ? 16 : 64;
   static constexpr int kStride = D + 16 / static_cast<int>(sizeof(T));
   static constexpr std::size_t kRowBytes = kStride * sizeof(T);
-  static constexpr int kMostShared = 163 << 10;  // of an A100; an H100 has more
-  // Buffers for tiles of columns: two, where they fit beside `row_tiles` tiles of rows.
+  static constexpr int kMostShared = 163 << 10;  // an A100's; an H100 has more
+  // The number of buffers for tiles of columns: two if they fit beside `row_tiles` tiles of rows.
   static constexpr int stages(int row_tiles, int column_tiles) {
     return (row_tiles * kTileRows + 2 * column_tiles * kColumns) * kRowBytes <= kMostShared ? 2 : 1;
   }
@@ -35,8 +35,8 @@ struct Tile {
   }
 };
 
-// Starts copying a tile of kRows rows of one head, `stride` elements apart in global memory; rows from `rows` on and
-// elements beyond the head as zeros. For end_copy_group and await_copies, then __syncthreads.
+// Starts copying a tile of kRows rows of one head, which are `stride` elements apart in global memory. Rows from `rows`
+// on and elements beyond the head become zeros. Follow it by end_copy_group and await_copies, then __syncthreads.
 template <int D, int kRows, typename T>
 __device__ void load_tile(const AttentionCall<T>& c, T* to, const T* from, std::size_t stride, int rows) {
   constexpr int kSize = Pack<T>::kSize, kPacks = D / kSize;
@@ -60,7 +60,7 @@ __device__ std::uint32_t two(float low, float high) {
   return std::bit_cast<std::uint32_t>(narrow<T>(Floats<2>{low, high}));
 }
 
-// c = x y^T: 16 rows of x, 8 N rows of y, both in shared memory, over D elements.
+// c = x y^T: 16 rows of x and 8 N rows of y, both in shared memory, over D elements.
 template <int D, typename T, int N>
 __device__ void multiply_transposed(float (&c)[N][4], const T* x, const T* y) {
   constexpr int kStride = Tile<T, D>::kStride;
@@ -101,7 +101,7 @@ __device__ void multiply_transposed(float (&c)[N][4], const T* x, const T* y) {
   }
 }
 
-// c += p y: p of 16 rows and 8 N columns in registers (rounded to T), y of 8 N rows of D elements in shared memory.
+// c += p y: p has 16 rows and 8 N columns in registers (rounded to T), y has 8 N rows of D elements in shared memory.
 template <int D, typename T, int N>
 __device__ void multiply_add(float (&c)[D / 8][4], const float (&p)[N][4], const T* y) {
   constexpr int kStride = Tile<T, D>::kStride;
@@ -140,7 +140,8 @@ __device__ void multiply_add(float (&c)[D / 8][4], const float (&p)[N][4], const
   }
 }
 
-// to[row, :] = sums[row, :] * factors[row / 8] rounded, of the first `rows` of 16 rows `stride` elements apart.
+// to[row, :] = sums[row, :] * factors[row / 8] rounded, for the first `rows` of 16 rows that are `stride` elements
+// apart.
 template <int D, typename T>
 __device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8][4], const float (&factors)[2], T* to,
                            std::size_t stride, int rows) {
@@ -168,7 +169,7 @@ __device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8]
   }
 }
 
-// Which probabilities of one head dropout keeps, by fragments.
+// Which probabilities of one head dropout keeps, as fragments.
 class Keep {
  public:
   template <typename T>
@@ -182,8 +183,8 @@ class Keep {
 
   __device__ bool all() const { return threshold_ == 0; }
 
-  // Bit i: number i of the lane's fragment is kept, whose first row and column are `row` and `column`: queries and
-  // keys or, where kKeysInRows, keys and queries. Four lanes draw a block of four numbers each and exchange them.
+  // Bit i: number i of the lane's fragment is kept. `row` and `column` are the fragment's first: queries and keys or,
+  // if kKeysInRows, keys and queries. Each of four lanes draws a block of four numbers, and they exchange them.
   template <bool kKeysInRows>
   __device__ unsigned fragment(std::size_t row, std::size_t column) const {
     const int lane = lane_index(), g = lane / 4, t = lane % 4;
@@ -198,7 +199,7 @@ class Keep {
     }
     std::uint32_t words[4];
     if constexpr (kKeysInRows) {
-      // Lane g % 4 draws for one of the four pairs of a query and a half of the keys; the words are transposed.
+      // Lane g % 4 draws for one of the four pairs of a query and half of the keys; then the words are transposed.
       const int mine = g % 4;
       const std::size_t key = row + g / 4 * 4 + mine / 2 * 8, query = column + t * 2 + mine % 2;
       const PhiloxBlock drawn = random_block(stream_, index(query, key) / 4);
@@ -208,7 +209,7 @@ class Keep {
       exchange(words[0], words[2], mine / 2, 8);
       exchange(words[1], words[3], mine / 2, 8);
     } else {
-      // Neighbouring lanes share two blocks, of the rows g and g + 8; each draws one.
+      // Neighbouring lanes share two blocks, for the rows g and g + 8; each draws one.
       const bool odd = t % 2 == 1;
       const PhiloxBlock drawn = random_block(stream_, index(row + g + (odd ? 8 : 0), column + t / 2 * 4) / 4);
       for (int i = 0; i < 2; ++i) {
@@ -226,26 +227,26 @@ class Keep {
   __device__ std::uint64_t index(std::size_t query, std::size_t key) const {
     return first_ + query * seq_ + key;
   }
-  // One number of the stream; random_word, without an array in local memory.
+  // One number of the stream, like random_word, but without an array in local memory.
   __device__ std::uint32_t word(std::uint64_t index) const {
     const PhiloxBlock drawn = random_block(stream_, index / 4);
     const std::uint32_t low = index % 2 == 0 ? drawn.word[0] : drawn.word[1];
     const std::uint32_t high = index % 2 == 0 ? drawn.word[2] : drawn.word[3];
     return index % 4 < 2 ? low : high;
   }
-  // Of two lanes `apart`, the first gives its b for the second's a.
+  // Of two lanes that are `apart`, the first exchanges its b for the second's a.
   __device__ static void exchange(std::uint32_t& a, std::uint32_t& b, bool second, int apart) {
     const std::uint32_t got = __shfl_xor_sync(kAllLanes, second ? a : b, apart);
     (second ? a : b) = got;
   }
 
-  std::uint64_t first_, seq_;  // first_: of the document's first row and key
-  bool in_blocks_;             // four numbers of a row from a multiple of four on are a block's
+  std::uint64_t first_, seq_;  // first_: for the document's first row and key
+  bool in_blocks_;             // four numbers of a row from a multiple of four on belong to one block
   std::uint32_t threshold_;
   RandomStream stream_{};
 };
 
-// e^(s * scale - shift): accurately for fp32, else in the few instructions of fast_exp2.
+// e^(s * scale - shift): accurate for fp32, otherwise with the few instructions of fast_exp2.
 template <typename T>
 __device__ float scaled_exp(float s, float scale, float shift) {
   if constexpr (sizeof(T) == 4) return expf(fmaf(s, scale, -shift));

@@ -7,9 +7,8 @@
 
 #include "device/numeric/dynamic_map.h"
 
-// A dynamic map (device/numeric/dynamic_map.h) for kernels, which look up what the map works out, with the same
-// results: a few instructions for a byte or for its value. To be copied into shared memory, where each lane reads an
-// entry of its own.
+// A dynamic map (device/numeric/dynamic_map.h) as tables for kernels, with the same results: a few instructions for a
+// byte or its value. The tables are copied into shared memory, where each lane reads an entry of its own.
 namespace strata::device::cuda {
 
 struct CodeTable {
@@ -17,18 +16,18 @@ struct CodeTable {
   struct alignas(16) Line {
     float steps, shift, most;
   };
-  // Numbers from one power of two to the next lie in one decade or two: from `least` on in that of line `last`, below
-  // it in the one before.
+  // Numbers between two powers of two lie in one or two decades: from `least` on in the decade of line `last`, below it
+  // in the one before.
   struct alignas(8) Octave {
     float least;
     std::int32_t last;
   };
 
-  float value[256];    // by the byte
-  Octave octave[256];  // by the exponent of a number as a float
-  Line line[10];       // 0: of what lies below all decades
+  float value[256];    // indexed by the byte
+  Octave octave[256];  // indexed by the exponent of a float
+  Line line[10];       // 0: for numbers below all decades
 
-  // By the kThreads threads of a block, which meet before they look up.
+  // Called by the kThreads threads of a block, which synchronize before they look up.
   template <unsigned kThreads>
   __device__ void copy(const CodeTable& from) {
     for (unsigned i = threadIdx.x; i < std::size(value); i += kThreads) {
@@ -55,20 +54,20 @@ constexpr CodeTable make_code_table() {
   constexpr DynamicMap map = kSigned ? kSignedMap : kUnsignedMap;
   CodeTable table{};
   for (int byte = 0; byte < 256; ++byte) {
-    // As DynamicMap::value_of(), but that nvcc does not evaluate its fused multiply-add: in fp64 this is exact.
+    // Like DynamicMap::value_of(), whose fused multiply-add nvcc does not evaluate: in fp64 this is exact.
     const int count = !kSigned ? byte + 1 : byte < 128 ? byte : byte - 256, n = count < 0 ? -count : count;
     const int at = (std::bit_width(static_cast<unsigned>(n)) + 6) % 8;
     const double value = static_cast<double>(map.slope[at]) * n + static_cast<double>(map.offset[at]);
     table.value[byte] = n == 0 ? 0.0f : static_cast<float>(kSigned && count > 0 ? -value : value);
   }
-  // Line e + 1 is that of decade e. The lowest of an unsigned map is zero's, which shares its entry with one's.
+  // Line e + 1 is that of decade e. The lowest one of an unsigned map is zero's, whose entry is also one's.
   for (int e = kSigned ? 0 : -1; e < map.first + 8; ++e) {
     const int at = (e + 8) % 8;
     const float most = map.most[at];
     table.line[e + 1] = {map.steps[at], map.shift[at], kSigned || most < 255 ? most : 255};
   }
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
-    // Above one there is at most its rounding.
+    // A number above one can only come from rounding.
     const auto largest = std::bit_cast<float>((exponent < 127 ? exponent : 127u) << 23 | 0x7fffffu);
     int e = map.first;
     while (e < map.first + 7 && map.least[(e + 1) % 8] <= largest) ++e;

@@ -7,11 +7,11 @@
 
 #include "device/cuda/kernels/pack.cuh"
 
-// Conversions by the GPU's own instructions, for kernels that compute more than they move: as those of
-// device/numeric/dtype.h, but that NaN becomes the GPU's own.
+// Conversions with the GPU's own instructions, for kernels that compute more than they move. They agree with
+// device/numeric/dtype.h, except that NaN becomes the GPU's own.
 namespace strata::device::cuda {
 
-// Two numbers of 16 bits, the first in a word's low half.
+// Two 16-bit numbers, the first in a word's low half.
 template <typename T>
 __device__ inline float2 widen_word(std::uint32_t word) {
   static_assert(dtype_of<T> == DType::fp16);

@@ -3,7 +3,7 @@
 
 namespace strata::device::cuda {
 
-// Dynamic shared memory of the block, 16-byte aligned.
+// The block's dynamic shared memory, 16-byte aligned.
 template <typename T>
 __device__ T* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char strata_dynamic_shared[];

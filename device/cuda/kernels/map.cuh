@@ -6,15 +6,15 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/launch.h"
 
-// Work that falls into equal and independent units of kN elements: 128-bit accesses where operands are aligned, single
-// elements elsewhere. What a unit does is a struct F with
+// Work that consists of equal and independent units of kN elements: 128-bit accesses if operands are aligned, otherwise
+// single elements. A struct F defines a unit's work, with
 //   template <int kN> auto load(std::size_t unit) const;             what it reads
-//   template <int kN> void store(std::size_t unit, const auto&) const;  computes and writes; may write what it read
+//   template <int kN> void store(std::size_t unit, const auto&) const;  computes and writes; may overwrite what it read
 namespace strata::device::cuda {
 
 inline constexpr int kMapThreads = 256;
 
-// A thread reads all of its kPacks units before it writes one: enough bytes are then on their way.
+// A thread reads all of its kPacks units before it writes one, so that enough bytes are in flight.
 template <int kN, int kPacks, typename F>
 __global__ void __launch_bounds__(kMapThreads) map_kernel(const F f, std::size_t begin, std::size_t end) {
   using Operands = decltype(f.template load<kN>(0));
@@ -40,7 +40,7 @@ void map_units(Lane& lane, const F& f, std::size_t begin, std::size_t end) {
   launch(lane, blocks, kMapThreads, 0, map_kernel<kN, kPacks, F>, f, begin, end);
 }
 
-// Elements [0, n), unit u being those from u * kN on. packed: if the operands are aligned.
+// Elements [0, n), in which unit u begins at u * kN. packed: the operands are aligned.
 template <int kN, int kPacks, typename F>
 void map_elements(Lane& lane, const F& f, std::size_t n, bool packed) {
   const std::size_t whole = packed ? n / kN : 0;
@@ -48,7 +48,7 @@ void map_elements(Lane& lane, const F& f, std::size_t n, bool packed) {
   map_units<1, kPacks>(lane, f, whole * kN, n);
 }
 
-// The units of rows that have `per_row` of them each.
+// The units of rows with `per_row` units each.
 struct RowUnit {
   std::size_t row;
   unsigned at;

@@ -5,16 +5,16 @@
 
 #include "device/numeric/dtype.h"
 
-// The instructions of tensor cores and of asynchronous copies. Fragments are those of mma.m16n8k16: lane 4 g + t of a
-// warp holds, of A [16, 16], rows g and g + 8 at columns 2t, 2t + 1 and those + 8; of B [16, 8], column g at the same
-// four rows; of C [16, 8], rows g and g + 8 at columns 2t, 2t + 1. Called by whole warps. The emulation has its own.
+// Instructions for tensor cores and asynchronous copies. Fragments are those of mma.m16n8k16. Lane 4 g + t of a warp
+// holds: of A [16, 16], rows g and g + 8 at columns 2t, 2t + 1 and those + 8; of B [16, 8], column g at the same four
+// rows; of C [16, 8], rows g and g + 8 at columns 2t, 2t + 1. Whole warps call these. The emulation has its own.
 namespace strata::device::cuda {
 
 __device__ inline std::uint32_t shared_address(const void* at) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
 }
 
-// A as above, from rows of shared memory `stride` elements apart (16-byte aligned).
+// A as above, from rows in shared memory that are `stride` elements apart (16-byte aligned).
 template <typename T>
 __device__ inline void load_a(std::uint32_t (&a)[4], const T* from, int stride) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -24,7 +24,7 @@ __device__ inline void load_a(std::uint32_t (&a)[4], const T* from, int stride) 
                : "memory");
 }
 
-// B of two neighbouring tiles of 8 columns, {b[0], b[1]} and {b[2], b[3]}, where a column of B is a row in memory.
+// B of two neighbouring tiles of 8 columns, {b[0], b[1]} and {b[2], b[3]}, if a column of B is a row in memory.
 template <typename T>
 __device__ inline void load_b_columns(std::uint32_t (&b)[4], const T* from, int stride) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -34,7 +34,7 @@ __device__ inline void load_b_columns(std::uint32_t (&b)[4], const T* from, int 
                : "memory");
 }
 
-// The same where a row of B is a row in memory.
+// The same if a row of B is a row in memory.
 template <typename T>
 __device__ inline void load_b_rows(std::uint32_t (&b)[4], const T* from, int stride) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -44,7 +44,7 @@ __device__ inline void load_b_rows(std::uint32_t (&b)[4], const T* from, int str
                : "memory");
 }
 
-// c += A B in fp32, of numbers of type T: bf16 or fp16.
+// c += A B in fp32, for numbers of type T: bf16 or fp16.
 template <typename T>
 __device__ inline void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   if constexpr (dtype_of<T> == DType::bf16)
@@ -68,12 +68,12 @@ __device__ inline float fast_exp2(float x) {
   return y;
 }
 
-// Starts the copy of 16 bytes from global to shared memory, both so aligned, or of zeros.
+// Starts a copy of 16 bytes from global to shared memory (both 16-byte aligned), or of zeros.
 __device__ inline void copy_async(void* to, const void* from, bool zeros) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(zeros ? 0 : 16)
                : "memory");
 }
-// The copies that this thread started since the last time become one group.
+// Groups the copies that this thread has started since the previous call.
 __device__ inline void end_copy_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

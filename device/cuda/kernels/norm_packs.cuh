@@ -10,18 +10,18 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/ops/norm.h"
 
-// How teams of threads take the vectors of norms, of any length, and where these lie.
+// How teams of threads read the vectors of norms, of any length, and where these vectors are.
 namespace strata::device::cuda {
 
-// How a team of 2^bits threads takes a vector: each thread `packs` packs of some elements, which stay in registers, so
-// that memory is read once. packs == 0: the vector is longer than that, and is read again and again.
+// How a team of 2^bits threads reads a vector: each thread has `packs` packs of some elements, which stay in registers,
+// so that memory is read once. packs == 0: the vector is longer than that, and is read several times.
 struct Split {
   int bits, packs;
 };
 inline constexpr int kLeastTeamBits = 2, kMostTeamBits = 9, kMostTeam = 1 << kMostTeamBits;
 
-// The split with the least room that a vector of so many packs fits into, at `most` packs a thread or one less. Depends
-// on the width alone, never on how operands are aligned.
+// The tightest split for a vector of this many packs, at `most` packs per thread or one less. It depends only on the
+// width, never on the alignment of operands.
 inline Split split(std::size_t packs, int most) {
   for (int bits = kLeastTeamBits; bits <= kMostTeamBits; ++bits)
     for (const int mine : {most - 1, most})
@@ -29,12 +29,12 @@ inline Split split(std::size_t packs, int most) {
   return {kMostTeamBits, 0};
 }
 
-// The calling thread's packs of kSize elements of a vector: the team's threads take turns. kWhole as of load_pack().
-// kPacks as of Split.
+// The calling thread's packs of kSize elements of a vector: the team's threads take turns. kWhole: see load_pack().
+// kPacks: see Split.
 template <typename T, int kSize, bool kWhole, int kPacks>
 struct Packs {
   static constexpr int kN = kSize;
-  using Bits = typename Pack<T, kN>::Bits;  // halves of words would take a register each
+  using Bits = typename Pack<T, kN>::Bits;  // half words would take a register each
   static constexpr int kHeld = kPacks > 0 ? kPacks : 1;
   unsigned thread, width;
   int bits;
@@ -46,7 +46,7 @@ struct Packs {
     return kPacks > 0 ? kPacks : static_cast<int>((width + at_once - 1) / at_once);
   }
   __device__ unsigned column(int pack) const { return (thread + (static_cast<unsigned>(pack) << bits)) * kN; }
-  // Elements from there on.
+  // The elements from there on.
   __device__ unsigned left(int pack) const {
     const unsigned at = column(pack);
     return at < width ? width - at : 0;
@@ -54,7 +54,8 @@ struct Packs {
   __device__ bool inside(int pack, int i) const {
     return kWhole ? left(pack) != 0 : static_cast<unsigned>(i) < left(pack);
   }
-  // Through bytes: added to the pointer at once, where it would be to the many numbers that the pointer is a sum of.
+  // Adds bytes to the pointer at once. Otherwise the compiler would add to the many numbers of which the pointer is the
+  // sum.
   template <typename U>
   __device__ U* pack_at(U* vector, int pack) const {
     using Byte = std::conditional_t<std::is_const_v<U>, const char, char>;
@@ -81,8 +82,8 @@ struct Packs {
   }
 };
 
-// Sums for each column of vectors that registers do not hold, each the affair of one thread: the number'th of such, in
-// `shared` until the end, where a block's threads have theirs side by side; if there is none, in `columns` itself.
+// Sums for each column of vectors that do not fit into registers; each is one thread's. In `shared` until the end,
+// where a block's threads have theirs side by side; without it, in `columns` itself.
 template <typename Own>
 struct LongSums {
   static constexpr int kN = Own::kN;
@@ -123,13 +124,14 @@ struct LongSums {
   }
 };
 
-// Where a vector lies: from element x of x, dx and the residual on, and from element y of y and dy; which of its row.
+// The place of a vector: from element x on in x, dx and the residual, and from element y on in y and dy; and its number
+// in its row.
 struct Place {
   std::size_t x, y;
   unsigned group;
 };
-// Where the vectors of a shape lie, and how far apart those are that a team takes in turn, `teams` vectors on: `turn`
-// elements, and `wrap` more where a row ends.
+// Where the vectors of a shape are, and the distance of those that a team reads in turn, `teams` vectors apart: `turn`
+// elements, plus `wrap` at the end of a row.
 struct Layout {
   std::size_t x_stride, y_stride, x_turn, y_turn, x_wrap, y_wrap;
   unsigned width, groups, group_turn;

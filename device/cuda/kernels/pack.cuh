@@ -10,10 +10,10 @@
 
 namespace strata::device::cuda {
 
-// Kernels compute in fp32 and are compiled without contraction (-fmad=false): a fused multiply-add is written as one,
+// Kernels compute in fp32 and are compiled without contraction (-fmad=false). A fused multiply-add is written as one,
 // so that the roundings are those of the source.
 
-// Consecutive elements that one instruction reads or writes: 2 to 16 bytes, so aligned.
+// Consecutive elements that one instruction reads or writes: 2 to 16 bytes, and aligned to their size.
 template <typename T, int kN = 16 / sizeof(T)>
 struct alignas(kN * sizeof(T)) Pack {
   static constexpr int kSize = kN;
@@ -23,8 +23,8 @@ struct alignas(kN * sizeof(T)) Pack {
   static_assert(sizeof(Bits) == kN * sizeof(T));
 };
 
-// The first kN of from[0 .. n), zeros if there are less. kWhole: from[0] is aligned, and n is none or at least kN;
-// else the elements are read one by one.
+// The first kN of from[0 .. n), with zeros if there are fewer. kWhole: from[0] is aligned, and n is 0 or at least kN;
+// otherwise the elements are read one by one.
 template <bool kWhole, int kN, typename T>
 __device__ inline Pack<T, kN> load_pack(const T* from, std::size_t n) {
   using P = Pack<T, kN>;
@@ -38,13 +38,13 @@ __device__ inline Pack<T, kN> load_pack(const T* from, std::size_t n) {
     return v;
   }
 }
-// The first kN of to[0 .. n) = v, in the device's memory, as load_pack() reads.
+// The first kN of to[0 .. n) = v, in device memory, in the way that load_pack() reads.
 template <bool kWhole, int kN, typename T>
 __device__ inline void store_pack(T* to, std::size_t n, const Pack<T, kN>& v) {
   if constexpr (kWhole) {
     if (n == 0) return;
     using Bits = typename Pack<T, kN>::Bits;
-    // A plain store is taken apart into its elements where these come from different branches.
+    // The compiler splits a plain store into its elements if these come from different branches.
     __stwb(reinterpret_cast<Bits*>(to), std::bit_cast<Bits>(v));
   } else {
     for (int i = 0; i < kN; ++i)
@@ -52,12 +52,13 @@ __device__ inline void store_pack(T* to, std::size_t n, const Pack<T, kN>& v) {
   }
 }
 
-// 16 bytes that are all there.
+// 16 bytes that are all present.
 template <typename T>
 __device__ inline Pack<T> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T>*>(from);
 }
-// The 16 bytes at row[at], of which row[0 .. n) is there; zeros if there is less. aligned: rows start at 16 bytes.
+// The 16 bytes at row[at], of which row[0 .. n) exists; the rest are zeros. aligned: rows start at multiples of 16
+// bytes.
 template <typename T>
 __device__ inline Pack<T> load_some(const T* row, std::size_t at, std::size_t n, bool aligned) {
   if (aligned && at + Pack<T>::kSize <= n) return load_pack(row + at);
@@ -71,8 +72,8 @@ template <int kN>
 struct Floats {
   float at[kN];
 };
-// The words of an even number of 16-bit elements. Taken apart into halves, they take instructions to put together
-// again.
+// The words of an even number of 16-bit elements. Splitting them into halves would take instructions to put them
+// together again.
 template <int kN>
 struct Words {
   std::uint32_t at[kN / 2];
@@ -98,7 +99,7 @@ __device__ inline Pack<T, kN> rounded(const Floats<kN>& x) {
   return v;
 }
 
-// Whether addresses that lie `bytes` apart, or any multiple of it, from `at` on are aligned to `alignment` bytes.
+// Whether addresses that are any multiple of `bytes` from `at` are aligned to `alignment` bytes.
 inline bool aligned(const void* at, std::size_t bytes, std::size_t alignment = 16) {
   return reinterpret_cast<std::uintptr_t>(at) % alignment == 0 && bytes % alignment == 0;
 }

@@ -18,7 +18,7 @@
 namespace strata::device::cuda {
 namespace {
 
-// How many of the library's proposals are timed, and how long each.
+// How many of the library's proposals are timed, and for how long each.
 constexpr int kCandidates = 24;
 constexpr int kRounds = 3;
 constexpr float kRoundMs = 2;
@@ -29,7 +29,7 @@ std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
   return static_cast<std::size_t>((rows - 1) * row + columns);
 }
 
-// `size` numbers from [-1, 1]: zeros would be multiplied faster than a step's numbers, as they take less power.
+// `size` numbers from [-1, 1]: zeros would be multiplied faster than a step's numbers, because they take less power.
 View random(Device device, DeviceMemory& memory, std::size_t size, DType dtype) {
   const View out{nullptr, size, dtype};
   void* data = nullptr;
@@ -66,7 +66,7 @@ class Bench {
     const std::size_t workspace = std::max(kMatmulWorkspace, product_->epilogue_workspace());
     x_.workspace = random(lane.device(), workspace_, workspace / 2, DType::bf16);
     if (s.epilogue == Epilogue::none) return;
-    // As large as the largest of what epilogues take.
+    // As large as the largest epilogue operand.
     const View second = random(lane.device(), second_, std::max(out, static_cast<std::size_t>(s.m)), s.out);
     if (is_gelu_gradient(s.epilogue))
       x_.epilogue_in = second;
@@ -74,8 +74,8 @@ class Bench {
       x_.epilogue_out = second;
   }
 
-  // The fastest of the library's proposals that gives the same bits twice, and its time of a run; without any, "" and
-  // infinity.
+  // The fastest of the library's proposals that gives the same bits twice, and its time per run; "" and infinity if
+  // there is none.
   struct Timed {
     std::string algorithm;
     float ms = std::numeric_limits<float>::infinity();
@@ -98,22 +98,22 @@ class Bench {
     };
     const auto found = std::find_if(timed.begin(), timed.end(), repeats);
     if (found != timed.end()) return *found;
-    // An epilogue is then apart; a product has no other way.
+    // Without an algorithm, an epilogue becomes a separate operation. A plain product has no alternative.
     if (!timed.empty() && key.shape.epilogue == Epilogue::none)
       fail(Exit::failed, "no algorithm of cuBLASLt gives the product {} the same bits twice", key.text());
     return {};
   }
 
-  // Of the epilogue as an operation of its own.
+  // The time of the epilogue as a separate operation.
   float epilogue_ms() {
     return time([&] { product_->run_epilogue(lane_, x_); });
   }
 
  private:
-  // The first and the last of what the product wrote, as much as is soon looked at.
+  // The beginning and the end of the product's output: as much as can be checked quickly.
   template <typename Run>
   std::string bits_after(Run run) {
-    STRATA_CUDA(cudaMemsetAsync(x_.c.data, 0, x_.c.bytes(), impl_.stream()));  // it may add
+    STRATA_CUDA(cudaMemsetAsync(x_.c.data, 0, x_.c.bytes(), impl_.stream()));  // the product may accumulate
     run();
     lane_.synchronize();
     std::string bits;
@@ -154,7 +154,7 @@ class Bench {
   Product::Impl::Operands x_;
 };
 
-// The alignment of a shape whose operands are aligned: what its rows leave of it.
+// The alignment of a shape whose operands are aligned, as its row lengths leave it.
 int alignment_of(const ProductShape& s) {
   const auto rows = static_cast<std::uintptr_t>(s.lda | s.ldb) * size_of(s.in) |
                     static_cast<std::uintptr_t>(s.ldc) * size_of(s.out) | 16u;
@@ -167,8 +167,8 @@ std::string algorithm_machine(Device device) {
   prepare_to_start();
   cudaDeviceProp properties{};
   STRATA_CUDA(cudaGetDeviceProperties(&properties, device.ordinal));
-  // A part of a GPU has fewer multiprocessors than the whole of that name, and other algorithms.
-  const std::string attention = cudnn_text();  // which attention follows from, by its shape
+  // Part of a GPU (MIG) has fewer multiprocessors than the whole GPU of the same name, and other algorithms.
+  const std::string attention = cudnn_text();  // decides which attention is used, by shape
   return fmt::format("{} ({} SMs), cuBLASLt {}{}{}", properties.name, properties.multiProcessorCount,
                      library_version_text(cublaslt().cublasLtGetVersion()), attention.empty() ? "" : ", ", attention);
 }

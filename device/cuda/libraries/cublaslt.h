@@ -6,8 +6,8 @@
 
 namespace strata::device::cuda {
 
-// The functions of cuBLASLt that are used, from the library found when first asked for. Throws Error{usage}: see
-// Library::open.
+// The functions of cuBLASLt that are used, from the library found when one is first called. Throws
+// Error{usage}: see Library::open.
 // clang-format off
 #define STRATA_CUBLASLT_FUNCTIONS(X) \
   X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetStatusName) X(cublasLtGetVersion) X(cublasLtMatmul) \
@@ -23,7 +23,7 @@ struct CublasLt {
 };
 const CublasLt& cublaslt();
 
-// Throws Error{failed} naming the call, the product it was about and the status.
+// Throws an Error{failed} with the call, its product and the status.
 void check_cublaslt(cublasStatus_t status, const char* call, const std::string& product);
 
 // Owners of the library's objects.

@@ -42,7 +42,7 @@ CudnnHandle make_cudnn_handle(cudaStream_t stream) {
 
 using strata::device::cuda::cudnn;
 
-// What the frontend calls. Hidden: the library's own parts must not find these.
+// Functions that the frontend calls. They are hidden, because the library's own parts must not find them.
 extern "C" {
 cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* stream) {
   return cudnn().cudnnGetStream(handle, stream);
@@ -78,7 +78,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   return cudnn().cudnnBackendExecute(handle, plan, pack);
 }
 
-// Engines of the frontend that compile at run time, which are not used, refer to these.
+// Engines of the frontend that compile at run time refer to these; we do not use them.
 nvrtcResult nvrtcCreateProgram(nvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*) {
   return NVRTC_ERROR_INTERNAL_ERROR;
 }

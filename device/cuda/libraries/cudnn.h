@@ -7,8 +7,8 @@
 
 namespace strata::device::cuda {
 
-// The functions of cuDNN that are used, by the frontend's headers above all, which call them by name: cudnn.cc defines
-// each as a call of the library found when first asked for. Throws Error{usage}: see Library::open.
+// The functions of cuDNN that are used, mostly by the frontend's headers, which call them by name. cudnn.cc defines
+// each as a call of the library found when one is first called. Throws Error{usage}: see Library::open.
 // clang-format off
 #define STRATA_CUDNN_FUNCTIONS(X) \
   X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetStream) X(cudnnGetVersion) X(cudnnGetErrorString) \
@@ -27,7 +27,7 @@ struct DestroyCudnn {
 };
 using CudnnHandle = std::unique_ptr<cudnnContext, DestroyCudnn>;
 
-// For the current device, queueing into `stream`.
+// For the current device; queues into `stream`.
 CudnnHandle make_cudnn_handle(cudaStream_t stream);
 
 }  // namespace strata::device::cuda

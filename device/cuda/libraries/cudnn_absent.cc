@@ -1,6 +1,6 @@
 #include "device/cuda/libraries/cudnn_attention.h"
 
-// Where the program is built without cuDNN's headers or its frontend's.
+// Used if the program is built without the headers of cuDNN or its frontend.
 namespace strata::device::cuda {
 
 std::unique_ptr<CudnnAttention> make_cudnn_attention(cudaStream_t) {

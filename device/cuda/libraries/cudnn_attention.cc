@@ -1,6 +1,6 @@
 #include "device/cuda/libraries/cudnn_attention.h"
 
-// Before the frontend's header, for whom it is hidden.
+// This comes before the frontend's header, from which it is hidden.
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
@@ -31,18 +31,18 @@ std::size_t round_up(std::size_t n, std::size_t to) {
 std::size_t workspace_bound(const AttentionShape& s) {
   const std::size_t rows = s.batch * s.heads * round_up(s.seq, 128);
   const std::size_t score_gradients = rows * round_up(s.seq, 128) * 2;
-  // Sums of d_o * o; dk and dv of every query head, in fp32 at most (cuDNN 9.19 holds them in 16 bits, where heads
+  // Sums of d_o * o, and dk and dv of every query head, at most in fp32 (cuDNN 9.19 holds them in 16 bits if heads
   // share keys).
   return score_gradients + rows * (1 + 2 * s.head_dim) * sizeof(float) + (std::size_t{2} << 20);
 }
 
-// Names of a graph's operands.
+// The names of a graph's operands.
 enum Operand : std::int64_t { kQ = 1, kK, kV, kO, kStats, kDo, kDq, kDk, kDv, kOperands };
 
 struct Graph {
   fe::graph::Graph graph;
   std::size_t workspace = 0;
-  std::unordered_map<std::int64_t, void*> operands;  // of the newest call; its keys stay
+  std::unordered_map<std::int64_t, void*> operands;  // for the newest call; the keys stay
 
   void run(cudnnHandle_t handle, const char* what, View space) {
     STRATA_CHECK_LE(workspace, space.bytes());
@@ -105,7 +105,7 @@ void describe_backward(fe::graph::Graph& graph, const AttentionShape& s) {
   set_output(dv, describe(kDv, s, s.kv_heads, s.v_stride));
 }
 
-// Returns why cuDNN cannot, or nothing.
+// Returns why cuDNN cannot build the graph, or nothing.
 std::string build(Graph& g, cudnnHandle_t handle) {
   if (auto status = g.graph.build(handle, {fe::HeurMode_t::A}); status.is_bad())
     return status.get_message().empty() ? "it gives no reason" : status.get_message();
@@ -115,7 +115,7 @@ std::string build(Graph& g, cudnnHandle_t handle) {
   return {};
 }
 
-// A shape as a key.
+// A shape as a map key.
 using Key = std::tuple<std::array<std::size_t, 8>, float, DType>;
 Key key_of(const AttentionShape& s, DType dtype) {
   return {{s.batch, s.seq, s.heads, s.kv_heads, s.head_dim, s.q_stride, s.k_stride, s.v_stride}, s.scale, dtype};
@@ -205,7 +205,7 @@ std::unique_ptr<CudnnAttention> make_cudnn_attention(cudaStream_t stream) {
 std::string cudnn_text() {
   try {
     return "cuDNN " + library_version_text(cudnn().cudnnGetVersion());
-  } catch (const Error&) {  // none is found
+  } catch (const Error&) {  // none was found
     return "";
   }
 }
@@ -214,7 +214,7 @@ std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropou
   if (dtype == DType::fp32) return "fp32 is computed in fp32";
   if (dropout.probability > 0) return "dropout's masks are the CPU's";
   if (s.packed) return "sequences of several documents";
-  if (!s.causal) return "queries see the keys behind them";
+  if (!s.causal) return "queries see later keys";
   if (s.window != 0 && s.window < s.seq) return "a window of keys";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim)
     return fmt::format("heads of {} elements are not a multiple of 8 up to {}", s.head_dim, kMostHeadDim);

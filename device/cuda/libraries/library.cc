@@ -19,7 +19,7 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Appends the folders that match a pattern of the shell, in the order of their names.
+// Appends the folders that match a shell pattern, in the order of their names.
 void append(std::vector<std::string>& folders, const std::string& pattern) {
   glob_t found{};
   if (glob(pattern.c_str(), GLOB_ONLYDIR, nullptr, &found) == 0)
@@ -32,7 +32,7 @@ void append(std::vector<std::string>& folders, const std::string& pattern) {
 
 constexpr int kMode = RTLD_NOW | RTLD_LOCAL;
 
-// Tries every soname in a folder; what the loader says of a file that is there but cannot be loaded goes to `refused`.
+// Tries every soname in a folder. If a file is there but cannot be loaded, the loader's message goes to `refused`.
 void* load_from(const std::string& folder, const LibraryName& name, std::vector<std::string>& refused) {
   for (const char* soname : name.sonames) {
     const std::string file = folder + "/" + soname;
@@ -108,7 +108,7 @@ Library Library::open(const LibraryName& name) {
   if (void* const handle = load(name, refused)) return {handle, name};
   const auto folders = usual_folders();
   fail(Exit::usage,
-       "{} ({}) is not found: install {} or PyTorch, or name its folder in STRATA_CUDA_LIBRARIES; sought on the "
+       "{} ({}) is not found: install {} or PyTorch, or name its folder in STRATA_CUDA_LIBRARIES; searched on the "
        "loader's path{}{}{}",
        name.title, fmt::join(name.sonames, " or "), name.package,
        folders.empty() ? "" : fmt::format(" and in {}", fmt::join(folders, ", ")),
@@ -116,7 +116,7 @@ Library Library::open(const LibraryName& name) {
 }
 
 Library::Library(void* handle, const LibraryName& name) : handle_(handle), title_(name.title), path_(name.sonames[0]) {
-  // The path from the loader, as the soname alone may have done.
+  // Asks the loader for the path, because the soname alone may have been enough to load it.
   char folder[4096] = {};
   struct stat status {};
   if (dlinfo(handle, RTLD_DI_ORIGIN, folder) != 0) return;

@@ -8,29 +8,30 @@ namespace strata::device::cuda {
 // A library that is found when the program runs, so that one program serves machines with and without it.
 struct LibraryName {
   const char* title;                 // "cuBLASLt"
-  std::vector<const char*> sonames;  // the newest first
+  std::vector<const char*> sonames;  // newest first
   const char* package;               // what to install
 };
 const LibraryName& cublaslt_name();
 const LibraryName& cudnn_name();
 const LibraryName& nccl_name();
 
-// "13.1.0" from 130100, as the three of them number their versions.
+// "13.1.0" for 130100: all three libraries number their versions like this.
 std::string library_version_text(std::size_t version);
 
-// Folders that are searched after the process itself and STRATA_CUDA_LIBRARIES, which goes before the loader's path:
-// those of that variable, then of CUDA (CUDA_HOME, CUDA_PATH, /usr/local/cuda), then of PyTorch's wheels if pip, a
-// virtual environment or conda puts them. Only those that exist.
+// The existing folders that are searched after the process itself and STRATA_CUDA_LIBRARIES (which is searched before
+// the loader's path): those of that variable, then CUDA's (CUDA_HOME, CUDA_PATH, /usr/local/cuda), then those of
+// PyTorch's wheels as pip, a virtual environment or conda installs them.
 std::vector<std::string> named_folders();
 std::vector<std::string> usual_folders();
 
-// A loaded library, which stays loaded: what it runs on the GPU may outlive any owner here.
+// A loaded library. It stays loaded, because what it runs on the GPU may outlive any owner here.
 class Library {
  public:
-  // Throws Error{usage}: one sentence with what to install, where it was sought and what the loader said of any found.
+  // Throws an Error{usage} with one sentence: what to install, where it was looked for, and the loader's message on any
+  // file found.
   static Library open(const LibraryName& name);
 
-  // The file that was taken.
+  // The file that was loaded.
   const std::string& path() const { return path_; }
   // Throws Error{usage} if the library has no such function.
   template <typename F>

@@ -57,7 +57,7 @@ bool Matmul::fuses(const AlgorithmKey& key) {
   if (s.epilogue == Epilogue::none) return true;
   // The library's gelu is the tanh approximation.
   if (s.epilogue == Epilogue::gelu_erf || s.epilogue == Epilogue::gelu_erf_gradient) return false;
-  // Bias and its gradient are one argument. The auxiliary matrix's rows must be multiples of 8 elements.
+  // Bias and its gradient share one argument. The auxiliary matrix's rows must be multiples of 8 elements.
   if (s.in != s.out || (s.bias && s.epilogue != Epilogue::gelu_tanh)) return false;
   return !has_auxiliary(s.epilogue) || (s.ldc % 8 == 0 && key.alignment >= 16);
 }
@@ -78,7 +78,7 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
 
   const cublasLtEpilogue_t epilogue = epilogue_of(s);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-  // The heuristic takes a pointer's alignment from its value: some address, aligned as the key says and no more.
+  // The heuristic derives a pointer's alignment from its value, so this is an address with exactly the key's alignment.
   const std::uintptr_t address = 0x10000u + static_cast<std::uintptr_t>(key.alignment);
   if (s.bias || has_sums(s.epilogue)) {
     const cudaDataType_t type = cuda_type(s.out);
@@ -119,7 +119,7 @@ std::vector<std::string> Matmul::candidates(int most) const {
   const cublasStatus_t status =
       cublaslt().cublasLtMatmulAlgoGetHeuristic(handle_, description_.get(), first_.get(), second_.get(), out_.get(),
                                                 out_.get(), preference.get(), most, results.data(), &found);
-  // Of an epilogue that it does not have for these types, the library also says that the value is invalid.
+  // For an epilogue that it lacks for these types, the library also reports an invalid value.
   const bool none = status == CUBLAS_STATUS_NOT_SUPPORTED ||
                     (status == CUBLAS_STATUS_INVALID_VALUE && key_.shape.epilogue != Epilogue::none);
   if (none) found = 0;

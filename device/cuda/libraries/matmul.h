@@ -9,35 +9,34 @@
 
 namespace strata::device::cuda {
 
-// Scratch that any product may use, known without a GPU: what NVIDIA advises for Hopper.
+// Scratch that any product may use, known without a GPU: NVIDIA's recommendation for Hopper.
 inline constexpr std::size_t kMatmulWorkspace = std::size_t{32} << 20;
 
-// A product as cuBLASLt knows it: descriptions, and the algorithm once one is chosen.
+// A product in cuBLASLt's terms: descriptions, and the algorithm once one is chosen.
 //
-// Row-major matrices are column-major ones transposed: C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T, where B's
-// and A's storage are the library's first and second operand, transposed where they are here, C is n by m, and the bias
-// goes down its columns. Sums are fp32: CUBLAS_COMPUTE_32F, which takes fp32 operands as they are (no TF32) and
-// multiplies bf16 and fp16 exactly. Only algorithms whose bits are the same in every run: the sums of a split k are
-// added up in a fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time).
+// Row-major matrices are transposed column-major ones: C = op(A) op(B) is computed as C^T = op(B)^T op(A)^T. The
+// storage of B and A is the library's first and second operand, transposed if they are here, C is n by m, and the bias
+// goes down its columns. Sums are fp32: CUBLAS_COMPUTE_32F takes fp32 operands as they are (no TF32) and multiplies
+// bf16 and fp16 exactly. Only algorithms with the same bits in every run are used: the sums of a split k are added in a
+// fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time).
 //
-// With gelu, D is the activation, and C the auxiliary output; with its gradient, D is C, and what gelu was applied to
-// is the auxiliary input. Sums of the operands are the library's bias gradients, of its first operand (our B) or
-// second.
+// With gelu, D is the activation, and C the auxiliary output. With its gradient, D is C, and the input of gelu is the
+// auxiliary input. Sums of the operands are the library's bias gradients, of its first operand (our B) or second.
 class Matmul {
  public:
-  // The library takes the epilogue along for this key at all, having one.
+  // Whether the library has this key's epilogue at all.
   static bool fuses(const AlgorithmKey& key);
   // `handle` outlives it.
   Matmul(cublasLtHandle_t handle, const AlgorithmKey& key);
 
-  // The library's proposals, `most` of them at most, those that it thinks fastest first.
+  // The library's proposals, at most `most`, with those that it estimates to be fastest first.
   std::vector<std::string> candidates(int most) const;
-  // False: the library refuses it, being of another version or GPU.
+  // False: the library refuses the algorithm, which is for another version or GPU.
   bool choose(const std::string& algorithm);
 
-  // bias is of C's type; workspace has kMatmulWorkspace bytes, 256-byte aligned.
+  // bias has C's type; workspace has kMatmulWorkspace bytes, 256-byte aligned.
   void run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias, std::byte* workspace) const;
-  // False: the library refuses it only now.
+  // False: the library refuses it at this late point.
   bool try_run(cudaStream_t stream, const Product::Impl::Operands& x, const std::byte* bias,
                std::byte* workspace) const;
 

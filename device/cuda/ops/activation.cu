@@ -8,9 +8,8 @@
 namespace strata::device::cuda {
 namespace {
 
-// The functions of device/cpu/kernels/lanes/activation16.h. For numbers of 16 bits the exponential and the division are
-// the GPU's approximate ones: their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by
-// memory.
+// The functions of device/cpu/kernels/lanes/activation16.h. For 16-bit numbers, exponential and division are the GPU's
+// approximate ones. Their error of a few 2^-22 vanishes in the rounding, and the kernels stay bound by memory.
 template <typename T>
 __device__ inline float exponential(float x) {
   if constexpr (sizeof(T) == 2) return __expf(x);
@@ -29,7 +28,7 @@ __device__ inline float sigmoid(float x) {
 
 constexpr float kGeluScale = 2 * 0.79788456080286536f, kGeluCube = 0.044715f;  // 2 sqrt(2 / pi)
 
-// Not by fminf and fmaxf, which drop a NaN.
+// fminf and fmaxf would drop a NaN.
 __device__ inline float gelu_clamp(float x) {
   x = x < -32.0f ? -32.0f : x;
   return x > 32.0f ? 32.0f : x;
@@ -44,14 +43,14 @@ __device__ inline float gelu(float x) {
 template <typename T>
 __device__ inline float gelu_derivative(float x) {
   const float c = gelu_clamp(x), e = exponential<T>(-gelu_inner(c)), s = share<T>(e);
-  // 1 - s = e s, but where e is infinite both factors must not meet.
+  // 1 - s = e s, but if e is infinite the two factors must not be multiplied.
   const float rest = fminf(3e38f, e) * s;
   const float slope = fmaf(c * c, 3 * kGeluScale * kGeluCube, kGeluScale);
   return fmaf(c * s, rest * slope, s);
 }
 
 __device__ inline float tail_place(float x) {
-  const float a = x > 0 ? x : 0.0f - x;  // +0 of -0
+  const float a = x > 0 ? x : 0.0f - x;  // +0 for -0
   return a > kNormalTailEnd ? kNormalTailEnd : a;
 }
 __device__ inline float normal_tail(float a) {
@@ -86,7 +85,7 @@ struct Erf {
   static __device__ float slope(float x) { return gelu_erf_derivative<T>(x); }
 };
 
-// What gates: silu (SwiGLU) or the GELU of erf (GeGLU), and its slope.
+// The gates, silu (SwiGLU) and the GELU of erf (GeGLU), with their slopes.
 struct ValueAndSlope {
   float value, slope;
 };
@@ -205,7 +204,7 @@ struct GatedBackward {
 template <typename T>
 constexpr int kPack = 16 / sizeof(T);
 
-// Rows of `width` elements, in 128-bit units if `packed` and the width allow.
+// Rows of `width` elements, in 128-bit units if `packed` and the width permit.
 template <typename T, typename F>
 void map_rows(Lane& lane, const F& f, std::size_t rows, std::size_t width, bool packed) {
   constexpr int kN = kPack<T>;

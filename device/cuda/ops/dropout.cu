@@ -8,7 +8,7 @@
 namespace strata::device::cuda {
 namespace {
 
-// out = x * keep / (1 - p), or residual + that; kDrops = false: keeps all, and reads no scalars.
+// out = x * keep / (1 - p), or residual + that. kDrops = false keeps everything and reads no scalars.
 template <typename T, bool kDrops, bool kResidual>
 struct DropElements {
   Dropout use;

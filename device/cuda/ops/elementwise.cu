@@ -9,7 +9,7 @@
 namespace strata::device::cuda {
 namespace {
 
-// Elements that lie in 16 bytes of the wider of two types.
+// The number of elements in 16 bytes of the wider of two types.
 template <typename A, typename B>
 inline constexpr int kWider = 16 / std::max(sizeof(A), sizeof(B));
 
@@ -58,7 +58,7 @@ struct CountNonfinite {
   __device__ Pack<T, kN> load(std::size_t unit) const {
     return load_pack<true, kN>(x + unit * kN, kN);
   }
-  // An addition for each unit that has any: there is none in a step that is not skipped.
+  // One addition for each unit that has any; a step that is not skipped has none.
   template <int kN>
   __device__ void store(std::size_t, const Pack<T, kN>& v) const {
     constexpr float kInfinity = __builtin_huge_valf();
@@ -68,8 +68,8 @@ struct CountNonfinite {
   }
 };
 
-// A block of threads sums a slice of the columns over a share of a block of rows: 32 threads side by side, kN columns
-// each, times kShares threads that take every kShares-th row, whose sums are then added up in order.
+// A block of threads sums a slice of the columns over a share of a block of rows. 32 threads side by side have kN
+// columns each; kShares rows of such threads take every kShares-th row, and their sums are then added in order.
 constexpr int kShares = 8, kSide = 32;
 
 template <typename T, int kN>
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kSide* kShares)
   }
 }
 
-// A column's partial sums, added up by kShares threads, every kShares-th each, and these in order.
+// A column's partial sums: each of kShares threads adds every kShares-th one, and their sums are added in order.
 template <typename T>
 __global__ void __launch_bounds__(kSide* kShares)
     add_partials(const float* partials, std::size_t count, std::size_t columns, T* out) {

@@ -18,14 +18,14 @@ __device__ inline std::uint32_t checked(std::uint32_t index, std::size_t total) 
   return index;
 }
 
-// Copies rows; T: 16 bytes, or an element's bits.
+// Copies rows. T: 16 bytes, or an element's bits.
 template <typename T>
 struct CopyRows {
   const std::uint32_t* indices;
   TableRows tile;
   const T* table;
   T* out;
-  unsigned width;  // of T
+  unsigned width;  // in units of T
 
   struct Operands {
     T x;
@@ -35,7 +35,7 @@ struct CopyRows {
   __device__ Operands load(std::size_t unit) const {
     static_assert(kN == 1);
     const RowUnit u = row_unit(unit, width);
-    const std::size_t t = checked(indices[u.row], tile.total) - tile.first;  // before the tile: it wraps around
+    const std::size_t t = checked(indices[u.row], tile.total) - tile.first;  // before the tile, it wraps around
     if (t >= tile.count) return {T{}, false};
     return {table[t * width + u.at], true};
   }
@@ -79,8 +79,8 @@ struct AddRows {
   }
 };
 
-// The backward sorts positions by index, as the CPU's: order[ends[t - 1] .. ends[t]) are those of row t of the tile, in
-// rising order. First how many each row has (ends[t]), by integer additions, whose order does not count.
+// The backward sorts positions by index, like the CPU's: order[ends[t - 1] .. ends[t]) are those of the tile's row t,
+// ascending. The first step counts each row's positions (ends[t]) with integer additions, whose order does not matter.
 __global__ void __launch_bounds__(kThreads)
     count_positions(std::size_t rows, const std::uint32_t* indices, TableRows tile, std::uint32_t* ends) {
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(kThreads)
   if (t < tile.count) atomicAdd(ends + t, 1u);
 }
 
-// Then where each row's positions begin (ends[t], for now), each block over its own stretch of the tile: of `per_block`
-// rows, a multiple of kThreads.
+// The second step finds where each row's positions begin (stored in ends[t] for now). Each block takes a stretch of the
+// tile with `per_block` rows, a multiple of kThreads.
 __device__ inline std::uint32_t sum_block(std::uint32_t x, std::uint32_t* shared) {
   x = __reduce_add_sync(kAllLanes, x);
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = x;
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-// The sum of x over the threads before this one; `all` becomes that over the block. The block has met when it returns.
+// The sum of x over the threads before this one; `all` becomes the sum over the block. The block has synchronized when
+// it returns.
 __device__ inline std::uint32_t sum_before(std::uint32_t x, std::uint32_t* shared, std::uint32_t& all) {
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   std::uint32_t sum = x;
@@ -119,7 +120,7 @@ __device__ inline std::uint32_t sum_before(std::uint32_t x, std::uint32_t* share
     const std::uint32_t y = __shfl_up_sync(kAllLanes, sum, step);
     if (lane >= step) sum += y;
   }
-  __syncthreads();  // the last round's sums have been read
+  __syncthreads();  // the previous round's sums have been read
   if (lane == kWarp - 1) shared[warp] = sum;
   __syncthreads();
   all = 0;
@@ -130,7 +131,7 @@ __device__ inline std::uint32_t sum_before(std::uint32_t x, std::uint32_t* share
   return sum - x;
 }
 
-// sums: of the stretches.
+// sums: those of the stretches.
 __global__ void __launch_bounds__(kThreads)
     scan_stretches(std::uint32_t* ends, std::size_t count, std::size_t per_block, const std::uint32_t* sums) {
   __shared__ std::uint32_t shared[kThreads / kWarp];
@@ -146,8 +147,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Then each position takes the next place of its row, in whatever order the atomics run: ends[t] comes out as what its
-// name says. A launch for each window of positions, so that those of a row lie window by window.
+// In the third step, each position takes the next place of its row, in whatever order the atomics run; afterwards
+// ends[t] is what its name says. There is one launch per window of positions, so that a row's positions are grouped by
+// window.
 constexpr std::size_t kWindow = 65536;
 
 __global__ void __launch_bounds__(kThreads)
@@ -159,14 +161,15 @@ __global__ void __launch_bounds__(kThreads)
   if (t < tile.count) order[atomicAdd(ends + t, 1u)] = static_cast<std::uint32_t>(i);
 }
 
-// Last each row's positions are put into rising order, which is one whatever they came in. A block takes every
-// gridDim-th row, for frequent words are neighbours: a warp the rows of few positions, each to the place of as many as
-// are smaller; the block the others, window by window, by a bit for each position.
+// The last step sorts each row's positions, so that their order no longer depends on the atomics. A block takes every
+// gridDim-th row, because frequent words are neighbours. A warp sorts the rows with few positions: each goes to the
+// place given by the number of smaller ones. The block sorts the others, window by window, with a bit for each
+// position.
 constexpr unsigned kRowsPerBlock = kWarp;
 
 __global__ void __launch_bounds__(kThreads)
     sort_rows(std::size_t count, const std::uint32_t* ends, std::uint32_t* order) {
-  constexpr int kWords = kWindow / 32 / kThreads;  // of a thread
+  constexpr int kWords = kWindow / 32 / kThreads;  // per thread
   __shared__ std::uint32_t bits[kWords * kThreads], shared[kThreads / kWarp];
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::size_t row = blockIdx.x + std::size_t{lane} * gridDim.x;  // every warp looks at all of the block's rows
@@ -208,14 +211,14 @@ __global__ void __launch_bounds__(kThreads)
                         static_cast<unsigned>(__ffs(static_cast<int>(left)) - 1);
       }
       begin += all;
-      __syncthreads();  // the bits are read
+      __syncthreads();  // the bits have been read
     }
   }
 }
 
-// A warp sums kRows rows of the table, over a slice of the columns so narrow that a word of very many positions has
-// many warps. Their positions follow each other in `order`, and rows of dout are read ahead of the row that is summed:
-// kAhead of them, or kMany where they all belong to it.
+// A warp sums kRows rows of the table, over a slice of the columns so narrow that a word with very many positions has
+// many warps. Their positions follow each other in `order`. Rows of dout are read ahead of the row that is summed:
+// kAhead of them, or kMany if they all belong to it.
 constexpr unsigned kRows = 16, kAhead = 8;
 
 template <typename T, typename Out, int kN>
@@ -229,7 +232,7 @@ __global__ void __launch_bounds__(kThreads) sum_positions(unsigned width, std::s
   if (first >= count) return;
   const unsigned column = (u.at * kWarp + lane) * kN,
                  rows = static_cast<unsigned>(min(count - first, std::size_t{kRows}));
-  const std::size_t at = first + min(lane, rows);  // lane r: where row first + r begins
+  const std::size_t at = first + min(lane, rows);  // lane r: the start of row first + r
   const std::uint32_t edge = at > 0 ? ends[at - 1] : 0;
   std::uint32_t end = __shfl_sync(kAllLanes, edge, 1);
   const std::uint32_t begin = __shfl_sync(kAllLanes, edge, 0), last = __shfl_sync(kAllLanes, edge, kWarp - 1);

@@ -10,9 +10,9 @@ namespace strata::device::cuda {
 namespace {
 
 constexpr int kForwardThreads = 128, kForwardPacks = 4;
-// In registers are a vector, the next one, and sums for each element: four elements a pack, and few packs.
+// Registers hold a vector, the next one, and sums for each element; so packs have four elements and are few.
 constexpr int kBackwardThreads = kMostTeam, kBackwardSize = 4;
-constexpr std::size_t kMostSharedSums = 192 << 10;  // of the 227 KiB that a block may have
+constexpr std::size_t kMostSharedSums = 192 << 10;  // a block may have 227 KiB
 template <typename T>
 constexpr int kForwardSize = 16 / sizeof(T);
 template <typename T>
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kMostTeam, kWhole ? 2 : 1) forward(const __gri
   using Own = Packs<T, kN, kWhole, kPacks>;
   __shared__ float shared[2][kMostTeam / kWarp];
   const Own packs(a.team_bits, a.layout.width);
-  // A team without a vector goes along with the last one's.
+  // A team without a vector repeats the last one's work.
   const std::size_t team = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) >> a.team_bits;
   const std::size_t vector = min(team, a.vectors - 1);
   const Place at = a.layout.place(vector);
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kMostTeam, kWhole ? 2 : 1) forward(const __gri
   if constexpr (kPacks > 0) packs.each([&](int pack) { held[pack] = packs.load(x, pack); });
   const auto read = [&](int pack) { return packs.numbers(kPacks > 0 ? held[pack] : packs.load(x, pack)); };
 
-  // Mean and variance in two passes: E[x^2] - mean^2 would cancel.
+  // Mean and variance take two passes: E[x^2] - mean^2 would cancel.
   float mean = 0;
   if constexpr (kCentred) {
     float sum[1] = {0};
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kMostTeam, kWhole ? 2 : 1) forward(const __gri
   });
 }
 
-// dgains and dbiases: [shares][width] sums of the shares of the rows.
+// dgains and dbiases: the [shares][width] sums of the rows' shares.
 template <typename T>
 struct Backward {
   Layout layout;
@@ -97,9 +97,9 @@ struct Backward {
 };
 
 // With h = (x - mean) * rstd and e = dy * gain: dx = rstd * (e - mean(e) - h * mean(e * h)) (without mean(e) for RMS).
-// A block of threads takes a share of the rows, its teams take turns at the vectors; each thread sums dgain and dbias
-// of its columns: in registers; of long vectors, in dynamic shared memory or, where that is too small, in its share's
-// sums. While a vector is worked on, the next one is read.
+// A block of threads takes a share of the rows, and its teams take turns at the vectors. Each thread sums dgain and
+// dbias of its columns: in registers; for long vectors, in dynamic shared memory or, if that is too small, in its
+// share's sums. While a vector is processed, the next one is read.
 template <typename T, bool kCentred, bool kWhole, int kPacks>
 __global__ void __launch_bounds__(kBackwardThreads, 1)
     backward(const __grid_constant__ Backward<T> a, const __grid_constant__ RowBlocks blocks) {
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   };
   Bits gain[kHeld] = {};
   if constexpr (kHolds) packs.each([&](int pack) { gain[pack] = packs.load(a.gain, pack); });
-  // Beyond the end a team computes with zeros.
+  // Beyond the end, a team computes with zeros.
   const auto load = [&](unsigned vector, const Place& at) {
     Held v{};
     if (vector >= vectors) return v;
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
         const Floats<kN> base = packs.numbers(residual[kHolds ? pack : 0]);
         for (int i = 0; i < kN; ++i) {
           const float dh = fmaf(-h.at[i], eh_mean, kCentred ? e.at[i] - e_mean : e.at[i]);
-          d.at[i] = fmaf(dh, v.rstd, base.at[i]);  // zeros where there is none
+          d.at[i] = fmaf(dh, v.rstd, base.at[i]);  // zeros if there is none
         }
         packs.store(a.dx + at.x, pack, d);
       });
@@ -239,7 +239,8 @@ __global__ void __launch_bounds__(kBackwardThreads, 1)
   }
 }
 
-// The shares' sums of a column, added up by kSides threads, every kSides-th share each, and these in order.
+// A column's sums over the shares: each of kSides threads adds every kSides-th share, and their sums are added in
+// order.
 constexpr int kSides = 8;
 struct Total {
   const float* partials;
@@ -273,7 +274,7 @@ const T* pointer(ConstView v) {
   return reinterpret_cast<const T*>(v.data);
 }
 
-// Whether vectors start and end on 16 bytes.
+// Whether vectors start and end at multiples of 16 bytes.
 bool whole(const NormShape& shape, std::size_t element_bytes, std::initializer_list<ConstView> x,
            std::initializer_list<ConstView> y) {
   const auto fit = [](std::initializer_list<ConstView> views, std::size_t bytes) {

@@ -10,39 +10,40 @@
 namespace strata::device {
 
 // Grouped-query attention within the documents of `batch` sequences of `seq` rows. q, k, v point at their first head
-// inside rows that lie q_stride, k_stride, v_stride elements apart; o rows lie heads * head_dim apart. Query head h
-// reads key head h / (heads / kv_heads). A query sees the keys of its document: if causal those up to its own, of these
-// with window > 0 the last `window`; else all, with window > 0 those at most window / 2 rows away.
+// inside rows that are q_stride, k_stride, v_stride elements apart; o rows are heads * head_dim apart. Query head h
+// reads key head h / (heads / kv_heads). A query sees keys of its document. If causal, these are the keys up to its
+// own, and with window > 0 the last `window` of them. Otherwise they are all keys, and with window > 0 those at most
+// window / 2 rows away.
 struct AttentionShape {
   std::size_t batch, seq, heads, kv_heads, head_dim;
   std::size_t q_stride, k_stride, v_stride;
   float scale;
   std::size_t window = 0;
   bool causal = true;
-  bool packed = false;  // sequences may hold other than one document: what attends to whole ones is not used
+  bool packed = false;  // sequences may not be one document each: implementations for whole sequences are not used
 
-  // Rows before and behind its own that a query sees in its document; `seq` where nothing narrows them.
+  // Rows before and after its own that a query sees in its document; `seq` if there is no limit.
   std::size_t behind() const { return window == 0 ? seq : causal ? window - 1 : window / 2; }
   std::size_t ahead() const { return causal ? 0 : window == 0 ? seq : window / 2; }
 };
 
-// o = dropout(softmax(scale q k^T)) v, tile by tile (FlashAttention-2, Dao 2023): never a seq x seq matrix.
-// Saves lse, fp32 [batch, heads, seq]: log of the sum of exponentials. documents: [batch * seq], read when the work
-// runs. Tiles count from a document's first row, so that its bits (without dropout) depend neither on where it lies nor
-// on what lies beside it; tiles between documents cost nothing. Rows of no document: o and lse are 0.
+// o = dropout(softmax(scale q k^T)) v, tile by tile (FlashAttention-2, Dao 2023), without a seq x seq matrix. Saves
+// lse, fp32 [batch, heads, seq]: the log of the sum of exponentials. documents: [batch * seq], read when the work runs.
+// Tiles count from a document's first row, so that its bits (without dropout) depend neither on its place nor on its
+// neighbours; tiles between documents cost nothing. In rows outside of documents, o and lse are 0.
 void attention_forward(Lane&, const AttentionShape&, const RowRange* documents, ConstView q, ConstView k, ConstView v,
                        View o, View lse, const Dropout&, View workspace);
-// dq, dk, dv are laid out as q, k, v (same strides). Gradients of key heads sum their query heads in order. Rows of no
-// document: 0.
+// dq, dk, dv have the layout (and strides) of q, k, v. Gradients of key heads sum their query heads in order. Rows
+// outside of documents are 0.
 void attention_backward(Lane&, const AttentionShape&, const RowRange* documents, ConstView q, ConstView k, ConstView v,
                         ConstView o, ConstView lse, ConstView do_, View dq, View dk, View dv, const Dropout&,
                         View workspace);
 
-// Builds what calls of this shape need in the lane, so that none of them builds or allocates within a step, and says
-// what will compute them: "own kernels" or a library, and why. Called at set-up; without it the first call builds.
+// Builds what calls of this shape need in the lane, so that none of them builds or allocates within a step. Returns
+// what will compute them, "own kernels" or a library, and why. Called at set-up; without it, the first call builds.
 std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&);
 
-// Bytes of workspace in a lane of `threads` threads of the device; dropout: whether its probability is above 0.
+// Bytes of workspace in a lane of `threads` threads on the device. dropout: whether its probability is above 0.
 std::size_t attention_workspace(Device, const AttentionShape&, DType dtype, bool dropout, int threads);
 
 }  // namespace strata::device

@@ -9,7 +9,7 @@
 
 namespace strata::device {
 
-// A label that does not count.
+// The label of rows that do not count.
 inline constexpr std::int32_t kIgnoredLabel = -100;
 
 // fp32 logits of `rows` rows for words [first, first + columns) of the vocabulary: all of it, or a tile. Rows start
@@ -19,24 +19,24 @@ struct LogitTile {
   View logits;
 };
 
-// What a row's loss and gradient need to know of all its logits.
+// What a row's loss and gradient need to know about all its logits.
 struct RowStatistics {
-  double sum;            // of e^(x - largest)
+  double sum;            // the sum of e^(x - largest)
   float largest, label;  // label: the label's logit
 };
 
-// The statistics of each row, from its tiles in rising order, one call each; the tile at word 0 starts over.
+// The statistics of each row, from its tiles in ascending order, one call each. The tile at word 0 starts over.
 void softmax_statistics(Lane&, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics);
-// Cross-entropy of rows against labels below `vocab`; losses: fp32 [rows], 0 if ignored.
+// The cross-entropy of rows with labels below `vocab`; losses: fp32 [rows], 0 if ignored.
 void cross_entropy_losses(Lane&, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,
                           View losses);
-// Overwrites each row of the tile in place with scalars->loss_gradient * (softmax - onehot) in `gradient` dtype: row r
-// of the gradient starts where row r of the logits starts, so its leading dimension is `stride` elements of fp32, and
-// 2 * stride of a 16-bit dtype.
+// Overwrites each row of the tile in place with scalars->loss_gradient * (softmax - onehot) in `gradient` dtype. Row r
+// of the gradient starts where row r of the logits starts, so its leading dimension is `stride` elements of fp32, or 2
+// * stride of a 16-bit dtype.
 void cross_entropy_gradient(Lane&, const LogitTile& tile, const std::int32_t* labels, const RowStatistics* statistics,
                             const StepScalars* scalars, DType gradient);
 
-// Adds the sum of `losses` (fp64, in an order of the twin's that depends on their number alone) to *total.
+// Adds the sum of `losses` to *total, in fp64 and in an order that the twin chooses by their number alone.
 void sum_losses(Lane&, ConstView losses, ExactSum* total);
 
 }  // namespace strata::device

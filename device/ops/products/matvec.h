@@ -12,8 +12,8 @@ struct MatvecShape {
   bool input_major = false;
 };
 
-// y[out] = W x (+ bias), in fp32, rounded once into y (of x's dtype, or fp32): the product of a single row, bound by
-// reading W once. Each sum has one order, whatever the threads.
+// y[out] = W x (+ bias), in fp32, rounded once into y (x's dtype, or fp32): the product for a single row, bound by
+// reading W once. Each sum has one order for any number of threads.
 void matvec(Lane&, const MatvecShape&, ConstView w, ConstView x, ConstView bias, View y);
 
 }  // namespace strata::device

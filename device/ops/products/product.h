@@ -9,18 +9,17 @@
 
 namespace strata::device {
 
-// What a product does beside its sums, while they are still in cache, with a second output or input of C's type.
+// An operation fused with the product, on results still in cache, with a second output or input of C's type.
 enum class Epilogue : std::uint8_t {
   none,
-  gelu_tanh,           // out = gelu(C), of C's shape and leading dimension
-  gelu_tanh_gradient,  // C = (op(A) op(B)) gelu'(in), where gelu was applied to `in`, of C's shape and leading
-                       // dimension
-  gelu_erf,            // the same two of the gelu that is not approximated
+  gelu_tanh,           // out = gelu(C), with C's shape and leading dimension
+  gelu_tanh_gradient,  // C = (op(A) op(B)) gelu'(in), where `in` is gelu's input, of C's shape and leading dimension
+  gelu_erf,            // the same two for the exact gelu
   gelu_erf_gradient,
   sums_a,  // out[m] = the sums of op(A) over k, rounded once; A is transposed
-  sums_b,  // out[n] = those of op(B); B is not transposed
+  sums_b,  // out[n] = the same for op(B); B is not transposed
 };
-// Whether it writes gelu(C), and whether it reads what one was applied to.
+// Whether it writes gelu(C), and whether it reads a gelu's input.
 constexpr bool is_gelu(Epilogue e) {
   return e == Epilogue::gelu_tanh || e == Epilogue::gelu_erf;
 }
@@ -29,24 +28,24 @@ constexpr bool is_gelu_gradient(Epilogue e) {
 }
 
 // C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ C), row-major; a transposed operand is stored as [k, m] or [n, k].
-// Leading dimensions count elements between stored rows. Sums are fp32; C is rounded once, or once more by an epilogue
-// that is not fused. fp16 operands are multiplied in fp32. A bias goes with no epilogue or a gelu.
+// Leading dimensions count elements between stored rows. Sums are fp32. C is rounded once, or once more by an epilogue
+// that is not fused. fp16 operands are multiplied in fp32. A bias can be combined with no epilogue or with a gelu.
 struct ProductShape {
   std::int64_t m, n, k;
   bool transpose_a = false, transpose_b = false;
   std::int64_t lda, ldb, ldc;
-  DType in = DType::fp32;   // of A, B and the bias
-  DType out = DType::fp32;  // of C; `in`, or fp32
+  DType in = DType::fp32;   // A, B and the bias
+  DType out = DType::fp32;  // C; `in`, or fp32
   bool bias = false;
-  bool accumulate = false;  // C += ...; fp32 C only, and no epilogue
+  bool accumulate = false;  // C += ...; only fp32 C without epilogue
   Epilogue epilogue = Epilogue::none;
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };
 
-// A product of one shape, made when the step is planned (oneDNN, cuBLASLt). Cut into tiles whose edges depend on the
-// shape and the kind of processor alone, each computed by one thread, so that the bits do not depend on threads.
-// Holds what each thread of a lane needs: belongs to one lane at a time.
-// Work of one Product runs in one lane at a time. Throws Error{failed} if the library refuses the shape.
+// A product of one shape, made when the step is planned (oneDNN, cuBLASLt). It is cut into tiles whose edges depend
+// only on the shape and the kind of processor. One thread computes each tile, so that the bits do not depend on
+// threads. A Product holds what each thread of a lane needs, so it belongs to one lane at a time, in which all its work
+// runs. Throws Error{failed} if the library refuses the shape.
 class Product {
  public:
   Product(Device device, const ProductShape& shape);
@@ -57,7 +56,7 @@ class Product {
   const ProductShape& shape() const;
   // Bytes of scratch that run() needs in a lane of `threads` threads.
   std::size_t workspace_bytes(int threads) const;
-  // `workspace` holds at least workspace_bytes(lane.threads()) and belongs to this call until it has run.
+  // `workspace` has at least workspace_bytes(lane.threads()) and belongs to this call until it has run.
   void run(Lane& lane, ConstView a, ConstView b, ConstView bias, View c, View workspace, View epilogue_out = {},
            ConstView epilogue_in = {}) const;
 

@@ -8,7 +8,7 @@
 
 namespace strata::device {
 
-// What each rank says once a step; ranks exchange it as bytes.
+// What each rank contributes once a step; ranks exchange it as bytes.
 struct StepMessage {
   ExactSum squares;  // of this rank's part of the gradient, still multiplied by the loss scale
   ExactSum loss;     // summed over the labels of this rank's micro-batches
@@ -20,7 +20,7 @@ struct StepMessage {
 // What the ranks agreed on, for the host to read after the step.
 struct StepResult {
   double loss_sum = 0;       // over all labels of the step
-  double gradient_norm = 0;  // unscaled, before clipping; not finite if a gradient was not
+  double gradient_norm = 0;  // unscaled, before clipping; not finite if a gradient is not
   std::uint64_t stop = 0;
 };
 
@@ -28,9 +28,8 @@ struct StepResult {
 void pack_message(Lane&, const ExactSum* squares, const ExactSum* loss, const std::uint64_t* stop,
                   StepMessage* message);
 
-// Merges `ranks` messages (exactly, in any order the same) and decides for the step: sets scalars->gradient_factor
-// to unscale * min(1, max_grad_norm / (norm + 1e-6)) and scalars->skip where the norm or the loss is not
-// finite.
+// Merges `ranks` messages (exactly, so in any order) and decides for the step: sets scalars->gradient_factor to unscale
+// * min(1, max_grad_norm / (norm + 1e-6)), and scalars->skip if the norm or the loss is not finite.
 void resolve_step(Lane&, const StepMessage* messages, std::size_t ranks, StepScalars* scalars, StepResult* result);
 
 }  // namespace strata::device

@@ -8,8 +8,8 @@
 
 namespace strata::device {
 
-// Elements of one block of a sum of squares: what such a sum is taken of holds whole blocks. Part of the numerics
-// contract: it must never change.
+// The elements in one block of a sum of squares; the summed buffer holds whole blocks. This is part of the numerics
+// contract and must never change.
 inline constexpr std::size_t kSquareBlock = 4096;
 
 // Consecutive pieces that are summed by themselves before they are added to a gradient sum. A run that a call does not
@@ -34,10 +34,10 @@ struct GradientRuns {
 void gradient_sum(Lane&, std::span<const std::byte* const> pieces, DType dtype, View sum, bool first,
                   const GradientRuns& runs = {});
 
-// A step's gradient of one element is (+0 + first[i]) + second[i], in fp32; second, of a tied weight's
-// other use, may be empty. Adds the fp64 sums of its squares over blocks of kSquareBlock elements to *total, inside a
-// block 64 strided partial sums and a fixed tree. Both views may be fp32 sums or rounded gradients; size is a multiple
-// of kSquareBlock.
+// A step's gradient of one element is (+0 + first[i]) + second[i], in fp32; second, for a tied weight's other use, may
+// be empty. Adds the fp64 sums of its squares over blocks of kSquareBlock elements to *total; within a block there are
+// 64 strided partial sums and a fixed tree. Both views may be fp32 sums or rounded gradients. size is a multiple of
+// kSquareBlock.
 void gradient_square_sum(Lane&, ConstView first, ConstView second, ExactSum* total);
 
 }  // namespace strata::device

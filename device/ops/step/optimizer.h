@@ -11,12 +11,12 @@ namespace strata::device {
 
 enum class Algorithm : std::uint8_t { adamw, lion, sgd };
 
-// How many moments it keeps for each element.
+// The number of moments per element.
 constexpr int moment_count(Algorithm algorithm) {
   return algorithm == Algorithm::adamw ? 2 : 1;
 }
 
-// Streams of random numbers at sites from here on round moments; those below are dropout's.
+// Random streams at sites from here on round moments; the sites below belong to dropout.
 inline constexpr std::uint32_t kMomentSites = 0x80000000u;
 
 // As the recipe gives it, in fp64: 1 - beta2 taken from a float of 0.999 would be wrong in its fifth digit.
@@ -32,8 +32,8 @@ struct Optimizer {
   double weight_decay = 0.1;
 };
 
-// What the update of consecutive elements of one tensor in a unit's flat buffer reads and writes. A tensor's update may
-// be cut anywhere, and its parts run in any order, as long as each starts on a multiple of kMomentBlock elements.
+// The operands of an update of consecutive elements of one tensor in a unit's flat buffer. A tensor's update may be cut
+// anywhere, and its parts may run in any order, as long as each starts at a multiple of kMomentBlock elements.
 struct UpdateOperands {
   ConstView first, second;  // the gradient's two parts, see update(); second may be empty
   View master;              // fp32
@@ -41,18 +41,18 @@ struct UpdateOperands {
   StorageFormat format = StorageFormat::fp32;
   std::byte *moment1 = nullptr, *moment2 = nullptr;  // stored_bytes(format, elements) each; moment2: adamw's
   bool decay = true;                                 // weight_decay applies
-  // Where it lies: with seed and step the key of the random numbers that round bf16 moments.
+  // The place of the elements. With seed and step, it is the key of the random numbers that round bf16 moments.
   std::uint32_t unit = 0;
-  std::size_t begin = 0;  // element of the unit
+  std::size_t begin = 0;  // the first element's index in the unit
 };
 
-// What a step that skips its update (scalars->skip, read when the operation runs) does to the parameter. Nothing else
-// is written.
+// What happens to the parameter in a step that skips its update (scalars->skip, read when the operation runs). Nothing
+// else is written then.
 enum class OnSkip : std::uint8_t { leave_parameter, rewrite_parameter };
 
-// One pass over the elements: the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, master and moments
-// updated, `parameter` written from the master, rounded. Elementwise, with one fixed order of fused multiply-adds and
-// IEEE sqrt and division, so that any device, vector width, number of threads or cut gives the same
+// One pass over the elements: takes the gradient ((+0 + first[i]) + second[i]) * scalars->gradient_factor, updates
+// master and moments, and writes `parameter` from the master, rounded. Elementwise, with one fixed order of fused
+// multiply-adds and IEEE sqrt and division, so that any device, vector width, number of threads or cut gives the same
 // bits. Moments are used at full precision and rounded to their format afterwards.
 void update(Lane&, const Optimizer&, const StepScalars*, const UpdateOperands&, OnSkip = OnSkip::leave_parameter);
 

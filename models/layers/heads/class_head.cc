@@ -25,10 +25,10 @@ using device::Product;
 using device::ProductShape;
 using device::View;
 
-// Sites of dropout: apart from those of blocks, which count up from 0.
+// The sites of dropout are apart from those of blocks, which count up from 0.
 constexpr std::uint32_t kSite = 0x7fffff00;
 
-// Elements between rows of scores: whole vectors.
+// The stride between rows of scores, in elements: whole vectors.
 std::size_t stride_of(std::size_t classes) {
   return (classes + 15) / 16 * 16;
 }
@@ -146,7 +146,7 @@ class ClassHead final : public LossUnit {
   }
 
  private:
-  // The mean's gradient, through all rows.
+  // Passes the mean's gradient to all rows.
   void spread(Lane& lane, const Context& c, ConstView d, ConstView x, View dx, const GradientRange& own) const {
     if (taken_.picks()) {
       const View d_means = d_means_.of(c.workspace);
@@ -212,7 +212,7 @@ class ClassHead final : public LossUnit {
   device::Dropout dropout_of(const Context& c, float probability, std::uint32_t place) const {
     return {probability, kSite + place, c.micro_batch, c.scalars};
   }
-  // The rows that the loss takes, normalized if the family has it so.
+  // The rows that enter the loss, normalized if the family requires it.
   ConstView take(Lane& lane, const Context& c, ConstView x) const {
     const View picked = picked_.of(c.workspace);
     return mean_ ? taken_.pick(lane, c, mean_->forward(lane, c, norm(lane, c, x)), picked)
@@ -251,7 +251,7 @@ class ClassHead final : public LossUnit {
   bool training_;
   std::size_t tokens_;
   LossRows taken_;
-  std::size_t rows_, normed_rows_;  // that the loss takes; that the final norm is of
+  std::size_t rows_, normed_rows_;  // rows that enter the loss; rows of the final norm
   device::ClassScoreShape shape_;
   Product scores_, input_, weights_;
   std::optional<Linear> dense_;
@@ -260,9 +260,9 @@ class ClassHead final : public LossUnit {
   std::size_t weight_ = 0, bias_ = 0;
   Slot scratch_, norm_mean_, rstd_, losses_, picked_, normed_, dropped_before_, inner_, active_, dropped_behind_;
   Slot dense_mean_, dense_rstd_, dense_normed_, d_means_;
-  Slot no_bias_;          // of norms without one
-  Slot fp32_, d_scores_;  // scores, and their gradient
-  Slot one_, two_;        // gradients on their way down
+  Slot no_bias_;          // for norms without a bias
+  Slot fp32_, d_scores_;  // the scores, and their gradient
+  Slot one_, two_;        // gradients on their way to the input
   std::size_t bytes_ = 0;
 };
 

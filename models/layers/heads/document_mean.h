@@ -7,16 +7,17 @@
 
 namespace strata::models {
 
-// Of every row the mean over the rows of its document; 0 of rows of no document. It is attention whose scores are all
-// alike, and so has its order of sums: the bits of a document's mean do not depend on what lies beside it.
+// For every row, the mean over the rows of its document; 0 for rows outside of documents. It is computed as attention
+// with equal scores, and so has attention's order of sums: the bits of a document's mean do not depend on its
+// neighbours.
 class DocumentMean {
  public:
-  // heads: that divide `hidden` as those of the model's attention do. Takes its place in a unit's workspace.
+  // heads: divides `hidden` like the model's attention heads. Reserves its place in a unit's workspace.
   DocumentMean(std::size_t hidden, std::size_t heads, const RunShape& run, Slots& workspace);
 
-  // x: [tokens, hidden]. What is given back lies in the workspace, as long as that of backward().
+  // x: [tokens, hidden]. The result lies in the workspace, in the same place as that of backward().
   device::View forward(device::Lane&, const Context&, device::ConstView x) const;
-  // The gradient of x by that of what forward() gave; lies in the workspace too.
+  // The gradient of x, given that of the result of forward(); lies in the workspace too.
   device::View backward(device::Lane&, const Context&, device::ConstView x, device::ConstView dy) const;
 
  private:

@@ -88,7 +88,7 @@ class ChunkedHead final : public LossUnit {
 
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
-  // Beside the products the loss goes over the fp32 logits.
+  // In addition to the products, the loss passes over the fp32 logits.
   Work loss_work(bool learns) const override {
     const double rows = static_cast<double>(rows_), products = learns ? products_learning() : 1;
     return {.flops = products * (2 * rows * static_cast<double>(spec_.vocabulary * spec_.hidden)) +
@@ -180,7 +180,7 @@ class ChunkedHead final : public LossUnit {
   }
 
  private:
-  // Where things lie in the workspace; whole: the logits of all tiles of a chunk, the sums of all tiles' gradients.
+  // Places in the workspace. whole: the logits of all tiles of a chunk, and the sums of all tiles' gradients.
   struct Places {
     Places() = default;
     Places(const ChunkedHead& head, std::size_t scratch_bytes, std::size_t logit_stride, std::size_t table_rows) {
@@ -213,13 +213,13 @@ class ChunkedHead final : public LossUnit {
       chunk_bias = work.add(learns_words ? head.tiles_.rows(0) : 0, DType::fp32);
       bytes = work.bytes();
     }
-    // The rows that the loss takes; behind the norm before the transform; within the transform, and behind it.
+    // The rows that enter the loss; after the norm before the transform; inside the transform, and after it.
     Slot picked, entered, inner, active;
     Slot entry_mean, entry_rstd;
-    Slot no_bias;  // of norms without one
+    Slot no_bias;  // for norms without a bias
     Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
-    // The words' biases, and the sum of their gradients: where the table is gathered by tiles, the unit's own
-    // parameters are not at hand.
+    // The words' biases, and the sum of their gradients. If the table is gathered by tiles, the unit's own parameters
+    // are not available in between.
     Slot logit_bias, d_logit_bias, chunk_bias;
     std::size_t bytes = 0;
   };
@@ -241,12 +241,12 @@ class ChunkedHead final : public LossUnit {
   const TileProducts& products(std::size_t rows, std::size_t tile) const {
     return *products_[rows == chunk_rows_ ? 0 : 1][tiles_.rows(tile) == tiles_.rows(0) ? 0 : 1];
   }
-  // The tile's words of a vector of them all.
+  // The tile's part of a vector over all words.
   View tile_of(std::size_t tile, View words) const { return words.sub(tiles_.first(tile), tiles_.rows(tile)); }
   ConstView weight(const Context& c, std::size_t tile) const {
     return (tied() ? c.shared : c.parameters).sub(weight_ + table_first(tile), table_size(tile));
   }
-  // The tile's place in the gradient of the table, and the fp32 sum behind it: in fp32 the same.
+  // The tile's place in the table's gradient, and (below) the place of its fp32 sum, which in fp32 is the same.
   View gradient_of(std::size_t tile, const GradientRange& gradients) const {
     return gradients.sub(weight_ + table_first(tile), table_size(tile));
   }
@@ -304,7 +304,7 @@ class ChunkedHead final : public LossUnit {
     run_logits(lane, c, p, row, tile, logits);
     softmax_statistics(lane, logit_tile(row, tile, logits), c.batch.labels + row, statistics(c, p) + row);
   }
-  // From logits that are there: their gradient in their place, what it adds to the input's gradient and to `sum`.
+  // Replaces the logits by their gradient, and adds their contributions to the input's gradient and to `sum`.
   void add_gradients(Lane& lane, const Context& c, const Places& p, std::size_t row, std::size_t tile, View logits,
                      View sum) const {
     const TileProducts& product = products(rows_from(row), tile);
@@ -326,7 +326,7 @@ class ChunkedHead final : public LossUnit {
   void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
     if (dtype_ != DType::fp32) cast(lane, sum, gradient_of(tile, gradients));
     if (!tied() || tile + 1 < tiles_.count()) return;
-    // The shared range goes on to a whole block.
+    // The shared range is rounded up to a whole block.
     const std::size_t table = weight_ + spec_.vocabulary * spec_.hidden;
     const std::size_t end = gradients.begin + gradients.values.size;
     if (end > table) zero(lane, gradients.sub(table, end - table));
@@ -344,7 +344,7 @@ class ChunkedHead final : public LossUnit {
       d_norm = p.d_normed_rounded.of(c.workspace);
       cast(lane, d_normed(c, p), d_norm);
     }
-    // What the norm made is not read any more, nor then what it was made of.
+    // The norm's output is not read any more, and then neither is its input.
     const View d_unnormed = transform_ || picks() ? p.normed.of(c.workspace) : dx;
     const View d_taken = !picks()      ? dx
                          : entry_norm_ ? p.entered.of(c.workspace)
@@ -367,16 +367,16 @@ class ChunkedHead final : public LossUnit {
   DType dtype_;
   bool training_;
   LossRows taken_;
-  std::size_t rows_;  // that the loss takes
+  std::size_t rows_;  // rows that enter the loss
   TableTiles tiles_;
   std::size_t chunk_rows_;
   bool generates_;
   std::optional<PredictionTransform> transform_;
-  std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: alike
+  std::array<std::array<std::optional<TileProducts>, 2>, 2> products_;  // by rows: full, last; by columns: the same
   std::optional<NormPart> norm_, entry_norm_;
-  std::size_t logit_bias_ = 0, weight_ = 0;  // weight_: or of the table in its holder's buffer
+  std::size_t logit_bias_ = 0, weight_ = 0;  // weight_: also the offset in the holder's buffer
   Places whole_, tiled_;
-  Slot row_mean_, row_rstd_, row_no_bias_, row_normed_;  // of the workspace, where it generates
+  Slot row_mean_, row_rstd_, row_no_bias_, row_normed_;  // places in the workspace of a run that generates
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// models/layers/heads/ is what models end in: the next or a masked token (here), classes of documents and tokens
-// (class_head.h), and what lies before them: a pooled row or a transform.
+// models/layers/heads/ holds the ends of models: the next or a masked token (here), classes of documents and tokens
+// (class_head.h), and what comes before them: a pooled row or a transform.
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,17 +16,16 @@ struct HeadSpec {
   std::size_t vocabulary, hidden;
   float eps;
   Init init;
-  std::optional<SharedParameter> tied = {};  // the table that the projection is; none: a parameter of its own
+  std::optional<SharedParameter> tied = {};  // the table that the projection is tied to; none: a parameter of its own
   std::string logit_bias_name = {};          // [vocabulary], added to the logits; none if empty
-  std::optional<PredictionTransformSpec> transform = {};  // before the norm
-  bool centred = false;                                   // LayerNorm, with a bias or without
+  std::optional<PredictionTransformSpec> transform = {};  // applied before the norm
+  bool centred = false;                                   // LayerNorm, with or without a bias
 };
 
-// The last unit: final norm, projection to the vocabulary and cross-entropy, forward and backward in one pass over
-// chunks of rows and tiles of the vocabulary. Of the micro-batch's rows it takes those that RunShape::loss_rows says.
-// The projection's gradient is summed over chunks and the input's over tiles, in fp32, and rounded once. Prepared for a
-// run that does not train, it has no gradients. Step by step (a table that is gathered by tiles) the logits are
-// computed twice.
+// The last unit: final norm, projection to the vocabulary and cross-entropy, with forward and backward in one pass over
+// chunks of rows and tiles of the vocabulary. It takes the rows that RunShape::loss_rows selects. The projection's
+// gradient is summed over chunks, and the input's over tiles, in fp32 and rounded once. If the run does not train, it
+// has no gradients. In the step-by-step form (a table gathered by tiles), the logits are computed twice.
 std::unique_ptr<LossUnit> make_head(const HeadSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

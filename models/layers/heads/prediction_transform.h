@@ -10,18 +10,17 @@
 namespace strata::models {
 
 struct PredictionTransformSpec {
-  std::string name;  // of the dense layer, before ".weight" and ".bias"
+  std::string name;  // the dense layer's name, without ".weight" and ".bias"
   float deviation;
   bool bias = true;
   std::string entry_gain = {};  // the head has a LayerNorm without a bias before it; none if empty
 };
 
-// What a masked language model does to its last block's output before the head normalises it and asks for words:
-// y = gelu(x W + b), b if there is one, with the GELU of erf. A piece of the head: its tensors lie in the head's flat
-// buffer.
+// A masked language model's step between its last block and the head's norm and projection: y = gelu(x W + b), with b
+// if there is one, and the GELU of erf. This is a piece of the head: its tensors lie in the head's flat buffer.
 class PredictionTransform {
  public:
-  // weight, bias: where they lie there, if there is a bias; rows: that a call is about.
+  // weight, bias: their offsets there (no bias: nullopt); rows: the number of rows in a call.
   PredictionTransform(std::size_t rows, std::size_t hidden, std::size_t weight, std::optional<std::size_t> bias,
                       const RunShape& run);
 
@@ -30,10 +29,10 @@ class PredictionTransform {
   double backward_flops() const { return dense_.backward_flops(); }
   void list_products(std::vector<device::ProductShape>& out) const { dense_.list_products(out); }
 
-  // All [rows, hidden]; inner: x W + b, which backward wants back.
+  // All [rows, hidden]; inner: x W + b, which backward needs.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View inner, device::View y,
                device::View scratch) const;
-  // dy becomes the gradient of inner.
+  // Replaces dy by the gradient of inner.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView inner,
                 device::View dy, device::View dx, const GradientRange& gradients, device::View scratch) const;
 

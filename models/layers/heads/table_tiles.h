@@ -6,12 +6,12 @@
 
 namespace strata::models {
 
-// How a table of the vocabulary is cut by rows. Sums over the vocabulary are ordered by these tiles, gathered one by
-// one or not, so their boundaries depend on the table's shape and the kind of device alone.
+// How a vocabulary table is cut into tiles of rows. Sums over the vocabulary are ordered by these tiles, whether or not
+// they are gathered one by one, so their borders depend only on the table's shape and the kind of device.
 class TableTiles {
  public:
-  // A whole number of the pieces in which a softmax is summed; large enough for full-speed products, which on a GPU
-  // have a hundred multiprocessors to fill.
+  // A multiple of the pieces in which a softmax is summed. Large enough for full-speed products, which must fill a
+  // hundred multiprocessors on a GPU.
   static constexpr std::size_t rows_on(device::Kind kind) { return kind == device::Kind::cpu ? 4096 : 32768; }
 
   TableTiles(std::size_t vocabulary, device::Kind kind) : vocabulary_(vocabulary), rows_(rows_on(kind)) {}

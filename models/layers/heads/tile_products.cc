@@ -9,16 +9,16 @@ namespace {
 using device::DType;
 using device::ProductShape;
 
-// fp32 logits that exist at once, at most: large enough for full-speed products, small beside a model. A GPU's products
-// want thousands of rows, and each chunk reads and writes the table's gradient once.
+// The most fp32 logits that exist at once: large enough for full-speed products, small compared to a model. A GPU's
+// products need thousands of rows, and each chunk reads and writes the table's gradient once.
 constexpr std::size_t logit_bytes(device::Kind kind) {
   return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{2} << 30;
 }
-// A chunk is never smaller: the head's weights are read once per chunk. A GPU's is a whole number of the largest tiles
-// in which its products are computed.
+// The smallest chunk, because the head's weights are read once per chunk. A GPU's is a multiple of the largest tiles of
+// its products.
 constexpr std::size_t kMinRows = 64, kGpuRows = 256;
 
-// Rows of logits, columns of them, and what they are products over.
+// Rows and columns of logits, and the inner size of their products.
 struct Sizes {
   std::int64_t m, n, d;
 };

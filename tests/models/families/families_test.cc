@@ -85,9 +85,9 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   // What is given beside it, as every preset has it, is not called unknown.
   refused("llama",
           {{"rope_parameters", R"({"rope_theta":1e5})"}, {"rope_scaling", R"({"rope_type":"linear","factor":2.0})"}},
-          "rope_scaling.factor", "beside rope_parameters");
+          "rope_scaling.factor", "contradicts rope_parameters");
   refused("llama", {{"rope_parameters", R"({"rope_theta":1e5})"}, {"rope_scaling", R"({"factor":2.0})"}},
-          "rope_scaling.factor", "beside rope_parameters");
+          "rope_scaling.factor", "contradicts rope_parameters");
   refused("llama", {{"rope_parameters", R"({"full_attention":{"rope_theta":1e5}})"}}, "rope_parameters.full_attention",
           "modernbert");
   refused("modernbert", {{"layer_types", R"(["full_attention"])"}}, "layer_types", "1 entry");

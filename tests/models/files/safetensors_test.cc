@@ -173,7 +173,7 @@ TEST_F(SafetensorsTest, ReadsShardsThroughTheirIndex) {
     folder_.write(index, text);
     EXPECT_FAILURE(Safetensors::open(folder_.path()), Exit::corrupt, HasSubstr(words));
   };
-  refused(R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})", "tensor b, which the index promises");
+  refused(R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})", "tensor b, which the index lists");
   refused(R"({"weight_map":{"a":"one.safetensors","b":"three.safetensors"}})", "no such file");
   refused(R"({"weight_map":{"a":"../one.safetensors"}})", "in the folder of the index");
   refused(R"({"weight_map":{"c":"one.safetensors"}})", "tensor a of one.safetensors");
@@ -194,7 +194,7 @@ TEST_F(SafetensorsTest, MissingFilesAreTheUsersMistake) {
   EXPECT_FAILURE(Safetensors::open(folder_.path()), Exit::usage, HasSubstr("model.safetensors"));
   EXPECT_FAILURE(Safetensors::open(folder_.path() / "x.safetensors"), Exit::usage, HasSubstr("x.safetensors"));
   folder_.write("adapter/adapter_model.safetensors", "");
-  EXPECT_FAILURE(Safetensors::open(folder_.path() / "adapter"), Exit::usage, HasSubstr("holds an adapter (LoRA)"));
+  EXPECT_FAILURE(Safetensors::open(folder_.path() / "adapter"), Exit::usage, HasSubstr("contains an adapter (LoRA)"));
 }
 
 }  // namespace

@@ -36,12 +36,12 @@ TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
   };
   folder.write("adapter/adapter_config.json", "{}");
   folder.write("adapter/adapter_model.safetensors", "");
-  refused("adapter", "adapter holds an adapter (LoRA)");
+  refused("adapter", "adapter contains an adapter (LoRA)");
   fs::create_directory(folder.path() / "cache");
   fs::create_symlink("../../blobs/0123abcd", folder.path() / "cache/config.json");
-  refused("cache", "config.json is a link to ../../blobs/0123abcd, which is not there");
+  refused("cache", "config.json is a link to ../../blobs/0123abcd, which does not exist");
   fs::create_symlink("snapshots/gone", folder.path() / "link");
-  refused("link", "link is a link to snapshots/gone, which is not there");
+  refused("link", "link is a link to snapshots/gone, which does not exist");
   refused("none", "there is no folder");
   folder.write("q4.gguf", "GGUF");
   refused("q4.gguf", "as llama.cpp stores it");

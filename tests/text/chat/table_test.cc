@@ -48,7 +48,7 @@ TEST(TableTest, WhatIsNoRecordIsRefused) {
   EXPECT_THAT(fault_of("\"open\"\""), HasSubstr("field 1"));
   EXPECT_THAT(fault_of("\"a\" b,c"), HasSubstr("behind the quote that closes field 1"));
   EXPECT_THAT(fault_of("\"\"a,c"), HasSubstr("behind the quote that closes field 1"));
-  EXPECT_THAT(fault_of("a,b\rc,d"), HasSubstr("a carriage return stands alone"));
+  EXPECT_THAT(fault_of("a,b\rc,d"), HasSubstr("there is a carriage return without a line feed"));
   EXPECT_EQ(fault_of("a,\"b\rc\",d\r\n"), "none");
 }
 

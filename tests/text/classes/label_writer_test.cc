@@ -136,12 +136,13 @@ TEST(LabelWriterTest, ListsAndWords) {
 
 // A column whose texts have several labels each is no column of long names.
 TEST(LabelWriterTest, LabelsThatSeemToBeSeveralAreAsked) {
-  EXPECT_FAILURE(write({one("2,5"), one(std::int64_t{2}), one(std::int64_t{5}), one("5,2")}), Exit::usage,
-                 AllOf(HasSubstr("--labels y: the label \"2,5\", and 1 like it, seems to be several"),
-                       HasSubstr("([\"2\", \"5\"])"), HasSubstr("a column per class"), HasSubstr("with a point")));
+  EXPECT_FAILURE(
+      write({one("2,5"), one(std::int64_t{2}), one(std::int64_t{5}), one("5,2")}), Exit::usage,
+      AllOf(HasSubstr("--labels y: the label \"2,5\", and 1 like it, seems to be several"),
+            HasSubstr("([\"2\", \"5\"])"), HasSubstr("a column per class"), HasSubstr("with a decimal point")));
   EXPECT_FAILURE(write({one("joy"), one("fear"), one("fear|joy")}), Exit::usage,
                  AllOf(HasSubstr("\"fear|joy\" seems"), HasSubstr("write it without \"|\"")));
-  EXPECT_FAILURE(write({one("B-X O"), one("O O")}), Exit::usage, HasSubstr("\"B-X O\" is of tags of words"));
+  EXPECT_FAILURE(write({one("B-X O"), one("O O")}), Exit::usage, HasSubstr("\"B-X O\" consists of tags of words"));
   const auto words = [](const char* name, bool per_word) {
     DocumentLabels out = one(name);
     out.one_per_word = per_word;

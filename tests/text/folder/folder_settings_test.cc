@@ -141,7 +141,7 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
   };
   const auto differs = [](const char* what, const char* name) {
     return ElementsAre(AllOf(HasSubstr(std::string("the ") + what + " of tokenizer.json"),
-                             HasSubstr("as in transformers 4"), HasSubstr(std::string("anew for ") + name)));
+                             HasSubstr("as in transformers 4"), HasSubstr(std::string(" for ") + name)));
   };
   const char* llama = R"({"tokenizer_class": "LlamaTokenizer", "legacy": false})";
   EXPECT_THAT(remarks("llama2", llama), differs("normalizer and the pre_tokenizer", "LlamaTokenizer"));
@@ -172,10 +172,10 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
 // Each of these could be mended only by guessing another file.
 TEST_F(FolderTest, FoldersWithoutATokenizerSayWhatTheyAre) {
   folder_.write("adapter_config.json", "{}");
-  EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("holds an adapter (LoRA)"), HasSubstr("no tokenizer")));
+  EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("contains an adapter (LoRA)"), HasSubstr("no tokenizer")));
   fs::create_symlink("../blobs/0123abcd", folder_.path() / "tokenizer.json");
   folder_.write("tokenizer.model", "of other ids");
-  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("tokenizer.json is a link to ../blobs/0123abcd, which is not there"));
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("tokenizer.json is a link to ../blobs/0123abcd, which does not exist"));
   fs::create_symlink("snapshots/none", folder_.path() / "model");
   EXPECT_FAILURE(load_tokenizer(folder_.path() / "model" / ""), Exit::usage, HasSubstr("is a link to snapshots/none"));
   fs::remove(folder_.path() / "tokenizer.json");

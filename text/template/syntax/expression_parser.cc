@@ -11,7 +11,7 @@ namespace strata::text::jinja {
 namespace {
 
 using K = Expression::Kind;
-// Expressions in expressions while parsing (brackets are two levels), and operators on operators. Python, which runs
+// The limits of nested expressions while parsing (brackets are two levels), and of nested operators. Python, which runs
 // Jinja's templates, has 200.
 constexpr int kMaxDepth = 300, kMaxHeight = 400;
 
@@ -153,7 +153,7 @@ ExpressionPtr ExpressionParser::concatenation() {
   return node.parts.size() == 1 ? std::move(node.parts.front()) : make(std::move(node));
 }
 
-// From the left, as Jinja has it: 2 ** 3 ** 2 is 64.
+// Left-associative, as in Jinja: 2 ** 3 ** 2 is 64.
 ExpressionPtr ExpressionParser::power() {
   ExpressionPtr node = unary();
   while (tokens_.is_sign("**")) {
@@ -296,7 +296,7 @@ ExpressionPtr ExpressionParser::index(ExpressionPtr node, int line) {
   ExpressionPtr first;
   if (!tokens_.is_sign(":")) {
     first = expression();
-    if (tokens_.is_sign(",")) {  // a tuple as the key of a dict
+    if (tokens_.is_sign(",")) {  // a tuple as a subscript
       std::vector<ExpressionPtr> key = parts_of(std::move(first));
       while (tokens_.skip_sign(",") && !tokens_.is_sign("]")) key.push_back(expression());
       first = make({K::tuple, line, "", {}, std::move(key)});
@@ -328,7 +328,7 @@ CallArguments ExpressionParser::arguments() {
       out.named.emplace_back(std::move(name), expression());
     } else {
       if (!out.named.empty() || out.more_positional || out.more_named)
-        tokens_.wrong("an argument without a name comes behind one with a name");
+        tokens_.wrong("a positional argument follows a named argument");
       out.positional.push_back(expression());
     }
     if (!tokens_.skip_sign(",")) break;
@@ -349,7 +349,7 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr on, bool at_name) {
 }
 
 ExpressionPtr ExpressionParser::test(ExpressionPtr node) {
-  const int line = tokens_.next().line;  // is
+  const int line = tokens_.next().line;  // the token `is`
   const bool negated = tokens_.skip_name("not");
   Expression out{K::test, line, tokens_.any_name("the name of a test"), {}, parts_of(std::move(node))};
   while (tokens_.skip_sign(".")) out.text += "." + tokens_.any_name("the name of a test");

@@ -27,7 +27,7 @@ int digit_of(char c) {
   return 99;
 }
 
-// With "\n" for every line break, and without the last one.
+// Replaces every line break by "\n" and removes the last one.
 std::string with_newlines(std::string_view source) {
   std::string out;
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -63,7 +63,7 @@ class Lexer {
     while (at < source_.size() && is_space(character_at(source_, at))) at += character_bytes(source_[at]);
     return at;
   }
-  // Where what follows a tag begins, whose closing "%}", "}}" or "#}" is at `at`, with its sign; npos if it is not.
+  // The place after a tag's closing "%}", "}}" or "#}" (with its sign) at `at`; npos if there is no such end.
   std::size_t behind_end(std::size_t at, std::string_view end) const {
     if (peek(at) == '-' && has(at + 1, end)) return behind_space(at + 3);
     if (peek(at) == '+' && end != "}}" && has(at + 1, end)) return at + 3;
@@ -71,7 +71,7 @@ class Lexer {
     return at + 2 + (end != "}}" && peek(at + 2) == '\n' ? 1 : 0);
   }
 
-  // Text up to a tag, and the tag.
+  // Reads text up to a tag, and the tag.
   void root() {
     std::size_t tag = source_.find('{', at_);
     while (tag != npos && peek(tag + 1) != '{' && peek(tag + 1) != '%' && peek(tag + 1) != '#')
@@ -92,7 +92,7 @@ class Lexer {
         tag_until(behind, Token::Kind::variable_begin, "}}", Token::Kind::variable_end);
     }
   }
-  // The text before a tag, as its sign and lstrip_blocks leave it.
+  // Adds the text before a tag, as its sign and lstrip_blocks leave it.
   void data_before(std::size_t tag, bool is_block) {
     std::string_view text = std::string_view(source_).substr(at_, tag - at_);
     const char sign = peek(tag + 2);
@@ -113,7 +113,7 @@ class Lexer {
       if (const std::size_t behind = behind_end(at, "#}"); behind != npos) return go_to(behind);
     wrong("a comment {# is not closed with #}");
   }
-  // Whether it is {% raw %}: all text up to {% endraw %}.
+  // Whether the tag is {% raw %}; if so, reads all text up to {% endraw %}.
   bool raw(std::size_t at) {
     constexpr std::string_view kRaw = "raw", kEnd = "endraw";
     at = behind_space(at);
@@ -131,7 +131,7 @@ class Lexer {
       go_to(behind);
       return true;
     }
-    if (at_ == source_.size()) return true;  // which Jinja lets pass
+    if (at_ == source_.size()) return true;  // Jinja allows this
     wrong("{% raw %} is not closed with {% endraw %}");
   }
   void tag_until(std::size_t at, Token::Kind begin, std::string_view end, Token::Kind end_kind) {
@@ -269,7 +269,7 @@ class Lexer {
   std::size_t at_ = 0;
   int line_ = 1;
   bool line_starting_ = true;
-  std::string open_;  // what closes the brackets that are open, the innermost last
+  std::string open_;  // what closes the open brackets, innermost last
   std::vector<Token> tokens_;
 };
 

@@ -13,7 +13,7 @@ namespace strata::text::jinja {
 namespace {
 
 using K = Statement::Kind;
-constexpr int kMaxDepth = 60;  // blocks in blocks; Python, which runs Jinja's templates, has 100
+constexpr int kMaxDepth = 60;  // nested blocks; Python, which runs Jinja's templates, allows 100
 
 class Parser {
  public:
@@ -26,7 +26,7 @@ class Parser {
   }
 
  private:
-  // What stands until a tag with one of the names `ends`, whose name is then the current token.
+  // Parses up to a tag with one of the names `ends`. That name is then the current token.
   Block block(std::initializer_list<std::string_view> ends) {
     if (++depth_ > kMaxDepth) tokens_.wrong(fmt::format("blocks are nested deeper than {} levels", kMaxDepth));
     const int begin = tokens_.line();
@@ -56,13 +56,13 @@ class Parser {
     return out;
   }
   void end_tag() { tokens_.expect(Token::Kind::block_end, "%}"); }
-  // The rest of a tag, and the block behind it.
+  // Parses the rest of a tag, and the block after it.
   Block body(std::initializer_list<std::string_view> ends) {
     tokens_.skip_sign(":");
     end_tag();
     return block(ends);
   }
-  // The same, with the name of its closing tag.
+  // The same, and consumes the name of its closing tag.
   Block whole_body(std::string_view end) {
     Block out = body({end});
     tokens_.next();
@@ -81,7 +81,7 @@ class Parser {
     if (tag == "with") return with(line);
     if (tag == "print") return print(line);
     if (tag == "break" || tag == "continue") {
-      if (!in_loop_) throw SyntaxFault{fmt::format("{{% {} %}} stands outside a loop", tag), line};
+      if (!in_loop_) throw SyntaxFault{fmt::format("{{% {} %}} is outside a loop", tag), line};
       return {tag == "break" ? K::break_loop : K::continue_loop, line};
     }
     if (tag == "filter") {
@@ -93,7 +93,7 @@ class Parser {
     throw SyntaxFault{fmt::format("the tag {{% {} %}} is not supported in a chat template", tag.substr(0, 64)), line};
   }
 
-  // A body from which a loop outside can be left or not.
+  // Parses a body from which an outer loop can or cannot be left.
   Block apart(std::string_view end, bool in_loop) {
     const bool before = std::exchange(in_loop_, in_loop);
     Block out = whole_body(end);
@@ -166,7 +166,7 @@ class Parser {
       if (tokens_.skip_sign("="))
         out.parameters.back().otherwise = expressions_.expression();
       else if (out.parameters.size() > 1 && out.parameters[out.parameters.size() - 2].otherwise)
-        tokens_.wrong("a parameter without a default comes behind one with a default");
+        tokens_.wrong("a parameter without a default follows one with a default");
       if (!tokens_.skip_sign(",")) break;
     }
     tokens_.expect_sign(")");
@@ -184,7 +184,7 @@ class Parser {
 
   Statement generation(int line) {
     Statement out{K::generation, line};
-    if (in_generation_) tokens_.wrong("a {% generation %} block stands in another one");
+    if (in_generation_) tokens_.wrong("a {% generation %} block is inside another one");
     in_generation_ = true;
     out.blocks.push_back(apart("endgeneration", false));
     in_generation_ = false;

@@ -7,7 +7,7 @@
 
 #include "text/template/values/value.h"
 
-// A template as the parser leaves it for the interpreter.
+// A template's tree, which the parser builds and the interpreter walks.
 namespace strata::text::jinja {
 
 struct Expression;
@@ -28,7 +28,7 @@ struct Expression {
     dict,       // parts: key, value, key, value...
     attribute,  // parts[0].text
     item,       // parts[0][parts[1]]
-    slice,      // parts[0][parts[1]:parts[2]:parts[3]], null if nothing stands there
+    slice,      // parts[0][parts[1]:parts[2]:parts[3]], null if omitted
     call,       // parts[0](arguments)
     filter,     // parts[0] | text(arguments); parts[0] is null in a block's filter
     test,       // parts[0] is text(arguments)
@@ -47,13 +47,13 @@ struct Expression {
   std::vector<ExpressionPtr> parts = {};
   std::vector<std::string> operators = {};
   CallArguments arguments = {};
-  int height = 1;  // levels of expressions, its own included
+  int height = 1;  // nested expressions, including this one
 };
 
-// What is assigned to: a name, an attribute of a namespace, or a tuple of targets.
+// The target of an assignment: a name, an attribute of a namespace, or a tuple of targets.
 struct Target {
   std::string name, attribute;
-  std::vector<Target> parts;  // if it is a tuple
+  std::vector<Target> parts;  // for a tuple
 };
 
 struct Statement;
@@ -71,7 +71,7 @@ struct Statement {
     set,           // target, expressions[0]
     set_block,     // target, blocks[0], expressions[0]: filters, or null
     loop,          // target in expressions[0] if expressions[1] (or null): blocks[0], else blocks[1]
-    condition,     // expressions[i]: blocks[i]; one block more is the else
+    condition,     // expressions[i]: blocks[i]; one more block is the else
     macro,         // text(parameters): blocks[0]
     call,          // expressions[0] with a caller(parameters): blocks[0]
     filter,        // expressions[0]: blocks[0]
@@ -87,7 +87,7 @@ struct Statement {
   std::vector<ExpressionPtr> expressions = {};
   std::vector<Block> blocks = {};
   std::vector<Parameter> parameters = {};
-  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;  // macro: names that its body has
+  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;  // macro: names that occur in its body
 };
 
 }  // namespace strata::text::jinja

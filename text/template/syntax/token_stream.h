@@ -16,7 +16,7 @@ class TokenStream {
   const Token& current() const { return tokens_[at_]; }
   const Token& after() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
   int line() const { return current().line; }
-  // The current token, which is then behind; the end stays.
+  // Returns the current token and moves past it; the end is never passed.
   const Token& next() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
 
   bool is(Token::Kind kind) const { return current().kind == kind; }

@@ -10,19 +10,20 @@
 
 namespace strata::text::jinja {
 
-// What a call gives. Callables take what they know; `Parameters` refuses the rest.
+// The arguments of a call. Callables take what they know; `Parameters` refuses the rest.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// Arguments by the names of a function's parameters, as Python binds them. Throws Fault for those it does not have.
+// Arguments by the names of a function's parameters, as Python binds them. Throws Fault for arguments that the function
+// does not have.
 class Parameters {
  public:
   Parameters(std::string_view function, Arguments& arguments, std::initializer_list<std::string_view> names);
-  // Null if the call does not give it.
+  // Null if the call does not pass it.
   const Value* find(std::string_view name) const;
-  // Throws Fault if the call does not give it.
+  // Throws Fault if the call does not pass it.
   const Value& at(std::string_view name) const;
   bool flag(std::string_view name, bool otherwise) const;
   std::int64_t integer(std::string_view name, std::int64_t otherwise) const;

@@ -41,7 +41,7 @@ std::string padded(std::string text, const Spec& spec, char usual_align) {
     for (std::size_t i = 0; i < n; ++i) out += spec.fill;
     return out;
   };
-  if (align == '=') {  // between sign and digits
+  if (align == '=') {  // padding between the sign and the digits
     const std::size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+' || text[0] == ' ') ? 1 : 0;
     return text.insert(sign, filled(missing));
   }
@@ -135,7 +135,7 @@ Spec spec_of(std::string_view text) {
   return out;
 }
 
-// One field of %: its text, and where the pattern goes on.
+// One field of %: its text, and where the pattern continues.
 class Percent {
  public:
   Percent(Runtime& runtime, const Value& value) : runtime_(runtime), value_(value) {}

@@ -40,7 +40,7 @@ class Writer {
       case Kind::undefined:
         throw Fault(value.why() + " (and has no JSON)");
       default:
-        throw Fault(fmt::format("a {} has no JSON: take what it holds, for example with |list", value.type_name()));
+        throw Fault(fmt::format("a {} has no JSON: use its content, for example with |list", value.type_name()));
     }
   }
   std::string take() { return std::move(out_); }
@@ -69,7 +69,7 @@ class Writer {
     }
     out_ += '"';
   }
-  // As UTF-16 has it.
+  // In UTF-16 code units.
   void escape(std::uint32_t code) {
     if (code >= 0x10000) {
       out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + ((code - 0x10000) >> 10), 0xdc00 + (code & 0x3ff));

@@ -8,7 +8,7 @@ namespace strata::text::jinja {
 
 void Meter::step(std::uint64_t steps) {
   steps_ += steps;
-  if (steps_ > limits_.steps) throw Fault(fmt::format("it does not come to an end: more than {} steps", limits_.steps));
+  if (steps_ > limits_.steps) throw Fault(fmt::format("it does not end: more than {} steps", limits_.steps));
 }
 
 void Meter::grown_to(std::uint64_t bytes) const {
@@ -30,7 +30,7 @@ void Meter::take(std::uint64_t times, std::uint64_t bytes) {
 void Meter::enter() {
   if (++depth_ > limits_.depth) {
     --depth_;
-    throw Fault(fmt::format("it goes deeper than {} levels: a macro that calls itself for ever?", limits_.depth));
+    throw Fault(fmt::format("it goes deeper than {} levels: a macro that calls itself forever?", limits_.depth));
   }
 }
 

@@ -4,36 +4,36 @@
 
 namespace strata::text::jinja {
 
-// What goes wrong while a template is rendered, without its place: the interpreter adds the line.
+// What goes wrong while a template is rendered. The interpreter adds the line.
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// How much one rendering may take before it is refused.
+// How much one rendering may use before it is refused.
 struct Limits {
   std::uint64_t steps = 50'000'000;              // nodes, and pieces of 64 bytes that are read or written
-  std::uint64_t bytes = std::uint64_t{1} << 30;  // of texts and lists that the template makes, all together
-  int depth = 1000;                              // expressions, blocks and macros in each other
+  std::uint64_t bytes = std::uint64_t{1} << 30;  // all texts and lists that the template makes, together
+  int depth = 1000;                              // nested expressions, blocks and macros
 };
 
-// Counts what is done with values against the limits. A few lists that hold each other twice stand for 2^40 leaves, so
-// whatever walks through a value counts each node of it.
+// Counts operations on values against the limits. A few lists that each contain the next one twice stand for 2^40
+// leaves, so code that walks through a value counts each node.
 class Meter {
  public:
   explicit Meter(const Limits& limits = {}) : limits_(limits) {}
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
 
-  // Throw Fault at a limit. What makes a text or list asks for its bytes first.
+  // Throw Fault at a limit. Code that makes a text or list asks for its bytes first.
   void step(std::uint64_t steps = 1);
   void take(std::uint64_t bytes);
-  // `times` of `bytes` each.
+  // `times` times `bytes`.
   void take(std::uint64_t times, std::uint64_t bytes);
-  // Bytes are read.
+  // Counts bytes that are read.
   void read(std::uint64_t bytes) { step(bytes / kPiece); }
-  // A text in the making has come to this many bytes, which are taken when it is done.
+  // Checks an unfinished text that has reached this many bytes, which are counted when it is done.
   void grown_to(std::uint64_t bytes) const;
-  // Throws Fault at the limit of depth; leave() undoes it.
+  // Throws Fault at the depth limit. leave() undoes it.
   void enter();
   void leave() { --depth_; }
 

@@ -29,7 +29,7 @@ std::int64_t power(std::int64_t base, std::int64_t exponent) {
   }
 }
 
-// Python's: rounded down, and the remainder has the divisor's sign.
+// Python's division: rounded down, and the remainder has the divisor's sign.
 std::int64_t divided(std::int64_t a, std::int64_t b) {
   if (b == -1) {
     if (a == std::numeric_limits<std::int64_t>::min()) too_large();
@@ -166,7 +166,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
       if (container.is(Kind::undefined)) return false;
       [[fallthrough]];
     default:
-      throw Fault(fmt::format("nothing is in a {}", container.type_name()));
+      throw Fault(fmt::format("'in' does not work on a {}", container.type_name()));
   }
 }
 

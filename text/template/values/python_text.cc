@@ -11,7 +11,7 @@
 namespace strata::text::jinja {
 namespace {
 
-// U+FB00 to U+FB06 in capitals.
+// The upper case of U+FB00 to U+FB06.
 constexpr char32_t kFirstLigature = 0xfb00;
 constexpr std::array<std::string_view, 7> kLigatures = {"FF", "FI", "FL", "FFI", "FFL", "ST", "ST"};
 
@@ -45,7 +45,7 @@ bool is_letter(char32_t code) {
   return is_cased(code) || category == UTF8PROC_CATEGORY_LM || category == UTF8PROC_CATEGORY_LO;
 }
 
-// Whether there is a character and all of them are `is`.
+// Whether there is a character and `is` holds for all of them.
 template <typename Is>
 bool all_of(std::string_view text, Is is) {
   for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at]))
@@ -75,7 +75,7 @@ bool ends_line(char32_t code) {
          code == 0x2029;
 }
 
-// The byte where the last character of text[0, end) begins.
+// The byte at which the last character of text[0, end) begins.
 std::size_t before(std::string_view text, std::size_t end) {
   do --end;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);

@@ -6,36 +6,36 @@
 #include <string_view>
 #include <vector>
 
-// What Python's str does, over UTF-8. Lengths and places are in characters (code points) unless said otherwise. Texts
-// are valid UTF-8.
+// Python's str methods on UTF-8. Lengths and places are in characters (code points) unless stated otherwise. Texts are
+// valid UTF-8.
 namespace strata::text::jinja {
 
 char32_t character_at(std::string_view text, std::size_t byte);
-// Bytes of the character that begins with `first`.
+// The length of the character that begins with `first`, in bytes.
 std::size_t character_bytes(char first);
 void append_character(char32_t code, std::string& out);
 bool is_utf8(std::string_view text);
 
 std::size_t length_of(std::string_view text);
-// The byte where the character of that number begins; the text's end for numbers from its length on.
+// The byte at which a character begins, by its number. Numbers from the length on give the text's end.
 std::size_t byte_of(std::string_view text, std::size_t character);
 std::vector<std::string_view> characters_of(std::string_view text);
 
 // str.isspace() of one character.
 bool is_space(char32_t code);
 enum class Side { left, right, both };
-// Without `characters` at the sides, or white space if none are given.
+// Removes `characters` from the sides, or white space if none are given.
 std::string_view strip(std::string_view text, Side side, std::optional<std::string_view> characters = std::nullopt);
 
-// Parts between `separator`s (not empty), at most `most` cuts (negative: all), from the left or the right.
+// Splits at `separator` (not empty), with at most `most` cuts (negative: all), from the left or the right.
 std::vector<std::string_view> split(std::string_view text, std::string_view separator, std::int64_t most,
                                     bool from_right);
-// Words between white space.
+// Words separated by white space.
 std::vector<std::string_view> words(std::string_view text, std::int64_t most, bool from_right);
 std::vector<std::string_view> lines(std::string_view text, bool keep_ends);
 
 std::string replace(std::string_view text, std::string_view old, std::string_view by, std::int64_t most);
-// One character becomes one, but for ß and Latin ligatures, which `upper` takes apart.
+// One character becomes one, except ß and Latin ligatures, which `upper` splits.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
@@ -48,10 +48,10 @@ bool is_alphabetic(std::string_view text);
 bool is_decimal(std::string_view text);
 bool is_alphanumeric(std::string_view text);
 
-// repr() of a text and of a number; the latter is its str(), too.
+// repr() of a text and of a number; the latter is also its str().
 std::string repr_of(std::string_view text);
 std::string repr_of(double number);
-// With <, >, &, ' and " as HTML has them.
+// Writes <, >, &, ' and " as HTML entities.
 std::string escape(std::string_view text);
 
 }  // namespace strata::text::jinja

@@ -18,7 +18,7 @@ int nesting_of(int most) {
   return most + 1;
 }
 
-// a < b, exactly: a double cannot hold every integer.
+// a < b, compared exactly: a double cannot represent every integer.
 bool less_number(const Value& a, const Value& b) {
   if (!a.is(Kind::real) && !b.is(Kind::real)) return a.integer() < b.integer();
   return a.real() < b.real();
@@ -210,7 +210,7 @@ bool Value::equals(const Value& other, Meter& meter) const {
     case Kind::method:
       return method().name == other.method().name && method().self->equals(*other.method().self, meter);
     default:
-      return true;  // undefined, none
+      return true;  // undefined and none
   }
 }
 
@@ -315,7 +315,7 @@ void Value::append_repr(std::string& out, Meter& meter) const {
       break;
     case Kind::object:
     case Kind::method:
-      throw Fault(fmt::format("a {} is not text: take what it holds, for example with |list or a call", type_name()));
+      throw Fault(fmt::format("a {} is not text: use its content, for example with |list or a call", type_name()));
   }
 }
 
@@ -355,7 +355,7 @@ bool less(const Value& a, const Value& b, Meter& meter) {
   if (a.is_number() && b.is_number()) return less_number(a, b);
   if (a.is(Kind::text) && b.is(Kind::text)) {
     meter.read(std::min(a.text().size(), b.text().size()));
-    return a.text() < b.text();  // UTF-8 has the order of code points
+    return a.text() < b.text();  // bytewise order in UTF-8 is the order of code points
   }
   if (a.kind() == b.kind() && (a.is(Kind::list) || a.is(Kind::tuple))) {
     const auto &left = a.items(), &right = b.items();

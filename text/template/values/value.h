@@ -1,5 +1,5 @@
 #pragma once
-// text/template/values/ is Python's data as a template sees it (here), with its operators, formats and JSON.
+// text/template/values/ holds Python's data as a template sees it (here), with its operators, formats and JSON.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,27 +20,27 @@ struct Arguments;
 enum class Kind { undefined, none, boolean, integer, real, text, list, tuple, view, dict, object, method };
 
 // Python's types as a template sees them. Values are immutable, as in the sandbox that transformers uses, so copies
-// share what they hold. A list or dict that is nested deeper than kMaxNesting throws Fault.
+// share their contents. A list or dict nested deeper than kMaxNesting throws Fault.
 class Value {
  public:
   static constexpr int kMaxNesting = 128;
 
   struct Text {
     std::string bytes;
-    bool safe;  // marked by `safe` or `escape`: `+` escapes what it is added to
+    bool safe;  // marked by `safe` or `escape`: `+` escapes the other operand
   };
   struct Sequence {
     std::vector<Value> items;
     int nesting;
-    bool hashable;          // a tuple of what is hashable
-    std::string_view name;  // of a view: dict_items and so on
+    bool hashable;          // a tuple of hashable values
+    std::string_view name;  // a view's type name: dict_items and so on
   };
   struct Dict {
     std::vector<std::pair<Value, Value>> items;
-    std::unordered_map<std::string_view, std::size_t> places;  // of text keys, if there are many
+    std::unordered_map<std::string_view, std::size_t> places;  // indexes text keys, if there are many
     int nesting;
   };
-  // `self.name`, not called yet.
+  // A bound method `self.name` before its call.
   struct Method {
     std::shared_ptr<const Value> self;
     std::string name;
@@ -52,18 +52,19 @@ class Value {
   Value(double value) : held_(value) {}
   Value(std::string text, bool safe = false)
       : held_(std::make_shared<const Text>(Text{.bytes = std::move(text), .safe = safe})) {}
-  Value(const char*) = delete;  // would be a boolean
-  // `why` is what an error says when it is used.
+  Value(const char*) = delete;  // a pointer would become a boolean
+  // `why`: the error for using it.
   static Value undefined(std::string why);
   static Value list(std::vector<Value> items) { return Value(Kind::list, std::move(items), ""); }
   static Value tuple(std::vector<Value> items) { return Value(Kind::tuple, std::move(items), ""); }
-  // A dict's items, keys or values, by Python's name of the type (a literal): has a length, no element by number.
+  // A dict's items, keys or values. `name` is Python's name of the type (a literal). A view has a length, but no
+  // element by number.
   static Value view(std::string_view name, std::vector<Value> items) {
     return Value(Kind::view, std::move(items), name);
   }
-  // The last of equal keys counts, in the place of the first. Throws Fault for a key that Python cannot hash.
+  // Of equal keys, the last value counts, in the place of the first. Throws Fault for a key that Python cannot hash.
   static Value dict(std::vector<std::pair<Value, Value>> items, Meter& meter);
-  // The same of keys that are texts.
+  // The same for keys that are texts.
   static Value dict(std::vector<std::pair<Value, Value>> items);
   // `object` outlives the value: the interpreter owns it.
   static Value object(Object& object);
@@ -74,16 +75,16 @@ class Value {
   bool is_number() const { return is(Kind::boolean) || is(Kind::integer) || is(Kind::real); }
   bool is_sequence() const { return is(Kind::list) || is(Kind::tuple) || is(Kind::view); }
 
-  // Each is for its own kind alone.
+  // Each getter is only for its own kind.
   const std::string& why() const;
   bool boolean() const { return std::get<bool>(held_); }
-  // Of a boolean or an integer.
+  // For a boolean or an integer.
   std::int64_t integer() const;
-  // Of any number.
+  // For any number.
   double real() const;
   const std::string& text() const;
   bool safe() const;
-  const std::vector<Value>& items() const;  // of a list, a tuple or a view
+  const std::vector<Value>& items() const;  // for a list, a tuple or a view
   const std::vector<std::pair<Value, Value>>& pairs() const;
   Object& object() const;
   const Method& method() const;
@@ -96,9 +97,9 @@ class Value {
   bool equals(const Value& other, Meter& meter) const;
   // Python's name of the type, for messages.
   std::string_view type_name() const;
-  // Python's str() and repr(). Throws Fault for what has no text that is the same in two runs, such as a macro.
+  // Python's str() and repr(). Throws Fault for values whose text would differ between two runs, such as a macro.
   std::string to_text(Meter& meter) const;
-  std::string to_text() const;  // of a value that was read, which holds no part twice
+  std::string to_text() const;  // for a value that was read, which holds no part twice
   std::string to_repr(Meter& meter) const;
 
  private:
@@ -124,7 +125,8 @@ class Value {
       held_;
 };
 
-// What a template calls or asks for attributes and that is no plain data: namespaces, macros, loops, iterators.
+// An object that a template calls or reads attributes from, and that is not plain data: namespaces, macros, loops,
+// iterators.
 class Object {
  public:
   virtual ~Object() = default;
@@ -134,7 +136,7 @@ class Object {
   virtual Value call(Arguments& arguments);
 };
 
-// What is iterated over once, such as the result of `map` or `selectattr`: true even if it is empty.
+// Can be iterated over once, such as the result of `map` or `selectattr`. It is true even if it is empty.
 class Iterator : public Object {
  public:
   explicit Iterator(std::vector<Value> items) : items_(std::move(items)) {}
@@ -146,7 +148,7 @@ class Iterator : public Object {
   std::size_t next_ = 0;
 };
 
-// What `namespace(...)` makes: the one thing that a template can change.
+// The result of `namespace(...)`: the only object that a template can change.
 class Namespace : public Object {
  public:
   std::string_view type_name() const override { return "Namespace"; }
@@ -158,11 +160,11 @@ class Namespace : public Object {
   std::unordered_map<std::string, Value> attributes_;
 };
 
-// A whole number; Fault, which names `what`, for anything else.
+// An integer. Anything else throws a Fault that names `what`.
 std::int64_t integer_of(const Value& value, std::string_view what);
-// A text's own; Fault for anything else.
+// The content of a text. Anything else throws a Fault.
 const std::string& text_of(const Value& value, std::string_view what);
-// Python's < for numbers, texts, lists and tuples; Fault for others.
+// Python's < for numbers, texts, lists and tuples. Others throw a Fault.
 bool less(const Value& a, const Value& b, Meter& meter);
 
 }  // namespace strata::text::jinja

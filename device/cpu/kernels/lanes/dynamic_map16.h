@@ -2,7 +2,7 @@
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/numeric/dynamic_map.h"
 
-// Vector form of device/numeric/dynamic_map.h for kernels: the same bits, sixteen at a time.
+// The vector form of device/numeric/dynamic_map.h for kernels: the same bits, sixteen at a time.
 namespace strata::device::cpu::STRATA_ISA {
 
 #if defined(__AVX512F__)
@@ -11,7 +11,7 @@ STRATA_LANES F32x16 magnitude(F32x16 x) {
   return {_mm512_abs_ps(x.v)};
 }
 
-// Entry i % 8 of a table, i in any lane.
+// Entry i % 8 of a table; i may be in any lane.
 STRATA_LANES __m512 entry(const float* table, __m512i i) {
   return _mm512_permutexvar_ps(i, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)));
 }
@@ -26,7 +26,7 @@ STRATA_LANES F32x16 decode16(const std::uint8_t* bytes) {
   const __m512i field = _mm512_srli_epi32(_mm512_castps_si512(n), 23);
   const __m512 slope = entry(map.slope, field), offset = entry(map.offset, field);
   if constexpr (!kSigned) return {_mm512_fmadd_ps(slope, n, offset)};
-  // offset ^ (~n & sign bit): negated where n is positive.
+  // offset ^ (~n & sign bit): negated if n is positive.
   const __m512i with_sign = _mm512_ternarylogic_epi32(_mm512_castps_si512(offset), _mm512_castps_si512(n),
                                                       _mm512_set1_epi32(INT32_MIN), 0xd2);
   return {_mm512_maskz_fnmadd_ps(_mm512_test_epi32_mask(count, count), slope, n, _mm512_castsi512_ps(with_sign))};
@@ -70,7 +70,7 @@ STRATA_LANES __m256 decode8(__m128i bytes) {
   const __m256i field = _mm256_srli_epi32(_mm256_castps_si256(n), 23);
   const __m256 slope = entry(map.slope, field), offset = entry(map.offset, field);
   if constexpr (!kSigned) return _mm256_fmadd_ps(slope, n, offset);
-  // Negated where n is positive.
+  // Negated if n is positive.
   const __m256 with_sign = _mm256_xor_ps(offset, _mm256_andnot_ps(n, _mm256_set1_ps(-0.0f)));
   const __m256i zero = _mm256_cmpeq_epi32(count, _mm256_setzero_si256());
   return _mm256_andnot_ps(_mm256_castsi256_ps(zero), _mm256_fnmadd_ps(slope, n, with_sign));
@@ -81,7 +81,7 @@ STRATA_LANES F32x16 decode16(const std::uint8_t* bytes) {
   return {decode8<kSigned>(all), decode8<kSigned>(_mm_srli_si128(all, 8))};
 }
 
-// Not yet cut to eight bits.
+// Not yet truncated to eight bits.
 template <bool kSigned>
 STRATA_LANES __m256i encode8(__m256 value) {
   constexpr const DynamicMap& map = kSigned ? kSignedMap : kUnsignedMap;

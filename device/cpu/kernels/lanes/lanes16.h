@@ -13,15 +13,15 @@
 #include "device/numeric/dtype.h"
 
 // Sixteen floats: one AVX-512 register or two AVX2 registers. Kernels are written once on top of this, so both
-// instruction sets add in the same order and give the same bits. Loads and stores convert from and to any dtype; what
-// is narrower than a register at the end of a row is loaded as zeros and not stored.
+// instruction sets add in the same order and give the same bits. Loads and stores convert from and to any dtype. At the
+// end of a row, missing elements are loaded as zeros and not stored.
 namespace strata::device::cpu::STRATA_ISA {
 
 #define STRATA_LANES [[gnu::always_inline]] static inline
 
 inline constexpr std::size_t kLanes = 16;
 
-// How many of the sixteen there are: a type of its own for "all", so that full steps test nothing.
+// How many of the sixteen elements exist. "All" is a type of its own, so that full steps test nothing.
 struct Full {};
 struct Part {
   std::size_t n;  // 1 .. 15
@@ -54,7 +54,7 @@ STRATA_LANES F32x16 fma(F32x16 a, F32x16 b, F32x16 c) {
 STRATA_LANES F32x16 fnma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm512_fnmadd_ps(a.v, b.v, c.v)};
 }
-// Both give b where one of the two is NaN.
+// Both return b if either operand is NaN.
 STRATA_LANES F32x16 min(F32x16 a, F32x16 b) {
   return {_mm512_min_ps(a.v, b.v)};
 }
@@ -67,17 +67,17 @@ STRATA_LANES F32x16 sqrt(F32x16 a) {
 STRATA_LANES F32x16 nearest(F32x16 a) {
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT)};
 }
-// a * 2^n for whole n, rounded once.
+// a * 2^n for integer n, rounded once.
 STRATA_LANES F32x16 scale_by_power(F32x16 a, F32x16 n) {
   return {_mm512_scalef_ps(a.v, n.v)};
 }
-// a where words[lane] >= threshold, else +0.
+// a if words[lane] >= threshold, otherwise +0.
 STRATA_LANES F32x16 keep_from(F32x16 a, const std::uint32_t* words, std::uint32_t threshold) {
   const __mmask16 keep =
       _mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32(static_cast<int>(threshold)));
   return {_mm512_maskz_mov_ps(keep, a.v)};
 }
-// How many are infinite or NaN.
+// The number of infinite or NaN elements.
 STRATA_LANES unsigned nonfinite(F32x16 a) {
   return static_cast<unsigned>(__builtin_popcount(_mm512_fpclass_ps_mask(a.v, 0x99)));
 }
@@ -88,7 +88,7 @@ STRATA_LANES __mmask16 mask_of(Part part) {
 STRATA_LANES F32x16 widen_bf16(__m256i x) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))};
 }
-// Rounds to nearest even in integers, subnormals too: VCVTNEPS2BF16 would flush them.
+// Rounds to nearest even with integer operations, subnormals too: VCVTNEPS2BF16 would flush them.
 STRATA_LANES __m256i narrow_bf16(F32x16 x) {
   const __m512i bits = _mm512_castps_si512(x.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -181,7 +181,7 @@ STRATA_LANES F32x16 nearest(F32x16 a) {
   constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(a.lo, kMode), _mm256_round_ps(a.hi, kMode)};
 }
-// In two exact steps and one rounding, so that results below the normal range come out right.
+// Two exact steps and one rounding, so that results below the normal range are correct.
 STRATA_LANES __m256 scale_by_power(__m256 a, __m256 n) {
   const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
   const __m256i rest = _mm256_sub_epi32(whole, half), bias = _mm256_set1_epi32(127);
@@ -269,7 +269,7 @@ STRATA_LANES Halves halves(F32x16 x) {
 STRATA_LANES F32x16 zeros() {
   return broadcast(0.0f);
 }
-// The lanes beyond n as `fill`: for maxima, where a padding zero would count.
+// Sets the lanes beyond n to `fill`: for maxima, in which a padding zero would count.
 STRATA_LANES F32x16 only(F32x16 x, float, Full) {
   return x;
 }
@@ -280,7 +280,7 @@ STRATA_LANES F32x16 only(F32x16 x, float fill, Part part) {
   return load(all);
 }
 
-// The sum of all sixteen: lane i with lane i + 8, then i + 4, 2, 1.
+// The sum of all sixteen: lane i and lane i + 8, then i + 4, 2, 1.
 STRATA_LANES float sum(F32x16 x) {
   const Halves h = halves(x);
   const __m256 eight = _mm256_add_ps(h.lo, h.hi);
@@ -297,7 +297,7 @@ STRATA_LANES float maximum(F32x16 x) {
 }
 
 // e^x within 1.5 ulp over the whole range (tests/device/ops/losses/cross_entropy_test.cc): subnormals, 0, infinity; NaN
-// stays NaN. Cody-Waite reduction and the polynomial of Cephes' expf.
+// stays NaN. Uses Cody-Waite reduction and the polynomial of Cephes' expf.
 STRATA_LANES F32x16 exp(F32x16 x) {
   x = min(broadcast(90.0f), max(broadcast(-105.0f), x));
   const F32x16 n = nearest(x * broadcast(1.44269504088896341f));
@@ -325,7 +325,7 @@ STRATA_LANES F32x16 exp2(F32x16 x) {
   return scale_by_power(fma(p, r, broadcast(1.0f)), n);
 }
 
-// f(i, Full) for every whole sixteen of [0, n), f(i, Part) for what is left.
+// Calls f(i, Full) for every sixteen of [0, n), and f(i, Part) for the rest.
 template <typename F>
 STRATA_LANES void for16(std::size_t n, F&& f) {
   std::size_t i = 0;
@@ -333,8 +333,8 @@ STRATA_LANES void for16(std::size_t n, F&& f) {
   if (i < n) f(i, Part{n - i});
 }
 
-// The same, with the number (0 .. 3) of the accumulator that the step uses: four independent chains hide the latency
-// of an addition.
+// The same, with the number (0 .. 3) of the accumulator that the step uses: four independent chains hide the latency of
+// an addition.
 template <typename F>
 STRATA_LANES void for16_by4(std::size_t n, F&& f) {
   std::size_t i = 0;

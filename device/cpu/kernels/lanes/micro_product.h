@@ -62,8 +62,8 @@ struct Right {
 struct Sum {
   float* data;
   std::size_t row;
-  bool add;                       // to what is there; else it is overwritten
-  const float* factor = nullptr;  // by row, multiplies what is there
+  bool add;                       // adds to c; otherwise overwrites it
+  const float* factor = nullptr;  // by row, multiplies the old value
 };
 
 template <int M, int N, typename E>
@@ -112,7 +112,7 @@ STRATA_LANES void register_block(std::size_t k, Left<E> a, Right<E> b, Sum c) {
     for (int j = 0; j < N; ++j) store(c.data + i * c.row + j * kLanes, sum[i][j]);
 }
 
-// Rows in blocks of M, what is left over in blocks of 4, 2 and 1. Contiguous: a.column, or else a.row, is 1.
+// Takes rows in blocks of M, and the rest in blocks of 4, 2 and 1. Contiguous: a.column, or otherwise a.row, is 1.
 template <int M, int N, bool kRowsContiguous, typename E>
 static void column_block(std::size_t m, std::size_t k, Left<E> a, Right<E> b, Sum c) {
   if (kRowsContiguous)

@@ -7,13 +7,13 @@
 #include "device/cpu/isa.h"
 #include "device/numeric/philox.h"
 
-// Vector form of device/numeric/philox.h for kernels: the same numbers, eight blocks at a time.
+// The vector form of device/numeric/philox.h for kernels: the same numbers, eight blocks at a time.
 namespace strata::device::cpu::STRATA_ISA {
 
 #if defined(__AVX512F__)
-// words[0..32) = numbers of blocks first .. first + 7. Each 64-bit lane holds one word of one block in its low half;
-// a multiplication reads low halves only, so high halves may hold anything. Lanes hold the blocks in the order in
-// which the final interleaving puts them side by side.
+// words[0..32) = the numbers of blocks first .. first + 7. Each 64-bit lane holds one word of one block in its low
+// half. A multiplication reads only low halves, so high halves may contain anything. Lanes hold the blocks in an order
+// that the final interleaving turns into the right one.
 static inline void random_words32(const RandomStream& s, std::uint64_t first, std::uint32_t* words) {
   const __m512i block =
       _mm512_add_epi64(_mm512_set1_epi64(static_cast<long long>(first)), _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7));
@@ -65,8 +65,8 @@ static inline void random_words32(const RandomStream& s, std::uint64_t first, st
 }
 #endif
 
-// Writes numbers index .. index + n - 1 of the stream, any index, and returns where the first of them lies: words, or
-// up to three words later. words has room for n + 3 numbers, rounded up to a multiple of 32.
+// Writes numbers index .. index + n - 1 of the stream, for any index, and returns the place of the first: words, or up
+// to three words later. words has room for n + 3 numbers, rounded up to a multiple of 32.
 static inline const std::uint32_t* random_range(const RandomStream& s, std::uint64_t index, std::size_t n,
                                                 std::uint32_t* words) {
   const std::size_t skip = index % 4;

@@ -2,11 +2,12 @@
 #include "device/cpu/isa.h"
 
 // Every kernel source here is compiled once per instruction set, in namespace STRATA_ISA. It must not instantiate
-// inline functions of other headers with external linkage (the linker would keep one copy, maybe of the wrong
-// instruction set): kernels include the C headers, intrinsics and constexpr dtype conversions only, and mark their own
+// inline functions of other headers with external linkage: the linker would keep one copy, perhaps of the wrong
+// instruction set. So kernels include only C headers, intrinsics and constexpr dtype conversions, and declare their own
 // functions static.
 //
-// A kernel header declares a table of function pointers and, through this macro, its two definitions and their choice:
+// A kernel header uses this macro to declare a table of function pointers, its two definitions and the choice between
+// them:
 //   STRATA_KERNEL_TABLE(NormKernels, norm_kernels)   ->   const NormKernels& norm_kernels();
 #define STRATA_KERNEL_TABLE(Table, name)                                     \
   STRATA_KERNEL_TABLE_OF(avx2, Table, name)                                  \
@@ -15,7 +16,7 @@
     return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
   }
 
-// The same for a source that multiplies bf16 by AVX512_BF16's own instructions if the processor has them.
+// The same for a source that multiplies bf16 with AVX512_BF16's own instructions if the processor has them.
 #define STRATA_BF16_KERNEL_TABLE(Table, name)                                \
   STRATA_KERNEL_TABLE_OF(avx2, Table, name)                                  \
   STRATA_KERNEL_TABLE_OF(avx512, Table, name)                                \

@@ -1,7 +1,7 @@
 #pragma once
 #include "device/cpu/kernels/lanes/lanes16.h"
 
-// Vector form of device/numeric/stochastic_rounding.h for kernels: the same bits, sixteen at a time.
+// The vector form of device/numeric/stochastic_rounding.h for kernels: the same bits, sixteen at a time.
 namespace strata::device::cpu::STRATA_ISA {
 
 // Which half of its 32 random bits an element uses.

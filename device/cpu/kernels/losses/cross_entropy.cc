@@ -6,8 +6,8 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// One pass over memory: a piece's largest, then the sum of its exponentials while it is in the first-level cache;
-// a larger largest rescales what came before. Pieces are added in fp64, so 50,304 columns cost no accuracy.
+// One pass over memory: the maximum of a piece, then the sum of its exponentials while it is in the L1 cache. A larger
+// maximum rescales the earlier sum. Pieces are added in fp64, so 50,304 columns cost no accuracy.
 [[gnu::flatten]] static SoftmaxSum softmax_sum(const float* x, std::size_t n, SoftmaxSum before) {
   constexpr std::size_t kPiece = 4096;
   const float lowest = -INFINITY;
@@ -19,7 +19,7 @@ namespace strata::device::cpu::STRATA_ISA {
     for16_by4(size,
               [&](std::size_t i, auto some, int k) { m[k] = max(m[k], only(load(piece + i, some), lowest, some)); });
     const float largest = fmaxf(all.largest, maximum(max(max(m[0], m[1]), max(m[2], m[3]))));
-    // All -inf so far: x - largest would be NaN.
+    // If all elements so far are -inf, x - largest would be NaN.
     const F32x16 centre = broadcast(largest == lowest ? 0.0f : largest);
     F32x16 s[4] = {zeros(), zeros(), zeros(), zeros()};
     for16_by4(size, [&](std::size_t i, auto some, int k) {
@@ -32,7 +32,7 @@ namespace strata::device::cpu::STRATA_ISA {
   return all;
 }
 
-// 16-bit results lie at or before the floats still to be read: every load comes before the store that may cover it.
+// 16-bit results are at or before the floats still to be read: every load precedes the store that may overwrite it.
 template <typename T>
 [[gnu::flatten]] static void gradient(float* x, std::size_t n, float largest, float scale, float factor,
                                       std::size_t label) {

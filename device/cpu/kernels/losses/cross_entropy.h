@@ -6,17 +6,17 @@
 
 namespace strata::device::cpu {
 
-// The largest of a row and the sum of e^(x - largest).
+// The maximum of a row and the sum of e^(x - largest).
 struct SoftmaxSum {
   float largest;
   double sum;
 };
 
 struct CrossEntropyKernels {
-  // Of `before` (-inf and 0 if nothing came) and the n values behind it.
+  // Continues `before` (-inf and 0 at the start) with the next n values.
   SoftmaxSum (*softmax_sum)(const float* x, std::size_t n, SoftmaxSum before);
-  // Overwrites the row in place, from its start, with factor * (e^(x - largest) * scale - (i == label)) in the dtype
-  // that indexes. label >= n: it lies in another tile.
+  // Overwrites the row in place, from its start, with factor * (e^(x - largest) * scale - (i == label)) in the dtype of
+  // the index. label >= n: the label is in another tile.
   void (*gradient[3])(float* x, std::size_t n, float largest, float scale, float factor, std::size_t label);
 };
 STRATA_KERNEL_TABLE(CrossEntropyKernels, cross_entropy_kernels)

@@ -17,7 +17,7 @@ template <typename T>
   }
 }
 
-// Eight vectors of outputs at once: a row's piece is then long enough for the processor to fetch ahead.
+// Eight vectors of outputs at once: a row's piece is then long enough for the processor to prefetch.
 template <typename T>
 [[gnu::flatten]] static void columns(const Matvec& m) {
   constexpr std::size_t kVectors = 8, kColumns = kVectors * kLanes;

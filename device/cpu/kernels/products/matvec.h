@@ -5,8 +5,8 @@
 
 namespace strata::device::cpu {
 
-// Consecutive outputs [0, outputs) of a matrix times a vector; y is fp32. rows: W's rows lie `stride` elements apart,
-// one an output. columns: one row an input, `stride` elements apart.
+// Consecutive outputs [0, outputs) of a matrix times a vector; y is fp32. rows: each row of W is an output. columns:
+// each row of W is an input. Rows are `stride` elements apart.
 struct Matvec {
   std::size_t outputs, inputs, stride;
   const std::byte *w, *x;

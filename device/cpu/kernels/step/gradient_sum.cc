@@ -87,7 +87,7 @@ STRATA_LANES void store(double* p, F64x16 x) {
 #endif
 
 // Partial sum j takes elements j, j + 64, ...; then j and j + 32, j and j + 16, ... are added. A float's square is
-// exact in fp64, so the fused addition rounds as a plain one does. AVX2 has registers for half of the sums at a time.
+// exact in fp64, so the fused addition rounds like a plain one. AVX2 has registers for half of the sums at a time.
 template <typename T>
 [[gnu::flatten]] static double square_sum(const std::byte* first, const std::byte* second) {
   constexpr std::size_t kPartials = 64, kPass = kSumsInRegisters;

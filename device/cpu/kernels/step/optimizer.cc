@@ -29,7 +29,7 @@ template <typename T>
   for16(n, [&](std::size_t i, auto some) { store(to + i, load(master + i, some), some); });
 }
 
-// The rules: the sixteen elements' new master and moments.
+// The update rules, for sixteen elements' master and moments.
 static constexpr auto kSpread = [](float x) { return broadcast(x); };
 struct AdamW {
   static constexpr int kMoments = 2;
@@ -50,8 +50,8 @@ struct Sgd {
   }
 };
 
-// One moment in each format, the first or the second: open() a block that has n elements, load() and keep() its
-// sixteens, close() it.
+// A moment in each format; kFirst: the first one, otherwise the second. open() a block of n elements, load() and keep()
+// sixteen at a time, close() it.
 template <bool kFirst>
 class Fp32Moment {
  public:
@@ -112,12 +112,12 @@ class Block8Moment {
   }
   void close() {
     float scale = maximum(largest_);
-    if (!(scale <= FLT_MAX)) {  // an infinity must not make the others NaN
+    if (!(scale <= FLT_MAX)) {  // an infinity must not turn the others into NaN
       scale = FLT_MAX;
       for (std::size_t i = 0; i < kMomentBlock; i += kLanes)
         store(values_ + i, max(min(STRATA_ISA::load(values_ + i), broadcast(scale)), broadcast(-scale)));
     }
-    const bool tiny = scale < FLT_MIN;  // its inverse would not be finite
+    const bool tiny = scale < FLT_MIN;  // its inverse would overflow
     scale = tiny ? 0.0f : scale;
     const F32x16 inverse = broadcast(tiny ? 0.0f : 1.0f / scale);
     std::memcpy(block_, &scale, sizeof scale);
@@ -131,10 +131,10 @@ class Block8Moment {
   std::byte* block_;
   float scale_ = 0;
   F32x16 largest_{};
-  float* values_;  // not here: what lies beside an array that is stored to does not stay in registers
+  float* values_;  // a pointer: next to an array that is stored to, nothing stays in registers
 };
 
-// Where a rule has no second moment.
+// For rules without a second moment.
 struct NoMoment {
   NoMoment(std::byte*, float*) {}
   void open(std::size_t) {}

@@ -13,21 +13,22 @@ using ReadGradient = void (*)(const std::byte* first, const std::byte* second, f
 // parameter[0 .. n) = master[i], rounded.
 using WriteParameter = void (*)(const float* master, std::byte* parameter, std::size_t n);
 
-// Elements from a multiple of kMomentBlock on; second, moment2 (but adamw's) and parameter may be null.
+// Elements from a multiple of kMomentBlock on. second, moment2 (except for adamw) and parameter may be null.
 struct UpdateElements {
   ReadGradient read;
   WriteParameter write;
   const std::byte *first, *second;
-  std::size_t element_bytes;  // of the gradients
+  std::size_t element_bytes;  // size of an element of the gradients
   float* master;
   std::byte *moment1, *moment2, *parameter;
-  std::size_t parameter_bytes;  // of an element
-  RandomStream stream;          // element i draws its number begin + i
+  std::size_t parameter_bytes;  // size of an element of the parameter
+  RandomStream stream;          // element i uses number begin + i
   std::uint64_t begin;
 };
 
-// The update goes through memory once, block by block: a block's gradient is read and widened, the block updated, its
-// parameters written, while it lies in the first cache. So a dtype needs one kernel, not one for each combination.
+// The update passes through memory once, block by block: while a block is in the L1 cache, its gradient is read and
+// widened, the block is updated, and its parameters are written. So each dtype needs one kernel, not one per
+// combination.
 struct OptimizerKernels {
   ReadGradient read[3];     // by the gradients' DType
   WriteParameter write[3];  // by the parameter's

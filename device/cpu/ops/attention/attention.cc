@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kDeltaRows = 64;
-// Backward takes the key tiles of so many key heads in turn: few enough that their rows stay in cache from tile to
-// tile, enough that a tile seldom waits for the one before it to add to dq.
+// Backward takes the key tiles of this many key heads in turn: few enough that their rows stay in cache from tile to
+// tile, enough that a tile seldom waits for the previous one to add to dq.
 constexpr std::size_t kHeadsTogether = 8;
 constexpr std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Where the parts of the workspace begin, in bytes from its first aligned one.
+// The offsets of the workspace's parts, in bytes from its first aligned one.
 struct Layout {
   std::size_t delta, turns, dq_sum, scratch, per_worker;
   explicit Layout(const AttentionCall& c) {
@@ -63,7 +63,7 @@ AttentionRows rows_of(const RowRange& document, std::size_t batch) {
   return {batch, document.first, document.end - document.first};
 }
 
-// A column that is not what device/row_range.h says would have tasks write past their rows, or wait for ever.
+// With a column that violates device/row_range.h, tasks would write outside of their rows, or wait forever.
 void check_documents(const AttentionCall& c) {
   for (std::size_t row = 0; row < c.batch * c.seq; ++row) {
     const RowRange& at = c.documents[row];
@@ -76,7 +76,7 @@ void check_documents(const AttentionCall& c) {
   }
 }
 
-// `heads` heads of one row as zeros.
+// Sets `heads` heads of one row to zero.
 void clear(const AttentionCall& c, void* base, std::size_t row, std::size_t stride, std::size_t head, std::size_t heads,
            std::size_t element) {
   std::memset(static_cast<std::byte*>(base) + (row * stride + head * c.head_dim) * element, 0,

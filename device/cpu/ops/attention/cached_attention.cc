@@ -9,9 +9,9 @@
 namespace strata::device::cpu {
 namespace {
 
-constexpr std::size_t kBlock = 16;  // positions of a block of keys
+constexpr std::size_t kBlock = 16;  // positions in a block of keys
 
-// Keys of all heads, then values of all heads.
+// The keys of all heads, then the values of all heads.
 struct CachePlaces {
   explicit CachePlaces(const CachedAttentionShape& s)
       : head_dim(s.head_dim), head(s.rounded_capacity() * s.head_dim), values(s.kv_heads * head) {}
@@ -37,7 +37,7 @@ void append(const CachedAttentionShape& s, std::size_t position, const T* k, con
 
 void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t first, std::size_t rows, ConstView q,
                       ConstView k, ConstView v, View cache, View o, View workspace) {
-  // Two pieces of work: a closure of all operands would not fit into the lane.
+  // Two pieces of work, because a closure with all operands would not fit into the lane.
   submit(lane, [=](Team& team) {
     visit(cache.dtype, [&](auto zero) {
       using T = decltype(zero);

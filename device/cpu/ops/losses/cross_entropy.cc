@@ -11,7 +11,7 @@ namespace strata::device::cpu {
 
 namespace {
 
-// Calls f(row) for each row, some rows a task.
+// Calls f(row) for each row, with several rows per task.
 template <typename F>
 void for_rows(Team& team, const LogitTile& tile, F&& f) {
   const std::size_t grain = std::max<std::size_t>(1, kGrain / tile.columns);

@@ -10,11 +10,11 @@
 namespace strata::device::cpu {
 namespace {
 
-// Bytes of W that a task reads: enough to stream, few enough to share out.
+// The bytes of W that a task reads: enough to stream, few enough to share out.
 constexpr std::size_t kTaskBytes = 128u << 10;
-// Outputs of a task at most: their sums lie on the stack.
+// The most outputs of a task: their sums are on the stack.
 constexpr std::size_t kMostOutputs = 512;
-constexpr std::size_t kColumnGrain = 128;  // of an input-major matrix
+constexpr std::size_t kColumnGrain = 128;  // for an input-major matrix
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void matvec(Lane& lane, const MatvecShape& shape, ConstView w, ConstView x, Cons
   const std::size_t element = size_of(w.dtype);
   const std::size_t grain =
       shape.input_major ? kColumnGrain : std::clamp<std::size_t>(kTaskBytes / (shape.in * element), 1, kMostOutputs);
-  const std::size_t step = shape.input_major ? 1 : shape.in;  // elements of W from one output to the next
+  const std::size_t step = shape.input_major ? 1 : shape.in;  // distance in W between two outputs
   const std::size_t stride = shape.input_major ? shape.out : shape.in;
   submit(lane, [=](Team& team) {
     team.for_range(shape.out, grain, [&](std::size_t begin, std::size_t end) {

@@ -21,7 +21,7 @@ constexpr std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// How one dimension is cut: all parts alike but the last.
+// How one dimension is cut: all parts are equal, except the last one.
 struct Cut {
   std::int64_t size, part;
   std::int64_t parts() const { return (size + part - 1) / part; }
@@ -32,16 +32,17 @@ struct Cut {
   int kind(std::int64_t i) const { return last_differs() && i + 1 == parts() ? 1 : 0; }
 };
 
-// Tiles at most this large, the first of them that gives kTilesWanted (else the last): the library packs both operands
-// of a tile anew, which the first sizes hide (97-99% of the whole product's speed), the last less (85-90%).
+// Candidate tile sizes. The first that gives kTilesWanted tiles is used, otherwise the last. The library packs both
+// operands of a tile anew. The large sizes hide that cost (97-99% of the whole product's speed), the small ones less
+// (85-90%).
 constexpr struct { std::int64_t rows, columns; } kTiles[] = {{512, 384}, {256, 384}, {256, 192}, {128, 192}};
 constexpr std::int64_t kTilesWanted = 8;
-// Borders are multiples of what the library's innermost kernels take at a time.
+// Borders are multiples of the blocks of the library's innermost kernels.
 constexpr std::int64_t kRowGrain = 32, kColumnGrain = 64;
-// Widened operands go through scratch in blocks of this depth, added up in this order.
+// Widened operands go through scratch in blocks of this depth, which are added in this order.
 constexpr std::int64_t kDepth = 256;
 
-// Into parts of at most `most`, about equal.
+// Cuts into about equal parts of at most `most`.
 Cut cut(std::int64_t size, std::int64_t most, std::int64_t grain) {
   const std::int64_t parts = (size + most - 1) / most;
   const std::int64_t part = ((size + parts - 1) / parts + grain - 1) / grain * grain;
@@ -61,7 +62,7 @@ Cuts cut_into_tiles(std::int64_t m, std::int64_t n) {
 }
 
 bool widens(const ProductShape& s) {
-  const bool native = native_bf16();  // asked in any case: it sets the library's instruction set
+  const bool native = native_bf16();  // always called: it sets the library's instruction set
   return s.in == DType::fp16 || (s.in == DType::bf16 && !native);
 }
 
@@ -76,12 +77,13 @@ class TiledProduct final : public Product::Impl {
 
   const bool widen;
   const Cut rows, columns, depth;
-  std::size_t worker_bytes = 0;  // of workspace, per worker
+  std::size_t worker_bytes = 0;  // workspace per worker
 
  private:
   void reserve(int workers);
   void run(Team& team, const Operands& x) const;
-  // Depth steps of a widened product: the first overwrites (unless the product accumulates), the others add.
+  // The steps of a widened product along its depth: the first overwrites (unless the product accumulates), the others
+  // add.
   enum Step : std::size_t { first = 0, middle = 1, last = 2 };
   struct Scratch {
     std::byte *library, *a, *b, *bias, *c;
@@ -106,7 +108,7 @@ class TiledProduct final : public Product::Impl {
   struct Worker {
     std::array<Matmul::WorkerPtr, kSlots> handles;
   };
-  std::vector<std::unique_ptr<Worker>> workers_;  // never moves: a lane may be reading while another is prepared
+  std::vector<std::unique_ptr<Worker>> workers_;  // never moves: one lane may be reading while another is prepared
   std::size_t library_bytes_ = 0;
 };
 
@@ -142,7 +144,7 @@ void TiledProduct::add_matmul(int row_kind, int column_kind, Step step) {
   tile.c_row = shape.ldc;
   tile.in = shape.in;
   tile.out = shape.out;
-  if (widen) {  // blocks are dense, each in the orientation its operand is stored in
+  if (widen) {  // blocks are dense, and oriented as their operand is stored
     lda = shape.transpose_a ? tile.m : tile.k;
     ldb = shape.transpose_b ? tile.k : tile.n;
     if (shape.out != DType::fp32) tile.c_row = tile.n;
@@ -201,7 +203,7 @@ void TiledProduct::run(Team& team, const Operands& x) const {
   });
 }
 
-// The epilogue of a tile's elements.
+// Applies the epilogue to a tile's elements.
 void TiledProduct::finish(const Operands& x, const Tile& t) const {
   const bool forward = is_gelu(shape.epilogue);
   if (!forward && !is_gelu_gradient(shape.epilogue)) return;
@@ -263,14 +265,14 @@ void TiledProduct::run_widened(const Operands& x, const Tile& t, int worker, con
 }
 
 std::size_t TiledProduct::workspace_bytes(int threads) {
-  reserve(threads);  // asked at set-up: the step then allocates nothing
+  reserve(threads);  // reserved at set-up, so that the step allocates nothing
   return worker_bytes * static_cast<std::size_t>(threads) + kAlignment;
 }
 
 void TiledProduct::run(Lane& lane, const Operands& x) {
   reserve(lane.threads());
   submit(lane, [this, x](Team& team) { run(team, x); });
-  if (epilogue_workspace() > 0) run_epilogue(lane, x);  // sums of an operand are of no tile
+  if (epilogue_workspace() > 0) run_epilogue(lane, x);  // sums of an operand belong to no tile
 }
 
 std::unique_ptr<Product::Impl> make_product(Device, const ProductShape& shape) {

@@ -9,9 +9,9 @@
 namespace strata::device::cpu {
 namespace {
 
-// Blocks of squares per task: an exact sum has a fixed cost to merge.
+// Blocks of squares per task: merging an exact sum has a fixed cost.
 constexpr std::size_t kBlocksPerTask = 64;
-// Kernels see as few headers as they can: inline code of one instruction set must not stand in for another's.
+// Kernels include as few headers as possible, because inline code of one instruction set must not replace another's.
 static_assert(kSquareBlock == device::kSquareBlock);
 
 }  // namespace
@@ -38,7 +38,7 @@ void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dt
 void gradient_square_sum(Lane& lane, ConstView first, ConstView second, ExactSum* total) {
   const auto square_sum = gradient_sum_kernels().square_sum[index(first.dtype)];
   submit(lane, [=](Team& team) {
-    std::mutex mutex;  // merging is exact: the order in which tasks come does not matter
+    std::mutex mutex;  // merging is exact, so the order of tasks does not matter
     team.for_range(first.size / kSquareBlock, kBlocksPerTask, [&](std::size_t begin, std::size_t end) {
       ExactSum sum;
       for (std::size_t block = begin; block < end; ++block) {

@@ -50,7 +50,7 @@ bool aligned(std::initializer_list<const void*> addresses) {
   return true;
 }
 
-// cuDNN, where it computes this call.
+// cuDNN, if it computes this call.
 CudnnAttention* fused(Lane& lane, const AttentionShape& shape, DType dtype, const Dropout& dropout,
                       std::initializer_list<const void*> operands) {
   if (!aligned(operands) || !needs_own_kernels(shape, dtype, dropout).empty()) return nullptr;

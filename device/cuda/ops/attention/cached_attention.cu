@@ -9,12 +9,12 @@
 namespace strata::device::cuda {
 namespace {
 
-// Many, for a step of generation has a block for each head and no other.
+// Many threads, because a step of generation has only one block per head.
 constexpr int kThreads = 512, kWarps = kThreads / kWarp;
 constexpr int kChunk = kThreads;  // positions between two updates of the running maximum
 
 template <typename T>
-constexpr int kPackSize = 16 / sizeof(T);  // elements that a thread reads at a time
+constexpr int kPackSize = 16 / sizeof(T);  // elements that a thread reads at once
 
 // The cache is [2, kv_heads, capacity, head_dim]: keys, then values.
 template <typename T>
@@ -30,7 +30,7 @@ struct Call {
   __device__ T* value(std::size_t head, std::size_t position) const { return key(kv_heads + head, position); }
 };
 
-// A block for each row: its keys and values go into the cache.
+// One block per row, which puts its keys and values into the cache.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) append(Call<T> c) {
   const std::size_t row = blockIdx.x;
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) append(Call<T> c) {
 template <typename Combine>
 __device__ float across_block(float x, float* shared, Combine combine) {
   x = reduce_lanes(x, kWarp, combine);
-  __syncthreads();  // shared is no longer read for the reduction before
+  __syncthreads();  // the previous reduction has finished reading `shared`
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = x;
   __syncthreads();
   x = shared[0];
@@ -53,13 +53,13 @@ __device__ float across_block(float x, float* shared, Combine combine) {
   return x;
 }
 
-// A block for each row and head: softmax(scale q k^T) v with a running maximum, chunk after chunk of positions. So
-// many lanes share the dot product of a position that a warp reads whole rows; the weighted values are summed by
-// columns, each by several threads whose sums are added in their order. kAligned: rows of the cache lie at multiples of
-// 16 bytes.
+// One block per row and head: softmax(scale q k^T) v with a running maximum, chunk by chunk of positions. The number of
+// lanes that share a position's dot product lets a warp read whole rows. The weighted values are summed by columns;
+// several threads take each column, and their sums are added in their order. kAligned: rows of the cache start at
+// multiples of 16 bytes.
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
-  constexpr int kSize = kPackSize<T>, kAhead = kAligned ? 8 : 1;  // kAhead: packs on their way at a time
+  constexpr int kSize = kPackSize<T>, kAhead = kAligned ? 8 : 1;  // kAhead: packs in flight at once
   float* const q = dynamic_shared<float>();                       // [packs * kSize]
   __shared__ float weights[kChunk], sums[kThreads * kSize], shared[kWarps];
   const std::size_t head = blockIdx.x, row = blockIdx.y, kv_head = head / (c.heads / c.kv_heads);
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) attend(Call<T> c, int lanes) {
         for (int e = 0; e < kSize; ++e) o[e] = fmaf(x.at[e], weight_of, o[e]);
       }
     }
-    __syncthreads();  // the weights are read
+    __syncthreads();  // the weights have been read
   }
 
   for (int e = 0; e < kSize; ++e) sums[threadIdx.x * kSize + e] = o[e];
@@ -161,7 +161,7 @@ void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t fir
     int lanes = 1;
     while (static_cast<std::size_t>(lanes) < packs && lanes < kWarp) lanes *= 2;
     launch(lane, static_cast<unsigned>(rows), kThreads, 0, append<T>, call);
-    constexpr std::size_t kMostRows = 65535;  // of a grid's second dimension
+    constexpr std::size_t kMostRows = 65535;  // in a grid's second dimension
     for (std::size_t begin = 0; begin < rows; begin += kMostRows) {
       Call<T> part = call;
       part.q += begin * s.q_stride;

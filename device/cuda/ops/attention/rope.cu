@@ -13,7 +13,7 @@ struct Rotate {
   T* x;
   const std::uint32_t* positions;
   const float *cos, *sin;
-  std::size_t heads, half, stride, angles;  // angles: in the tables
+  std::size_t heads, half, stride, angles;  // angles: distance in the tables
   float sign;
 
   template <int kN>

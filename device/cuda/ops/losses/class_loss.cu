@@ -12,7 +12,7 @@ unsigned blocks_of(std::size_t elements) {
   return static_cast<unsigned>((elements + kThreads - 1) / kThreads);
 }
 
-// A thread for each row: documents are few, and so are classes.
+// One thread per row: there are few documents and few classes.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     losses_of_rows(ClassScoreShape shape, const float* scores, const std::int32_t* labels, const float* weights,

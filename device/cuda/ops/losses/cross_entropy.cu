@@ -6,7 +6,7 @@
 namespace strata::device::cuda {
 namespace {
 
-// A block of threads works through a row piece by piece: each thread reads four times four neighbours of a piece, a
+// A block of threads works through a row piece by piece. Each thread reads four groups of four neighbours in a piece, a
 // block's width apart.
 constexpr int kThreads = 256, kWarps = kThreads / kWarp, kPacks = 4;
 constexpr std::size_t kPiece = std::size_t{kThreads} * kPacks * 4;
@@ -32,22 +32,22 @@ __device__ Logits load_piece(const float* row, std::size_t begin, std::size_t co
   return x;
 }
 
-// The largest of some logits and the sum of e^(x - largest).
+// The maximum of some logits and the sum of e^(x - largest).
 struct Softmax {
   float largest = -kInfinity;
   double sum = 0;
 };
 __device__ Softmax joined(const Softmax& a, const Softmax& b) {
   const float largest = fmaxf(a.largest, b.largest);
-  // Where all are -inf, the difference would be NaN.
+  // If all are -inf, the difference would be NaN.
   const auto rescaled = [&](const Softmax& s) {
     return s.largest == largest ? s.sum : s.sum * static_cast<double>(expf(s.largest - largest));
   };
   return {largest, rescaled(a) + rescaled(b)};
 }
 
-// Warps go through memory on their own. Each leaves its part of each piece in shared memory; then parts are joined to
-// pieces and pieces to the row, both in order, so that a row cut between pieces gives the same bits.
+// Warps pass through memory independently. Each puts its part of each piece into shared memory. Then parts are joined
+// to pieces and pieces to the row, both in order, so that a row cut between pieces gives the same bits.
 constexpr int kBatch = kWarp;  // pieces between two barriers
 
 template <bool kAligned>
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     if (warp == 0) {
-      Softmax piece;  // a lane's
+      Softmax piece;  // one per lane
       if (lane < count)
         for (int w = 0; w < kWarps; ++w)
           piece = joined(piece, {largest_of[lane][w], static_cast<double>(sum_of[lane][w])});
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
   }
   if (threadIdx.x != 0) return;
-  // A label below zero is in no tile; cross_entropy_losses() makes it NaN.
+  // A label below zero is in no tile; cross_entropy_losses() turns its loss into NaN.
   if (const std::size_t at = static_cast<std::size_t>(label) - first; at < columns) s.label = row[at];
   statistics[r] = {all.sum, all.largest, s.label};
 }
@@ -107,7 +107,7 @@ __global__ void losses_of(std::size_t rows, std::size_t vocab, const RowStatisti
   const RowStatistics s = statistics[r];
   float loss = 0;
   if (labels[r] != kIgnoredLabel) {
-    // A kernel cannot refuse a label that is no word's; a loss that is not a number makes the step do so.
+    // A kernel cannot refuse an invalid label. The loss becomes NaN, and the step refuses that.
     const bool valid = static_cast<std::size_t>(labels[r]) < vocab;
     const double exact = log(s.sum) + (static_cast<double>(s.largest) - static_cast<double>(s.label));
     loss = valid ? static_cast<float>(exact) : __builtin_nanf("");
@@ -115,8 +115,8 @@ __global__ void losses_of(std::size_t rows, std::size_t vocab, const RowStatisti
   losses[r] = loss;
 }
 
-// A 16-bit gradient lies at or before the logits that it comes from, over those of other threads: the block has read
-// a piece, and so all before it, when it writes that piece's gradient.
+// A 16-bit gradient is at or before the logits from which it is computed, over those of other threads. So a block
+// writes a piece's gradient only after it has read the piece, and all before it.
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads)
     gradient_in_place(float* logits, std::size_t first, std::size_t columns, std::size_t stride,
@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Threads take every kSumThreads-th loss, then their sums are added up in a tree: an order that depends on the number
-// of losses alone.
+// Threads take every kSumThreads-th loss. Their sums are then added in a tree, an order that depends only on the number
+// of losses.
 constexpr int kSumThreads = 1024;
 
 __global__ void __launch_bounds__(kSumThreads) add_losses(const float* losses, std::size_t count, ExactSum* total) {

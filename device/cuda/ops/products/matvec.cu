@@ -8,15 +8,15 @@
 namespace strata::device::cuda {
 namespace {
 
-constexpr int kRows = 4;       // of a block of `rows`: one for each warp
-constexpr int kThreads = 256;  // of a block of `columns`
-constexpr int kPacks = 4;      // across a block of `columns`: 64 bytes of each row of W
+constexpr int kRows = 4;       // rows of a `rows` block: one per warp
+constexpr int kThreads = 256;  // threads of a `columns` block
+constexpr int kPacks = 4;      // packs across a `columns` block: 64 bytes of each row of W
 
 template <typename T>
 struct Matvec {
   const T *w, *x, *bias;  // bias may be null
   std::size_t out, in;
-  bool aligned;  // W, its rows and x lie at multiples of 16 bytes
+  bool aligned;  // W, its rows and x start at multiples of 16 bytes
 };
 
 template <typename T>
@@ -31,13 +31,13 @@ __device__ void finish(const Matvec<T>& m, Y* y, std::size_t o, float sum) {
   y[o] = from_float<Y>(m.bias ? sum + to_float(m.bias[o]) : sum);
 }
 
-// A warp for each row of W: its lanes take packs in turn, four at a time on their way from memory, and add up by
-// halves. The order does not depend on the alignment.
+// One warp per row of W. Its lanes take packs in turn, with four in flight, and add up by halves. The order does not
+// depend on the alignment.
 template <typename T, typename Y>
 __global__ void __launch_bounds__(kRows* kWarp) rows(Matvec<T> m, Y* y) {
   constexpr int kSize = Pack<T>::kSize, kStep = kWarp * kSize, kAhead = 4;
   const std::size_t o = std::size_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
-  if (o >= m.out) return;  // a whole warp
+  if (o >= m.out) return;  // the whole warp returns
   const unsigned lane = threadIdx.x % kWarp;
   const T* const row = m.w + o * m.in;
   float sum = 0;
@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kRows* kWarp) rows(Matvec<T> m, Y* y) {
   if (lane == 0) finish(m, y, o, sum);
 }
 
-// W as [in, out]: a block takes kPacks packs of outputs; its threads share out the rows, and their sums are added in
-// the threads' order.
+// W as [in, out]: a block takes kPacks packs of outputs. Its threads share the rows, and their sums are added in the
+// threads' order.
 template <typename T, typename Y>
 __global__ void __launch_bounds__(kThreads) columns(Matvec<T> m, Y* y) {
   constexpr int kSize = Pack<T>::kSize, kShares = kThreads / kPacks, kColumns = kPacks * kSize;

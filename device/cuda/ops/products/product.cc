@@ -13,13 +13,13 @@ namespace strata::device::cuda {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr int kMostAlignment = 16;  // more makes no algorithm faster
+constexpr int kMostAlignment = 16;  // more alignment makes no algorithm faster
 
 std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The largest power of two, to 16, that divides every operand's address and the bytes of its rows.
+// The largest power of two, up to 16, that divides every operand's address and the bytes of its rows.
 int alignment_of(const ProductShape& s, const Product::Impl::Operands& x) {
   std::uintptr_t all = kMostAlignment;
   for (const std::byte* p : {x.a.data, x.b.data, static_cast<const std::byte*>(x.c.data),
@@ -38,18 +38,18 @@ class LtProduct final : public Product::Impl {
   void run(Lane& lane, const Operands& x) override;
 
  private:
-  // The library's matmul for operands aligned so; without the epilogue where that is an operation of its own.
+  // The library's matmul for operands with this alignment; without the epilogue if that is a separate operation.
   struct Use {
     int alignment;
     bool apart;
     Matmul matmul;
   };
-  // The library takes a bias of C's type alone.
+  // The library accepts only a bias of C's type.
   bool widens_bias() const { return shape.bias && shape.in != shape.out; }
   const Use& use_for(StreamLane& lane, int alignment);
   static std::optional<Matmul> prepare(StreamLane& lane, const AlgorithmKey& key);
 
-  std::vector<Use> uses_;  // made in the first step: as a rule one
+  std::vector<Use> uses_;  // made in the first step; usually one
 };
 
 std::size_t LtProduct::workspace_bytes(int) {
@@ -68,7 +68,7 @@ const LtProduct::Use& LtProduct::use_for(StreamLane& lane, int alignment) {
   return uses_.emplace_back(Use{alignment, shape.epilogue != Epilogue::none, std::move(*plain)});
 }
 
-// None where the library has none, or the table says that the epilogue is faster apart.
+// None if the library has none, or if the table says that a separate epilogue is faster.
 std::optional<Matmul> LtProduct::prepare(StreamLane& lane, const AlgorithmKey& key) {
   const AlgorithmTable* const table = lane.algorithms();
   const std::string* const chosen = table ? table->find(key) : nullptr;

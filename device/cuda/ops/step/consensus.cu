@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// Words of 8 bytes, as all parts of a message are.
+// In words of 8 bytes, of which all parts of a message consist.
 __device__ void copy_words(void* to, const void* from, std::size_t bytes) {
   for (std::size_t i = threadIdx.x; i < bytes / 8; i += kThreads)
     static_cast<std::uint64_t*>(to)[i] = static_cast<const std::uint64_t*>(from)[i];
@@ -26,7 +26,7 @@ __global__ void resolve(const StepMessage* messages, std::size_t ranks, StepScal
   auto& all = *reinterpret_cast<StepMessage*>(memory);
   copy_words(&all, messages, sizeof(StepMessage));
   __syncthreads();
-  // One thread for each sum.
+  // One thread per sum.
   if (threadIdx.x < 2) {
     const auto part = threadIdx.x == 0 ? &StepMessage::squares : &StepMessage::loss;
     for (std::size_t r = 1; r < ranks; ++r) (all.*part).merge(messages[r].*part);

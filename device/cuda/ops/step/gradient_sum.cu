@@ -18,7 +18,7 @@ struct Pieces {
   int count;
 };
 
-// A warp takes 256 elements, each lane four of either half, so that its accesses are one range of memory each.
+// A warp takes 256 elements, four of either half per lane, so that each of its accesses is one range of memory.
 constexpr std::size_t kWarpElements = 256;
 
 template <typename T, bool kWhole>
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
   for (int k = 0; k < pieces.count; ++k)
     for (int half = 0; half < 2; ++half) {
-      // Without a condition: a lane beyond the end adds up what it does not write.
+      // Unconditional: a lane beyond the end adds up what it does not write.
       const std::size_t from = kWhole && left[half] == 0 ? 0 : at[half], some = kWhole ? 4 : left[half];
       const auto piece = widen(load_pack<kWhole, 4>(reinterpret_cast<const T*>(pieces.at[k]) + from, some));
       for (int i = 0; i < 4; ++i) s[half].at[i] += piece.at[i];
@@ -100,7 +100,7 @@ __device__ double square_sum(const T* first, const T* second) {
   return partial[0];
 }
 
-// Thread i adds up chunk i of the exact sum, so that the blocks of the grid meet in a few integer atomics each.
+// Thread i adds up chunk i of the exact sum, so that the grid's blocks meet in a few integer atomics each.
 template <typename T, bool kTied, bool kWhole>
 __global__ void __launch_bounds__(kThreads)
     add_square_sums(const T* first, const T* second, std::size_t blocks, ExactSum* total) {
@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
   }
-  // Two's complement: what is added as unsigned is the signed sum. 2^29 additions leave room for as many again, far
-  // beyond the blocks of any gradient: nothing needs normalising here.
+  // Two's complement: an unsigned addition gives the signed sum. 2^29 additions leave room for as many again, far more
+  // than the blocks of any gradient, so nothing needs normalising here.
   const auto add = [](void* to, std::uint64_t x) {
     if (x != 0) atomicAdd(static_cast<unsigned long long*>(to), static_cast<unsigned long long>(x));
   };
@@ -177,7 +177,7 @@ void gradient_square_sum(Lane& lane, ConstView first, ConstView second, ExactSum
   if (blocks == 0) return;
   visit(first.dtype, [&](auto zero) {
     using T = decltype(zero);
-    // So many that the last ones to run leave little of a GPU idle, and no more: each ends in atomics.
+    // As many as leave little of a GPU idle at the end, and no more: each ends in atomics.
     const std::size_t per_round = kThreads / (kPartials / (16 / sizeof(T)));
     const auto grid = static_cast<unsigned>(std::min<std::size_t>((blocks + per_round - 1) / per_round, 8192));
     const bool whole = aligned(first.data, 0) && aligned(second.data, 0);

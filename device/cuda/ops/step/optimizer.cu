@@ -23,13 +23,13 @@ struct Update {
   float* master;
   std::byte *parameter, *moment1, *moment2;
   DType gradient_dtype, parameter_dtype;
-  bool rewrite;  // the parameter, where the step is skipped
+  bool rewrite;  // write the parameter even if the step is skipped
   std::uint32_t unit;
   std::uint64_t begin;
   std::size_t size;
 };
 
-// The rules, as device/numeric/optimizer_update.h gives them.
+// The update rules of device/numeric/optimizer_update.h.
 struct Same {
   constexpr float operator()(float x) const { return x; }
 };
@@ -55,7 +55,7 @@ struct Sgd {
   }
 };
 
-// As device::visit(), in a kernel: all threads take the same branch.
+// Like device::visit(), in a kernel: all threads take the same branch.
 template <typename F>
 __device__ decltype(auto) visit_here(DType t, F&& f) {
   switch (t) {
@@ -69,8 +69,8 @@ __device__ decltype(auto) visit_here(DType t, F&& f) {
   return f(float{});
 }
 
-// A warp takes a block of kMomentBlock elements, each lane four of either half, so that its accesses are one range of
-// memory each.
+// A warp takes a block of kMomentBlock elements, four of either half per lane, so that each of its accesses is one
+// range of memory.
 constexpr int kHalf = kMomentBlock / 2;
 struct Elements {
   float at[8];
@@ -80,7 +80,8 @@ __device__ int offset_of(int half) {
   return half * kHalf + static_cast<int>(threadIdx.x) % kWarp * 4;
 }
 
-// Of the block's `n` elements at `from`; zeros beyond. As stored: to be converted once all loads are on their way.
+// The block's `n` elements at `from`, with zeros beyond. They are in stored form, and converted once all loads are in
+// flight.
 template <typename T>
 struct Stored {
   Pack<T, 4> half[2];
@@ -90,7 +91,7 @@ __device__ Stored<T> load_stored(const T* from, int n) {
   Stored<T> x;
   for (int half = 0; half < 2; ++half) {
     const int at = offset_of(half);
-    if constexpr (kWhole) {  // zeros beside all the bits, not one element after another
+    if constexpr (kWhole) {  // zeros for all bits at once, not one element after another
       typename Pack<T, 4>::Bits bits{};
       if (at < n) bits = *reinterpret_cast<const decltype(bits)*>(from + at);
       x.half[half] = std::bit_cast<Pack<T, 4>>(bits);
@@ -135,13 +136,13 @@ __device__ Elements load_gradient(const std::byte* first, const std::byte* secon
   return g;
 }
 
-// What the codes of 8-bit moments are looked up in.
+// The tables of 8-bit moments' codes.
 struct Tables {
   CodeTable of_signed, of_unsigned;
 };
 __device__ constexpr Tables kTables{make_code_table<true>(), make_code_table<false>()};
 
-// One moment of a block in each format, the first or the second; `words` are the elements' random numbers.
+// One moment of a block in each format; kFirst: the first, otherwise the second. `words`: the elements' random numbers.
 template <bool kFirst>
 struct Fp32Moment {
   template <bool kWhole>
@@ -179,7 +180,8 @@ struct Bf16Moment {
   }
 };
 
-// Whole blocks always. Their 260 bytes are a multiple of four, as four codes are: these accesses need no more.
+// Always whole blocks. Their 260 bytes are a multiple of four, like four codes, and these accesses need no more
+// alignment.
 template <bool kFirst>
 struct Block8Moment {
   static constexpr std::size_t kBytes = sizeof(float) + kMomentBlock;
@@ -206,20 +208,20 @@ struct Block8Moment {
         x.at[4 * half + i] = table(tables).value[codes.half[half] >> 8 * i & 0xffu] * codes.scale;
     return x;
   }
-  // The lanes meet here, so that all have read the scale before it is written.
+  // The lanes synchronize here, so that all have read the scale before it is written.
   template <bool>
   __device__ static void store(std::byte* data, std::size_t block, int, const Elements& values, const std::uint32_t*,
                                const Tables& tables) {
     Elements x = values;
     float scale = 0;
     for (const float value : x.at) scale = fmaxf(scale, kFirst ? fabsf(value) : value);
-    // Numbers that are not negative are ordered as their bits.
+    // Non-negative floats are ordered like their bits.
     scale = std::bit_cast<float>(__reduce_max_sync(kAllLanes, std::bit_cast<std::uint32_t>(scale)));
-    if (!(scale <= FLT_MAX)) {  // an infinity must not make the others NaN
+    if (!(scale <= FLT_MAX)) {  // an infinity must not turn the others into NaN
       scale = FLT_MAX;
       for (float& value : x.at) value = rounding::max(rounding::min(value, scale), -scale);
     }
-    const bool tiny = scale < FLT_MIN;  // its inverse would not be finite
+    const bool tiny = scale < FLT_MIN;  // its inverse would overflow
     scale = tiny ? 0.0f : scale;
     const float inverse = tiny ? 0.0f : 1.0f / scale;
     std::byte* at = data + block * kBytes;
@@ -239,8 +241,8 @@ __device__ void store_parameter(const Update& u, std::size_t begin, int n, const
              [&](auto zero) { store_elements<kWhole>(reinterpret_cast<decltype(zero)*>(u.parameter) + begin, n, p); });
 }
 
-// One block of `n` elements. Its loads are issued together and waited for in the branch that the gradient's dtype
-// takes: what they bring is converted behind it.
+// One block of `n` elements. Its loads are issued together and awaited in the branch that the gradient's dtype selects;
+// their values are converted after it.
 template <typename Rule, template <bool> typename Moment, bool kWhole>
 __device__ void update_block(const Update& u, std::size_t block, int n, const UpdateFactors& f, const RandomStream& s,
                              const Tables& tables) {
@@ -342,7 +344,7 @@ void update(Lane& lane, const Optimizer& optimizer, const StepScalars* scalars, 
            .begin = s.begin,
            .size = s.master.size};
   if (!s.decay) u.optimizer.weight_decay = 0;
-  // So many that the last ones to run leave little of a GPU idle, and no more: each works out the factors first.
+  // As many as leave little of a GPU idle at the end, and no more: each computes the factors first.
   const std::size_t per_block = kWarps * kMomentBlock;
   const auto grid = static_cast<unsigned>(std::min<std::size_t>((u.size + per_block - 1) / per_block, 8192));
   const auto kernel = (whole ? kernel_of<true> : kernel_of<false>)(optimizer.algorithm, s.format);

@@ -324,14 +324,14 @@ TEST_F(RecordsTest, RecordsAreReadStrictly) {
     EXPECT_FAILURE(run({name}), Exit::corrupt, HasSubstr(why));
   };
   refused("a.csv", "text\nok\n\"open\nand on\n", "a.csv, line 3, offset 8: field 1 begins with a quote that is not");
-  refused("a.csv", "text,b\nok,1\n\"a\"b,2\n", "line 3, offset 12: text stands behind the quote that closes field 1");
+  refused("a.csv", "text,b\nok,1\n\"a\"b,2\n", "line 3, offset 12: there is text after the quote that closes field 1");
   refused("a.csv", "text,text\na,b\n", "line 1: the header names \"text\" twice");
   refused("a.csv", "text;b\nok;1\n", "a.csv, line 1: the header is one field, \"text;b\": .csv is separated by commas");
   refused("a.tsv", "text,b\nok,1\n", "a.tsv, line 1: the header is one field, \"text,b\"");
-  refused("a.csv", "text,b\na\rb,c\n", "line 2, offset 7: a carriage return stands alone");
-  refused("a.csv", "text\ra\rb\r", "line 1: a carriage return stands alone");
+  refused("a.csv", "text,b\na\rb,c\n", "line 2, offset 7: there is a carriage return without a line feed");
+  refused("a.csv", "text\ra\rb\r", "line 1: there is a carriage return without a line feed");
   refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}\n",
-          "a.jsonl, line 2, column 15: this is no JSON: the field \"text\" stands twice");
+          "a.jsonl, line 2, column 15: this is not JSON: the field \"text\" occurs twice");
   refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"messages\": []}\n",
           "line 2, offset 14: both messages and text are there");
   refused("a.jsonl",

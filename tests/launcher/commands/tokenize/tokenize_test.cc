@@ -63,7 +63,7 @@ TEST_F(TokenizeTest, AByteOrderMarkIsNoText) {
   folder_.write("a.jsonl", "{\"text\":\"a\"}\n\xef\xbb\xbf{\"text\":\"a\"}\n");  // two files, put together
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, AllOf(HasSubstr("line 2"), HasSubstr("byte order mark")));
   folder_.write("a.jsonl", std::string("\xff\xfe{\0\"\0", 6));
-  EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, HasSubstr("this is no JSON"));
+  EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, HasSubstr("this is not JSON"));
 }
 
 // Of the fields that nobody reads any number will do.
