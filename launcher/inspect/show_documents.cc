@@ -78,7 +78,7 @@ class LabelLines {
   std::string next() {
     std::string line;
     if (!std::getline(*lines_, line) || line.size() < 2)
-      fail(Exit::corrupt, "{} has no line for each document: tokenize anew", path_.string());
+      fail(Exit::corrupt, "{} has no line for each document: tokenize again", path_.string());
     return printable(line.substr(1, line.size() - 2));
   }
 

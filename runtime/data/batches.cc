@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// So that sources with as many sequences are not shuffled alike.
+// Differs by source, so that sources with the same number of sequences are not shuffled alike.
 constexpr std::uint64_t kSeedOfSource = 0x9e3779b97f4a7c15;
 
 std::vector<double> weights_of(std::span<const Source> sources) {
@@ -37,7 +37,7 @@ Permutation::Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t e
 
 std::uint64_t Permutation::operator[](std::uint64_t i) const {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits_) - 1;
-  do {  // at most 4 rounds of this on average: the domain is below 4 * size
+  do {  // at most 4 rounds on average: the domain is below 4 * size
     std::uint64_t left = i >> half_bits_, right = i & mask;
     for (const std::uint64_t key : keys_) left = std::exchange(right, left ^ (scramble(right ^ key) & mask));
     i = left << half_bits_ | right;

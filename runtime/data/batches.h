@@ -1,7 +1,7 @@
 #pragma once
 // runtime/data/ is what a step trains on: token files (files/tokens.h), their sequences in the order of the run (here),
-// and those of an evaluation (sequences/disjoint_sequences.h). A pure function of files, seed and position: the same
-// for any number of ranks.
+// and those of an evaluation (sequences/disjoint_sequences.h). It is a pure function of files, seed and position, and
+// so the same for any number of ranks.
 
 #include <array>
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace strata::runtime {
 
-// A permutation of [0, size) that is computed, not stored: eight Feistel rounds keyed by seed and epoch over the
-// next power of four, walked until the result lies below size. Part of the numerics contract: it must never change.
+// A permutation of [0, size) that is computed, not stored: eight Feistel rounds keyed by seed and epoch over the next
+// power of four, repeated until the result is below size. Part of the numerics contract: it must never change.
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch);
@@ -31,7 +31,7 @@ class Permutation {
   std::array<std::uint64_t, 8> keys_;
 };
 
-// Sequences to train on, and how often one comes from them beside other sources.
+// Sequences to train on, and how often they are drawn relative to other sources.
 struct Source {
   std::unique_ptr<Sequences> sequences;
   double weight = 1;
@@ -40,17 +40,17 @@ struct Source {
 // Which sequences each micro-batch of the run takes (docs/guide.md, "What a step means"). Reading allocates nothing.
 class Batches {
  public:
-  // Each source has a sequence at least.
+  // Each source has at least one sequence.
   Batches(std::vector<Source> sources, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
           std::uint64_t seed);
-  // Of one stream. Throws Error{usage} where it has no sequence.
+  // For one stream. Throws Error{usage} if it has no sequence.
   Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
           std::uint64_t seed);
 
   std::span<const Source> sources() const { return sources_; }
-  // Of all sources.
+  // The number in all sources.
   std::uint64_t sequences() const;
-  // How often a run has gone over all sequences before micro-batch k.
+  // How often a run has passed over all sequences before micro-batch k.
   double epochs_before(std::uint64_t micro_batch) const {
     return static_cast<double>(micro_batch * micro_batch_size_) / static_cast<double>(sequences());
   }
@@ -58,15 +58,15 @@ class Batches {
   struct Place {
     std::size_t source;
     std::uint64_t sequence;
-    std::uint64_t epoch = 0;  // of the source
+    std::uint64_t epoch = 0;  // the source's epoch
   };
   Place sequence_at(std::uint64_t position) const;
-  // Of the first `micro_batches` of the run: the sequences that come from a source.
+  // The number of sequences from a source in the first `micro_batches` of the run.
   std::uint64_t taken(std::size_t source, std::uint64_t micro_batches) const;
 
-  // Micro-batch k of the run: the columns are [micro_batch_size * seq_len] each.
+  // Fills micro-batch k of the run: the columns are [micro_batch_size * seq_len] each.
   void fill(std::uint64_t micro_batch, const Rows& rows) const;
-  // Labels of micro-batch k that count, before it is filled.
+  // The number of labels that count in micro-batch k, before it is filled.
   std::uint64_t labels(std::uint64_t micro_batch) const;
 
  private:

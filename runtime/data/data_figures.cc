@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// What a source gives in a stretch of the run.
+// A source's share of a stretch of the run.
 struct Share {
   std::uint64_t taken, sequences;
   double of_all, epochs;

@@ -8,7 +8,7 @@
 
 namespace strata::runtime {
 
-// Shares are whole numbers, the weights times 2^31 over their sum: from here on nothing is rounded.
+// Shares are integers: the weights times 2^31, divided by their sum. From here on nothing is rounded.
 Mix::Mix(std::span<const double> weights) {
   STRATA_CHECK(!weights.empty());
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -18,7 +18,7 @@ Mix::Mix(std::span<const double> weights) {
   std::partial_sum(rest_.rbegin(), rest_.rend(), rest_.rbegin());
 }
 
-// n * share / rest, to the nearest, by parts: the product itself may have more than 64 bits.
+// n * share / rest, rounded to nearest, in parts: the product itself may have more than 64 bits.
 std::uint64_t Mix::taken(std::size_t source, std::uint64_t n) const {
   const std::uint64_t share = share_[source], rest = rest_[source];
   return n / rest * share + (n % rest * share + rest / 2) / rest;

@@ -6,9 +6,9 @@
 
 namespace strata::runtime {
 
-// Which of several sources the sequence at a position comes from: a closed form, so that a run can stand anywhere
-// (docs/formats.md, "Sources"). Of the first p positions each source has its share of p, give or take a half for itself
-// and for each source before it. Part of the numerics contract: it must never change.
+// From which of several sources the sequence at a position comes. It is a closed form, so that a run can start anywhere
+// (docs/formats.md, "Sources"). In the first p positions each source has its share of p, within a half for itself and
+// for each source before it. Part of the numerics contract: it must never change.
 class Mix {
  public:
   // weights: above 0.
@@ -19,14 +19,14 @@ class Mix {
     std::uint64_t index;  // counts the source's own positions
   };
   Place at(std::uint64_t position) const;
-  // Of the first `positions`: those of the source.
+  // The number of the source's positions among the first `positions`.
   std::uint64_t count(std::size_t source, std::uint64_t positions) const;
 
  private:
-  // Of the first n positions that are left for sources from `source` on: those that it takes.
+  // The number that the source takes of the first n positions left for it and the sources after it.
   std::uint64_t taken(std::size_t source, std::uint64_t n) const;
 
-  std::vector<std::uint64_t> share_, rest_;  // of each source; of it and those behind it
+  std::vector<std::uint64_t> share_, rest_;  // for each source; for it and those after it
 };
 
 }  // namespace strata::runtime

@@ -22,7 +22,7 @@ std::vector<fs::path> data_files(const Recipe::Data& data) {
         const auto paths = expand_patterns({&pattern, 1}, key);
         out.insert(out.end(), paths.begin(), paths.end());
       } catch (const Error&) {
-        // Said by who opens it.
+        // Whoever opens it reports the error.
       }
     }
   };
@@ -38,7 +38,7 @@ bool has_mask(const fs::path& path) {
   return sidecar && sidecar->mask;
 }
 
-// Of automatic packing what comes of it: a mask is of documents.
+// Resolves automatic packing: a mask implies documents.
 Packing packing_of(const Recipe::Data& data) {
   if (data.packing != Packing::automatic) return data.packing;
   const auto files = data_files(data);
@@ -49,12 +49,12 @@ void refuse_masks(std::span<const TokenFile> files) {
   for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->types)
       fail(Exit::usage,
-           "{} holds pairs of texts, whose token types data.packing = \"stream\" does not see: take \"documents\"",
+           "{} contains pairs of texts, whose token types data.packing = \"stream\" does not see: use \"documents\"",
            file.path().string());
   for (const TokenFile& file : files)
     if (file.sidecar() && file.sidecar()->mask)
       fail(Exit::usage,
-           "{} has a mask, and data.packing = \"stream\" takes every token as a label: take \"documents\", or tokenize "
+           "{} has a mask, and data.packing = \"stream\" takes every token as a label: use \"documents\", or tokenize "
            "it without a mask",
            file.path().string());
 }
@@ -69,7 +69,7 @@ std::vector<TokenFile> open_files(std::span<const std::string> patterns, const c
 struct Cut {
   std::uint64_t stream;
   std::uint64_t most = kAllSequences;
-  bool every_label = false;  // of a stream
+  bool every_label = false;  // for a stream
   PackedSequences::Pack pack = PackedSequences::Pack::in_its_memory;
 };
 
@@ -91,7 +91,8 @@ std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Reci
                          : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
 }
 
-// Into the memory that the run has for them; opened before, their files are checked as new ones are.
+// Moves them into the memory that the run has for them. If they were opened before, their files are checked like new
+// ones.
 std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<const std::string> patterns,
                                    const char* key, const Recipe::Data& data, const Opening& opening, const Cut& cut) {
   if (opened) {
@@ -132,7 +133,7 @@ OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const M
   OpenedData opened;
   const bool packs = data.packing == Packing::documents;
   if (!packs && !labelling) return opened;
-  // The head's rows are planned by what sequences came to.
+  // The head's rows are planned from what was found in the sequences.
   const auto pack = facts.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
   const auto open = [&](const std::vector<std::string>& patterns, const char* key, Cut cut) {
     cut.pack = pack;

@@ -18,53 +18,54 @@
 
 namespace strata::runtime {
 
-// The token files of data.train and data.validation that are there.
+// The token files of data.train and data.validation that exist.
 std::vector<std::filesystem::path> data_files(const Recipe::Data& data);
-// Opens the files of `patterns` (data.train, data.validation: `key`) as far as their beginnings and sidecars say what
-// they are. Throws Error for one that is not there, or not what it should be.
+// Opens the files of `patterns` (data.train, data.validation: `key`), as far as their beginnings and sidecars tell what
+// they are. Throws Error for a file that is missing or wrong.
 void look_at_data(std::span<const std::string> patterns, const char* key);
-// Whether every token file of the recipe that is there says where its documents begin.
+// Whether every existing token file of the recipe says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 
-// What was opened before the run was planned, since the plan has to know of it: the run goes on with it, and opens,
-// hashes and packs nothing twice. What is not there is opened by the run.
+// What was opened before the run was planned, because the plan has to know it. The run takes it over, and opens, hashes
+// and packs nothing twice. Data not listed here are opened by the run.
 struct OpenedData {
-  std::vector<std::unique_ptr<Sequences>> train;  // of each source
+  std::vector<std::unique_ptr<Sequences>> train;  // per source
   std::unique_ptr<Sequences> validation;
 };
 
-// Before a run is planned: decides data.packing if it is automatic, opens packed data and those that are not labelled
-// by the next token, and fills in what they came to. `facts` has the objective's limit of the rows that the loss takes,
-// in whose place comes what there are. evaluates: the run reads data.validation, and not data.train. labelling: the
-// next token, if not given. Throws Error if data cannot be opened, with the facts of those that could; files that are
-// not there are left to the run if they need not be opened here.
+// Called before a run is planned. Decides automatic data.packing, opens packed data and data not labelled by the next
+// token, and fills in their facts. `facts` comes with the objective's limit of rows that enter the loss, and the actual
+// number replaces it. evaluates: the run reads data.validation, and not data.train. labelling: the next token, if not
+// given. If data cannot be opened, throws Error with the facts of those that could; missing files are left to the run
+// if they need not be opened here.
 OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling = {});
 
-// What opening has to know, and gives to compare over ranks.
+// What opening data requires, and what it returns for comparison between ranks.
 struct Opening {
-  std::int64_t vocabulary;  // of the model
+  std::int64_t vocabulary;  // the model's
   // Called with the files of each source.
   std::function<void(std::span<const TokenFile>)> check;
   std::vector<comm::Seen>& seen;
-  // Of what sequences keep (Sequences::keep_in).
+  // For what sequences keep (Sequences::keep_in).
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   MakeLabelling labelling = {};  // the next token, if not given
 };
 
-// Sequences of data.train, of which an epoch is made; nullopt if its files are not there. `opened` is what
-// settle_data() opened of it: it is packed here if it was not.
+// The number of sequences of data.train in an epoch; nullopt if its files do not exist. `opened`: what settle_data()
+// opened of it; it is packed here if it was not yet.
 std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
 
-// data.train, as data.packing says. `opened` is what settle_data() opened of it. Throws Error if a file is not what it
-// should be, or holds nothing to learn.
+// data.train, packed as data.packing says. `opened`: what settle_data() opened of it. Throws Error if a file is wrong,
+// or contains nothing to learn.
 Batches open_training_data(const Recipe& recipe, const Opening& opening,
                            std::vector<std::unique_ptr<Sequences>> opened = {});
 // data.validation, every label once, as far as the run evaluates.
 std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening,
                                                 std::unique_ptr<Sequences> opened = {});
-// The same checks of a run that does not evaluate, without anything in memory: labels and lengths are not looked at.
+// The same checks for a run that does not evaluate, without reading anything into memory: labels and lengths are not
+// checked.
 void check_validation_data(const Recipe& recipe, const Opening& opening);
-// Of data.validation: how many sequences the run evaluates over at most.
+// The most sequences of data.validation over which the run evaluates.
 std::uint64_t most_validation_sequences(const Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -17,7 +17,7 @@
 namespace strata::runtime {
 namespace {
 
-// A figure's place: "section.key", with its unit in the name.
+// The place of a figure: "section.key", with its unit in the name.
 using Fields = std::vector<std::pair<std::string, double*>>;
 
 Fields measured_everywhere(Machine& m) {
@@ -52,7 +52,7 @@ Fields of_capacity(Machine::Capacity& c) {
   return {{"capacity.device_gib", &c.device_gib}, {"capacity.host_gib", &c.host_gib}};
 }
 constexpr const char* kHostUpdate = "host.update_gb_per_s";
-// What depends on the width: a list of figures for each.
+// Figures that depend on the width: a list of them for each.
 std::vector<std::pair<std::string, std::vector<double>*>> by_width(Machine& m) {
   std::vector<std::pair<std::string, std::vector<double>*>> lists;
   for (std::size_t t = 0; t < kDTypeKeys.size(); ++t) {
@@ -80,7 +80,7 @@ class Reader {
     return next != nodes_.end() && next->first.starts_with(section + ".");
   }
   bool has_key(const std::string& key) const { return nodes_.contains(key); }
-  // Whether a key that need not be there has the second of two words.
+  // Whether an optional key has the second of two words.
   bool is(const std::string& key, std::string_view first, std::string_view second) {
     if (!nodes_.contains(key)) return false;
     const std::string word = text(key);
@@ -112,14 +112,14 @@ class Reader {
     if (!nodes_.empty()) fail(Exit::usage, "machine file {}: there is no key {}", path_, nodes_.begin()->first);
   }
   [[noreturn]] void refuse(const std::string& key, std::string_view wanted) const {
-    fail(Exit::usage, "machine file {}: {} takes {}", path_, key, wanted);
+    fail(Exit::usage, "machine file {}: {} must be {}", path_, key, wanted);
   }
 
  private:
   const toml::node& take(const std::string& key) {
     const auto found = nodes_.find(key);
     if (found == nodes_.end() && key == "processor")
-      fail(Exit::usage, "{} is not a machine file, since it names no processor: strata calibrate -o FILE writes one",
+      fail(Exit::usage, "{} is not a machine file, because it names no processor: strata calibrate -o FILE writes one",
            path_);
     if (found == nodes_.end())
       fail(Exit::usage, "machine file {} has no {}: measure it with strata calibrate -o {}", path_, key,
@@ -130,7 +130,7 @@ class Reader {
   }
   double number_of(const std::string& key, const toml::node& node) const {
     const double number = node.is_number() ? node.value<double>().value_or(-1.0) : -1.0;
-    // Nothing lost is a figure, too; a speed of 0 is none.
+    // Zero loss is a figure too; a speed of 0 is not.
     constexpr std::string_view kMayBeZero[] = {"task_overhead_us", "spread", "disk.read_latency_us",
                                                "disk.write_latency_us", "disk.slows_products"};
     const bool may_be_zero = std::ranges::find(kMayBeZero, key) != std::end(kMayBeZero);
@@ -145,7 +145,8 @@ class Reader {
   std::map<std::string, const toml::node*> nodes_;
 };
 
-// Between the widths measured by the logarithm of the width; beyond them as at the last one.
+// Interpolates between the measured widths by the logarithm of the width. Beyond them, the nearest measured width
+// counts.
 double at_width(const std::vector<double>& widths, const std::vector<double>& speeds, double width) {
   const auto next = std::upper_bound(widths.begin(), widths.end(), width);
   if (next == widths.begin()) return speeds.front();
@@ -155,15 +156,16 @@ double at_width(const std::vector<double>& widths, const std::vector<double>& sp
   return speeds[i - 1] + part * (speeds[i] - speeds[i - 1]);
 }
 
-// Of what an all-to-all takes without the sum that follows it, which the simulator adds: at least a tenth of both. As
-// Gradients::reduce counts them, W ranks sum W + 4 bytes of bf16 gradients and fp32 sums for each W - 1 that are sent.
+// The exchange part of an all-to-all that was measured with the sum that follows it, because the simulator adds that
+// sum: at least a tenth of both. As Gradients::reduce counts them, W ranks sum W + 4 bytes of bf16 gradients and fp32
+// sums for each W - 1 that are sent.
 double exchange_gb_per_s(const Machine& m) {
   const double both = 1 / m.collectives->all_to_all_gb_per_s, ranks = std::max(2, m.ranks);
   const double sum = (ranks + 4) / (ranks - 1) / m.sum_gb_per_s;
   return 1 / std::max(both - sum, 0.1 * both);
 }
 
-// Other ranks than measured share the machine: each has `part` of what one had.
+// If the number of ranks that share the machine differs from the measured one, each has `part` of what one had.
 void share_out(MachineProfile& p, double part) {
   for (double* whole : {&p.flops_per_s, &p.attention_flops_per_s, &p.bytes_per_s, &p.loss_bytes_per_s,
                         &p.update_bytes_per_s, &p.memory_bytes_per_s, &p.read_bytes_per_s, &p.write_bytes_per_s})
@@ -236,17 +238,17 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
   const StepPlan& plan = job.plan;
   const bool on_gpu = plan.device.kind != device::Kind::cpu;
   if (on_gpu != m.gpu)
-    fail(Exit::usage, "the machine file has the speeds of a {}, and the recipe computes on a {}: {}",
+    fail(Exit::usage, "the machine file has the speeds of a {}, but the recipe computes on a {}: {}",
          m.gpu ? "GPU" : "CPU", on_gpu ? "GPU" : "CPU",
-         m.gpu ? "set device.kind = \"cuda\"" : "take a file of one, as in examples/machines");
+         m.gpu ? "set device.kind = \"cuda\"" : "use a file for one, as in examples/machines");
   const bool uses_disk = plan.io_bytes.total() > plan.io_bytes.read[1] + plan.io_bytes.written[1];
   if (uses_disk && !m.disk)
     fail(Exit::usage, "the machine file has no [disk], and the recipe puts state on NVMe: strata calibrate --dir DIR");
   if (job.ranks > 1 && !m.collectives && !m.measured)
     fail(Exit::usage,
-         "the machine file is computed from data sheets of a machine of one rank ({}), and the plan is of {}: take a "
+         "the machine file is computed from data sheets of a machine of one rank ({}), and the plan is for {}: use a "
          "file "
-         "with [collectives], as others in examples/machines have it, or --ranks 1",
+         "with [collectives], such as others in examples/machines, or --ranks 1",
          m.processor, job.ranks);
   if (job.ranks > 1 && !m.collectives)
     fail(Exit::usage,
@@ -272,7 +274,7 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.all_to_all_bytes_per_s = exchange_gb_per_s(m) * 1e9;
   }
   if (m.disk) {
-    // Of as many drives as the recipe stripes over, where that is fewer than were measured.
+    // For as many drives as the recipe stripes over, if those are fewer than were measured.
     const auto drives = static_cast<double>(std::max<std::size_t>(1, job.recipe.memory.nvme.size()));
     const double part = std::min(1.0, drives / m.disk->drives) * 1e9;
     p.read_bytes_per_s = m.disk->read_gb_per_s * part;

@@ -19,55 +19,56 @@ inline constexpr std::array<std::string_view, 3> kMomentKeys = {"fp32", "bf16", 
 // rank while all `ranks` of the node worked. By dtype where the compute dtype matters, in DType's order; optimizer: by
 // StorageFormat.
 struct Machine {
-  bool gpu = false;      // device = "gpu": a rank has a GPU of its own
+  bool gpu = false;      // device = "gpu": each rank has a GPU of its own
   bool measured = true;  // source = "measured", or "data sheets"
   std::string processor;
-  int ranks = 1, threads = 1;  // threads: of a rank
-  // Of the figures, the median of how far the calls of each lay apart, as a part of it; none: nobody looked.
+  int ranks = 1, threads = 1;  // threads: per rank
+  // The median, over the figures, of the relative spread of each figure's calls; none: not measured.
   std::optional<double> spread;
   double task_overhead_us = 0;
-  // Blocks of these widths (hidden elements), rising: products, and what else a block does.
+  // Blocks of these widths (hidden elements), ascending: products, and the rest of a block's work.
   std::vector<double> widths;
   std::array<std::vector<double>, 3> products_gflop_per_s, elementwise_gb_per_s;
   std::array<double, 3> attention_gflop_per_s{}, loss_gb_per_s{};
   std::array<double, 3> optimizer_gb_per_s{};
   double triad_gb_per_s = 0, device_copy_gb_per_s = 0;
-  // Of one thread, as those lanes have.
+  // For one thread, because those lanes have one.
   double host_copy_gb_per_s = 0, sum_gb_per_s = 0, norm_gb_per_s = 0;
   struct Disk {
     double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
-    double read_latency_us = 0, write_latency_us = 0;          // of a transfer, beyond its bytes
-    double both_ways = 1;        // how much reads and writes at once get done of what either would alone
-    double beside_products = 1;  // how fast they are then beside products, of that
-    double slows_products = 0;   // what products take longer beside them, as a part of their time alone
+    double read_latency_us = 0, write_latency_us = 0;          // the time of a transfer beyond that of its bytes
+    double both_ways = 1;        // throughput of simultaneous reads and writes, relative to either alone
+    double beside_products = 1;  // speed of the drives during products, relative to that
+    double slows_products = 0;   // how much longer products take during transfers, relative to their time alone
   };
   std::optional<Disk> disk;
   struct Collectives {
-    // Of bytes that a rank sends; the all-to-all of bf16 gradients with the ordered sum that follows it.
+    // For bytes that a rank sends. all_to_all: bf16 gradients, with the ordered sum that follows.
     double all_gather_gb_per_s = 0, all_to_all_gb_per_s = 0;
   };
   std::optional<Collectives> collectives;
-  // Of a rank, where a recipe and the system at hand do not say it: of a machine that is elsewhere.
+  // A rank's capacity on another machine, used if the recipe does not say it.
   struct Capacity {
     double device_gib = 0, host_gib = 0;
   };
   std::optional<Capacity> capacity;
-  // AdamW by the host's cores beside a GPU, bytes in and out; the CPU's own is in optimizer_gb_per_s.
+  // AdamW on the host's cores next to a GPU, bytes in and out. The CPU's own figure is in optimizer_gb_per_s.
   std::optional<double> host_update_gb_per_s;
 };
 
-// The file. Throws Error{usage} naming path and key: unknown, missing, or no number above zero.
+// Reads the file. Throws an Error{usage} with path and key for a key that is unknown, missing, or not a number above
+// zero.
 Machine read_machine(const std::filesystem::path& path);
-// Its text, as read_machine takes it.
+// The file's text, as read_machine accepts it.
 std::string machine_toml(const Machine& machine);
 
-// The speeds that the tasks of a job meet, with `ranks_per_node` of its ranks on each machine. Where others than so
-// many were measured, cores, memory and drives are shared out evenly among those, and what one thread does or sends is
-// no faster than it was; a GPU is a rank's own if there are enough of them. Throws Error{usage} if the job needs what
-// was not measured.
+// The speeds for a job's tasks, with `ranks_per_node` of its ranks on each machine. If the measurement had another
+// number of ranks, cores, memory and drives are shared evenly among these, and what one thread does or sends is no
+// faster than measured. A GPU belongs to one rank if there are enough. Throws Error{usage} if the job needs a figure
+// that was not measured.
 MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
 
-// What profile_of does to the measured speeds for a job of `ranks`, as a line for people; empty: nothing.
+// A line for people about how profile_of scales the measured speeds for a job of `ranks`; empty if it does not.
 std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node, std::size_t drives = 0);
 
 }  // namespace strata::runtime

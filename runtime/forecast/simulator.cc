@@ -12,7 +12,7 @@ std::size_t index(int i) {
   return static_cast<std::size_t>(i);
 }
 
-// What a running task takes of what lanes share: parts of the whole, each more than 1 where several ask for it.
+// A running task's use of what lanes share, as parts of the whole. The sum may exceed 1 if several tasks run.
 struct Demand {
   double cores = 0, memory = 0, disk = 0;
 
@@ -30,14 +30,14 @@ Demand demand_of(const Task& task, const MachineProfile& m, double seconds) {
   if (m.cores == 0 || disk) return d;  // a drive writes to memory by itself, and its part of the cores is added once
   const bool whole_team = task.lane == LaneId::compute || task.lane == LaneId::host_compute;
   d.cores = whole_team ? 1 : 1 / m.cores;
-  // Products and what blocks do run from the caches for the most part.
+  // Products and blocks mostly run from the caches.
   const bool streams = traits_of(task.kind).traffic == Traffic::optimizer || !whole_team;
   const double bytes = task.cost.bytes + 2 * (task.cost.host_bytes + task.cost.sent_bytes);
   if (streams && seconds > 0) d.memory = std::min(1.0, bytes / seconds / m.memory_bytes_per_s);
   return d;
 }
 
-// A task under way: the seconds that it would still take alone.
+// A running task: the seconds that it would still take alone.
 struct Running {
   int task = -1;
   double left = 0;
@@ -124,8 +124,8 @@ bool in_step(const Task& task) {
   return task.when != When::checkpoint;
 }
 
-// Whether the next step runs beside some of this one: what is issued before the host writes, or beside what the host
-// does not wait for.
+// Whether the next step overlaps this one: it has tasks issued before the host writes, or this one has tasks for which
+// the host does not wait.
 bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
   const auto first = std::find_if(plan.tasks.begin(), plan.tasks.end(), in_step);
   const auto of_host = [](const Task& task) { return task.lane == LaneId::host; };
@@ -134,13 +134,13 @@ bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
   return std::any_of(spans.begin(), spans.end(), [&](const Span& span) { return span.end > end + 1; });
 }
 
-// A number of steps, one behind the other.
+// Simulates several steps, one after the other.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, std::size_t steps) {
   const std::size_t n = plan.tasks.size();
   std::vector<Span> spans(steps * n);
   std::vector<bool> done(steps * n);
   std::array<std::vector<std::size_t>, kLanes> queues;
-  std::vector<std::size_t> host_tasks;  // before each run: what stands behind one is issued after it
+  std::vector<std::size_t> host_tasks;  // before each run; tasks after a host task are issued after it
   std::size_t hosts = 0, hosts_done = 0;
   for (std::size_t t = 0; t < steps * n; ++t) {
     const Task& task = plan.tasks[t % n];
@@ -189,7 +189,7 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, 
       if (r.task < 0) continue;
       const double speed = r.speed(all, machine);
       r.left -= step * speed;
-      if (r.left > 1e-12) continue;  // less than what the clock shows
+      if (r.left > 1e-12) continue;  // below the clock's resolution
       spans[index(r.task)].end = nanoseconds();
       done[index(r.task)] = true;
       hosts_done += lane == static_cast<std::size_t>(LaneId::host) ? 1 : 0;
@@ -199,7 +199,7 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, 
   return spans;
 }
 
-// Of the tasks of the host's lane: what they wait for, in their own step and across its border.
+// The waits of the host lane's tasks, in their own step and across its border.
 std::vector<int> ends_of(const StepPlan& plan) {
   std::vector<int> ends;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
@@ -222,7 +222,7 @@ int last_of(std::span<const int> tasks, std::span<const Span> spans) {
   return last;
 }
 
-// The one of the task's waits that ended last; and one that the step before ended.
+// The task's wait that ended last, and a wait for a task of the previous step.
 struct LastWait {
   int in_step = -1, across = -1;
 };
@@ -243,7 +243,7 @@ LastWait last_wait(const StepPlan& plan, std::size_t t, std::span<const Span> sp
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
   std::vector<Span> spans = simulate(plan, machine, 1);
   if (!runs_on(plan, spans)) return spans;
-  // Behind one that does.
+  // The second of two steps shows the tasks with the previous step's still running.
   const auto n = static_cast<std::ptrdiff_t>(plan.tasks.size());
   spans = simulate(plan, machine, 2);
   const auto begin = static_cast<std::int64_t>(makespan_s(plan, std::span(spans).first(plan.tasks.size())) * 1e9);
@@ -289,7 +289,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     if (const double all = sum_of(alone); all > 0)
       for (std::size_t b = 0; b < path.size(); ++b) path[b] += std::max(0.0, seconds) * alone[b] / all;
   };
-  std::vector<int> before(spans.size(), -1);  // the task of the same lane before it
+  std::vector<int> before(spans.size(), -1);  // the previous task in the same lane
   std::array<int, kLanes> newest;
   newest.fill(-1);
   for (std::size_t t = 0; t < spans.size(); ++t) {
@@ -302,7 +302,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     const auto [awaited, across] = last_wait(plan, index(at), spans);
     int last = before[index(at)];
     if (awaited >= 0 && (last < 0 || spans[index(awaited)].end > spans[index(last)].end)) last = awaited;
-    // Of the step before: what is seen of it is that the task began no earlier.
+    // A wait for the previous step: all that is visible of it is that the task did not begin earlier.
     if (across >= 0) add(across, static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9);
     at = last;
   }

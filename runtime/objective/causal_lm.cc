@@ -15,7 +15,7 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
   return std::nullopt;
 }
 
-// A mask and documents are found by the sidecar: files that were copied without it would be trained on whole.
+// Masks and documents are found through the sidecar: without it, copied files would be trained on completely.
 void look_for_sidecars(Workload& workload, const LabelColumn* of_validation) {
   look_for_labels(workload, of_validation);
   std::vector<std::filesystem::path> bare;

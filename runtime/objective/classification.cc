@@ -23,7 +23,7 @@ namespace {
 
 using models::Objective;
 
-// Families that predict the next token know of a text when they have read its last.
+// Families that predict the next token have read a text at its last token.
 ClassRow row_of(const models::Config& config) {
   if (!models::predicts_next(config)) return {.last = false};
   const std::int64_t padding = config.int_or("pad_token_id", -1);
@@ -31,7 +31,7 @@ ClassRow row_of(const models::Config& config) {
   return {.last = true, .padding = static_cast<std::uint32_t>(padding)};
 }
 
-// Those of all files, in order; nullopt: the run is there to predict them.
+// The labels of all files, in order; nullopt: the run is there to predict them.
 std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const models::Classes& classes, bool per_token) {
   if (classes.target == device::ClassTarget::none) return std::nullopt;
   LabelColumn out = column_for(classes);
@@ -46,7 +46,7 @@ std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const mod
 std::shared_ptr<Labelling> of_documents(const Workload& workload, std::span<const TokenFile> files, std::uint64_t) {
   if (workload.recipe.data.packing == Packing::stream)
     fail(Exit::usage,
-         "data.packing = \"stream\" cuts documents in pieces, and a class is of a whole one: take \"documents\"");
+         "data.packing = \"stream\" cuts documents in pieces, and a class is of a whole one: use \"documents\"");
   const models::Config config = workload.config();
   const models::Classes classes = models::read_classes(config, Objective::sequence_classification);
   auto labels = labels_of(files, classes, false);
@@ -74,16 +74,16 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
   return std::nullopt;
 }
 
-// What the sidecars of the data say of classes: of the training data, else of the validation data.
+// What the data's sidecars say about classes: those of the training data, or else of the validation data.
 struct Found {
   std::string problem, file;
   std::vector<std::string> names;
   bool vectors = false;  // in all files
-  // Alike in all files, else nothing.
+  // The same in all files, otherwise empty.
   std::string tokenizer;
   std::optional<std::string> tokenizer_hash;
   std::optional<bool> pairs;
-  std::optional<std::pair<std::int64_t, std::string>> length;  // at most, and the truncation; 0: of any length
+  std::optional<std::pair<std::int64_t, std::string>> length;  // the maximum, and the truncation; 0: any length
 };
 std::pair<std::int64_t, std::string> length_of(const TokenSidecar::Labels& labels) {
   return {labels.max_length, labels.truncation};
@@ -122,8 +122,8 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
   return out;
 }
 
-// The metrics that are nothing if data.validation has too few kinds of labels: at the start, not at the first
-// evaluation.
+// Notes metrics that are undefined because data.validation has too few kinds of labels. This happens at the start, not
+// at the first evaluation.
 void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
   const Recipe& recipe = workload.recipe;
   const std::string& metric = recipe.evaluation.metric;
@@ -138,7 +138,7 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
     if (same == labels.size())
       fail(Exit::usage,
            "evaluation.metric = \"eval_pearson\", and all labels of data.validation are the same: a correlation needs "
-           "different ones; take eval_loss");
+           "different ones; use eval_loss");
     return;
   }
   const bool many = classes.target == device::ClassTarget::many;
@@ -152,7 +152,7 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
     if (of_class == 0 || of_class == counting)
       fail(Exit::usage,
            "evaluation.metric = \"eval_roc_auc\", and {} of data.validation is of the class {}: its curve needs some "
-           "of it and some that are not; add them, or take another metric",
+           "of it and some that are not; add them, or use another metric",
            of_class == 0 ? "nothing" : "all", classes.names[c]);
   }
 }
@@ -166,7 +166,7 @@ Judged judged_of(const Workload& workload) {
   return words && models::are_entity_tags(classes.names) ? Judged::entities : Judged::one_class;
 }
 
-// Whether it is the number of one of the classes, alone or as columns of vectors are named: "LABEL_3".
+// Whether it is the number of a class, by itself or in the name of a vector's column: "LABEL_3".
 bool is_place(std::string_view name, const models::Classes& classes) {
   std::size_t number = 0;
   if (name.starts_with(models::kNumberedLabel)) name.remove_prefix(models::kNumberedLabel.size());
@@ -180,13 +180,13 @@ std::string classes_text(std::span<const std::string> names) {
                      names.size() > 8 ? ", ..." : "");
 }
 
-// Data of which no label is one of the model's are of another task.
+// Data with no label of the model's classes belong to another task.
 void require_known(const Found& data, const models::Classes& own, const models::Config& config) {
   const std::span<const std::string> names = data.names;
   const auto known = [&](const std::string& name) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   };
-  // Columns of vectors stand for the model's classes by their places, so that there are as many.
+  // Columns of vectors stand for the model's classes by their places, so there must be as many.
   if (names.empty() || (data.vectors ? names.size() == own.names.size() : std::ranges::any_of(names, known))) return;
   fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
        config.describe("id2label"), classes_text(own.names), data.file, classes_text(names));
@@ -231,7 +231,7 @@ void settle_classes(Workload& workload) {
   const auto record = [&](const char* what, const std::string& json) {
     to[fmt::format("{}.{}", models::kTrainedOn, what)] = json;
   };
-  // null: nobody knows, whatever the model was trained on before.
+  // null: unknown, whatever the model was trained on before.
   const bool known = data->tokenizer_hash && !data->tokenizer_hash->empty();
   record("tokenizer", known ? json_string(data->tokenizer) : "null");
   record("tokenizer_hash", known ? json_string(*data->tokenizer_hash) : "null");
@@ -250,7 +250,7 @@ void settle_classes(Workload& workload) {
   std::vector<std::string> names = data->names;
   if (of_numbers) names = {"LABEL_0"};
   if (names.size() == 1 && !of_numbers && data->problem != "multi_label_classification")
-    fail(Exit::usage, "{} knows one class alone, {}: there is nothing to tell apart", data->file, names[0]);
+    fail(Exit::usage, "{} has only one class, {}: there is nothing to tell apart", data->file, names[0]);
   const bool has_layer = recipe.model.init == Init::pretrained && (own.counted || config.has("id2label.0")) &&
                          std::ranges::any_of(config.texts("architectures"), [&](const std::string& name) {
                            return name.ends_with(per_token ? "ForTokenClassification" : "ForSequenceClassification");
@@ -260,8 +260,8 @@ void settle_classes(Workload& workload) {
     return is_place(name, own) || std::ranges::find(own.names, name) != own.names.end();
   });
   if (has_layer && !anew && !of_numbers) {
-    // Its layer is in the weights, whose scores are in the model's order: names that the data list in another order do
-    // not replace it ("LABEL_10" comes before "LABEL_2").
+    // The weights contain its layer, whose scores are in the model's order. Names that the data list in another order
+    // must not replace it ("LABEL_10" sorts before "LABEL_2").
     if (all_own && (own.names.size() == names.size() || !own.counted)) return;
     if (!own.counted && own.names.size() != names.size())
       fail(Exit::usage, "{} has {}, and {} has {}: set model.new_head = true to train a layer for the data's classes",
@@ -270,15 +270,16 @@ void settle_classes(Workload& workload) {
   if (anew) {
     if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());
   } else if (own.counted && own.names.size() != names.size()) {
-    // Then the data have texts of some of them.
+    // The data then have texts of some of the classes.
     if (!of_numbers && !data->vectors &&
         std::ranges::all_of(names, [&](const std::string& name) { return is_place(name, own); }))
       return;
     if (of_numbers)
       fail(Exit::usage,
-           "{} is {}, and the labels of {} are numbers with a point, a regression, which has one: leave it out, or "
+           "{} is {}, and the labels of {} are numbers with a decimal point, a regression, which has one: leave it "
+           "out, or "
            "write "
-           "classes without a point (1, not 1.0) and tokenize anew",
+           "classes without a decimal point (1, not 1.0) and tokenize again",
            config.describe("num_labels"), own.names.size(), data->file);
     fail(Exit::usage, "{} is {}, and {} has {}: leave it out, and the data say how many there are",
          config.describe("num_labels"), own.names.size(), data->file, classes_text(names));
@@ -311,13 +312,13 @@ std::uint32_t DocumentClasses::most(const Piece& piece) const {
   if (piece.begin != first || piece.begin + piece.rows != piece.document_end)
     fail(Exit::usage,
          "{}: document {} has {} tokens, above data.seq_len, and a class is of all of it: tokenize with --max-length, "
-         "or take data.long = \"drop\"",
+         "or use data.long = \"drop\"",
          piece.file.path().string(), piece.document + 1, piece.document_end - first);
   return 1;
 }
 
 void DocumentClasses::fill(const Piece& piece, std::uint64_t, const Rows& own) const {
-  // The file that the piece is of: the last one that begins at its place or before.
+  // The piece's file: the last one that begins at or before its place.
   const auto after = std::upper_bound(tokens_before_.begin(), tokens_before_.end(), piece.place);
   const auto file = static_cast<std::size_t>(after - tokens_before_.begin()) - 1;
   std::fill(own.labels.begin(), own.labels.end(), device::kIgnoredLabel);

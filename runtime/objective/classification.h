@@ -9,19 +9,19 @@
 
 namespace strata::runtime {
 
-// A class, some classes or a number per document: the loss takes the row of its first token, of families that predict
-// the next token that of its last.
+// A class, some classes or a number per document. The loss takes the row of the document's first token, or, in families
+// that predict the next token, the row of its last.
 extern const ObjectiveRules kSequenceClassification;
-// A class per word, at its first token.
+// A class per word, at the word's first token.
 extern const ObjectiveRules kTokenClassification;
 
-// Before a run is planned: gives the model's configuration (model.config.*) the classes that the data's sidecars name,
-// unless it has some of its own, with the problem_type and architecture that go with them. Throws Error{usage} if there
-// are no labels.
+// Called before a run is planned. Gives the model's configuration (model.config.*) the classes that the data's sidecars
+// name, unless it has its own, with the matching problem_type and architecture. Throws Error{usage} if there are no
+// labels.
 void settle_classes(Workload& workload);
 
-// The row of a document that its class is read from: the first, or the last whose token is not that of padding (as
-// transformers has it; the first if all are).
+// The row of a document from which its class is read: the first, or the last whose token is not padding (as in
+// transformers; the first if all are padding).
 struct ClassRow {
   bool last;
   std::optional<std::uint32_t> padding = {};
@@ -29,11 +29,11 @@ struct ClassRow {
   std::size_t of(std::span<const std::uint32_t> tokens) const;
 };
 
-// What files' labels make of documents.
+// The documents' labels from the files.
 class DocumentClasses final : public Labelling {
  public:
-  // labels: of all documents, file after file; nullopt: their numbers stand for them, for who has none.
-  // documents_before: of each file.
+  // labels: for all documents, file after file; nullopt: the documents' numbers replace them, for data without labels.
+  // documents_before: for each file.
   DocumentClasses(std::optional<LabelColumn> labels, std::vector<std::uint64_t> documents_before,
                   std::vector<std::uint64_t> tokens_before, ClassRow row);
 
@@ -50,7 +50,7 @@ class DocumentClasses final : public Labelling {
 // A label for each token of the files.
 class TokenClasses final : public Labelling {
  public:
-  // nullopt: the numbers of the tokens that count stand for them, for who has none.
+  // nullopt: the numbers of the tokens that count replace them, for data without labels.
   explicit TokenClasses(std::optional<LabelColumn> labels) : labels_(std::move(labels)) {}
 
   std::uint32_t most(const Piece& piece) const override;

@@ -27,7 +27,7 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
     const std::string name = file.path().string();
     if (!sidecar || !sidecar->special_tokens)
       fail(Exit::usage,
-           "{} does not say which of its tokens is the mask, which masked_lm needs: make it anew with strata "
+           "{} does not say which of its tokens is the mask, which masked_lm needs: make it again with strata "
            "tokenize",
            name);
     if (!sidecar->mask_token)
@@ -37,7 +37,7 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
            "comes with",
            name, sidecar->tokenizer);
     if (&file != &files.front() && out.mask != *sidecar->mask_token)
-      fail(Exit::usage, "{} and {} are of tokenizers whose masks differ ({} and {}): make them anew with one",
+      fail(Exit::usage, "{} and {} are from tokenizers whose mask tokens differ ({} and {}): make them again with one",
            files.front().path().string(), name, out.mask, *sidecar->mask_token);
     out.mask = *sidecar->mask_token;
     const auto words = static_cast<std::uint32_t>(file.limit());
@@ -57,7 +57,7 @@ std::shared_ptr<Labelling> masked_tokens(const Workload& workload, std::span<con
                                         training.seed, stream);
 }
 
-// The first token of the first document of each file: with the tokenizer's template it is one of its special tokens.
+// Checks the first token of the first document in each file: with the tokenizer's template, it is a special token.
 void look_for_templates(Workload& workload, const LabelColumn* of_validation) {
   look_for_labels(workload, of_validation);
   for (const auto& path : data_files(workload.recipe.data)) {
@@ -99,12 +99,12 @@ bool MaskedTokens::may_be_chosen(const Piece& piece, std::uint32_t row, std::uin
 std::uint32_t MaskedTokens::most(const Piece& piece) const {
   const std::uint64_t tokens =
       piece.documents ? piece.documents->labels(piece.begin, piece.begin + piece.rows) : piece.rows;
-  // A document of special tokens alone is left out. Of a stream's piece only the length matters here.
+  // A document of only special tokens is left out. For a stream's piece, only the length matters here.
   if (piece.documents && !has_words(piece)) return 0;
   return chosen_of(tokens, probability_);
 }
 
-// Looks no further than the first word.
+// Reads only up to the first word.
 bool MaskedTokens::has_words(const Piece& piece) const {
   if (!piece.documents->has_mask()) return piece.file.any_outside(piece.begin, piece.rows, special_);
   std::array<std::uint32_t, 16> tokens;
@@ -130,8 +130,8 @@ std::uint32_t MaskedTokens::count(const Piece& piece) const {
   return chosen_of(n, probability_);
 }
 
-// The chosen ones are those up to the k-th smallest number, which is looked for in the column of labels; of equal ones
-// the first.
+// The selected tokens are those up to the k-th smallest number, which is searched for in the column of labels; of equal
+// ones, the first.
 void MaskedTokens::fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const {
   const std::uint64_t key = scramble(key_ ^ epoch);
   const auto number = [&](std::uint32_t row) { return scramble(key ^ (piece.place + row)); };

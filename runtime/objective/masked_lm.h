@@ -6,17 +6,17 @@
 
 namespace strata::runtime {
 
-// Masked language modelling (Devlin et al. 2018): of each document max(1, round(p n)) of the n tokens that may be
-// chosen are predicted, those with the smallest random numbers of seed, epoch and place; of them 80% are masked, 10%
-// become a random token, and 10% stay. Special tokens, and those that a mask of the data leaves out, are never chosen.
+// Masked language modelling (Devlin et al. 2018). In each document, max(1, round(p n)) of the n eligible tokens are
+// predicted: those with the smallest random numbers for seed, epoch and place. Of these, 80% are masked, 10% become a
+// random token, and 10% stay. Special tokens, and those that the data's mask excludes, are never selected.
 extern const ObjectiveRules kMaskedLm;
 
-// How tokens are drawn, and what they become. Part of the numerics contract: it must never change (docs/formats.md,
-// "Masked tokens").
+// Which tokens are selected, and what they become. This is part of the numerics contract and must never change
+// (docs/formats.md, "Masked tokens").
 class MaskedTokens final : public Labelling {
  public:
   struct Vocabulary {
-    std::uint32_t mask;   // the token that stands for a masked one
+    std::uint32_t mask;   // the mask token
     std::uint32_t words;  // random tokens are below it
     std::vector<bool> special;
   };
@@ -32,7 +32,7 @@ class MaskedTokens final : public Labelling {
   bool has_words(const Piece& piece) const;
 
   Vocabulary vocabulary_;
-  std::vector<TokenRange> special_;  // the same as few ranges
+  std::vector<TokenRange> special_;  // the same as a few ranges
   double probability_;
   std::uint64_t key_;
 };

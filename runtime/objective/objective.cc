@@ -32,23 +32,23 @@ const ObjectiveRules& rules_of(const Recipe& recipe) {
   return *kRules[index];
 }
 
-// Whoever gives one of these means to train something else.
+// A recipe with one of these keys is meant for another objective.
 void refuse_what_has_no_effect(const Recipe::Training& training) {
   using models::Objective;
   const Objective objective = *training.objective;
   if (training.mlm_probability && objective != Objective::masked_lm)
     fail(Exit::usage,
          "training.mlm_probability = {} is the share of tokens that masked_lm predicts, and training.objective is "
-         "\"{}\": leave it out, or take masked_lm",
+         "\"{}\": leave it out, or use masked_lm",
          *training.mlm_probability, models::name_of(objective));
   if (!training.class_weights.empty() && (objective == Objective::causal_lm || objective == Objective::masked_lm))
     fail(Exit::usage,
-         "training.class_weights weigh classes, and training.objective is \"{}\": leave them out, or take "
+         "training.class_weights weigh classes, and training.objective is \"{}\": leave them out, or use "
          "sequence_classification or token_classification",
          models::name_of(objective));
 }
 
-// Rows with a label of the validation data, if the run evaluates (else null). Nothing but classification has any.
+// The labelled rows of the validation data, if the run evaluates (otherwise null). Only classification has any.
 std::uint64_t scored_rows(const Workload& workload, const Sequences* validation) {
   using models::Objective;
   const Recipe& recipe = workload.recipe;
@@ -61,7 +61,7 @@ std::uint64_t scored_rows(const Workload& workload, const Sequences* validation)
     for (std::uint64_t at = 0; at < labels->size(); at += kAtOnce)
       rows += labels->counting(at, std::min(kAtOnce, labels->size() - at));
   } else {
-    // What is asked for has no labels.
+    // Data to be predicted have no labels.
     for (const TokenFile& file : validation->files())
       rows +=
           objective == Objective::token_classification ? file.sidecar()->mask->count : file.sidecar()->documents->count;
@@ -73,7 +73,7 @@ std::uint64_t scored_rows(const Workload& workload, const Sequences* validation)
   return sequences < rows / of_sequence + 1 ? std::min(rows, sequences * of_sequence) : rows;
 }
 
-// "BertModel" that learns masked words is "BertForMaskedLM" from now on, in checkpoints and exports.
+// A "BertModel" trained on masked words becomes "BertForMaskedLM" in checkpoints and exports.
 void name_architecture(Workload& workload) {
   const models::Config config = workload.config();
   const std::string name = models::architecture_of(config, *workload.recipe.training.objective);
@@ -81,7 +81,7 @@ void name_architecture(Workload& workload) {
     workload.recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
 }
 
-// What of a classifier decides about its metrics beside its objective.
+// What decides a classifier's metrics in addition to its objective.
 std::string_view judged_text(const Recipe& recipe, Judged judged) {
   switch (judged) {
     case Judged::tokens:
@@ -100,7 +100,7 @@ std::string_view judged_text(const Recipe& recipe, Judged judged) {
   return "";
 }
 
-// The first of the data files that has labels, and the objective that learns them.
+// The first data file with labels, and the objective that is trained on them.
 struct LabelledFile {
   std::filesystem::path path;
   models::Objective learned_by;
@@ -116,7 +116,7 @@ std::optional<LabelledFile> labelled_file(const Recipe::Data& data) {
   return std::nullopt;
 }
 
-// Of an objective that the model names and the recipe does not: whoever has made labels wants them learned.
+// Applies if the model names the objective and the recipe does not: labelled data are meant to be trained on.
 void require_labels_learned(const Recipe& recipe) {
   const models::Objective objective = *recipe.training.objective;
   if (objective == models::Objective::sequence_classification || objective == models::Objective::token_classification)
@@ -129,7 +129,7 @@ void require_labels_learned(const Recipe& recipe) {
          models::name_of(objective));
 }
 
-// An evaluation of cut or dropped texts has another loss and other metrics than one of whole ones.
+// An evaluation of truncated or dropped texts has other losses and metrics than one of complete texts.
 void note_long_documents(const Sequences& validation, Workload& workload) {
   const PackingFigures* figures = validation.packing();
   if (figures == nullptr || figures->cut + figures->dropped == 0) return;
@@ -169,7 +169,7 @@ void settle_objective(Workload& workload) {
     require_labels_learned(recipe);
   }
   refuse_what_has_no_effect(recipe.training);
-  settle_classes(workload);  // which asks what the model's own architecture is
+  settle_classes(workload);  // it asks for the model's own architecture
   name_architecture(workload);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);
@@ -182,7 +182,7 @@ OpenedData settle(Workload& workload, bool evaluates) {
   const ObjectiveRules& rules = rules_of(recipe);
   const Judged judged = rules.judged(workload);
   if (recipe.evaluation.asked() && !metric_named(recipe.evaluation.metric).is_of(judged))
-    fail(Exit::usage, "evaluation.metric = \"{}\" is not available with training.objective = \"{}\"{}: take one of {}",
+    fail(Exit::usage, "evaluation.metric = \"{}\" is not available with training.objective = \"{}\"{}: use one of {}",
          recipe.evaluation.metric, models::name_of(*recipe.training.objective), judged_text(recipe, judged),
          fmt::join(metric_names(judged), ", "));
   if (rules.of_documents && recipe.data.packing == Packing::automatic && names_documents(recipe.data))

@@ -1,7 +1,7 @@
 #pragma once
-// runtime/objective/ is what a run learns, a file per objective (causal_lm.h, masked_lm.h): the labels that it makes of
-// tokens, and how many (rules.h). The units that its model ends in are models/'. To add one: its name
-// (models/objective.h), a file here and a line in objective.cc, a head in models/.
+// runtime/objective/ is what a run is trained to predict, with a file per objective (causal_lm.h, masked_lm.h): the
+// labels that it makes from tokens, and their number (rules.h). The units at the end of its model are in models/. To
+// add one: its name (models/objective.h), a file here and a line in objective.cc, and a head in models/.
 
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/labelling.h"
@@ -9,15 +9,15 @@
 
 namespace strata::runtime {
 
-// Of training.objective, which is set; nothing: each row predicts the next token. The workload outlives it.
+// The labelling for training.objective, which is set. Null: each row predicts the next token. The workload outlives it.
 MakeLabelling labelling_of(const Workload& workload);
-// Whether a model that learns it continues a text.
+// Whether a model trained on it continues a text.
 bool generates(const Recipe& recipe);
 
-// Before a run is planned: training.objective, if the recipe leaves it to the model, and what the objective says of the
-// model and of the data. Throws Error{usage} if the model names none that is built.
+// Called before a run is planned. Sets training.objective if the recipe leaves it to the model, and what the objective
+// determines about the model and the data. Throws Error{usage} if the model names no supported one.
 void settle_objective(Workload& workload);
-// That and settle_data(), whose data it returns.
+// Calls settle_objective() and settle_data(), and returns the opened data.
 OpenedData settle(Workload& workload, bool evaluates);
 
 }  // namespace strata::runtime

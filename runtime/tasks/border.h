@@ -11,31 +11,31 @@
 
 namespace strata::runtime {
 
-// What the host does between two steps: the tasks of its lane, over the plan's host_control, which is memory of the
-// host on every device. Called by the thread that issues. All that it is made of outlives it.
+// What the host does between two steps: the tasks of its lane. They work on the plan's host_control, which is host
+// memory on every device. The issuing thread calls it. Everything that it is made from outlives it.
 class Border {
  public:
   Border(const StepPlan& plan, const models::Model& model, const Storage& storage);
 
-  // carry: the scalars of the step before, if it left an update to be done, out of the way of those of this one.
+  // carry: moves the scalars of the previous step, if it left an update, out of the way of this step's.
   static void add_carry(Draft& draft);
-  // host_write: batch, scalars, and counters at zero.
+  // host_write: the batch, the scalars, and counters set to zero.
   static void add_write(Draft& draft);
-  // host_read: what came of the step. The batch is the caller's from here on: whatever reads it has ended.
+  // host_read: the results of the step. From here on the caller owns the batch: everything that reads it has ended.
   static void add_read(Draft& draft);
   void run(const Task& task);
 
-  // Micro-batch g of the next step. The caller's to write from the end of a step to the next.
+  // Micro-batch g of the next step. The caller may write it between the end of a step and the next one.
   models::BatchRows batch(int micro_batch) const;
-  // What the next host_write writes beside the batch.
+  // What the next host_write writes in addition to the batch.
   void set(const device::StepScalars& scalars, std::uint64_t requests);
 
-  // Of the newest step, from its host_read to the next host_write.
+  // The newest step's, from its host_read to the next host_write.
   const StepState& state() const { return *at<StepState>(control_.state); }
   LossState& losses() const { return *at<LossState>(control_.losses); }
-  // The first unit whose output was not finite; -1: none.
+  // The first unit with output that was not finite; -1: none.
   int first_nonfinite_unit() const;
-  // Of a classifier, of the rows that the loss takes.
+  // For a classifier: the scores of the rows that enter the loss.
   std::span<const float> scores() const {
     return {at<float>(control_.logits), model_.loss_rows() * model_.loss_unit().score_stride()};
   }

@@ -6,14 +6,14 @@
 
 namespace strata::runtime {
 
-// Copies between two tiers that lie beside each other, all in one direction: an upload, download, read or write.
+// Copies in one direction between two neighbouring tiers: an upload, download, read or write.
 struct Copy {
   struct Pair {
-    Slice from, to;  // as many bytes; or two whole buffers (0 bytes), which the figures of a step do not count
+    Slice from, to;  // of equal size; or two whole buffers (0 bytes), which are not counted in a step's figures
   };
   int unit;  // -1: none
   std::vector<Pair> pairs;
-  bool border = false;  // of what the host writes and reads between two steps
+  bool border = false;  // for what the host writes and reads between two steps
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

@@ -4,7 +4,7 @@
 
 namespace strata::runtime {
 
-// All-gather of a unit's parameters, or of a part's, from the ranks' shards.
+// All-gather of the parameters of a unit, or of one of its parts, from the ranks' shards.
 struct Gather {
   UnitPart which;
   Slice shard;  // this rank's

@@ -3,10 +3,9 @@
 
 namespace strata::runtime {
 
-// With training.reduce = "fast" a rank adds its micro-batches' gradients by itself, and what travels is the rounded
-// sum.
+// With training.reduce = "fast", a rank adds its micro-batches' gradients by itself, and the rounded sum is exchanged.
 
-// The gradient of one micro-batch onto the fp32 sum of those before.
+// Adds the gradient of one micro-batch to the fp32 sum of the earlier ones.
 struct Accumulate {
   CallGradient gradient;
   Written sum;
@@ -15,7 +14,7 @@ struct Accumulate {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// The sum, rounded, into the buffer of the last micro-batch's gradient.
+// Rounds the sum into the buffer of the last micro-batch's gradient.
 struct Round {
   CallGradient gradient;
   Written sum;

@@ -3,19 +3,19 @@
 
 namespace strata::runtime {
 
-// Forward, loss and backward of the last unit for one micro-batch. In a plan of forwards alone: its forward and loss,
-// or the logits of the last row where the run generates.
+// Forward, loss and backward of the last unit for one micro-batch. In a forward-only plan: its forward and loss, or the
+// logits of the last row if the run generates.
 struct Loss {
   UnitCall call;
   int residual = -1;                          // gradient of its input
-  int gradients = -1, shared_gradients = -1;  // of its own parameters; of what it shares
+  int gradients = -1, shared_gradients = -1;  // for its own parameters; for the shared ones
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// One step of the same by tiles of the unit's table, which may be another unit's. Steps of the norm are about the
-// unit's first part, the others about a tile.
+// One step of the same, by tiles of the unit's table, which may be another unit's. Steps of the norm work on the unit's
+// first part, the others on a tile.
 struct TiledLoss {
   UnitPart which;  // the loss unit and the number of the tile
   int micro_batch;
@@ -26,8 +26,8 @@ struct TiledLoss {
   int frozen = -1;     // those of its own that are not trained
   int x = -1;          // its input; none: the step is about a tile
   Written workspace;   // one for all steps
-  int residual = -1;   // gradient of its input, of the last step
-  int gradients = -1;  // of these parameters, of the steps that give one
+  int residual = -1;   // gradient of its input, for the last step
+  int gradients = -1;  // for these parameters, in the steps that compute a gradient
 
   void add(Draft& draft) const;
 };

@@ -6,10 +6,10 @@
 
 namespace strata::runtime {
 
-// Squares of this rank's part of a unit's complete gradient, added exactly.
+// Adds the squares of this rank's part of a unit's complete gradient, exactly.
 struct Norm {
   int unit;
-  int sum = -1, gradients = -1;       // one of them: what GradientSource says
+  int sum = -1, gradients = -1;       // one of the two, as GradientSource says
   std::vector<int> shared_gradients;  // with `gradients`: those of the units that share some of its parameters
 
   void add(Draft& draft) const;
@@ -18,7 +18,7 @@ struct Norm {
 
 // Norm, loss and stop requests of all ranks: they agree on the clip factor and on whether the step is skipped.
 struct Consensus {
-  // Adds the buffer of the ranks' messages, too.
+  // Also adds the buffer of the ranks' messages.
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };

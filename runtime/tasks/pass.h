@@ -6,8 +6,8 @@
 
 namespace strata::runtime {
 
-// What every call of a unit for one micro-batch works on, of the whole unit or of one part of it, beside the step's
-// batch, scalars and constants. Buffers; -1: it needs none.
+// The operands of every call of a unit for one micro-batch, on the whole unit or one part of it, in addition to the
+// step's batch, scalars and constants. These are buffers; -1: not needed.
 struct UnitCall {
   UnitPart which;
   int micro_batch;
@@ -16,30 +16,30 @@ struct UnitCall {
   int x = -1;                        // its input
   Written workspace = {};            // one for all parts of a call
 
-  // Adds the task and what it uses of these.
+  // Adds the task and its uses of these.
   Task& add(Draft& draft, TaskKind kind) const;
-  // The batch, scalars and constants; what the unit says that it costs.
+  // Adds the batch, scalars and constants, and the cost that the unit reports.
   static void use_control(const Draft& draft, Task& task);
   static void set_work(const Draft& draft, Task& task, const models::Work& work);
-  // As the unit sees them.
+  // The form that the unit takes.
   static models::Context context(const Site& site, const Task& task);
   static device::ConstView input(const Site& site, const Task& task);
-  // Elements of its input and output: of all rows of a micro-batch, or of the one row of a generation.
+  // Elements of its input and output: for all rows of a micro-batch, or for the one row of a generation.
   static std::size_t activations(const Site& site);
   // The parts of its unit that a task runs: [first, last).
   static std::pair<std::size_t, std::size_t> parts(const Site& site, const Task& task);
-  // Zeros where nothing writes: between the parameters that the task's gradients cover.
+  // Writes zeros where nothing else writes: between the parameters that the task's gradients cover.
   static void zero_gaps(const Site& site, const Task& task, device::Lane& lane, const device::View& gradients);
-  // Counts what is not finite in the activations or gradients that the call gives.
+  // Counts elements that are not finite in the activations or gradients that the call returns.
   static void count_nonfinite(const Site& site, const Task& task, device::Lane& lane, const device::View& values);
 };
 
-// A unit's forward, or the same once more in backward, for what it saves.
+// A unit's forward, or its recomputation in backward for what it saves.
 struct Forward {
   UnitCall call;
   bool again = false;
   Written saved = {};  // what it keeps for backward
-  int cache = -1;      // keys and values of the rows before, where the run generates
+  int cache = -1;      // keys and values of the earlier rows, if the run generates
   Written y = {};      // its output; none: nobody needs it
 
   void add(Draft& draft) const;

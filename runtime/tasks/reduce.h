@@ -9,34 +9,35 @@ namespace strata::runtime {
 struct CallGradient {
   UnitPart which;
   int micro_batch;
-  ElementRange range;  // of the flat buffer in which its elements lie: the unit's, or the holder's
-  bool shared;         // it is of what the unit shares with another
+  ElementRange range;  // in the flat buffer of its elements: the unit's, or the holder's
+  bool shared;         // the gradient of the tensor that the unit shares with another
   int buffer;
 
   Role role() const { return role_of(shared); }
   static Role role_of(bool shared) { return shared ? Role::shared_gradients : Role::gradients; }
 };
 
-// Elements of the rank's part of a unit's complete gradient: its fp32 sum; or, in a step of one micro-batch on one
-// rank, the rounded gradient itself, to which that of what another unit shares is added when it is read.
+// The source of the rank's part of a unit's complete gradient: its fp32 sum; or, in a step of one micro-batch on one
+// rank, the rounded gradient itself, to which the gradient from another unit that shares the tensor is added when it is
+// read.
 struct GradientSource {
   Role role;  // sum, gradients or shared_gradients
   Slice slice;
 };
 
-// All-to-all of a gradient: every rank's pieces of what this rank owns, added onto its fp32 sum in rank order.
+// All-to-all of a gradient: every rank's pieces of this rank's elements are added to its fp32 sum in rank order.
 struct ReduceGradient {
   CallGradient gradient;
   Written sum;
   bool first;            // nothing has been added to these elements of the sum
   Written run_sum = {};  // training.reduce_group: the run that the call before left incomplete, or this one does
 
-  // Adds the buffer that receives, too.
+  // Also adds the buffer that receives.
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// A unit's sum for what it shares onto the sum of the unit that holds that.
+// Adds a unit's sum for its shared tensor to the sum of the unit that holds it.
 struct Combine {
   int holder, sharer;
   int shared_sum, sum;
@@ -45,10 +46,12 @@ struct Combine {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// The elements of its unit whose gradient another unit has, too, which the task reads beside the unit's own; or none.
+// The elements of its unit for which another unit also has a gradient, which the task reads in addition to the unit's
+// own; or none.
 ElementRange also_in_shared_gradients(const Site& site, const Task& task);
 
-// A task about `shared` elements, as the unit's flat buffer has them, is about those of the unit that holds them.
+// A task that works on `shared` elements, in terms of the unit's flat buffer, works on those of the unit that holds
+// them.
 const UnitLayout& holder_of(const Site& site, const Task& task);
 // What this rank owns of the elements that a unit shares with the holder.
 ElementRange owned(const Site& site, const ElementRange& elements, const UnitLayout& holder);

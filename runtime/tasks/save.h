@@ -7,27 +7,27 @@
 
 namespace strata::runtime {
 
-// What writes checkpoints: what the tasks of the lane checkpoint do. Called by the thread that issues, to queue work in
-// that lane.
+// Writes checkpoints: the work of the tasks in the checkpoint lane. The issuing thread calls it to queue work in that
+// lane.
 class Saver {
  public:
   virtual ~Saver() = default;
-  // Reads the unit's state where it lies (Storage::read_state); nothing writes it meanwhile.
+  // Reads the unit's state in place (Storage::read_state); nothing writes it meanwhile.
   virtual void save(device::Lane& lane, std::size_t unit) = 0;
-  // All units were read: makes the checkpoint durable. Nothing of a step waits for it.
+  // Called when all units have been read: makes the checkpoint durable. No part of a step waits for it.
   virtual void publish(device::Lane& lane) = 0;
 };
 
-// A unit's state, read for a checkpoint, if one begins in the step.
+// Reads a unit's state for a checkpoint, if one begins in the step.
 struct Save {
   int unit;
-  Written staging;  // memory of the host that all state passes through
+  Written staging;  // host memory through which all state passes
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// The checkpoint is made durable.
+// Makes the checkpoint durable.
 struct Publish {
   int staging;
 

@@ -1,8 +1,8 @@
 #pragma once
-// runtime/tasks/ is what each kind of task is: a struct per kind names its operands, adds itself to a plan (uses and
-// cost), and runs, side by side: gather.h, pass.h and loss.h for forward and backward, reduce.h, local_sum.h and norm.h
-// for gradients, update.h, copy.h between tiers, border.h for the host's, save.h for checkpoints. A Site (here) is what
-// one rank runs them with.
+// runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
+// cost), and runs. gather.h, pass.h and loss.h are for forward and backward, reduce.h, local_sum.h and norm.h for
+// gradients, then update.h, copy.h for copies between tiers, border.h for the host's tasks, and save.h for checkpoints.
+// A Site (here) is what one rank runs them with.
 
 #include <cstddef>
 #include <vector>
@@ -38,19 +38,19 @@ struct Site {
   Storage& storage;
   Communicators over;
 
-  Saver* saver = nullptr;  // of the checkpoint that is being written
-  // Of a step that generates: its rows, and the position of the first; else no rows.
+  Saver* saver = nullptr;  // for the checkpoint that is being written
+  // For a step that generates: its rows, and the position of the first; otherwise no rows.
   struct Generation {
     std::size_t first = 0, rows = 0;
   } generation = {};
-  IoBytes moved = {};                                        // read from and written to the other tiers so far
+  IoBytes moved = {};                                        // bytes read from and written to the other tiers so far
   std::vector<std::vector<const std::byte*>> received = {};  // by task: where a reduce finds the ranks' pieces
 
   // What the task uses in that role; empty: nothing.
   device::View view(const Task& task, Role role, device::DType dtype) const { return storage.view(task, role, dtype); }
-  // The same, of parameters and gradients as they are computed with.
+  // The same, for parameters and gradients in the compute dtype.
   device::View view(const Task& task, Role role) const { return storage.view(task, role, plan.dtype); }
-  // A whole buffer as T, where its tier's lanes see it.
+  // A whole buffer as T, at the address that its tier's lanes use.
   template <typename T>
   T* at(int buffer) const {
     return reinterpret_cast<T*>(storage.view(buffer, device::DType::fp32).data);

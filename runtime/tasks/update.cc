@@ -39,13 +39,14 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
   const std::size_t begin = part + task.begin, end = part + task.end;
   const device::StepScalars* scalars = plan.cyclic ? site.at<device::StepScalars>(plan.control.pending)
                                                    : &site.at<StepState>(plan.control.state)->scalars;
-  // All of them start at `begin`, but for the gradient of what another unit shares, which starts with that.
+  // All of them start at `begin`, except the gradient of what another unit shares, which starts with that.
   const View sum = site.view(task, Role::sum, DType::fp32), gradients = site.view(task, Role::gradients);
   const View others = site.view(task, Role::shared_gradients);
   const View master = site.view(task, Role::master, DType::fp32), parameters = site.view(task, Role::parameters);
   std::byte* moment1 = site.view(task, Role::moment1, DType::fp32).data;
   std::byte* moment2 = site.view(task, Role::moment2, DType::fp32).data;
-  // A copy goes home whatever the step decided, so a skipped update writes it too: else what lay there would go.
+  // A copy is written back whatever the step decided, so a skipped update writes it too: otherwise the stored value
+  // would be lost.
   const bool copied = task.buffer(Role::parameters) != plan.homes[unit].parameters;
   const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
   const UnitLayout& layout = site.layout(task);

@@ -5,8 +5,8 @@
 
 namespace strata::runtime {
 
-// Optimizer step of elements [begin, end) of this rank's part of a unit, with the scalars of this step or, in a cycle,
-// of the one before.
+// The optimizer step of elements [begin, end) in this rank's part of a unit, with the scalars of this step or, in a
+// cycle, of the previous one.
 struct Update {
   int unit;
   ElementRange elements;  // counted from the beginning of the part

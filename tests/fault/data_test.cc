@@ -82,7 +82,7 @@ TEST_F(DataFault, DocumentsThatCannotBePacked) {
   EXPECT_COMPLAINT(train("long.bin", {"data.long=refuse"}), Exit::usage,
                    AllOf(HasSubstr("2 of 3 documents are longer than data.seq_len = 16"), HasSubstr("data.long")));
   EXPECT_COMPLAINT(train("long.bin", {"data.train=" + run_.file("tokens.bin")}), Exit::usage,
-                   AllOf(HasSubstr("tokens.bin does not say where documents begin"), HasSubstr("tokenize anew")));
+                   AllOf(HasSubstr("tokens.bin does not say where documents begin"), HasSubstr("tokenize again")));
   EXPECT_COMPLAINT(train("long.bin", {fmt::format("data.train=[{{files=\"{}\", weight=0}}]", path("long.bin"))}),
                    Exit::usage, AllOf(HasSubstr("data.train"), HasSubstr("weights above 0")));
   tokens.write("none.bin", {3, 3}, "100100");

@@ -20,16 +20,17 @@ MappedFile open_beside(const TokenFile& tokens, const fs::path& path, const Toke
                        std::uint64_t bytes) {
   std::error_code ignored;
   if (!fs::exists(path, ignored))
-    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize anew", path.string(),
+    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize again", path.string(),
          tokens.path().string());
   MappedFile file(path);
   const std::string sidecar = sidecar_path(tokens.path()).string();
   if (file.bytes().size() != bytes)
-    fail(Exit::corrupt, "{} has {} bytes, and {} asks for {}: tokenize anew", path.string(), file.bytes().size(),
+    fail(Exit::corrupt, "{} has {} bytes, and {} asks for {}: tokenize again", path.string(), file.bytes().size(),
          sidecar, bytes);
   const std::string hash = fmt::format("{:016x}", XXH3_64bits(file.bytes().data(), file.bytes().size()));
   if (hash != named.hash)
-    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize anew", path.string(), hash, sidecar, named.hash);
+    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize again", path.string(), hash, sidecar,
+         named.hash);
   return file;
 }
 
@@ -39,14 +40,14 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
   const auto& sidecar = file.sidecar();
   if (!sidecar || !sidecar->documents)
     fail(Exit::usage,
-         "{} does not say where documents begin, which data.packing = \"documents\" needs: tokenize anew, or take "
+         "{} does not say where documents begin, which data.packing = \"documents\" needs: tokenize again, or take "
          "\"stream\"",
          file.path().string());
   const fs::path path = documents_path(file.path());
   file_ = open_beside(file, path, *sidecar->documents, sidecar->documents->count * sizeof(std::uint64_t));
   begins_ = {reinterpret_cast<const std::uint64_t*>(file_.bytes().data()), sidecar->documents->count};
   const auto wrong = [&](std::uint64_t i, const std::string& what) {
-    fail(Exit::corrupt, "{}, offset {}: document {} of {} {}: tokenize anew", path.string(), i * sizeof(std::uint64_t),
+    fail(Exit::corrupt, "{}, offset {}: document {} of {} {}: tokenize again", path.string(), i * sizeof(std::uint64_t),
          i + 1, count(), what);
   };
   if (count() > 0 && begins_[0] != 0) wrong(0, fmt::format("begins at token {}, not at 0", begins_[0]));
@@ -60,7 +61,7 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
   if (!sidecar->mask) return;
   mask_ = open_beside(file, mask_path(file.path()), *sidecar->mask, (tokens_ + 7) / 8);
   if (const std::uint64_t found = labels(0, tokens_); found != sidecar->mask->count)
-    fail(Exit::corrupt, "{} counts {} tokens as labels, and {} says {}: tokenize anew", mask_.path().string(), found,
+    fail(Exit::corrupt, "{} counts {} tokens as labels, and {} says {}: tokenize again", mask_.path().string(), found,
          sidecar_path(file.path()).string(), sidecar->mask->count);
 }
 
@@ -71,7 +72,7 @@ bool Documents::counts(std::uint64_t token) const {
 
 std::uint64_t Documents::labels(std::uint64_t begin, std::uint64_t end) const {
   if (!has_mask() || begin >= end) return end - std::min(begin, end);
-  // Bits up to the next whole byte, words, and what is left, all read as words.
+  // Bits up to the next whole byte, words, and the rest, all read as words.
   const std::byte* const bytes = mask_.bytes().data();
   std::uint64_t sum = 0;
   for (std::uint64_t at = begin; at < end;) {

@@ -9,26 +9,26 @@
 
 namespace strata::runtime {
 
-// Where the documents of a token file begin, which of its tokens count as labels, and of which type they are: the files
-// that its sidecar names beside it (docs/formats.md). The token file outlives it.
+// Where the documents of a token file begin, which of its tokens count as labels, and their types, from the files that
+// its sidecar names (docs/formats.md). The token file outlives it.
 class Documents {
  public:
-  // Throws Error{usage} where the sidecar names no documents; Error{corrupt} where a file is not what the sidecar says,
-  // or documents are empty, out of order or beyond the last token.
+  // Throws Error{usage} if the sidecar names no documents. Throws Error{corrupt} if a file differs from what the
+  // sidecar says, or if documents are empty, out of order or beyond the last token.
   explicit Documents(const TokenFile& file);
 
   std::uint64_t count() const { return begins_.size(); }
   // Document i has tokens [begin(i), begin(i + 1)).
   std::uint64_t begin(std::uint64_t i) const { return i < begins_.size() ? begins_[i] : tokens_; }
-  // Of the token: known in log(count()) steps.
+  // The document of a token, found in log(count()) steps.
   std::uint64_t document_of(std::uint64_t token) const {
     return static_cast<std::uint64_t>(std::upper_bound(begins_.begin(), begins_.end(), token) - begins_.begin()) - 1;
   }
-  // Of the token: 0 or 1.
+  // The type of a token: 0 or 1.
   std::uint32_t type(std::uint64_t token) const { return types_.bytes().empty() ? 0 : bit(types_, token); }
   bool has_mask() const { return !mask_.bytes().empty(); }
   bool counts(std::uint64_t token) const;
-  // Of tokens [begin, end): how many count as labels.
+  // The number of tokens in [begin, end) that count as labels.
   std::uint64_t labels(std::uint64_t begin, std::uint64_t end) const;
 
  private:

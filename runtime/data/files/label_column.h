@@ -7,8 +7,8 @@
 
 namespace strata::runtime {
 
-// Labels as a batch has them, of documents or of tokens, one behind the other, in as few bytes each as they need: one
-// if there are up to 255 of them, two up to 65,535, else four.
+// A batch's labels, of documents or of tokens, one after the other, in as few bytes each as they need: one for up to
+// 255 kinds, two for up to 65,535, otherwise four.
 class LabelColumn {
  public:
   // kinds: labels are below it (as unsigned numbers), or device::kIgnoredLabel.
@@ -19,10 +19,10 @@ class LabelColumn {
 
   std::uint64_t size() const { return bytes_->size() / width_; }
   std::int32_t operator[](std::uint64_t i) const;
-  // Of labels [begin, begin + count): those that are not device::kIgnoredLabel.
+  // The number of labels in [begin, begin + count) that are not device::kIgnoredLabel.
   std::uint32_t counting(std::uint64_t begin, std::uint64_t count) const;
 
-  // Bytes of all of them in a resource that gives memory out in order; moves them there from where they are.
+  // The bytes of all labels in a monotonic resource; the other function moves them there.
   std::size_t bytes() const { return bytes_->size() + alignof(std::max_align_t); }
   void keep_in(std::pmr::memory_resource* memory);
 

@@ -22,14 +22,14 @@ namespace {
 
 using simdjson::dom::element;
 
-// Whether all of a text is a whole number, which goes to `out`.
+// Whether all of a text is an integer, which goes to `out`.
 template <typename Number>
 bool is_whole(std::string_view text, Number& out) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && rest == text.data() + text.size();
 }
 
-// Looks values up among a model's classes.
+// Looks up values among a model's classes.
 class ClassNumbers {
  public:
   ClassNumbers(const models::Classes& classes, std::string file) : classes_(classes), file_(std::move(file)) {
@@ -49,13 +49,13 @@ class ClassNumbers {
     if (!number && value.get_string().get(name) != simdjson::SUCCESS) wrong(simdjson::minify(value), line);
     const auto found = numbers_.find(number ? text : std::string(name));
     if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
-    // The column of a vector, which the data could not name.
+    // A vector's column, which the data could not name.
     if (!number && name.starts_with(models::kNumberedLabel)) {
       std::size_t place = 0;
       if (is_whole(name.substr(models::kNumberedLabel.size()), place) && place < classes_.names.size())
         return static_cast<std::int32_t>(place);
     }
-    // A class by its number, in quotes or not; classes that numbers name have no others.
+    // A class by its number, with or without quotes. If numbers are names of classes, they have no other meaning.
     if ((number || is_whole(name, whole)) && !named_by_numbers_ && whole >= 0 &&
         static_cast<std::uint64_t>(whole) < classes_.names.size())
       return static_cast<std::int32_t>(whole);
@@ -78,17 +78,17 @@ class ClassNumbers {
   bool named_by_numbers_ = false;
 };
 
-// Of a file whose sidecar names it.
+// For a file whose sidecar names it.
 MappedFile open_label_file(const TokenFile& file) {
   const std::filesystem::path path = labels_path(file.path());
   if (std::error_code ignored; !std::filesystem::exists(path, ignored))
-    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize anew", path.string(),
+    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize again", path.string(),
          file.path().string());
   MappedFile lines(path);
   const auto bytes = lines.bytes();
   const std::string hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
   if (const std::string& named = file.sidecar()->labels->hash; hash != named)
-    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize anew", path.string(), hash,
+    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize again", path.string(), hash,
          sidecar_path(file.path()).string(), named);
   return lines;
 }
@@ -137,7 +137,7 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
   const ClassNumbers numbers_of(classes, name);
   const std::uint64_t before = out.size();
   simdjson::dom::parser parser;
-  // Classes are few, so most lines are like one before.
+  // There are few classes, so most lines repeat an earlier one.
   constexpr std::size_t kKnown = 1024;
   std::unordered_map<std::string_view, std::int32_t> known;
   std::uint64_t line = 0;
@@ -152,7 +152,7 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
         continue;
       }
     }
-    const auto corrupt = [&] { fail(Exit::corrupt, "{}, line {}: expected a label: tokenize anew", name, line); };
+    const auto corrupt = [&] { fail(Exit::corrupt, "{}, line {}: expected a label: tokenize again", name, line); };
     element root, value;
     simdjson::dom::array list;
     if (parser.parse(text.data(), text.size()).get(root) != simdjson::SUCCESS) corrupt();
@@ -183,7 +183,7 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
   }
   const std::uint64_t labels = out.size() - before;
   if (line != sidecar->labels->count || (per_token && labels != file.count()))
-    fail(Exit::corrupt, "{} has labels of {} and {}, and {} says {} and {}: tokenize anew", name,
+    fail(Exit::corrupt, "{} has labels of {} and {}, and {} says {} and {}: tokenize again", name,
          counted(line, "document"), counted(labels, "token"), sidecar_path(file.path()).string(),
          sidecar->labels->count, file.count());
 }

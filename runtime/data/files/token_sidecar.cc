@@ -55,17 +55,17 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   std::error_code error_of_link, ignored;
   const bool link = fs::is_symlink(fs::symlink_status(path, ignored));
   const fs::file_type type = fs::status(path, error_of_link).type();
-  // Taken for absent, tokens of 4 bytes would be read as of 2.
+  // If it were taken for absent, tokens of 4 bytes would be read as 2.
   if (link && (type == fs::file_type::not_found || error_of_link))
-    fail(Exit::usage, "{} is a link that leads nowhere ({}): mend it, or remove it if these tokens have no sidecar",
-         path.string(), error_of_link.message());
+    fail(Exit::usage, "{} is a broken link ({}): fix it, or remove it if these tokens have no sidecar", path.string(),
+         error_of_link.message());
   if (type == fs::file_type::not_found) return std::nullopt;
   const MappedFile file(path);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxSidecarBytes) {
     corrupt(path, "a sidecar of at most 1 MiB", fmt::format("{} bytes", bytes.size()));
   }
-  // An empty file has no bytes to point at, and the parser copies from what it is given.
+  // An empty file has no bytes to point at, and the parser copies its input.
   const std::string_view json(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size());
   simdjson::dom::parser parser;
   simdjson::dom::element root;
@@ -131,7 +131,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
     labels.truncation = option("truncation");
     if (std::int64_t length = 0; found["max_length"].get_int64().get(length) == simdjson::SUCCESS && length > 0)
       labels.max_length = length;
-    // An array that was not found has no elements to ask for.
+    // An array that was not found has no elements.
     if (!right) corrupt(path, "labels: problem and a list of names", simdjson::minify(found).substr(0, 64));
     for (const simdjson::dom::element element : names) {
       right = right && element.get_string().get(name) == simdjson::SUCCESS;

@@ -7,41 +7,41 @@
 
 namespace strata::runtime {
 
-// What `strata tokenize` says of OUT.bin in OUT.bin.json (docs/formats.md).
+// What `strata tokenize` records about OUT.bin in OUT.bin.json (docs/formats.md).
 struct TokenSidecar {
   std::int64_t vocab_size = 0;
   int width = 2;  // bytes per token: 2 or 4
   std::string tokenizer;
-  std::string tokenizer_hash;  // XXH3-64 of what defines it, 16 hex digits
+  std::string tokenizer_hash;  // XXH3-64 of what defines the tokenizer, 16 hex digits
   std::string hash;            // XXH3-64 of the file's tokens, 16 hex digits
   std::uint64_t count = 0;
-  // A file beside the tokens: how much it says, and the XXH3-64 of its bytes.
+  // A file that belongs to the tokens: its count, and the XXH3-64 of its bytes.
   struct Beside {
     std::uint64_t count;
     std::string hash;
   };
-  std::optional<Beside> documents = {};  // where they begin: their number
-  std::optional<Beside> mask = {};       // which tokens count as labels: how many do; without it all do
-  std::optional<Beside> types = {};      // token types: how many are 1; without it all are 0
-  // What each document is (docs/formats.md, "Labels"): a line each; the classes' names, none of a regression.
+  std::optional<Beside> documents = {};  // where documents begin; the count of documents
+  std::optional<Beside> mask = {};       // which tokens count as labels; their count. Without it, all do
+  std::optional<Beside> types = {};      // token types; the count of ones. Without it, all are 0
+  // What each document is (docs/formats.md, "Labels"), one line each. The classes' names; empty for a regression.
   struct Labels {
     std::uint64_t count;
     std::string hash;
-    std::string problem;  // as LabelSummary has it
+    std::string problem;  // see LabelSummary
     std::vector<std::string> names;
-    bool pairs = false;    // of two texts each
+    bool pairs = false;    // each document is two texts
     bool vectors = false;  // labels were lists of 0 and 1, whose columns are the names LABEL_0, LABEL_1 and so on
-    // How texts were read: the records' fields, and tokens at most with the text that lost some; 0: all were kept.
+    // How texts were read: the records' fields, and the most tokens, with the text that lost some. 0: all were kept.
     std::string field = {}, pair = {};
     std::int64_t max_length = 0;
     std::string truncation = {};
   };
   std::optional<Labels> labels = {};
-  // Of the tokenizer: the token that stands for one to be predicted, if it has one; and those that are no text.
-  // nullopt: the sidecar does not say.
+  // From the tokenizer: the mask token, if it has one; and the tokens that are not text. nullopt: the sidecar does not
+  // say.
   std::optional<std::uint32_t> mask_token = {};
   std::optional<std::vector<std::uint32_t>> special_tokens = {};
-  // Of conversations: what wrote them, and XXH3-64 of its texts, 16 hex digits; empty for others.
+  // For conversations: the template that wrote them, and the XXH3-64 of its texts, 16 hex digits; otherwise empty.
   std::string chat_template, chat_template_hash;
 };
 std::filesystem::path sidecar_path(const std::filesystem::path& token_file);

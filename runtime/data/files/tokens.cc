@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kHeaderBytes = 256 * sizeof(std::int32_t);
 constexpr std::int32_t kMagic = 20240520;      // llm.c
 constexpr std::int32_t kWideMagic = 20240801;  // llm.c's Llama 3 files: uint32 tokens
-constexpr std::int64_t kWideVocab = 65536;     // from here on tokens are uint32
+constexpr std::int64_t kWideVocab = 65536;     // from here on, tokens are uint32
 constexpr std::uint64_t kCheckWhole = std::uint64_t{1} << 30;
 
 [[noreturn]] void corrupt(const fs::path& file, std::uint64_t offset, const std::string& expected,
@@ -35,7 +35,7 @@ constexpr std::uint64_t kCheckWhole = std::uint64_t{1} << 30;
 // The first of `count` tokens at `tokens` that is not below `limit`, or count.
 template <typename T>
 std::uint64_t first_outside(const std::byte* tokens, std::uint64_t count, std::uint64_t limit) {
-  const T* p = reinterpret_cast<const T*>(tokens);  // aligned: the mapping is, and so is what precedes the tokens
+  const T* p = reinterpret_cast<const T*>(tokens);  // aligned: the mapping is, and so is the header before
   constexpr std::uint64_t kBlock = 4096;
   for (std::uint64_t begin = 0; begin < count; begin += kBlock) {
     const std::uint64_t end = std::min(count, begin + kBlock);
@@ -47,10 +47,10 @@ std::uint64_t first_outside(const std::byte* tokens, std::uint64_t count, std::u
   return count;
 }
 
-// How many are in none of the sets.
+// The number of tokens that are in none of the sets.
 template <typename T>
 std::uint64_t outside_of(std::span<const T> tokens, std::span<const TokenRange> sets) {
-  // Lanes of as many bits as a token has, so that compilers take vectors; none of them overflows in a block.
+  // Lanes with as many bits as a token, so that compilers vectorize the loop. None of them overflows within a block.
   constexpr std::size_t kLanes = 16, kBlock = 4096 * kLanes;
   std::uint64_t inside = 0;
   for (std::size_t begin = 0; begin < tokens.size(); begin += kBlock) {
@@ -72,7 +72,7 @@ std::uint64_t outside_of(std::span<const T> tokens, std::span<const TokenRange> 
   return tokens.size() - inside;
 }
 
-// Whether bytes that should be tokens are what people write: tokens of 2 bytes have zeros, or bytes of every kind.
+// Whether bytes that should be tokens are text: tokens of 2 bytes contain zeros, or bytes of every kind.
 bool looks_like_text(std::span<const std::byte> bytes) {
   constexpr std::size_t kLeast = 64, kSample = 4096, kLetters = 16;
   if (bytes.size() < kLeast) return false;
@@ -92,11 +92,11 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
     : file_(std::move(path)), sidecar_(read_sidecar(file_.path())) {
   const auto bytes = file_.bytes();
   if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
-  // Without it a run would learn what is not to be learned.
+  // Without it, a run would be trained on tokens that should not count.
   const auto require_named = [&](const fs::path& beside, bool named, std::string_view without) {
     std::error_code none;
     if (!named && fs::exists(beside, none))
-      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens anew, or remove {}", beside.string(),
+      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens again, or remove {}", beside.string(),
            sidecar_path(file_.path()).string(), without);
   };
   require_named(mask_path(file_.path()), sidecar_ && sidecar_->mask, "the mask to train on all");
@@ -148,10 +148,10 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
 }
 
 void TokenFile::limit_to(std::int64_t vocab_size) {
-  STRATA_CHECK(sidecar_.has_value());  // without one the vocabulary gives the width, too
+  STRATA_CHECK(sidecar_.has_value());  // without one, the vocabulary also gives the width
   if (sidecar_->vocab_size > vocab_size)
     fail(Exit::usage,
-         "{} holds tokens of a vocabulary of {}, and the model's has {}: tokenize with the model's tokenizer",
+         "{} contains tokens from a vocabulary of {}, and the model's has {}: tokenize with the model's tokenizer",
          file_.path().string(), sidecar_->vocab_size, vocab_size);
   limit_ = static_cast<std::uint64_t>(sidecar_->vocab_size);
 }
@@ -223,7 +223,7 @@ void TokenFile::check_all() const {
 }
 
 comm::Seen TokenFile::seen(const std::string& key) const {
-  std::string beside;  // whose hashes are compared with the sidecar's as they are opened
+  std::string beside;  // their hashes are compared with the sidecar's when they are opened
   if (sidecar_ && sidecar_->documents) beside += ", documents " + sidecar_->documents->hash;
   if (sidecar_ && sidecar_->mask) beside += ", mask " + sidecar_->mask->hash;
   if (sidecar_ && sidecar_->types) beside += ", types " + sidecar_->types->hash;
@@ -245,7 +245,7 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
       out.emplace_back(pattern);
       continue;
     }
-    if (status.type() != fs::file_type::not_found)  // it may well be there
+    if (status.type() != fs::file_type::not_found)  // the file may well exist
       fail(Exit::failed, "{}: {} cannot be opened: {}", key, pattern, error.message());
     glob_t found{};
     errno = 0;
@@ -253,10 +253,10 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
     const int reason = errno;
     std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     ::globfree(&found);
-    // A folder that is not there holds no files; of one that cannot be read nobody knows.
+    // A folder that does not exist contains no files. For an unreadable folder, nobody knows.
     if (result == GLOB_NOSPACE || (result == GLOB_ABORTED && reason != ENOENT))
       fail(Exit::failed, "{}: a folder of {} cannot be read: {}", key, pattern, std::strerror(reason));
-    // `data/*` means the token files, not what lies beside them.
+    // `data/*` means the token files, not the files that belong to them.
     std::sort(names.begin(), names.end());
     constexpr std::array<std::string_view, 5> kBeside = {".json", ".documents", ".mask", ".types", ".labels.jsonl"};
     std::vector<std::string> files;
@@ -276,7 +276,7 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
 void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen) {
   for (const TokenFile& file : files) {
     if (file.count() * static_cast<std::uint64_t>(file.width()) < kCheckWhole) file.check_all();
-    seen.push_back(file.seen(key));  // now: what was checked is still in the page cache
+    seen.push_back(file.seen(key));  // now, because what was checked is still in the page cache
   }
 }
 

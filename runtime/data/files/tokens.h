@@ -1,6 +1,6 @@
 #pragma once
 // runtime/data/files/ reads what `strata tokenize` wrote (docs/formats.md): tokens (here), their sidecar
-// (token_sidecar.h), where documents begin (documents.h), and what each of them is (label_file.h).
+// (token_sidecar.h), where documents begin (documents.h), and their labels (label_file.h).
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -20,38 +20,39 @@ struct TokenRange {
   std::uint32_t first, last;
 };
 
-// A mapped token file: nanoGPT's (no header) or llm.c's (docs/guide.md, "Token files"). Throws Error{corrupt} with
-// file, offset, expected and found if it is empty, cut, or contradicts its sidecar.
+// A mapped token file: nanoGPT's (no header) or llm.c's (docs/guide.md, "Token files"). Throws an Error{corrupt} with
+// file, offset, expected and found if it is empty, truncated, or contradicts its sidecar.
 class TokenFile {
  public:
-  // vocab_size: of the model; it gives the width if neither header nor sidecar does, and every token must be below
-  // it. nullopt (for `inspect`): as the file says, 2 bytes if it does not, any token.
+  // vocab_size: the model's. It gives the width if neither header nor sidecar does, and every token must be below it.
+  // nullopt (for `inspect`): the width that the file gives, otherwise 2 bytes; any token.
   TokenFile(std::filesystem::path path, std::optional<std::int64_t> vocab_size);
 
   const std::filesystem::path& path() const { return file_.path(); }
   std::uint64_t count() const { return count_; }
   int width() const { return width_; }
-  // Every token is below it.
+  // All tokens are below it.
   std::uint64_t limit() const { return limit_; }
-  // Of a file with a sidecar that was opened before its model was known: as if opened with this vocab_size.
+  // For a file with a sidecar that was opened before its model was known: as if opened with this vocab_size.
   void limit_to(std::int64_t vocab_size);
   bool has_header() const { return header_bytes_ != 0; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
 
-  // Tokens [begin, begin + out.size()) into out. Throws Error{corrupt} at one outside the vocabulary, or if the file
-  // was cut meanwhile.
+  // Copies tokens [begin, begin + out.size()) to out. Throws Error{corrupt} for a token outside the vocabulary, or if
+  // the file has been truncated.
   void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
-  // Of tokens [begin, begin + count): how many are in none of the sets; whether any is. For many calls in a row: looks
-  // neither at the vocabulary nor at whether the file was cut meanwhile.
+  // For tokens [begin, begin + count): how many are in none of the sets; whether any is. For many calls in a row:
+  // checks neither the vocabulary nor whether the file has been truncated.
   std::uint64_t count_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
   bool any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
-  // Throws Error{corrupt} if the file was cut meanwhile.
+  // Throws Error{corrupt} if the file has been truncated.
   void require_whole() const { file_.require_whole(); }
-  // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or where the sidecar's hash
-  // is another.
+  // Reads every token once. Throws Error{corrupt} at the first one outside the vocabulary, or if the sidecar's hash
+  // differs.
   void check_all() const;
 
-  // The file and how it is read, to be compared over ranks: all of its bytes if it has at most 1 GiB, else samples.
+  // The file and how it is read, for comparison between ranks: all of its bytes if it has at most 1 GiB, otherwise
+  // samples.
   comm::Seen seen(const std::string& key) const;
 
  private:
@@ -69,14 +70,14 @@ class TokenFile {
   std::uint64_t limit_ = 0;  // tokens are below it
 };
 
-// Files of `patterns` (paths or globs), each pattern's in byte order. Throws Error{usage} if a pattern, named as
-// `key`, matches nothing.
+// The files that match `patterns` (paths or globs), each pattern's in byte order. Throws Error{usage} if a pattern
+// matches nothing; `key` names it.
 std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> patterns, const char* key);
 
-// Checks files below 1 GiB whole (larger ones when they are read). What this rank sees of each goes to the end of
-// `seen`.
+// Checks files below 1 GiB completely (larger ones are checked when they are read). What this rank sees of each is
+// appended to `seen`.
 void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen);
-// Opens them all and checks them so.
+// Opens all of them and checks them in this way.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
                                         std::vector<comm::Seen>& seen);
 

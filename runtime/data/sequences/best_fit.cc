@@ -36,7 +36,7 @@ void NumberSet::erase(std::uint64_t x) {
 }
 
 std::uint64_t NumberSet::next(std::uint64_t x) const {
-  // Up to the first level that has one behind, and down again to the first below it.
+  // Goes up to the first level with a number after x, then down again to the first below it.
   for (std::size_t height = 0; height < levels_.size(); ++height) {
     if (x / 64 >= levels_[height].size()) return size_;
     const std::uint64_t word = levels_[height][x / 64] >> x % 64;
@@ -61,8 +61,8 @@ std::uint64_t NumberSet::last() const {
 
 BestFit::BestFit(std::uint32_t room) : room_(room), rooms_(room + std::uint64_t{1}), newest_(room + 1, kNone) {}
 
-// Of the bins with the least room that takes it, or with the most room, the one that changed last; a new one if none
-// takes it.
+// Among the bins with the least sufficient room, or with the most room, the one that changed last; a new one if the
+// item fits none.
 std::uint32_t BestFit::take_bin(std::uint32_t length, bool emptiest) {
   const std::uint64_t most = emptiest ? rooms_.last() : 0;
   const std::uint64_t room = most >= length && most <= room_ ? most : rooms_.next(length);
@@ -79,7 +79,7 @@ std::uint32_t BestFit::take_bin(std::uint32_t length, bool emptiest) {
 
 void BestFit::put_back(std::uint32_t bin) {
   const std::uint32_t room = left_[bin];
-  if (room == 0) return;  // full: nothing looks for it any more
+  if (room == 0) return;  // full: it is never searched for again
   before_[bin] = newest_[room];
   newest_[room] = bin;
   if (before_[bin] == kNone) rooms_.insert(room);
@@ -123,7 +123,7 @@ const BestFit::Bins& BestFit::pack(std::span<const std::uint32_t> lengths) {
     std::swap(bin_of_, other_);
     left_.resize(fewest);
   }
-  // Items by bin, in the order in which they came to it.
+  // Sorts items by bin, keeping their order within each.
   bins_.ends.assign(left_.size(), 0);
   for (const std::uint32_t bin : bin_of_) ++bins_.ends[bin];
   std::exclusive_scan(bins_.ends.begin(), bins_.ends.end(), bins_.ends.begin(), std::uint32_t{0});

@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// Numbers of [0, size): insert, erase, and the smallest one from x on, in a few words each.
+// A set of numbers in [0, size): insert, erase, and the smallest one from x on, in a few words each.
 class NumberSet {
  public:
   explicit NumberSet(std::uint64_t size);
@@ -13,7 +13,7 @@ class NumberSet {
   void erase(std::uint64_t x);
   // `size` if there is none.
   std::uint64_t next(std::uint64_t x) const;
-  // The largest one; `size` if the set is empty.
+  // The largest number; `size` if the set is empty.
   std::uint64_t last() const;
 
  private:
@@ -23,19 +23,19 @@ class NumberSet {
 
 // Packs items into bins of one size. Part of the numerics contract: which items share a bin must never change.
 //
-// Best fit, decreasing (Johnson 1974): the longest item comes first, of equals the one that was given first; it goes
-// where the least room is left, of equals into the bin that changed last. It wastes next to nothing, but fills one bin
-// after the other with items of one length, and of one place in the file: a training step of a few such sequences is a
-// poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the long items, three quarters of all,
-// are spread first: each goes where the most room is left, over as few bins as could hold all. The others follow by
-// best fit. If that needs over 1 bin in 200 more, best fit alone is taken.
+// Best fit, decreasing (Johnson 1974): the longest item comes first, and of equal ones the one given first. It goes
+// into the bin with the least sufficient room, and of equal ones into the bin that changed last. This wastes next to
+// nothing, but fills one bin after the other with items of one length and one place in the file: a training step of a
+// few such sequences is a poor sample of the data (docs/decisions/11-long-documents-are-spread.md). So the long items,
+// three quarters of all, are spread first: each goes into the bin with the most room, over as few bins as could hold
+// all of them. The others follow by best fit. If that needs over 1 bin in 200 more, best fit alone is used.
 class BestFit {
  public:
   explicit BestFit(std::uint32_t room);
 
   struct Bins {
     std::vector<std::uint32_t> items;  // bin by bin: indices into `lengths`
-    std::vector<std::uint32_t> ends;   // of each bin, in items
+    std::vector<std::uint32_t> ends;   // for each bin, in items
   };
   // lengths: from 1 to room. Valid until the next call.
   const Bins& pack(std::span<const std::uint32_t> lengths);
@@ -43,13 +43,14 @@ class BestFit {
  private:
   std::uint32_t take_bin(std::uint32_t length, bool emptiest);
   void put_back(std::uint32_t bin);
-  // The sorted items into bins; the longest, up to `spread` units of length, each into the emptiest of `first` bins.
+  // Puts the sorted items into bins; the longest, up to `spread` units of length, each into the emptiest of `first`
+  // bins.
   void place(std::uint32_t first, std::uint64_t spread);
 
   std::uint32_t room_;
-  NumberSet rooms_;                    // left in some bin
-  std::vector<std::uint32_t> newest_;  // by room left: the bin that came to it last
-  // By bin: the one that came to the same room before it, and the room left.
+  NumberSet rooms_;                    // of the bins
+  std::vector<std::uint32_t> newest_;  // by room: the bin that reached it last
+  // By bin: the one that reached the same room before it, and the room left.
   std::vector<std::uint32_t> before_, left_;
   std::vector<std::uint64_t> order_;
   std::vector<std::uint32_t> bin_of_, other_;

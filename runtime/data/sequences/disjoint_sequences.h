@@ -10,20 +10,21 @@
 
 namespace strata::runtime {
 
-// Sequences as an evaluation reads them: each once, one after the other. What is missing behind the last is token 0
-// with a label that does not count.
+// Sequences as an evaluation reads them: each once, in order. After the last one, the micro-batch is filled with token
+// 0 and a label that does not count.
 class DisjointSequences {
  public:
-  // most: of the sequences; the others are not there. What the sequences keep is where it is to be (keep_in).
+  // most: the number of sequences used; the others are ignored. What the sequences keep is already in its memory
+  // (keep_in).
   DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len, std::int64_t micro_batch_size,
                     std::uint64_t most = kAllSequences);
-  // Of a stream, every label once, the last sequence of a file shorter where it does not come out even. Throws
-  // Error{usage} where there is no label.
+  // For a stream: every label once, with a shorter last sequence per file if necessary. Throws Error{usage} if there is
+  // no label.
   DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size);
 
   std::uint64_t sequences() const { return sequences_; }
   std::uint64_t micro_batches() const { return (sequences() + micro_batch_size_ - 1) / micro_batch_size_; }
-  // That count, over all sequences.
+  // The labels that count, over all sequences.
   std::uint64_t labels() const { return labels_; }
 
   // Sequences [k*B, (k+1)*B), B = micro_batch_size; columns are [B * seq_len] each.

@@ -13,44 +13,44 @@ namespace strata::runtime {
 
 using Rows = models::BatchRows;
 
-// Rows of one document in one sequence: all of it, or a part of one that was cut.
+// The rows of one document in one sequence: all of it, or a part if it was cut.
 struct Piece {
   const TokenFile& file;
-  const Documents* documents;         // of the file; null: nobody says where they begin, and each sequence is one
+  const Documents* documents;         // the file's; null: nothing says where they begin, and each sequence is one
   std::uint64_t document;             // its number in the file
-  std::uint64_t begin, document_end;  // the piece's first token in the file, and the one behind the document's last
-  std::uint64_t place;                // that first token's number among those of all files of the source
+  std::uint64_t begin, document_end;  // the piece's first token in the file, and the one after the document's last
+  std::uint64_t place;                // the number of that first token among those of all the source's files
   std::uint32_t rows;
 
   // Whether the file's token counts as a label.
   bool counts(std::uint64_t token) const { return !documents || documents->counts(token); }
 };
 
-// Which rows of a piece the loss takes, and what it wants there: what an objective makes of tokens. A pure function of
-// what it is given: the same on every rank.
+// Which rows of a piece enter the loss, and their targets: what an objective makes of tokens. A pure function of its
+// arguments, so the same on every rank.
 class Labelling {
  public:
   virtual ~Labelling() = default;
 
-  // The rows that the loss takes, at most; of a stream's piece known without reading a token. 0: the piece is left out.
+  // The most rows that enter the loss; known without reading a token of a stream's piece. 0: the piece is left out.
   virtual std::uint32_t most(const Piece& piece) const = 0;
-  // Whether that is their number.
+  // Whether most() is the exact number.
   virtual bool exact() const { return true; }
-  // Their number. May read all tokens of the piece, so it is asked for once, at opening.
+  // The exact number. It may read all tokens of the piece, so it is called once, at opening.
   virtual std::uint32_t count(const Piece& piece) const { return most(piece); }
-  // The labels that came with the files; null: it makes them of tokens.
+  // The labels that came with the files; null: they are made from tokens.
   virtual LabelColumn* column() { return nullptr; }
-  // own: the piece's rows, of which tokens are read: writes labels, and may change tokens. epoch: how often the source
-  // was gone over before.
+  // own: the piece's rows, from which tokens are read. Writes labels, and may change tokens. epoch: how often the
+  // source has been passed over before.
   virtual void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const = 0;
 };
 
-// Makes the labelling of a source's files. stream: tells sources apart, so that no two draw the same random numbers.
+// Makes the labelling of a source's files. stream: tells sources apart, so that no two use the same random numbers.
 using MakeLabelling = std::function<std::shared_ptr<Labelling>(std::span<const TokenFile> files, std::uint64_t stream)>;
-// That of validation data.
+// The stream of validation data.
 inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};
 
-// Moves what is to be learned to the front of the columns: loss_rows[j] is the row of labels[j]. No-op if the
+// Moves the rows with labels to the front of the columns: loss_rows[j] is the row of labels[j]. Does nothing if the
 // micro-batch has no such column.
 void take_labelled(const Rows& rows);
 

@@ -3,7 +3,7 @@
 
 namespace strata::runtime {
 
-// A row's label is the document's next token, if that counts: causal language modelling.
+// Causal language modelling: a row's label is the document's next token, if that counts.
 class NextToken final : public Labelling {
  public:
   std::uint32_t most(const Piece& piece) const override;

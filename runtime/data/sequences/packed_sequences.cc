@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// Documents that are packed together, in file order. Part of the numerics contract.
+// The number of documents packed together, in file order. Part of the numerics contract.
 constexpr std::uint64_t kWindow = 65536;
 
 std::vector<Documents> open_documents(std::span<const TokenFile> files) {
@@ -22,7 +22,7 @@ std::vector<Documents> open_documents(std::span<const TokenFile> files) {
   return out;
 }
 
-// Sequences of which a window has one half empty at most.
+// An upper bound on the number of sequences: in each window, at most one is less than half full.
 std::uint64_t most_sequences(const PackingFigures& figures, std::uint32_t seq_len) {
   const std::uint64_t windows = (figures.documents + kWindow - 1) / kWindow;
   return std::min(figures.pieces, 2 * figures.rows / seq_len + windows);
@@ -109,14 +109,14 @@ PackingFigures PackedSequences::walk(Use&& use, End&& end) const {
       }
       if (figures.documents % kWindow != 0) continue;
       end();
-      // A sequence has seq_len rows at most, so there are so many of them at least.
+      // A sequence has at most seq_len rows, so there are at least this many.
       enough = figures.rows / seq_len_ >= most_;
     }
   }
   if (figures.documents % kWindow != 0) end();
   if (longer_ == LongDocuments::refuse && figures.dropped > 0)
     fail(Exit::usage,
-         "{} of {} {} longer than data.seq_len = {}, the longest of {} tokens: raise data.seq_len, or take "
+         "{} of {} {} longer than data.seq_len = {}, the longest of {} tokens: raise data.seq_len, or use "
          "data.long = \"cut\" or \"drop\"",
          figures.dropped, counted(figures.documents, "document"), for_count(figures.dropped, "is", "are"), seq_len_,
          figures.longest);
@@ -135,12 +135,12 @@ void PackedSequences::keep_in(std::pmr::memory_resource* memory) {
 
 void PackedSequences::pack(std::pmr::memory_resource* memory) {
   Index& index = index_.emplace(memory);
-  if (figures_.documents > 0) {  // once, at the size that was promised: planned memory takes nothing back
+  if (figures_.documents > 0) {  // once, at the promised size: planned memory is never freed
     index.begin.reserve(figures_.pieces);
     index.rows.reserve(figures_.pieces);
     index.first_piece.reserve(most_sequences(figures_, seq_len_) + 1);
     index.labels.reserve(most_sequences(figures_, seq_len_) + 1);
-  } else if (most_ == kAllSequences) {  // not to be moved each time that it grows: what is not filled takes nothing
+  } else if (most_ == kAllSequences) {  // reserved, so that growing does not move it: unused pages take no memory
     std::uint64_t documents = 0;
     for (const Documents& of_file : documents_) documents += of_file.count();
     index.begin.reserve(documents);
@@ -155,7 +155,7 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
   };
   std::vector<Item> window;
   std::vector<std::uint32_t> lengths;
-  // If all sequences are read, tokens are counted in the order in which they lie in the file.
+  // If all sequences are read, tokens are counted in the order of the file.
   const bool counts_here = !labelling_->exact() && most_ == kAllSequences;
   figures_ = walk(
       [&](const Piece& piece, std::uint32_t most) {
@@ -194,7 +194,7 @@ void PackedSequences::refuse_nothing() const {
   if (documents > 0 && dropped == documents)
     fail(Exit::usage,
          "{} in {} is longer than data.seq_len = {}, and data.long = \"drop\" leaves {} out: raise data.seq_len, or "
-         "take data.long = \"cut\"",
+         "use data.long = \"cut\"",
          documents == 1 ? "the only document" : fmt::format("each of the {} documents", documents), where, seq_len_,
          documents == 1 ? "it" : "them all");
   fail(Exit::usage, "{} in {} has a label that counts{}, so there is nothing to learn",

@@ -57,7 +57,7 @@ std::uint64_t StreamSequences::labels(std::uint64_t sequence) const {
   return (*labels_)[sequence];
 }
 
-// A file's first sequence is as long as any of it.
+// A file's first sequence is the longest.
 std::uint64_t StreamSequences::most_labels() const {
   std::uint64_t most = 0;
   for (std::size_t f = 0; f < files_.size(); ++f)

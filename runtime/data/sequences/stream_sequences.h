@@ -10,14 +10,14 @@
 
 namespace strata::runtime {
 
-// Token files cut into sequences of seq_len rows, one behind the other, whatever lies at the cuts: a sequence is one
-// document. The file's last token is in none: it is the label of the one before.
+// Token files cut into consecutive sequences of seq_len rows, wherever the cuts fall: a sequence counts as one
+// document. The file's last token is in none: it is the label of the one before it.
 class StreamSequences final : public Sequences {
  public:
-  // The rows behind a file's last whole sequence are left out, or a sequence whose other rows are token 0 without a
-  // label that counts.
+  // The rows after a file's last full sequence are either left out, or form a sequence that is filled up with token 0
+  // and labels that do not count.
   enum class Rest : std::uint8_t { left_out, shorter };
-  // most: of the sequences that are read; no label behind them is counted.
+  // most: the number of sequences that are read; labels after them are not counted.
   StreamSequences(std::vector<TokenFile> files, std::uint64_t seq_len, Rest rest, std::shared_ptr<Labelling> labelling,
                   std::uint64_t most = kAllSequences);
 
@@ -31,16 +31,16 @@ class StreamSequences final : public Sequences {
  private:
   Piece piece_of(std::uint64_t sequence) const;
 
-  std::vector<std::uint64_t> first_sequence_, first_token_;  // of each file, and the total
+  std::vector<std::uint64_t> first_sequence_, first_token_;  // per file, and the total
   std::uint64_t seq_len_, most_;
-  std::optional<std::pmr::vector<std::uint32_t>> labels_;  // of each sequence, if only its tokens say how many
+  std::optional<std::pmr::vector<std::uint32_t>> labels_;  // per sequence, if only its tokens tell how many
 };
 
-// As training takes a stream: whole sequences. Throws Error{usage} where there is none. Labels: the next token, unless
-// said otherwise.
+// A stream for training: full sequences. Throws Error{usage} if there is none. The labels are the next tokens, unless
+// another labelling is given.
 std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,
                                            std::shared_ptr<Labelling> labelling = {});
-// As an evaluation does: every label once, of the first `most` sequences. Throws Error{usage} where there is none.
+// A stream for evaluation: every label once, for the first `most` sequences. Throws Error{usage} if there is none.
 std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_t seq_len,
                                        std::shared_ptr<Labelling> labelling = {}, std::uint64_t most = kAllSequences);
 

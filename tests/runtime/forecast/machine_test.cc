@@ -84,9 +84,10 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("ranks = 2", "ranks = 2\nhost = \"here\""), "no key host");
   expect_refused(edited("sum_gb_per_s", "sums_gb_per_s"), "has no memory.sum_gb_per_s");
   expect_refused(edited("[memory]", "[memory]\nheight = 3"), "no key memory.height");
-  expect_refused(edited("ranks = 2", "ranks = 2.5"), "ranks takes a whole number");
-  expect_refused(edited("threads = 3", "threads = 0"), "threads takes a number above 0");
-  expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = -1"), "memory.triad_gb_per_s takes a number above 0");
+  expect_refused(edited("ranks = 2", "ranks = 2.5"), "ranks must be a whole number");
+  expect_refused(edited("threads = 3", "threads = 0"), "threads must be a number above 0");
+  expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = -1"),
+                 "memory.triad_gb_per_s must be a number above 0");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = inf"), "above 0");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = 1e300"), "to 1e12");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = \"30\""), "above 0");
@@ -99,7 +100,7 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused("", "names no processor");
   // A recipe, which is not to be written over on this advice.
   expect_refused("[model]\npreset = \"tiny-gpt2\"\n",
-                 "is not a machine file, since it names no processor: strata calibrate -o FILE");
+                 "is not a machine file, because it names no processor: strata calibrate -o FILE");
 }
 
 TEST_F(MachineFile, RefusesAFileThatIsNotThere) {

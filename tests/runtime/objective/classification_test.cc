@@ -74,7 +74,7 @@ TEST_F(ClassificationTest, AMissingFileOfLabelsIsSaidWithWhatToDo) {
   const auto one = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   std::filesystem::remove(folder_.path() / "t.bin.labels.jsonl");
   EXPECT_FAILURE(labels_of(one, classes({"a", "b"}), false), Exit::usage,
-                 AllOf(HasSubstr("t.bin.labels.jsonl is missing"), HasSubstr("tokenize anew")));
+                 AllOf(HasSubstr("t.bin.labels.jsonl is missing"), HasSubstr("tokenize again")));
 }
 
 // A recipe for the file: what its classes, and the key num_labels, come to.
@@ -176,7 +176,7 @@ TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
   EXPECT_THAT(number.names, ElementsAre("LABEL_0"));
   EXPECT_EQ(number.target, device::ClassTarget::number) << "as transformers has it";
   EXPECT_FAILURE(settled({}, "\"num_labels\": 3", "regression"), Exit::usage,
-                 AllOf(HasSubstr("is 3"), HasSubstr("numbers with a point")));
+                 AllOf(HasSubstr("is 3"), HasSubstr("numbers with a decimal point")));
   const auto alone = settled({"0", "3", "5"}, "\"problem_type\": \"regression\"");
   EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else says how many";
 }

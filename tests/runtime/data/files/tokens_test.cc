@@ -169,7 +169,7 @@ TEST_F(TokensTest, ASidecarThatLeadsNowhereIsNotAbsent) {
     std::filesystem::remove(sidecar_path(path));
     std::filesystem::create_symlink(target, sidecar_path(path));
     EXPECT_FAILURE(TokenFile(path, 100), Exit::usage,
-                   AllOf(HasSubstr("t.bin.json is a link that leads nowhere"), HasSubstr(reason)));
+                   AllOf(HasSubstr("t.bin.json is a broken link"), HasSubstr(reason)));
   };
   refused("gone.json", "No such file");
   refused("t.bin.json", "Too many levels of symbolic links");
