@@ -219,7 +219,7 @@ TEST_F(MaskedTokensTest, TokenizersWithoutAMaskAreRefused) {
   folder_.write("good.bin", {3});
   folder_.mask_token = 5;
   folder_.write("other.bin", {3});
-  refused({"good.bin", "other.bin"}, AllOf(HasSubstr("other.bin"), HasSubstr("masks differ (4 and 5)")));
+  refused({"good.bin", "other.bin"}, AllOf(HasSubstr("other.bin"), HasSubstr("mask tokens differ (4 and 5)")));
   folder_.mask_token.reset();
   folder_.write("none.bin", {3});
   refused({"none.bin"}, AllOf(HasSubstr("none.bin"), HasSubstr("made"),
