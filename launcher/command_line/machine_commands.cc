@@ -22,8 +22,8 @@ void add_target(CLI::App* command, Options& options) {
   command->add_option("TARGET", options.target,
                       "a run's checkpoint.dir, unix:PATH or HOST:PORT; without it the only run of this user here");
   add_path(command, "--token-file", options.token_file, "the file of control.token_file");
-  add_path(command, "--ca", options.ca, "certificates to know the run's by (PEM)");
-  add_path(command, "--cert", options.cert, "own certificate, if the run wants one (PEM)");
+  add_path(command, "--ca", options.ca, "certificates that authenticate the run's (PEM)");
+  add_path(command, "--cert", options.cert, "your certificate, if the run requires one (PEM)");
   add_path(command, "--key", options.key, "its private key (PEM)");
 }
 
@@ -85,7 +85,7 @@ void add_bench(CLI::App& app, int& status) {
   command->add_option("--n", options->parameters, "adam: parameters")->check(integer(4096, 1 << 30));
   command
       ->add_option("--steps", options->steps,
-                   "step: measured steps, after two of warm-up; memory: steps of each run, at least 3")
+                   "step: measured steps, after two warmup steps; memory: steps of each run, at least 3")
       ->check(integer(1, 1000));
   command->add_option("--threads", options->threads, "adam, kernels: threads (default: all cores)")
       ->check(integer(1, 1024));
@@ -101,7 +101,7 @@ void add_bench(CLI::App& app, int& status) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);
   add_path(command, "--json", options->json, "write the figures as JSON");
-  add_path(command, "--svg", options->svg, "memory: write a picture, memory against time");
+  add_path(command, "--svg", options->svg, "memory: write a chart of memory against time");
   add_force(command, *options);
   command->callback([options, &status] { status = bench(*options); });
 }

@@ -72,7 +72,7 @@ void add_generate(CLI::App& app, int& status) {
       ->excludes(text);
   add_path(
       command, "--chat", options->chat,
-      "messages to answer: a JSON file, or - for standard input; at a terminal - takes what is typed, turn by turn")
+      "messages to answer: a JSON file, or - for standard input; on a terminal, - reads what you type, turn by turn")
       ->excludes(text)
       ->excludes("--prompt-tokens");
   add_path(command, "--chat-template", options->chat_template,
@@ -101,10 +101,11 @@ void add_generate(CLI::App& app, int& status) {
 
 void add_truncation(CLI::App* command, std::optional<std::string>& truncation, std::string_view otherwise) {
   command
-      ->add_option("--truncation", truncation,
-                   fmt::format("which of two texts is cut: longest_first, only_first, only_second, do_not_truncate "
-                               "(default: {})",
-                               otherwise))
+      ->add_option(
+          "--truncation", truncation,
+          fmt::format("which of two texts is truncated: longest_first, only_first, only_second, do_not_truncate "
+                      "(default: {})",
+                      otherwise))
       ->check(CLI::IsMember({"longest_first", "only_first", "only_second", "do_not_truncate"}));
 }
 
@@ -127,9 +128,9 @@ void add_predict(CLI::App& app, int& status) {
   command->add_option("--pair", options->pair, "record field that holds the second text");
   command
       ->add_option("--max-length", options->max_length,
-                   "tokens of a text at most (default: that of training, else 512 or the model's positions)")
+                   "most tokens of a text (default: that of training, otherwise 512 or the model's positions)")
       ->check(integer(1, std::int64_t{1} << 24));
-  add_truncation(command, options->truncation, "that of training, else longest_first");
+  add_truncation(command, options->truncation, "that of training, otherwise longest_first");
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory; default: the model's");
   command->add_option("--precision", options->precision, "fp32, bf16 or fp16; default: as the weights are stored")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
@@ -141,7 +142,7 @@ void add_predict(CLI::App& app, int& status) {
 void add_export(CLI::App& app, int& status) {
   const auto options = std::make_shared<ExportOptions>();
   auto* command = app.add_subcommand("export", "write a checkpoint as a Hugging Face directory");
-  add_path(command, "CHECKPOINT", options->from, "a checkpoint, a folder of them (the newest whole one), or a model")
+  add_path(command, "CHECKPOINT", options->from, "a checkpoint, a folder of them (the newest complete one), or a model")
       ->required();
   add_path(command, "-o,--out", options->to, "new folder to write")->required();
   command->add_option("--dtype", options->dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
@@ -154,7 +155,7 @@ void add_tokenize(CLI::App& app, int& status) {
   add_path(command, "--tokenizer", options->tokenizer, "byte, or a Hugging Face directory (tokenizer.json or .model)")
       ->required();
   add_path(command, "-o,--out", options->out,
-           "token file to write, OUT.bin; OUT.bin.json and others are written beside it")
+           "token file to write, OUT.bin; OUT.bin.json and others are written next to it")
       ->required();
   add_path(command, "IN", options->inputs,
            "text files, .jsonl, .csv or .tsv files with a document in each record, compressed or not, or -")
@@ -182,7 +183,7 @@ void add_tokenize(CLI::App& app, int& status) {
       ->expected(1, 64)
       ->allow_extra_args(false);
   command->add_option("--pair", options->pair, "record field that holds the second text");
-  command->add_option("--max-length", options->max_length, "tokens of a text at most, with those of the template")
+  command->add_option("--max-length", options->max_length, "most tokens of a text, including those of the template")
       ->check(integer(1, std::int64_t{1} << 24));
   add_truncation(command, options->truncation, "longest_first");
   command->add_option("--eot", options->eot,
@@ -203,8 +204,8 @@ void add_inspect(CLI::App& app, int& status) {
   };
   const auto asked = std::make_shared<Asked>();
   auto* command = app.add_subcommand(
-      "inspect", "show what a checkpoint, token file, safetensors file or Hugging Face directory holds");
-  add_path(command, "PATH", asked->path, "what to look into")->required();
+      "inspect", "show what a checkpoint, token file, safetensors file or Hugging Face directory contains");
+  add_path(command, "PATH", asked->path, "what to inspect")->required();
   auto* other = add_path(command, "OTHER", asked->other, "a second checkpoint: how the two differ");
   command
       ->add_flag(
@@ -216,7 +217,7 @@ void add_inspect(CLI::App& app, int& status) {
                    "show the first N documents of a token file as text; labels in colour, or in brackets")
       ->check(integer(std::int64_t{1}, std::uint64_t{1} << 32))
       ->excludes(other);
-  add_path(command, "--tokenizer", asked->tokenizer, "of --show: byte, or a Hugging Face directory");
+  add_path(command, "--tokenizer", asked->tokenizer, "for --show: byte, or a Hugging Face directory");
   command->callback([asked, &status] {
     if (asked->shown > 0)
       status = show_documents(asked->path, asked->shown, asked->tokenizer, isatty(STDOUT_FILENO) == 1, std::cout);

@@ -20,7 +20,8 @@ namespace strata::launcher {
 
 void add_train(CLI::App& app, int& status) {
   const auto options = std::make_shared<TrainOptions>();
-  auto* command = app.add_subcommand("train", "run one rank of a training; mpirun -n N strata train ... for N ranks");
+  auto* command =
+      app.add_subcommand("train", "run one rank of a training run; mpirun -n N strata train ... for N ranks");
   add_recipe(command, *options);
   add_force(command, *options);
   command->callback([options, &status] { status = train(*options); });
@@ -35,11 +36,11 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
                       "a host file, or n1:8,n2:8 (default: Slurm's, MPIJob's, this machine)");
   command
       ->add_option("--ranks-per-node", options->ranks_per_node,
-                   "ranks on each node (default: its slots, else its GPUs, else 1)")
+                   "ranks on each node (default: its slots, otherwise its GPUs, otherwise 1)")
       ->check(integer(1, 4096));
   command
       ->add_option("--max-restarts", options->max_restarts,
-                   "restarts after failures, at most (default: 3 with checkpoint.dir, else 0)")
+                   "most restarts after failures (default: 3 with checkpoint.dir, otherwise 0)")
       ->check(integer(0, 1 << 20));
   command
       ->add_option("--min-nodes", options->min_nodes,
@@ -76,7 +77,7 @@ void add_plan(CLI::App& app, int& status) {
   const auto options = std::make_shared<PlanOptions>();
   auto* command = app.add_subcommand("plan", "show what a run would do and need, without running it");
   add_recipe(command, *options);
-  command->add_option("--ranks", options->ranks, "ranks of the run (default: as many as mpirun starts, else 1)")
+  command->add_option("--ranks", options->ranks, "ranks of the run (default: as many as mpirun starts, otherwise 1)")
       ->check(integer(1, 1 << 20));
   command
       ->add_option("--ranks-per-node", options->ranks_per_node,
@@ -85,7 +86,7 @@ void add_plan(CLI::App& app, int& status) {
   add_path(command, "--json", options->json, "write the plan as JSON");
   add_path(command, "--trace", options->trace, "write the timeline, for Perfetto");
   add_path(command, "--machine", options->machine,
-           "machine file of strata calibrate or of examples/machines, to predict the time per step");
+           "machine file of strata calibrate or from examples/machines, to predict the time per step");
   add_path(command, "--html", options->html, "write an HTML page: memory over the step, stages, timeline");
   command->add_flag("--stages", options->stages, "also print a table of ZeRO stages 0 to 3");
   command->add_flag("--table", options->table,
@@ -111,7 +112,7 @@ void add_keys(CLI::App& app) {
   const auto part = std::make_shared<std::string>();
   auto* command = app.add_subcommand("keys", "list recipe keys: default, allowed values, meaning");
   command->add_option("PART", *part,
-                      "only keys with this in their names, values or meaning, and what names of other tools are here");
+                      "only keys with this in their names, values or meaning, and other tools' names for them");
   command->callback(
       // Of all keys, a person reads text, and docs/recipe.md is made of what is piped.
       [part] {

@@ -22,14 +22,13 @@ RecipeKey resume() {
     recipe.checkpoint.resume = word ? *text : user_path(*text, folder).string();
     return true;
   };
-  return {
-      "checkpoint.resume",
-      "\"auto\", \"none\" or a path",
-      "auto: the newest whole checkpoint of checkpoint.dir, if any; none; or a path: of a checkpoint, or of a folder "
-      "whose newest whole one is taken",
-      set,
-      [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
-      {}};
+  return {"checkpoint.resume",
+          "\"auto\", \"none\" or a path",
+          "auto: the newest complete checkpoint in checkpoint.dir, if any; none; or the path of a checkpoint, or of a "
+          "folder whose newest complete one is used",
+          set,
+          [](const Recipe& recipe) { return text_of(recipe.checkpoint.resume); },
+          {}};
 }
 
 RecipeKey max_sequences() {
@@ -50,7 +49,7 @@ RecipeKey max_sequences() {
   };
   return {"evaluation.max_sequences",
           "\"all\" or an integer >= 1",
-          "sequences of data.validation that an evaluation reads, the first ones",
+          "number of sequences of data.validation, from the first, that an evaluation reads",
           set,
           text,
           {},
@@ -69,16 +68,15 @@ std::vector<RecipeKey> checkpoint_keys() {
   return {
       path("checkpoint.dir", STRATA_AT(checkpoint.dir), "where checkpoints are written"),
       integer("checkpoint.every", 0, kMany, STRATA_AT(checkpoint.every),
-              "steps between checkpoints; with checkpoint.dir, one is always written after the last step and where a "
-              "run is "
-              "stopped"),
+              "steps between checkpoints; with checkpoint.dir, one is always written after the last step and when a "
+              "run is stopped"),
       integer("checkpoint.keep", 1, kMany, STRATA_AT(checkpoint.keep), "number of newest checkpoints to keep"),
       resume(),
       integer("checkpoint.stop_after", 0, kMany, STRATA_AT(checkpoint.stop_after),
               "write a checkpoint after this step and exit 75; 0: never"),
       flag("checkpoint.keep_best", STRATA_AT(checkpoint.keep_best),
-           "write a checkpoint at each new best evaluation, by evaluation.metric, and keep the best one beside the "
-           "newest"),
+           "write a checkpoint at each new best evaluation, by evaluation.metric, and keep the best one in addition to "
+           "the newest"),
   };
 }
 
@@ -89,12 +87,12 @@ std::vector<RecipeKey> evaluation_keys() {
       flag("evaluation.at_start", STRATA_AT(evaluation.at_start), "evaluate before the first step, too"),
       max_sequences(),
       choice<std::string>("evaluation.metric", metrics(), {}, STRATA_AT(evaluation.metric),
-                          "which result of an evaluation says what is best"),
+                          "the result of an evaluation that decides which one is best"),
       flag_or_auto("evaluation.greater_is_better", STRATA_AT(evaluation.greater_is_better),
-                   "whether a higher value is the better one; auto: as the metric has it"),
+                   "whether a higher value is better; auto: as the metric defines"),
       integer("evaluation.patience", 0, kMany, STRATA_AT(evaluation.patience),
-              "end the run after so many evaluations in a row without a better one (one without a value is none); "
-              "0: never"),
+              "end the run after this many evaluations in a row without a better one (an evaluation without a value is "
+              "not better); 0: never"),
       path("evaluation.prompts", STRATA_AT(evaluation.prompts),
            "file of prompts, one per line, that are answered at each evaluation, into report.jsonl"),
   };

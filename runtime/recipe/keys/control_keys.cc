@@ -69,27 +69,26 @@ RecipeKey text(std::string name, std::string allowed, At at, std::string meaning
 std::vector<RecipeKey> control_keys() {
   return {
       listen("control.listen", {"auto", "off"}, true, STRATA_AT(control.listen),
-             "where status, checkpoints and stops are asked for (strata ctl, top); auto: a Unix socket that only this "
-             "user reaches"),
+             "address for status, checkpoint and stop requests (strata ctl, top); auto: a Unix socket that only this "
+             "user can reach"),
       path("control.tls_cert", STRATA_AT(control.tls_cert), "certificate of control.listen and control.metrics (PEM)"),
-      path("control.tls_key", STRATA_AT(control.tls_key), "its private key (PEM); readable by its owner alone"),
+      path("control.tls_key", STRATA_AT(control.tls_key), "its private key (PEM); readable only by its owner"),
       path("control.tls_client_ca", STRATA_AT(control.tls_client_ca),
-           "certificates that clients must come with one of (PEM): mutual TLS"),
+           "CA certificates for clients (PEM), each of which needs a certificate: mutual TLS"),
       path("control.token_file", STRATA_AT(control.token_file),
-           "a file with a secret that clients must know; readable by its owner alone"),
+           "a file with a secret token that clients must send; readable only by its owner"),
       text("control.interface", "a network interface, or an address of it", STRATA_AT(control.interface),
-           "network that nodes watch each other over; any where not given"),
+           "network over which nodes watch each other; default: any"),
       listen("control.metrics", {"off"}, false, STRATA_AT(control.metrics),
-             "where Prometheus finds /metrics, and anyone /healthz"),
+             "address of /metrics for Prometheus, and of /healthz for anyone"),
       flag("control.metrics_public", STRATA_AT(control.metrics_public),
-           "control.metrics beyond this host is meant for whoever reaches it"),
+           "serve control.metrics beyond this host to anyone"),
       number("control.timeout", 0, 86'400, "seconds from 0 to 86400", STRATA_AT(control.timeout),
-             "a node not heard of for so long is lost, and the run ends; 0: never"),
+             "a node that has not been heard from for this long is lost, and the run ends; 0: never"),
       number("control.warn_after", 0, 86'400, "seconds from 0 to 86400", STRATA_AT(control.warn_after),
-             "warn of a rank that stands still for so long, or ten times what its task takes; 0: never"),
+             "warn about a rank that has stalled for this long, or for ten times the usual time of its task; 0: never"),
       number("control.stuck_after", 0, 1e7, "seconds from 0 to 10000000", STRATA_AT(control.stuck_after),
-             "write the state of all ranks to a file and end the run when a rank has stood still for so long; 0: "
-             "never"),
+             "write the state of all ranks to a file and end the run when a rank has stalled for this long; 0: never"),
   };
 }
 

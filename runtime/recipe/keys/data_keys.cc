@@ -58,8 +58,7 @@ RecipeKey sources() {
   };
   return {"data.train",
           "a path or glob, a list of them, or a list of tables {files = ..., weight = ...} with weights above 0",
-          "token files to train on; of several sources, how often a sequence comes from each (weight, 1 where not "
-          "given)",
+          "token files to train on; with several sources, how often a sequence comes from each (weight, default 1)",
           set,
           text,
           {}};
@@ -79,10 +78,9 @@ std::vector<RecipeKey> model_keys() {
       preset(),
       choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, {},
                    STRATA_AT(model.init), "weights from model.path, or drawn from training.seed"),
-      flag(
-          "model.new_head", STRATA_AT(model.new_head),
-          "train a classifier of other classes further: the classes are those of the training data, and the layer that "
-          "scores them is drawn from training.seed, whatever model.path has"),
+      flag("model.new_head", STRATA_AT(model.new_head),
+           "continue from a classifier with other classes: the classes are those of the training data, and the layer "
+           "that scores them is initialised from training.seed, whatever model.path has"),
   };
 }
 
@@ -93,7 +91,7 @@ std::vector<RecipeKey> data_keys() {
             "token files to evaluate on"),
       integer("data.seq_len", 1, 1 << 24, STRATA_AT(data.seq_len), "tokens per sequence"),
       choice<DataOrder>("data.order", {{"shuffle", DataOrder::shuffle}, {"sequential", DataOrder::sequential}}, {},
-                        STRATA_AT(data.order), "order of the sequences; shuffle depends on training.seed alone"),
+                        STRATA_AT(data.order), "order of the sequences; shuffle depends only on training.seed"),
       choice<Packing>(
           "data.packing",
           {{"auto", Packing::automatic}, {"stream", Packing::stream}, {"documents", Packing::documents}}, {},
@@ -102,9 +100,9 @@ std::vector<RecipeKey> data_keys() {
           "if a token file has a mask or labels"),
       choice<LongDocuments>(
           "data.long", {{"cut", LongDocuments::cut}, {"drop", LongDocuments::drop}, {"refuse", LongDocuments::refuse}},
-          {}, STRATA_AT(data.long_documents), "what becomes of documents above data.seq_len, if documents are packed"),
+          {}, STRATA_AT(data.long_documents), "what happens to documents above data.seq_len, if documents are packed"),
       flag("data.any_tokenizer", STRATA_AT(data.any_tokenizer),
-           "accept tokens of another tokenizer than the one that model.path comes with"),
+           "accept tokens from a tokenizer other than that of model.path"),
   };
 }
 

@@ -71,24 +71,21 @@ std::vector<RecipeKey> memory_keys() {
       size("memory.host", STRATA_AT(memory.host), "host memory per rank; default: what is available"),
       paths("memory.nvme", "a folder or a list of folders, one per drive", STRATA_AT(memory.nvme),
             "where the nvme tier keeps its files"),
-      integer(
-          "memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
-          "units looked ahead: at most this + 1 are gathered at once, besides a tied embedding; 0 also keeps the first "
-          "unit's state on NVMe from being read before a step begins"),
-      size(
-          "memory.tile", STRATA_AT(memory.tile),
-          "a unit whose parameters take more than this when they are gathered or uploaded is run in tiles; default: as "
-          "few units in tiles as it takes for the step to fit"),
+      integer("memory.prefetch", 0, 1 << 16, STRATA_AT(memory.prefetch),
+              "units looked ahead: at most this + 1 are gathered at once, in addition to a tied embedding; with 0, the "
+              "first unit's state on NVMe is not read before a step begins either"),
+      size("memory.tile", STRATA_AT(memory.tile),
+           "a unit whose parameters take more than this when they are gathered or uploaded is run in tiles; default: "
+           "as few units as necessary for the step to fit"),
       choice<AccumulationOrder>(
           "memory.order",
           {{"auto", AccumulationOrder::automatic},
            {"horizontal", AccumulationOrder::horizontal},
            {"vertical", AccumulationOrder::vertical}},
           {}, STRATA_AT(memory.order),
-          "micro-batch by micro-batch, or unit by unit; auto: the one that takes less memory (of device "
-          "and host), unless the other is predicted to be faster by 5% for each 10% of memory, and "
-          "takes no more of the device than a recipe that moves less by zero.*; or the only one that "
-          "fits"),
+          "micro-batch by micro-batch, or unit by unit; auto: the one that needs less memory (device and host), unless "
+          "the other is predicted to be faster by 5% for each 10% of memory, and needs no more of the device than a "
+          "recipe with less state in other tiers (zero.*); or the only one that fits"),
       flag("memory.verify", STRATA_AT(memory.verify),
            "keep a checksum of every page of the nvme tier, and compare it when the page is read"),
       choice<std::optional<offload::Engine>>("memory.io_engine",
@@ -101,7 +98,7 @@ std::vector<RecipeKey> memory_keys() {
       flag_or_auto("memory.io_direct", STRATA_AT(memory.io_direct),
                    "bypass the page cache (O_DIRECT); auto: if the file system allows it"),
       flag_or_auto("memory.io_registered", STRATA_AT(memory.io_registered),
-                   "io_uring's registered buffers; auto: if the limit of locked memory allows them"),
+                   "io_uring's registered buffers; auto: if the locked memory limit allows them"),
   };
 }
 
@@ -109,7 +106,7 @@ std::vector<RecipeKey> device_keys() {
   return {
       choice<DeviceKind>("device.kind",
                          {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}}, {},
-                         STRATA_AT(device.kind), "what computes; auto: a GPU if one can be used, else the CPU"),
+                         STRATA_AT(device.kind), "what computes; auto: a GPU if one can be used, otherwise the CPU"),
       integer("device.threads", 1, 256, STRATA_AT(device.threads),
               "CPU threads of this rank; default: cores, or a CPU quota if that is less, / ranks on the node"),
   };

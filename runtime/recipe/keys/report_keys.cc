@@ -47,12 +47,13 @@ RecipeKey trace_steps() {
     recipe.report.trace_steps = std::move(steps);
     return true;
   };
-  return {"report.trace_steps",
-          "a step from 1, a range \"3-5\", or a list of these without overlap",
-          "steps in report.trace, each issued task by task and waited for to its last task; default: the last one",
-          set,
-          [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
-          {}};
+  return {
+      "report.trace_steps",
+      "a step from 1, a range \"3-5\", or a list of these without overlap",
+      "steps in report.trace; each is issued task by task, and the run waits for its last task; default: the last step",
+      set,
+      [](const Recipe& recipe) { return steps_text(recipe.report.trace_steps); },
+      {}};
 }
 
 }  // namespace
@@ -60,7 +61,7 @@ RecipeKey trace_steps() {
 std::vector<RecipeKey> report_keys() {
   return {
       path("report.dir", STRATA_AT(report.dir),
-           "a folder, made if there is none, for all reports below and the recipe, under their usual names"),
+           "a folder, created if necessary, for all reports below and the recipe, under their usual names"),
       path("report.jsonl", STRATA_AT(report.jsonl), "one line per step"),
       path("report.csv", STRATA_AT(report.csv), "the same as a table"),
       path("report.tensorboard", STRATA_AT(report.tensorboard), "a folder for TensorBoard's event files"),
@@ -69,7 +70,7 @@ std::vector<RecipeKey> report_keys() {
       path("report.trace", STRATA_AT(report.trace), "timeline of one step or several, for Perfetto"),
       trace_steps(),
       path("report.machine", STRATA_AT(report.machine),
-           "machine file of strata calibrate: what it predicts for a step stands beside what was measured"),
+           "machine file of strata calibrate: its prediction for a step is shown next to the measurement"),
   };
 }
 

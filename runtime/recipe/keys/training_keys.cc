@@ -85,7 +85,7 @@ RecipeKey freeze() {
 RecipeKey mlm_probability() {
   RecipeKey key =
       number("training.mlm_probability", 1e-6, 1, "a number from 1e-06 to 1", STRATA_AT(training.mlm_probability),
-             "masked_lm: the share of a document's tokens that are predicted, rounded, and one at least");
+             "masked_lm: the share of a document's tokens that are predicted, rounded, at least one");
   key.text = [](const Recipe& recipe) { return text_of(recipe.training.mlm_probability.value_or(kMaskedShare)); };
   return key;
 }
@@ -163,20 +163,19 @@ RecipeKey micro_batch_size() {
 
 std::vector<RecipeKey> training_keys() {
   return {
-      choice<models::Objective>(
-          "training.objective",
-          {{"causal_lm", models::Objective::causal_lm},
-           {"masked_lm", models::Objective::masked_lm},
-           {"sequence_classification", models::Objective::sequence_classification},
-           {"token_classification", models::Objective::token_classification}},
-          {}, STRATA_AT(training.objective),
-          "what the model learns; default: what the architectures of its configuration name, else masked_lm for "
-          "encoders, causal_lm for others"),
+      choice<models::Objective>("training.objective",
+                                {{"causal_lm", models::Objective::causal_lm},
+                                 {"masked_lm", models::Objective::masked_lm},
+                                 {"sequence_classification", models::Objective::sequence_classification},
+                                 {"token_classification", models::Objective::token_classification}},
+                                {}, STRATA_AT(training.objective),
+                                "what the model is trained on; default: what the architectures in its configuration "
+                                "name, otherwise masked_lm for encoders, causal_lm for others"),
       mlm_probability(),
       class_weights(),
       freeze(),
       integer("training.max_steps", 0, kMany, STRATA_AT(training.max_steps),
-              "optimizer steps; 0 reads, plans, checks, says how many steps an epoch has, and exits"),
+              "optimizer steps; 0 reads, plans, checks, prints the number of steps in an epoch, and exits"),
       micro_batch_size(),
       integer("training.gradient_accumulation_steps", 1, 1 << 24, STRATA_AT(training.gradient_accumulation_steps),
               "micro-batches per rank and step; 1 if neither this nor global_batch_size is given"),
@@ -232,8 +231,9 @@ std::vector<RecipeKey> scheduler_keys() {
       choice<Decay>(
           "scheduler.name",
           {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}, {"wsd", Decay::wsd}},
-          {}, STRATA_AT(scheduler.name), "the learning rate after warm-up"),
-      integer("scheduler.warmup_steps", 0, kMany, STRATA_AT(scheduler.warmup_steps), "steps of linear rise"),
+          {}, STRATA_AT(scheduler.name), "the learning rate after the warmup"),
+      integer("scheduler.warmup_steps", 0, kMany, STRATA_AT(scheduler.warmup_steps),
+              "steps of linear learning-rate warmup"),
       number("scheduler.min_lr_ratio", 0, 1, "a number from 0 to 1", STRATA_AT(scheduler.min_lr_ratio),
              "learning rate at the last step, as a fraction of the peak"),
   };
@@ -243,7 +243,7 @@ std::vector<RecipeKey> fp16_keys() {
   return {
       number("fp16.initial_scale", 0x1p-126, kHuge, "a number > 0", STRATA_AT(fp16.initial_scale),
              "loss scale of the first step; a gradient that is not finite halves it and skips the step; a forward that "
-             "is not finite skips the step alone, as no scale mends it, and the third in a row ends the run"),
+             "is not finite only skips the step, because no scale can fix it, and the third in a row ends the run"),
       integer("fp16.growth_interval", 1, kMany, STRATA_AT(fp16.growth_interval),
               "steps without an overflow after which the scale doubles"),
   };
