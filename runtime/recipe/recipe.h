@@ -33,7 +33,8 @@ enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
 
-// Which blocks run their forward again in backward: none, each alone, all in groups of sqrt(L), rounded up, or `blocks`.
+// Which blocks run their forward again in backward: none, each alone, all in groups of sqrt(L), rounded up, or
+// `blocks`.
 struct Recompute {
   enum class Kind : std::uint8_t { none, block, sqrt, list };
   Kind kind = Kind::none;

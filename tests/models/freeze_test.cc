@@ -14,7 +14,8 @@ TEST(FreezeTest, PatternsAreOfWholeNames) {
   const std::vector<std::string> patterns = {"model.layers.[01].*", "*.norm?.weight", "lm_head.weight"};
   for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.layers.1.x", "a.norm1.weight", "lm_head.weight"})
     EXPECT_TRUE(is_frozen_by(patterns, name)) << name;
-  for (const char* name : {"model.layers.2.x", "model.layers.10.x", "a.norm.weight", "lm_head.weights", "x.lm_head.weight"})
+  for (const char* name :
+       {"model.layers.2.x", "model.layers.10.x", "a.norm.weight", "lm_head.weights", "x.lm_head.weight"})
     EXPECT_FALSE(is_frozen_by(patterns, name)) << name;
   EXPECT_FALSE(is_frozen_by({}, "lm_head.weight"));
 }
