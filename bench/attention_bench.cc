@@ -1,8 +1,10 @@
-// Time of attention, forward and backward; FLOP/s count what the mask leaves.
+// Time of attention, forward and backward. FLOP/s, of a core, count what the mask leaves; "peak" is their share of the
+// most that a core does in this dtype: by FMA, in bf16 also by VDPBF16PS if the processor has it and is faster so.
 //   attention_bench [threads] [google-benchmark options]
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <random>
@@ -10,6 +12,8 @@
 #include <vector>
 
 #include "base/abort.h"
+#include "device/cpu/isa.h"
+#include "device/cpu/kernels/lanes/peak.h"
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/ops/attention/attention.h"
@@ -23,6 +27,7 @@ struct Named {
   float dropout;
   std::size_t document = 0;  // rows of each; 0: the whole sequence
   bool causal = true;
+  std::size_t window = 0;
 };
 constexpr Named kShapes[] = {
     {"gpt2_4x256", 4, 256, 12, 12, 64, 0},
@@ -33,6 +38,10 @@ constexpr Named kShapes[] = {
     {"head80_1x1024", 1, 1024, 8, 8, 80, 0},
     {"documents_1x1024", 1, 1024, 12, 12, 64, 0, 210},
     {"bidirectional_1x1024", 1, 1024, 12, 12, 64, 0, 210, false},
+    {"smollm2_1x2048", 1, 2048, 9, 3, 64, 0},
+    {"gpt2_1x4096", 1, 4096, 12, 12, 64, 0},
+    {"window_1x4096", 1, 4096, 12, 12, 64, 0, 0, true, 512},
+    {"one_document_1x65536", 1, 65536, 1, 1, 64, 0},
 };
 
 // The last document of a sequence is what is left.
@@ -61,11 +70,28 @@ struct Buffer {
   View from(std::size_t offset) const { return view().sub(offset, view().size - offset); }
 };
 
+// FLOP/s of a core, the most of some times: interruptions only slow it down.
+double rate(double (*kernel)(std::size_t rounds)) {
+  double best = 0;
+  for (int time = 0; time < 20; ++time) {
+    const auto begin = std::chrono::steady_clock::now();
+    const double flops = kernel(100000);
+    best = std::max(best, flops / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+double peak(DType dtype) {
+  static const double fp32 =
+      rate(cpu::isa() == cpu::Isa::avx512 ? cpu::avx512::peak_kernels_table.fp32 : cpu::avx2::peak_kernels_table.fp32);
+  static const double bf16 = cpu::has_avx512_bf16() ? rate(cpu::avx512_bf16::peak_kernels_table.bf16) : 0;
+  return dtype == DType::bf16 ? std::max(fp32, bf16) : fp32;
+}
+
 void attend(benchmark::State& state, const Named& n, DType dtype, int threads, bool backward) {
   const std::size_t row = (n.heads + 2 * n.kv_heads) * n.head_dim, rows = n.batch * n.seq;
   const std::size_t k = n.heads * n.head_dim, v = k + n.kv_heads * n.head_dim;
   const float scale = 1 / std::sqrt(static_cast<float>(n.head_dim));
-  const AttentionShape shape{n.batch, n.seq, n.heads, n.kv_heads, n.head_dim, row, row, row, scale, 0, n.causal};
+  const AttentionShape shape{n.batch, n.seq, n.heads, n.kv_heads, n.head_dim, row, row, row, scale, n.window, n.causal};
   const Buffer qkv(rows * row, dtype), d_qkv(rows * row, dtype), o(rows * k, dtype), d_o(rows * k, dtype);
   const Buffer lse(rows * n.heads, DType::fp32);
   const Buffer workspace(attention_workspace({}, shape, dtype, false, threads) / 4 + 1, DType::fp32);
@@ -90,11 +116,14 @@ void attend(benchmark::State& state, const Named& n, DType dtype, int threads, b
     lane.synchronize();
   }
   double pairs = 0;
-  for (std::size_t r = 0; r < rows; ++r)
-    pairs += static_cast<double>((n.causal ? r % n.seq + 1 : documents[r].end) - documents[r].first);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::size_t seen = (n.causal ? r % n.seq + 1 : documents[r].end) - documents[r].first;
+    pairs += static_cast<double>(n.window == 0 ? seen : std::min(seen, n.window));
+  }
   pairs *= static_cast<double>(n.heads);
   const double flops = (backward ? 10.0 : 4.0) * pairs * static_cast<double>(n.head_dim);
   state.counters["FLOP/s"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["peak"] = benchmark::Counter(flops / peak(dtype), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 }  // namespace

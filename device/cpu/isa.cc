@@ -2,15 +2,12 @@
 
 #include <cpuid.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 
 #include "base/error.h"
-#include "device/cpu/kernels/lanes/peak.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -53,18 +50,6 @@ const Processor& processor() {
   return chosen;
 }
 
-// The least of a few times, in microseconds each: interruptions only add to them.
-double flops_per_second(double (*kernel)(std::size_t rounds)) {
-  constexpr std::size_t kRounds = 2000;
-  double best = 0;
-  for (int time = 0; time < 8; ++time) {
-    const auto begin = std::chrono::steady_clock::now();
-    const double flops = kernel(kRounds);
-    best = std::max(best, flops / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return best;
-}
-
 std::string model_name() {
   unsigned words[12] = {};
   for (unsigned leaf = 0; leaf < 3; ++leaf) {
@@ -89,20 +74,17 @@ bool native_bf16() {
   return processor().bf16_products || processor().tile_products;
 }
 
-bool avx512_bf16_products() {
-  static const bool faster = processor().bf16_products && flops_per_second(avx512_bf16::peak_kernels_table.bf16) >
-                                                              flops_per_second(avx512_bf16::peak_kernels_table.fp32);
-  return faster;
+bool has_avx512_bf16() {
+  return processor().bf16_products;
 }
 
 std::string describe() {
   const Processor& p = processor();
-  return fmt::format("{} ({}{}, fp32 products native, bf16 products {}{}, fp16 products widened to fp32)", model_name(),
+  return fmt::format("{} ({}{}, fp32 products native, bf16 products {}, fp16 products widened to fp32)", model_name(),
                      p.isa == Isa::avx512 ? "AVX-512" : "AVX2", p.forced ? " as STRATA_CPU_ISA asks" : "",
                      p.tile_products   ? "native (AMX)"
                      : p.bf16_products ? "native (AVX512_BF16)"
-                                       : "widened to fp32",
-                     p.bf16_products && !avx512_bf16_products() ? ", in attention by FMA, which is faster here" : "");
+                                       : "widened to fp32");
 }
 
 }  // namespace strata::device::cpu

@@ -14,8 +14,7 @@ Isa isa();
 std::string describe();
 // True if oneDNN multiplies bf16 natively (AVX512_BF16 or AMX). Otherwise operands are widened to fp32.
 bool native_bf16();
-// True if own kernels multiply bf16 by AVX512_BF16: if the processor has it and is the faster for it. Sapphire Rapids
-// does four FMA in the time of one VDPBF16PS, which does the work of two. Timed once; bits do not depend on it.
-bool avx512_bf16_products();
+// True if the processor has AVX512_BF16, and may use it.
+bool has_avx512_bf16();
 
 }  // namespace strata::device::cpu

@@ -1,58 +1,34 @@
 #pragma once
 #include <cstddef>
-#include <cstdint>
 
+#include "device/cpu/kernels/attention/attention_call.h"
 #include "device/cpu/kernels/attention/tiles.h"
 #include "device/cpu/kernels/lanes/select.h"
-#include "device/numeric/philox.h"
-#include "device/row_range.h"
 
 namespace strata::device::cpu {
-
-// One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
-struct AttentionCall {
-  std::size_t batch, seq, heads, kv_heads, head_dim;
-  std::size_t behind, ahead;  // rows before and behind its own that a query sees in its document
-  std::size_t q_stride, k_stride, v_stride;
-  float scale;
-  const void *q, *k, *v, *d_o;
-  const void* o_read;
-  void *o, *dq, *dk, *dv;
-  const RowRange* documents;  // [batch * seq]
-  float* lse;                 // [batch, heads, seq]
-  float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
-  float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
-  std::uint32_t* turns;       // [batch, heads, seq]: contributions to dq_sum so far of the query tile that starts there
-  RandomStream random;        // of dropout
-  std::uint32_t threshold;    // 0: no dropout
-  float keep_scale;           // 1 / (1 - p)
-
-  [[gnu::always_inline]] std::size_t padded() const { return (head_dim + 15) / 16 * 16; }
-};
-
-// A document: `rows` rows of sequence `batch` from its row `first` on.
-struct AttentionRows {
-  std::size_t batch, first, rows;
-};
 
 // By dtype, in the order of DType. Tasks of one call may run at the same time; `scratch` is one worker's,
 // attention_scratch() floats, 64-byte aligned.
 struct AttentionKernels {
-  // The kForwardQueries queries of one head from row `begin` of the document on, or those that are left.
-  void (*forward[3])(const AttentionCall&, const AttentionRows& document, std::size_t head, std::size_t begin,
-                     float* scratch);
+  // Outputs of those of the queries that the document has.
+  void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
   // delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);
-  // dk and dv of the tile of keys at row `first` of the document, and its part of dq, added when its turn has come:
-  // tiles of a document must start in order.
+  // dk and dv of `tiles` tiles of keys from row `first` of the document on, or those that are left, and their parts of
+  // dq, added when their turns have come: tiles of a document must start in order. tiles: backward_tiles() at most.
   void (*backward[3])(const AttentionCall&, const AttentionRows& document, std::size_t kv_head, std::size_t first,
-                      float* scratch);
+                      std::size_t tiles, float* scratch);
 };
 STRATA_BF16_KERNEL_TABLE(AttentionKernels, attention_kernels)
 
-// Floats of scratch: forward's transposed queries, output and keys; backward's eight operands; scores and random words.
-inline constexpr std::size_t attention_scratch(std::size_t padded_head_dim) {
-  return 8 * kAttentionTile * padded_head_dim + 2 * kAttentionTile * kAttentionTile + 4096;
+// Floats of scratch of tasks of so many tiles: forward's keys, values, and queries and output of each tile; or
+// backward's queries and gradient of the output, and five operands of each tile; then scores, weights, statistics and
+// random words, and gaps between them.
+inline constexpr std::size_t attention_scratch(std::size_t padded_head_dim, std::size_t query_tiles,
+                                               std::size_t key_tiles) {
+  const std::size_t forward = 2 * query_tiles, backward = 5 * key_tiles;
+  return (2 + (forward < backward ? backward : forward)) * kAttentionTile * padded_head_dim +
+         4 * kAttentionTile * kAttentionTile;
 }
 
 }  // namespace strata::device::cpu

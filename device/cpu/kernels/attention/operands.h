@@ -12,14 +12,17 @@ namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTile = kAttentionTile, kGroups = kTile / kLanes;
 
-// Parts of one worker's scratch, taken one after another; sizes are multiples of 16 elements.
+// Parts of one worker's scratch, taken one after another; sizes are multiples of 16 elements. The gap between them
+// keeps equal places of two tiles from having equal addresses but for whole pages, which loads and stores would be
+// mixed up by.
 struct Scratch {
+  static constexpr std::size_t kGap = 16;
   float* next;
   template <typename E = float>
   E* take(std::size_t elements) {
     static_assert(sizeof(E) == sizeof(float));
     float* const taken = next;
-    next += elements;
+    next += elements + kGap;
     return reinterpret_cast<E*>(taken);
   }
 };
@@ -86,6 +89,24 @@ struct Softmax<bf16> {
   static constexpr float kLog2E = 1.44269504088896341f;
 };
 
+// x rounded to bf16, to nearest even, as fp32. NaN must be quiet, as every result of arithmetic is.
+#if defined(__AVX512F__)
+STRATA_LANES F32x16 round_to_bf16(F32x16 x) {
+  const __m512i bits = _mm512_castps_si512(x.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __mmask16 number = _mm512_cmp_ps_mask(x.v, x.v, _CMP_ORD_Q);
+  const __m512i sum = _mm512_mask_add_epi32(bits, number, bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  return {_mm512_castsi512_ps(_mm512_and_si512(sum, _mm512_set1_epi32(static_cast<int>(0xffff0000))))};
+}
+#else
+STRATA_LANES __m256 round_to_bf16(__m256 x) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(narrow_bf16(x), 16));
+}
+STRATA_LANES F32x16 round_to_bf16(F32x16 x) {
+  return {round_to_bf16(x.lo), round_to_bf16(x.hi)};
+}
+#endif
+
 template <typename T>
 struct FloatOf {
   using Type = float;
@@ -130,24 +151,17 @@ struct Floats : Softmax<T> {
     transpose(kTile, padded, room, padded, reinterpret_cast<float*>(to), kTile);
   }
 
-  static void round(float* tile, std::size_t rows) {
-    if constexpr (__is_same(T, bf16)) {
-      bf16 rounded[kLanes];
-      for (float* x = tile; x < tile + rows * kTile; x += kLanes) {
-        store(rounded, load(x));
-        store(x, load(rounded));
-      }
-    }
+  // A weight, or a gradient of a score, as products take it.
+  STRATA_LANES F32x16 as_factor(F32x16 x) {
+    if constexpr (__is_same(T, bf16))
+      return round_to_bf16(x);
+    else
+      return x;
   }
   // p[key, query] as the left operand of a sum over keys.
-  static const Element* over_keys(float* p, std::size_t keys, Scratch&) {
-    round(p, keys);
-    return reinterpret_cast<const Element*>(p);
-  }
+  static const Element* over_keys(float* p, std::size_t, Scratch&) { return reinterpret_cast<const Element*>(p); }
   // p and ds are [query, key].
-  static Weights<Element> weights(float* p, float* ds, std::size_t queries, Scratch&) {
-    round(p, queries);
-    round(ds, queries);
+  static Weights<Element> weights(float* p, float* ds, std::size_t, Scratch&) {
     const auto* const left = reinterpret_cast<const Element*>(ds);
     return {reinterpret_cast<const Element*>(p), left, left};
   }
@@ -199,6 +213,8 @@ struct Pairs : Softmax<bf16> {
     transpose(kTile, padded / 2, room, padded / 2, reinterpret_cast<float*>(to), kTile);
   }
 
+  // They are rounded in pairs, below.
+  STRATA_LANES F32x16 as_factor(F32x16 x) { return x; }
   static const Pair* over_keys(float* p, std::size_t keys, Scratch& scratch) {
     Pair* const to = scratch.take<Pair>(kTile * kTile / 2);
     clear_odd(p, keys);

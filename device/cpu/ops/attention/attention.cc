@@ -4,18 +4,17 @@
 #include <cstring>
 
 #include "device/cpu/backend.h"
+#include "device/cpu/bf16_products.h"
 #include "device/cpu/grain.h"
 #include "device/cpu/kernels/attention/attention.h"
 #include "device/cpu/lane_impl.h"
+#include "device/cpu/ops/attention/attention_tasks.h"
 
 namespace strata::device::cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kDeltaRows = 64;
-// Backward takes the key tiles of this many key heads in turn: few enough that their rows stay in cache from tile to
-// tile, enough that a tile seldom waits for the previous one to add to dq.
-constexpr std::size_t kHeadsTogether = 8;
 constexpr std::size_t align(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -23,13 +22,13 @@ constexpr std::size_t align(std::size_t bytes) {
 // The offsets of the workspace's parts, in bytes from its first aligned one.
 struct Layout {
   std::size_t delta, turns, dq_sum, scratch, per_worker;
-  explicit Layout(const AttentionCall& c) {
+  Layout(const AttentionCall& c, const AttentionTasks& tasks) {
     const std::size_t rows = c.batch * c.heads * c.seq;
     delta = 0;
     turns = delta + align(rows * sizeof(float));
     dq_sum = turns + align(rows * sizeof(std::uint32_t));
     scratch = dq_sum + rows * c.padded() * sizeof(float);
-    per_worker = align(attention_scratch(c.padded()) * sizeof(float));
+    per_worker = align(tasks.scratch() * sizeof(float));
   }
 };
 
@@ -91,12 +90,14 @@ std::byte* first_aligned(View workspace) {
 }  // namespace
 
 std::size_t attention_workspace(const AttentionShape& shape, DType, bool, int threads) {
-  const Layout layout(describe(shape));
+  const AttentionCall call = describe(shape);
+  const Layout layout(call, AttentionTasks(call, threads));
   return layout.scratch + layout.per_worker * static_cast<std::size_t>(threads) + kAlignment;
 }
 
-std::string prepare_attention(Lane&, const AttentionShape&, DType, const Dropout&) {
-  return "own kernels";
+std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&) {
+  if (dtype != DType::bf16) return "own kernels";
+  return avx512_bf16_products() ? "own kernels, by AVX512_BF16" : "own kernels, by FMA of widened operands";
 }
 
 void attention_forward(Lane& lane, const AttentionShape& shape, const RowRange* documents, ConstView q, ConstView k,
@@ -111,22 +112,23 @@ void attention_forward(Lane& lane, const AttentionShape& shape, const RowRange* 
   submit(lane, [call, dropout, workspace, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);
-    const Layout layout(c);
+    const AttentionTasks tasks(c, team.threads());
+    const Layout layout(c, tasks);
     std::byte* const scratch = first_aligned(workspace);
     const auto kernel = attention_kernels().forward[index(dtype)];
-    const std::size_t windows = (c.seq + kForwardQueries - 1) / kForwardQueries, element = size_of(dtype);
+    const std::size_t rows = tasks.forward_rows(), element = size_of(dtype);
     check_documents(c);
-    team.run(c.batch * c.heads * windows, [&](std::size_t task, int worker) {
-      const std::size_t window = windows - 1 - task % windows;  // the longest first
-      const std::size_t batch = task / windows / c.heads, head = task / windows % c.heads;
+    team.run(tasks.forward_tasks(), [&](std::size_t number, int worker) {
+      const AttentionTasks::Forward task = tasks.forward(number);
       auto* const mine = reinterpret_cast<float*>(scratch + layout.per_worker * static_cast<std::size_t>(worker));
-      for (TileWalk at(c.documents + batch * c.seq, c.seq, window * kForwardQueries, kForwardQueries); at.next();) {
+      for (TileWalk at(c.documents + task.batch * c.seq, c.seq, task.begin, rows); at.next();) {
         if (at.document.end > 0) {
-          kernel(c, rows_of(at.document, batch), head, at.row - at.document.first, mine);
+          kernel(c, rows_of(at.document, task.batch), {task.head, task.heads, at.row - at.document.first, rows}, mine);
           continue;
         }
-        clear(c, c.o, batch * c.seq + at.row, c.heads * c.head_dim, head, 1, element);
-        c.lse[(batch * c.heads + head) * c.seq + at.row] = 0;
+        clear(c, c.o, task.batch * c.seq + at.row, c.heads * c.head_dim, task.head, task.heads, element);
+        for (std::size_t head = task.head; head < task.head + task.heads; ++head)
+          c.lse[(task.batch * c.heads + head) * c.seq + at.row] = 0;
       }
     });
   });
@@ -137,7 +139,8 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
                         const Dropout& dropout, View workspace) {
   AttentionCall call = describe(shape, documents);
   std::byte* const base = first_aligned(workspace);
-  const Layout layout(call);
+  const AttentionTasks tasks(call, lane.threads());
+  const Layout layout(call, tasks);
   call.q = q.data;
   call.k = k.data;
   call.v = v.data;
@@ -151,30 +154,27 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
   call.turns = reinterpret_cast<std::uint32_t*>(base + layout.turns);
   call.dq_sum = reinterpret_cast<float*>(base + layout.dq_sum);
   const DType dtype = q.dtype;
-  submit(lane, [call, dropout, base, dtype](Team& team) {
+  submit(lane, [call, tasks, layout, dropout, base, dtype](Team& team) {
     AttentionCall c = call;
     set_dropout(c, dropout);
-    const Layout parts(c);
     const AttentionKernels& kernels = attention_kernels();
     team.for_range(c.batch * c.seq, kDeltaRows,
                    [&](std::size_t begin, std::size_t end) { kernels.delta[index(dtype)](c, begin, end); });
-    const std::size_t windows = (c.seq + kAttentionTile - 1) / kAttentionTile, across = c.batch * c.kv_heads;
-    const std::size_t element = size_of(dtype), group = c.heads / c.kv_heads;
-    team.run(across * windows, [&](std::size_t task, int worker) {
-      const std::size_t first = task / (kHeadsTogether * windows) * kHeadsTogether;
-      const std::size_t heads = std::min(kHeadsTogether, across - first), rest = task - first * windows;
-      const std::size_t batch = (first + rest % heads) / c.kv_heads, kv_head = (first + rest % heads) % c.kv_heads;
+    const std::size_t rows = tasks.backward_rows(), element = size_of(dtype), group = c.heads / c.kv_heads;
+    team.run(tasks.backward_tasks(), [&](std::size_t number, int worker) {
+      const AttentionTasks::Backward task = tasks.backward(number);
       auto* const mine =
-          reinterpret_cast<float*>(base + parts.scratch + parts.per_worker * static_cast<std::size_t>(worker));
-      for (TileWalk at(c.documents + batch * c.seq, c.seq, rest / heads * kAttentionTile, kAttentionTile); at.next();) {
+          reinterpret_cast<float*>(base + layout.scratch + layout.per_worker * static_cast<std::size_t>(worker));
+      for (TileWalk at(c.documents + task.batch * c.seq, c.seq, task.begin, rows); at.next();) {
         if (at.document.end > 0) {
-          kernels.backward[index(dtype)](c, rows_of(at.document, batch), kv_head, at.row - at.document.first, mine);
+          kernels.backward[index(dtype)](c, rows_of(at.document, task.batch), task.kv_head, at.row - at.document.first,
+                                         tasks.key_tiles(), mine);
           continue;
         }
-        const std::size_t row = batch * c.seq + at.row;
-        clear(c, c.dq, row, c.q_stride, kv_head * group, group, element);
-        clear(c, c.dk, row, c.k_stride, kv_head, 1, element);
-        clear(c, c.dv, row, c.v_stride, kv_head, 1, element);
+        const std::size_t row = task.batch * c.seq + at.row;
+        clear(c, c.dq, row, c.q_stride, task.kv_head * group, group, element);
+        clear(c, c.dk, row, c.k_stride, task.kv_head, 1, element);
+        clear(c, c.dv, row, c.v_stride, task.kv_head, 1, element);
       }
     });
   });

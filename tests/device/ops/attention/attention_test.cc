@@ -160,14 +160,15 @@ std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, cons
   call.random = {1, 2, 3};
   call.threshold = drop_threshold(0.2f);
   call.keep_scale = 1 / 0.8f;
-  Array scratch(DType::fp32, cpu::attention_scratch(call.padded()));
+  const std::size_t query_tiles = cpu::forward_tiles(call.padded()), key_tiles = cpu::backward_tiles(call.padded());
+  Array scratch(DType::fp32, cpu::attention_scratch(call.padded(), query_tiles, key_tiles));
   const auto type = static_cast<std::size_t>(c.dtype);
-  for (std::size_t head = 0; head < 2; ++head)
-    for (std::size_t row = 0; row < c.seq; row += cpu::kForwardQueries)
-      kernels.forward[type](call, document, head, row, scratch.floats());
+  const std::size_t forward_rows = query_tiles / 2 * cpu::kAttentionTile;
+  for (std::size_t row = 0; row < c.seq; row += forward_rows)
+    kernels.forward[type](call, document, {0, 2, row, forward_rows}, scratch.floats());
   kernels.delta[type](call, 0, c.seq);
-  for (std::size_t row = 0; row < c.seq; row += cpu::kAttentionTile)
-    kernels.backward[type](call, document, 0, row, scratch.floats());
+  for (std::size_t row = 0; row < c.seq; row += key_tiles * cpu::kAttentionTile)
+    kernels.backward[type](call, document, 0, row, key_tiles, scratch.floats());
   return {o, lse, delta, dq_sum, dq, dk, dv};
 }
 
@@ -207,6 +208,30 @@ TEST(Attention, BitsDoNotDependOnLaterRows) {
   const std::size_t seen = 70 * 2 * 32;
   EXPECT_EQ(std::memcmp(run.o.data(), changed.o.data(), seen * sizeof(float)), 0);
   EXPECT_NE(run.o[seen], changed.o[seen]);
+}
+
+// With a window, what the last rows of a long document give is what they give in one of those rows alone.
+TEST(Attention, ADocumentOf65536RowsHasTheBitsOfItsEnd) {
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "emulation is slow";
+  constexpr std::size_t kRows = 65536, kEnd = 1024, kWindow = 300, kHead = 16;
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    AttentionRun whole({1, kRows, 1, 1, kHead, kWindow, dtype}), end({1, kEnd, 1, 1, kHead, kWindow, dtype});
+    const auto copy_end = [&](const Array& from, Array& to) {
+      std::memcpy(to.data(), from.data() + (from.size() - to.size()) * size_of(dtype), to.size() * size_of(dtype));
+    };
+    copy_end(whole.q, end.q);
+    copy_end(whole.k, end.k);
+    copy_end(whole.v, end.v);
+    copy_end(whole.d_o, end.d_o);
+    for (AttentionRun* run : {&whole, &end}) run->forward(2), run->backward(2);
+    const std::size_t complete = (kEnd - kWindow) * kHead;  // rows that see a whole window, or whose keys do
+    for (std::size_t i = 1; i <= complete; ++i) {
+      ASSERT_EQ(whole.o[whole.o.size() - i], end.o[end.o.size() - i]) << i;
+      ASSERT_EQ(whole.dq[whole.dq.size() - i], end.dq[end.dq.size() - i]) << i;
+      ASSERT_EQ(whole.dk[whole.dk.size() - i], end.dk[end.dk.size() - i]) << i;
+      ASSERT_EQ(whole.dv[whole.dv.size() - i], end.dv[end.dv.size() - i]) << i;
+    }
+  }
 }
 
 TEST(Attention, DropoutKeepsItsShareOfProbabilities) {

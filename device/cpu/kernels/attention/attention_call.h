@@ -1,0 +1,42 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "device/numeric/philox.h"
+#include "device/row_range.h"
+
+namespace strata::device::cpu {
+
+// One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
+struct AttentionCall {
+  std::size_t batch, seq, heads, kv_heads, head_dim;
+  std::size_t behind, ahead;  // rows before and behind its own that a query sees in its document
+  std::size_t q_stride, k_stride, v_stride;
+  float scale;
+  const void *q, *k, *v, *d_o;
+  const void* o_read;
+  void *o, *dq, *dk, *dv;
+  const RowRange* documents;  // [batch * seq]
+  float* lse;                 // [batch, heads, seq]
+  float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
+  float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
+  std::uint32_t* turns;       // [batch, heads, seq]: contributions to dq_sum so far of the query tile that starts there
+  RandomStream random;        // of dropout
+  std::uint32_t threshold;    // 0: no dropout
+  float keep_scale;           // 1 / (1 - p)
+
+  [[gnu::always_inline]] std::size_t padded() const { return (head_dim + 15) / 16 * 16; }
+};
+
+// A document: `rows` rows of sequence `batch` from its row `first` on.
+struct AttentionRows {
+  std::size_t batch, first, rows;
+};
+
+// What a forward task computes: tiles of queries [begin, begin + rows) of `heads` heads that share a key head, from
+// `head` on. heads * (tiles in rows) is forward_tiles() at most.
+struct QueryTiles {
+  std::size_t head, heads, begin, rows;
+};
+
+}  // namespace strata::device::cpu

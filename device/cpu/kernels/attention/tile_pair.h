@@ -1,0 +1,63 @@
+#pragma once
+#include "device/cpu/kernels/attention/attention_call.h"
+#include "device/cpu/kernels/attention/operands.h"
+#include "device/cpu/kernels/lanes/lanes16.h"
+
+// What forward and backward share: which keys a tile of queries sees, and the operands of a dtype.
+namespace strata::device::cpu::STRATA_ISA {
+
+static constexpr float kMasked = -__builtin_inff();
+
+STRATA_LANES std::size_t smaller(std::size_t a, std::size_t b) {
+  return a < b ? a : b;
+}
+
+template <typename T>
+struct OperandsOf {
+  using Type = Floats<T>;
+};
+#if defined(__AVX512BF16__)
+template <>
+struct OperandsOf<bf16> {
+  using Type = Pairs;
+};
+#endif
+template <typename T>
+using Operands = typename OperandsOf<T>::Type;
+
+// to[r, c] = factor * from[r, c] rounded.
+template <typename T>
+static void unpack(const float* from, std::size_t padded, std::size_t rows, std::size_t head_dim, float factor, T* to,
+                   std::size_t stride) {
+  for (std::size_t r = 0; r < rows; ++r)
+    for16(head_dim, [&](std::size_t c, auto n) {
+      store(to + r * stride + c, load(from + r * padded + c) * broadcast(factor), n);
+    });
+}
+
+static void fill(float* row, std::size_t begin, std::size_t end, float value) {
+  for (std::size_t i = begin; i < end; ++i) row[i] = value;
+}
+
+// A tile of queries q .. q + kTile - 1 against one of keys k .. k + keys - 1, rows of one document.
+struct TilePair {
+  std::size_t q, k, keys, behind, ahead;
+  bool some_visible() const { return k < q + kTile + ahead && k + keys + behind > q; }
+  bool all_visible() const { return k + keys <= q + ahead + 1 && q + kTile <= k + behind + 1; }
+  // Half of it is masked, and left out where that saves more than it costs.
+  bool diagonal() const { return q == k && ahead == 0; }
+};
+
+STRATA_LANES std::size_t clamp_tile(std::size_t beyond, std::size_t origin) {
+  return beyond <= origin ? 0 : smaller(beyond - origin, kTile);
+}
+
+STRATA_LANES std::uint64_t score_index(const AttentionCall& c, const AttentionRows& rows, std::size_t head,
+                                       std::size_t query, std::size_t key) {
+  return ((std::uint64_t{rows.batch} * c.heads + head) * c.seq + rows.first + query) * c.seq + rows.first + key;
+}
+
+static constexpr std::size_t kWords =
+    kTile + kLanes * 2;  // random_range writes whole 32s from up to three words before
+
+}  // namespace strata::device::cpu::STRATA_ISA

@@ -1,0 +1,74 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+
+#include "device/cpu/kernels/attention/attention.h"
+
+namespace strata::device::cpu {
+
+// How a call's tiles become a team's tasks. A task of more tiles packs less, one of fewer leaves no thread without work
+// at the end: tasks have as many tiles as leave each thread several tasks. They start in the order of their numbers,
+// the longest of all heads first where queries see what is before them. Bits do not depend on any of this.
+class AttentionTasks {
+ public:
+  AttentionTasks(const AttentionCall& c, int threads)
+      : batch_(c.batch), kv_heads_(c.kv_heads), seq_(c.seq), padded_(c.padded()) {
+    const auto team = static_cast<std::size_t>(threads);
+    group_ = c.heads / c.kv_heads;
+    // Several heads of a group before several tiles of one: all of them see the same keys.
+    const std::size_t most = forward_tiles(c.padded());
+    for (std::size_t tiles = most; tiles >= 1; tiles /= 2) {
+      heads_ = std::min(group_, std::max<std::size_t>(tiles / 2, 1));
+      query_tiles_ = std::min(std::max<std::size_t>(tiles / heads_, 1), windows(1));
+      if (spread(forward_tasks(), team)) break;
+    }
+    // A thread waits for the one that adds to dq before it where two have the same head: then the lag is a task's
+    // tiles.
+    key_tiles_ = across() >= team ? std::min(backward_tiles(c.padded()), windows(1)) : 1;
+    while (key_tiles_ > 1 && !spread(backward_tasks(), team)) key_tiles_ /= 2;
+  }
+
+  std::size_t scratch() const { return attention_scratch(padded_, heads_ * query_tiles_, key_tiles_); }
+
+  std::size_t forward_rows() const { return query_tiles_ * kAttentionTile; }
+  std::size_t forward_tasks() const { return windows(query_tiles_) * across() * parts(); }
+  // Those of `batch` that start in the window from row `begin` of its sequence on.
+  struct Forward {
+    std::size_t batch, head, heads, begin;
+  };
+  Forward forward(std::size_t task) const {
+    const std::size_t window = windows(query_tiles_) - 1 - task / (across() * parts()),
+                      rest = task % (across() * parts());
+    const std::size_t first = rest % parts() * heads_, kv = rest / parts();
+    return {kv / kv_heads_, kv % kv_heads_ * group_ + first, std::min(heads_, group_ - first), window * forward_rows()};
+  }
+
+  std::size_t key_tiles() const { return key_tiles_; }
+  std::size_t backward_rows() const { return key_tiles_ * kAttentionTile; }
+  std::size_t backward_tasks() const { return windows(key_tiles_) * across(); }
+  struct Backward {
+    std::size_t batch, kv_head, begin;
+  };
+  Backward backward(std::size_t task) const {
+    const std::size_t kv = task % across();
+    return {kv / kv_heads_, kv % kv_heads_, task / across() * backward_rows()};
+  }
+
+ private:
+  // Each thread gets several, and if all took equally long, the last round of them would have work for nearly all.
+  static bool spread(std::size_t tasks, std::size_t threads) {
+    const std::size_t rounds = (tasks + threads - 1) / threads;
+    return tasks >= 8 * threads && 40 * tasks >= 39 * rounds * threads;
+  }
+
+  std::size_t across() const { return batch_ * kv_heads_; }
+  std::size_t parts() const { return (group_ + heads_ - 1) / heads_; }
+  std::size_t windows(std::size_t tiles) const {
+    return (seq_ + tiles * kAttentionTile - 1) / (tiles * kAttentionTile);
+  }
+
+  std::size_t batch_, kv_heads_, seq_, padded_, group_ = 1;
+  std::size_t heads_ = 1, query_tiles_ = 1, key_tiles_ = 1;
+};
+
+}  // namespace strata::device::cpu
