@@ -87,7 +87,7 @@ TEST_F(Ladder, TooLittleLockedMemory) {
         if (!limit_to(rlim_t{4} << 20)) std::_Exit(77);
         describe_in_child();
       },
-      ExitedWithCode(static_cast<int>(Exit::usage)), "cannot be registered as asked for: .*locked memory is");
+      ExitedWithCode(static_cast<int>(Exit::usage)), "cannot be registered as requested: .*locked memory is");
 }
 
 // A rung that answers with errors or other bytes is not taken, and the reason is kept.
@@ -106,7 +106,7 @@ TEST_F(Ladder, ARungThatDoesNotDoWhatItSays) {
     const std::string text = Swap(options_, kBlock, 0, abort).describe();
     EXPECT_EQ(text.find("libaio, O_DIRECT; not used: io_uring, O_DIRECT, registered buffers: "), 0u) << text;
     EXPECT_THAT(text, AllOf(HasSubstr("not used: io_uring, O_DIRECT, plain buffers: "),
-                            HasSubstr(fault == Fault::bits ? "other bytes came back" : "Invalid argument")));
+                            HasSubstr(fault == Fault::bits ? "the bytes read differ" : "Invalid argument")));
   }
 }
 

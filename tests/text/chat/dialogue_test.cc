@@ -80,7 +80,7 @@ TEST_F(DialogueTest, MessagesComeFromAFile) {
   EXPECT_EQ(prompt(tooled), "f" + asked);
   EXPECT_FAILURE(made.read(R"({"body": "Ho"})", "f"), Exit::corrupt,
                  AllOf(HasSubstr("the fields body"), testing::Not(HasSubstr("--field"))));
-  EXPECT_FAILURE(made.read("[1", "f"), Exit::corrupt, AllOf(HasSubstr("f, offset 2"), HasSubstr("no JSON")));
+  EXPECT_FAILURE(made.read("[1", "f"), Exit::corrupt, AllOf(HasSubstr("f, offset 2"), HasSubstr("not JSON")));
   EXPECT_FAILURE(made.read("[]", "f"), Exit::corrupt, HasSubstr("no turn"));
   EXPECT_FAILURE(made.read("5", "f"), Exit::corrupt, HasSubstr("a list of messages"));
   EXPECT_FAILURE(made.read(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])", "f"),
@@ -88,7 +88,7 @@ TEST_F(DialogueTest, MessagesComeFromAFile) {
   const std::string line = R"({"messages": [{"role": "user", "content": "Ho"}]})";
   EXPECT_FAILURE(made.read(line + "\n\n" + line + "\n", "f"), Exit::usage,
                  AllOf(HasSubstr("f holds 2 records"), HasSubstr("give one line")));
-  EXPECT_FAILURE(made.read("{\n]\n", "f"), Exit::corrupt, HasSubstr("no JSON"));
+  EXPECT_FAILURE(made.read("{\n]\n", "f"), Exit::corrupt, HasSubstr("not JSON"));
 }
 
 }  // namespace

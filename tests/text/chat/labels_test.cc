@@ -98,7 +98,7 @@ TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
   constexpr const char* kForgets =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}";
-  EXPECT_THAT(fault(kForgets, kTwo), AllOf(HasSubstr("where turn 2 lies"), HasSubstr("--train-on last")));
+  EXPECT_THAT(fault(kForgets, kTwo), AllOf(HasSubstr("turn 2 cannot be located"), HasSubstr("--train-on last")));
   EXPECT_THAT(fault("{% for m in messages %}{{ m.content }}{% if false %}{% generation %}{% endgeneration %}{% endif %}"
                     "{% endfor %}",
                     kTwo),

@@ -46,7 +46,7 @@ TEST(RecordTest, FieldsSayWhatARecordIs) {
   EXPECT_THAT(fault([] { return found(R"({"body": "x", "id": 1})"); }),
               testing::AllOf(HasSubstr("body, id"), testing::Not(HasSubstr("rename"))));
   EXPECT_THAT(fault([] { return found(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"); }),
-              HasSubstr("\"chosen\" and \"rejected\" are preferences"));
+              HasSubstr("\"chosen\" and \"rejected\" are preference data"));
   for (const auto format :
        {DataFormat::text, DataFormat::chat, DataFormat::alpaca, DataFormat::sharegpt, DataFormat::completion})
     EXPECT_EQ(data_format(name_of(format)), format);

@@ -46,8 +46,8 @@ std::string fault_of(std::string_view record) {
 TEST(TableTest, WhatIsNoRecordIsRefused) {
   EXPECT_THAT(fault_of("a,\"open"), HasSubstr("field 2 begins with a quote that is not closed"));
   EXPECT_THAT(fault_of("\"open\"\""), HasSubstr("field 1"));
-  EXPECT_THAT(fault_of("\"a\" b,c"), HasSubstr("behind the quote that closes field 1"));
-  EXPECT_THAT(fault_of("\"\"a,c"), HasSubstr("behind the quote that closes field 1"));
+  EXPECT_THAT(fault_of("\"a\" b,c"), HasSubstr("after the quote that closes field 1"));
+  EXPECT_THAT(fault_of("\"\"a,c"), HasSubstr("after the quote that closes field 1"));
   EXPECT_THAT(fault_of("a,b\rc,d"), HasSubstr("there is a carriage return without a line feed"));
   EXPECT_EQ(fault_of("a,\"b\rc\",d\r\n"), "none");
 }

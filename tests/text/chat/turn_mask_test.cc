@@ -59,7 +59,7 @@ TEST(TurnMaskTest, SeveralAgree) {
 
 TEST(TurnMaskTest, PartsOfATurnHaveNoMask) {
   EXPECT_THAT(fault(R"("train_detail": [{"begin_offset": 0, "end_offset": 8, "train": false}])"),
-              AllOf(HasSubstr("turn 3 has \"train_detail\""), HasSubstr("\"train\": true or false")));
+              AllOf(HasSubstr("turn 3 has \"train_detail\""), HasSubstr("\"train\" to true or false")));
   EXPECT_EQ(said("\"train_detail\": null, \"training_detail\": []"), std::nullopt);
 }
 

@@ -61,11 +61,11 @@ TEST(UnreadTest, TheMostOftenFirstAndAFew) {
 
 TEST(UnreadTest, PreferencesAreRefused) {
   EXPECT_THAT(preferences(R"({"conversations": [], "chosen": {"from": "gpt"}, "rejected": {"from": "gpt"}})"),
-              AllOf(HasSubstr("\"chosen\" is of preferences"), HasSubstr("del(.chosen")));
+              AllOf(HasSubstr("\"chosen\" is preference data"), HasSubstr("del(.chosen")));
   for (const char* json :
        {R"({"messages": [], "rejected_response": "no"})", R"({"messages": [], "rejected": [{}]})",
         R"({"instruction": "", "output": "", "rejected_messages": [{}]})", R"({"prompt": "", "chosen_response": "y"})"})
-    EXPECT_THAT(preferences(json), HasSubstr("is of preferences")) << json;
+    EXPECT_THAT(preferences(json), HasSubstr("is preference data")) << json;
   EXPECT_EQ(preferences(R"({"messages": [], "chosen": null, "rejected_response": "", "rejected": []})"), "");
 }
 

@@ -101,7 +101,7 @@ TEST(RecordLabelsTest, IntegersOfMoreThan64BitsAreRefused) {
   for (const std::string text : {"9223372036854775808", "12345678901234567890", "-9223372036854775809",
                                  "340282366920938463463374607431768211456"})
     EXPECT_THAT(fault("{\"text\": \"a\", \"y\": \"" + text + "\"}", {.labels = {"y"}, .of_table = true}),
-                testing::AllOf(HasSubstr("\"y\" is " + text + ", beyond the integers"), HasSubstr("id" + text)));
+                testing::AllOf(HasSubstr("\"y\" is " + text + ", which does not fit 64 bits"), HasSubstr("id" + text)));
 }
 
 // What an option names and a record does not have is the user's mistake; what a record has instead is the record's.
@@ -142,7 +142,7 @@ TEST(RecordLabelsTest, SeveralLabels) {
   EXPECT_THAT(fault(R"({"text": "a", "y": [0.5]})", {.labels = {"y"}}), HasSubstr("names or numbers of classes"));
   const LabelRules flags{.labels = {"u", "v", "w"}};
   EXPECT_THAT(labels(R"({"text": "a", "u": 1, "v": "0", "w": true})", flags), ElementsAre("u", "w"));
-  EXPECT_THAT(fault(R"({"text": "a", "u": 2, "v": 0, "w": 0})", flags), HasSubstr("each is 0 or 1, and \"u\" is 2"));
+  EXPECT_THAT(fault(R"({"text": "a", "u": 2, "v": 0, "w": 0})", flags), HasSubstr("each is 0 or 1, but \"u\" is 2"));
   EXPECT_THAT(fault(R"({"text": "a", "u": 1, "v": 0})", {.labels = {"u", " v"}}),
               HasSubstr("the fields are text, u, v; write names without spaces between"));
 }

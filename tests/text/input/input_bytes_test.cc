@@ -78,7 +78,7 @@ TEST_F(InputBytesTest, HalfACharacterIsDamage) {
       std::string bytes = encoded(U"\xfeff" + text, encoding);
       bytes.pop_back();
       EXPECT_FAILURE(read("a.txt", bytes), Exit::corrupt,
-                     AllOf(HasSubstr(std::string(name_of(encoding))), HasSubstr("no character")));
+                     AllOf(HasSubstr(std::string(name_of(encoding))), HasSubstr("invalid character")));
     }
 }
 

@@ -121,7 +121,7 @@ TEST(TemplateTest, WhatDoesNotEndIsStopped) {
     EXPECT_FAILURE(rendered(large), Exit::usage, HasSubstr("line 1"));
   }
   EXPECT_FAILURE(rendered("{% macro m(a) %}{{ m(a) }}{% endmacro %}{{ m(1) }}"), Exit::usage,
-                 HasSubstr("calls itself for ever"));
+                 HasSubstr("calls itself forever"));
   const std::string nests =
       "{% set ns = namespace(x=[]) %}{% for i in range(999) %}{% set ns.x = [ns.x] %}{% endfor %}";
   EXPECT_FAILURE(rendered(nests), Exit::usage, HasSubstr("nested deeper than"));
