@@ -93,11 +93,8 @@ std::string shard_header(std::span<const Extent> extents) {
                                  .add("dtype", stored_dtype(e.format))
                                  .add("shape", JsonArray().add(whole_bytes ? e.bytes : e.elements()))
                                  .add("data_offsets", JsonArray().add(at).add(at + e.bytes));
-    text +=
-        ",
-        " + JsonObject().add(e.kind + " /
-        " + e.tensor, entry).members();
-        at += e.bytes;
+    text += ",\n" + JsonObject().add(e.kind + "/" + e.tensor, entry).members();
+    at += e.bytes;
   }
   text += "}";
   const std::size_t padded =
