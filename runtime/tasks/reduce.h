@@ -41,10 +41,20 @@ struct ReduceGradient {
 struct Combine {
   int holder, sharer;
   int shared_sum, sum;
+  // Of one rank with sums elsewhere: the elements that both buffers hold alone, and their number; empty: they hold all.
+  ElementRange range = {0, 0};
+  int chunk = -1;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
+
+// Whether sums of the unit are on the device tile by tile: on a rank alone whose sums live elsewhere, unless a run of
+// micro-batches (training.reduce_group) or a frozen part goes with them.
+bool sums_in_tiles(const StepPlan& plan, int unit);
+// Whether the task's buffer holds elements [begin, end) of such a sum alone: those of a tile, or a piece for the norm,
+// whose number is task.part.
+bool holds_tile(const StepPlan& plan, const Task& task);
 
 // The elements of its unit for which another unit also has a gradient, which the task reads in addition to the unit's
 // own; or none.
