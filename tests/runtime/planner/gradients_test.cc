@@ -80,7 +80,7 @@ TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
               if (parts_of(unit).size() < 2) continue;
               for (const models::Part& part : parts_of(unit)) most = std::max(most, part.size());
               most = std::max(most,
-                              plan.layout.units[static_cast<std::size_t>(unit)].padded - parts_of(unit).back().begin);
+                              plan.layout.units[static_cast<std::size_t>(unit)].padded() - parts_of(unit).back().begin);
             }
             std::vector<std::size_t> normed(plan.layout.units.size());
             bool whole = false;
@@ -89,7 +89,7 @@ TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
                 continue;
               const auto& unit = plan.layout.units[static_cast<std::size_t>(task.unit)];
               if (task.kind == TaskKind::norm)
-                normed[static_cast<std::size_t>(task.unit)] += task.part >= 0 ? task.end - task.begin : unit.padded;
+                normed[static_cast<std::size_t>(task.unit)] += task.part >= 0 ? task.end - task.begin : unit.padded();
               for (const Use& use : task.uses)
                 if ((use.role == Role::sum && parts_of(task.unit).size() > 1) || use.role == Role::shared_sum)
                   whole =
@@ -97,7 +97,7 @@ TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
             }
             EXPECT_EQ(whole, gradients == Tier::device);
             for (std::size_t unit = 0; unit < normed.size(); ++unit)
-              EXPECT_EQ(normed[unit], plan.layout.units[unit].padded) << unit;
+              EXPECT_EQ(normed[unit], plan.layout.units[unit].padded()) << unit;
           }
 }
 
