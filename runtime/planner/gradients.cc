@@ -20,8 +20,9 @@ std::size_t at(int i) {
 
 }  // namespace
 
-Gradients::Gradients(Draft& draft)
+Gradients::Gradients(Draft& draft, const Tiling& tiling)
     : d_(draft),
+      tiling_(tiling),
       has_sums_(draft.plan.has_sums()),
       sums_(2 * at(draft.units())),
       local_sums_(sums_.size()),
@@ -47,6 +48,12 @@ bool Gradients::holds_whole() const {
   const std::size_t moments =
       at(moment_count(d_.request.algorithm)) * device::moment_bytes(d_.request.moments, kElements);
   return (d_.fp32() ? 0 : kElements * sizeof(float)) + moments >= 2 * kElements * d_.element;
+}
+
+// A sum that lives on the device is there anyway. Of several ranks each has a shard, whose borders are not the tiles'.
+bool Gradients::by_tiles(const Owner& owner) const {
+  if (!d_.single() || !away() || !has_sums_) return false;
+  return owner.shared ? owner.unit == d_.last() && tiling_.table_tiled() : tiling_.tiled(owner.unit);
 }
 
 const UnitLayout& Gradients::layout_of(const Owner& owner) const {
@@ -101,8 +108,8 @@ void Gradients::before_call(int unit) {
   const auto in_it = [&](const Produced& p) { return p.gradient.buffer == whole_[at(unit)]; };
   if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
-  open({unit});
-  if (d_.layout(unit).shared) open({unit, true});
+  if (!by_tiles({unit})) open({unit});
+  if (d_.layout(unit).shared && !by_tiles({unit, true})) open({unit, true});
 }
 
 void Gradients::after_call(bool last) {
@@ -188,6 +195,7 @@ bool Gradients::accumulate(const Produced& p) {
 
 void Gradients::reduce(const Produced& p) {
   const Owner owner = p.owner();
+  if (by_tiles(owner)) return reduce_tile(p);
   if (std::find(open_.begin(), open_.end(), owner) == open_.end()) open_.push_back(owner);
   Sum& sum = sum_of(owner);
   if (d_.plan.fast && !accumulate(p)) return;
@@ -199,6 +207,66 @@ void Gradients::reduce(const Produced& p) {
                  .sum = {.buffer = sum.window, .starts = starts},
                  .first = d_.plan.fast || p.gradient.micro_batch == 0}
       .add(d_);
+}
+
+void Gradients::reduce_tile(const Produced& p) {
+  const CallGradient& g = p.gradient;
+  const Owner owner = p.owner();
+  if (sum_of(owner).home < 0) make_home(owner);
+  Sum& sum = sum_of(owner);
+  const std::size_t origin = owner.shared ? d_.layout(owner.unit).shared->elements.begin : 0;
+  const Slice home{sum.home, (g.range.begin - origin) * sizeof(float), g.range.size() * sizeof(float)};
+  const std::string name = fmt::format("{}, tile {}", name_of(owner), g.which.part);
+  const bool first = g.micro_batch == 0;
+  const Slice window = first
+                           ? Slice{d_.add_buffer(name, Kind::gradients, Tier::device, home.bytes, false), 0, home.bytes}
+                           : bring(d_, {home}, Tier::device, owner.unit, name, Kind::gradients)[0];
+  ReduceGradient{.gradient = g, .sum = {window.buffer, first}, .first = first}.add(d_);
+  put(d_, {window}, {home}, owner.unit, name);
+  if (g.micro_batch < d_.request.accumulation - 1) return;
+  sum.summed += g.range.size();
+  if (!owner.shared && sum.summed == d_.layout(owner.unit).padded()) complete_by_chunks(owner.unit);
+}
+
+// Of the tiles' borders not all are borders of the blocks whose squares are added up, so that the norm takes other
+// pieces: with the sums of those that share some of it, where that is.
+void Gradients::complete_by_chunks(int unit) {
+  Sum& sum = sum_of({unit});
+  sum.complete = true;
+  const auto slice = [](int buffer, std::size_t begin, std::size_t end) {
+    return Slice{buffer, begin * sizeof(float), (end - begin) * sizeof(float)};
+  };
+  std::vector<std::size_t> borders;
+  for (std::size_t at = 0; at < d_.layout(unit).padded(); at += d_.request.update_chunk) borders.push_back(at);
+  borders.push_back(d_.layout(unit).padded());
+  for (const int sharer : d_.layout(unit).sharers)
+    for (const std::size_t border : {d_.layout(sharer).shared->elements.begin, d_.layout(sharer).shared->elements.end})
+      borders.push_back(border);
+  std::sort(borders.begin(), borders.end());
+  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
+    const ElementRange range{borders[i], borders[i + 1]};
+    const std::string name = fmt::format("{}, complete", name_of({unit}));
+    const Slice home = slice(sum.home, range.begin, range.end);
+    const Slice own = bring(d_, {home}, Tier::device, unit, name, Kind::gradients)[0];
+    bool combined = false;
+    for (const int sharer : d_.layout(unit).sharers) {
+      const ElementRange& shared = d_.layout(sharer).shared->elements;
+      if (range.begin < shared.begin || range.end > shared.end) continue;
+      const Slice other = slice(sum_of({sharer, true}).home, range.begin - shared.begin, range.end - shared.begin);
+      const int brought = bring(d_, {other}, Tier::device, unit, name_of({sharer, true}), Kind::gradients)[0].buffer;
+      Combine{.holder = unit,
+              .sharer = sharer,
+              .shared_sum = brought,
+              .sum = own.buffer,
+              .range = range,
+              .chunk = static_cast<int>(i)}
+          .add(d_);
+      combined = true;
+    }
+    Norm{.unit = unit, .sum = own.buffer, .range = range, .chunk = static_cast<int>(i)}.add(d_);
+    if (combined) put(d_, {own}, {home}, unit, name);
+  }
 }
 
 std::vector<GradientSource> Gradients::of(int unit, std::size_t begin, std::size_t end) const {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "runtime/plan/draft.h"
+#include "runtime/planner/visits.h"
 #include "runtime/tasks/reduce.h"
 
 namespace strata::runtime {
@@ -9,10 +10,11 @@ namespace strata::runtime {
 // The gradients' part of a plan: what becomes of the gradient that a task wrote, until the update reads it. With more
 // than one micro-batch in the step it is added onto the unit's fp32 sum; else it is the sum. A sum that does not live
 // on the device is there while a unit's backward runs (its window), and complete sums give their squares to the norm
-// before they leave.
+// before they leave. Of a unit in tiles, on a rank alone, only a tile's sum is there, while the tile's gradient is
+// added; complete sums then come once more for the norm, chunk by chunk.
 class Gradients {
  public:
-  explicit Gradients(Draft& draft);
+  Gradients(Draft& draft, const Tiling& tiling);
 
   // The buffer for the gradient that the call which is added next writes: of a unit or part; or of what the unit shares
   // with another, whole or a tile of it (which.part), whose elements lie in the holder's buffer.
@@ -49,9 +51,11 @@ class Gradients {
     int home = -1;    // where it lives otherwise; -1: nowhere yet
     int newest = -1;  // micro-batch
     bool complete = false;
+    std::size_t summed = 0;  // by tiles: elements that have the last micro-batch's gradient
   };
 
   bool holds_whole() const;
+  bool by_tiles(const Owner& owner) const;
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
   static std::size_t index(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
   Sum& sum_of(const Owner& owner) { return sums_[index(owner)]; }
@@ -66,13 +70,16 @@ class Gradients {
   void open(const Owner& owner);
   void close(const Owner& owner);
   void complete(int unit);
+  void complete_by_chunks(int unit);
   int brought(const Owner& owner, int holder);
   void reduce_pending();
   void reduce(const Produced& p);
+  void reduce_tile(const Produced& p);
   // `fast`: onto the local sum; true where that is complete and lies, rounded, in p's buffer.
   bool accumulate(const Produced& p);
 
   Draft& d_;
+  const Tiling& tiling_;
   const bool has_sums_;
   std::vector<Sum> sums_;                     // by owner
   std::vector<std::vector<int>> local_sums_;  // by owner: whole, then by part or tile

@@ -44,7 +44,7 @@ class Builder {
       : r_(request),
         d_(draft_of(request)),
         tiling_(request, d_.plan.layout),
-        gradients_(d_),
+        gradients_(d_, tiling_),
         updates_(d_, gradients_),
         fetches_(d_),
         activation_(request.shape.tokens() * d_.model.hidden * d_.element) {

@@ -15,8 +15,11 @@ void Norm::add(Draft& draft) const {
   STRATA_CHECK_EQ(sum >= 0, draft.plan.has_sums());
   Task& task = draft.add_task(TaskKind::norm, LaneId::reduce, unit);
   if (sum >= 0) {
-    Draft::use(task, sum, Role::sum, Access::read);
-    task.cost.bytes = static_cast<double>(layout.shard() * sizeof(float));
+    Draft::use(task, Slice{sum, 0, range.size() * sizeof(float)}, Role::sum, Access::read);
+    task.begin = range.begin;
+    task.end = range.end;
+    if (range.size()) task.part = chunk;
+    task.cost.bytes = static_cast<double>((range.size() ? range.size() : layout.shard()) * sizeof(float));
   } else {
     Draft::use(task, gradients, Role::gradients, Access::read);
     task.cost.bytes = static_cast<double>(layout.padded() * draft.element);
@@ -32,6 +35,8 @@ void Norm::add(Draft& draft) const {
 
 void Norm::run(Site& site, const Task& task, device::Lane& lane) {
   device::ExactSum* squares = &site.at<SquareState>(site.plan.control.squares)->squares;
+  if (holds_tile(site.plan, task))
+    return gradient_square_sum(lane, site.view(task, Role::sum, device::DType::fp32), {}, squares);
   if (site.plan.has_sums()) return gradient_square_sum(lane, own_part_of_sum(site, task), {}, squares);
   const View gradients = site.view(task, Role::gradients);
   const ElementRange shared = also_in_shared_gradients(site, task);

@@ -11,6 +11,10 @@ struct Norm {
   int unit;
   int sum = -1, gradients = -1;       // one of them: what GradientSource says
   std::vector<int> shared_gradients;  // with `gradients`: those of the units that share some of its parameters
+  // With a sum of one rank that lives elsewhere: the elements that `sum` holds alone, from a whole block of the squares
+  // on, and their number; empty: all.
+  ElementRange range = {0, 0};
+  int chunk = -1;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

@@ -25,6 +25,10 @@ std::size_t start_of_sum(const Site& site, const Task& task) {
 
 }  // namespace
 
+bool holds_tile(const StepPlan& plan, const Task& task) {
+  return task.part >= 0 && plan.ranks() == 1 && plan.placement.gradients.tier != Tier::device;
+}
+
 ElementRange also_in_shared_gradients(const Site& site, const Task& task) {
   if (task.buffer(Role::shared_gradients) < 0) return {0, 0};
   const UnitLayout& layout = site.layout(task);
@@ -75,7 +79,9 @@ void ReduceGradient::add(Draft& draft) const {
     draft.plan.comm_bytes.all_to_all += (range.size() - portions.first) * draft.element;
     task.cost.sent_bytes = static_cast<double>((range.size() - portions.least) * draft.element);
   }
-  Draft::use(task, sum, shared ? Role::shared_sum : Role::sum);
+  // Of a tile's sum no more than that: what it was copied into may be longer.
+  const Slice held{sum.buffer, 0, holds_tile(draft.plan, task) ? range.size() * sizeof(float) : 0};
+  Draft::use(task, held, shared ? Role::shared_sum : Role::sum, sum.access());
 }
 
 void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
@@ -84,7 +90,7 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   const std::size_t element = size_of(plan.dtype);
   const std::byte* gradients = site.view(task, CallGradient::role_of(task.shared)).data;
   auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
-  const std::size_t start = start_of_sum(site, task);
+  const std::size_t start = holds_tile(plan, task) ? task.begin : start_of_sum(site, task);
   const View sum = site.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
   if (holder.shards.pieces == 1) {
     pieces.assign(1, gradients);
@@ -104,18 +110,22 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
 }
 
 void Combine::add(Draft& draft) const {
-  const ElementRange& elements = draft.layout(sharer).shared->elements;
+  const ElementRange& elements = range.size() ? range : draft.layout(sharer).shared->elements;
   Task& task = draft.add_task(TaskKind::combine, LaneId::reduce, holder);
   task.begin = elements.begin;
   task.end = elements.end;
-  Draft::use(task, shared_sum, Role::shared_sum, Access::read);
-  Draft::use(task, sum, Role::sum, Access::update);
+  if (range.size()) task.part = chunk;
+  const std::size_t bytes = range.size() * sizeof(float);
+  Draft::use(task, Slice{shared_sum, 0, bytes}, Role::shared_sum, Access::read);
+  Draft::use(task, Slice{sum, 0, bytes}, Role::sum, Access::update);
   // Who owns most of it reads both sums and writes one.
   const Portions portions = portions_of(elements, draft.layout(holder).shards);
   task.cost.bytes = static_cast<double>(portions.most * 12);
 }
 
 void Combine::run(Site& site, const Task& task, device::Lane& lane) {
+  if (holds_tile(site.plan, task))
+    return device::add(lane, site.view(task, Role::shared_sum, DType::fp32), site.view(task, Role::sum, DType::fp32));
   const UnitLayout& layout = site.layout(task);
   const ElementRange own = owned(site, {task.begin, task.end}, layout);
   if (own.size() == 0) return;

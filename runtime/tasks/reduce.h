@@ -39,10 +39,17 @@ struct ReduceGradient {
 struct Combine {
   int holder, sharer;
   int shared_sum, sum;
+  // Of one rank with sums elsewhere: the elements that both buffers hold alone, and their number; empty: they hold all.
+  ElementRange range = {0, 0};
+  int chunk = -1;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
+
+// A rank alone whose sums live elsewhere has of a unit in tiles elements [begin, end) of the sum in the task's buffer:
+// those of a tile, or a piece for the norm, whose number is task.part.
+bool holds_tile(const StepPlan& plan, const Task& task);
 
 // The elements of its unit whose gradient another unit has, too, which the task reads beside the unit's own; or none.
 ElementRange also_in_shared_gradients(const Site& site, const Task& task);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "runtime/plan/validator.h"
 #include "tests/runtime/plan_case.h"
@@ -48,6 +50,54 @@ TEST(Gradients, TwoUnitsShareATensorOfAThird) {
             EXPECT_EQ((count[{1, TaskKind::combine}]), 2);
             for (const int sharer : {2, 4}) EXPECT_EQ((of_shared[{sharer, TaskKind::reduce}]), accumulation);
             EXPECT_EQ(of_shared.size(), 2u);
+          }
+}
+
+// The fp32 sum of a unit in tiles, which is larger than its parameters, is never whole on the device of a rank alone.
+TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
+  FakeSizes sizes = small(false);
+  for (const bool tied : {false, true})
+    for (const int accumulation : {1, 3})
+      for (const Tier optimizer : {Tier::device, Tier::host})
+        for (const Tier gradients : {Tier::device, Tier::host, Tier::nvme})
+          for (const bool vertical : {false, true}) {
+            SCOPED_TRACE(fmt::format("tied {}, {} micro-batches, gradients in {}", tied, accumulation,
+                                     kTierNames[static_cast<std::size_t>(gradients)]));
+            sizes.tied = tied;
+            if (tied) sizes.parameters[0] = {32 * 32, 16 * 32, 16 * 32, 20000};
+            PlanCase c = make_case(sizes, 1, accumulation, 0, device::DType::bf16, false, vertical, 1, {});
+            c.request.placement.parameters.tier = Tier::host;
+            c.request.placement.gradients.tier = gradients;
+            c.request.placement.optimizer.tier = optimizer;
+            c.request.update_chunk = kShardAlignment;
+            c.request.tile_bytes = 1;
+            const StepPlan plan = make_plan(c.request);
+            EXPECT_EQ(find_violation(plan, kUnlimited).value_or(""), "");
+            const auto parts_of = [&](int unit) { return c.model->units[static_cast<std::size_t>(unit)]->parts(); };
+            // What the norm takes at once, or a part, of which the last has the padding.
+            std::size_t most = kShardAlignment;
+            for (int unit = 0; unit < static_cast<int>(plan.layout.units.size()); ++unit) {
+              if (parts_of(unit).size() < 2) continue;
+              for (const models::Part& part : parts_of(unit)) most = std::max(most, part.size());
+              most = std::max(most,
+                              plan.layout.units[static_cast<std::size_t>(unit)].padded() - parts_of(unit).back().begin);
+            }
+            std::vector<std::size_t> normed(plan.layout.units.size());
+            bool whole = false;
+            for (const Task& task : plan.tasks) {
+              if (task.kind != TaskKind::reduce && task.kind != TaskKind::norm && task.kind != TaskKind::combine)
+                continue;
+              const auto& unit = plan.layout.units[static_cast<std::size_t>(task.unit)];
+              if (task.kind == TaskKind::norm)
+                normed[static_cast<std::size_t>(task.unit)] += task.part >= 0 ? task.end - task.begin : unit.padded();
+              for (const Use& use : task.uses)
+                if ((use.role == Role::sum && parts_of(task.unit).size() > 1) || use.role == Role::shared_sum)
+                  whole =
+                      whole || plan.buffers[static_cast<std::size_t>(use.buffer)].bytes > aligned(most * sizeof(float));
+            }
+            EXPECT_EQ(whole, gradients == Tier::device);
+            for (std::size_t unit = 0; unit < normed.size(); ++unit)
+              EXPECT_EQ(normed[unit], plan.layout.units[unit].padded()) << unit;
           }
 }
 
