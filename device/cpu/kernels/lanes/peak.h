@@ -1,8 +1,6 @@
 #pragma once
 #include <cstddef>
 
-#include "device/cpu/kernels/lanes/select.h"
-
 namespace strata::device::cpu {
 
 // Multiplications and additions that wait neither for each other nor for memory: the most that a core does in a second.
@@ -11,6 +9,15 @@ struct PeakKernels {
   double (*fp32)(std::size_t rounds);  // by FMA
   double (*bf16)(std::size_t rounds);  // by VDPBF16PS; null where kernels do not have it
 };
-STRATA_BF16_KERNEL_TABLE(PeakKernels, peak_kernels)
+// By hand, as what chooses between tables (lanes/select.h) asks what these say.
+namespace avx2 {
+extern const PeakKernels peak_kernels_table;
+}
+namespace avx512 {
+extern const PeakKernels peak_kernels_table;
+}
+namespace avx512_bf16 {
+extern const PeakKernels peak_kernels_table;
+}
 
 }  // namespace strata::device::cpu
