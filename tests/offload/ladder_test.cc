@@ -63,7 +63,7 @@ TEST_F(Ladder, SeccompForbidsIoUring) {
         if (!forbid({SYS_io_uring_setup}, EPERM)) std::_Exit(77);
         describe_in_child();
       },
-      ExitedWithCode(static_cast<int>(Exit::usage)), "asked for: io_uring: .*Operation not permitted");
+      ExitedWithCode(static_cast<int>(Exit::usage)), "in the recipe: io_uring: .*Operation not permitted");
 }
 
 // Enough for the probe, not for the staging.

@@ -156,7 +156,7 @@ TEST_F(SwapFileTest, AFileSystemThatCanLittle) {
         mount_here("ramfs", folder_.path(), "");
         start_in_child(4 * kBlock, direct);
       },
-      ExitedWithCode(code_of(Exit::usage)), "asked for: O_DIRECT: Invalid argument");
+      ExitedWithCode(code_of(Exit::usage)), "in the recipe: O_DIRECT: Invalid argument");
 }
 
 TEST_F(SwapFileTest, AFileSystemWithoutNamelessFiles) {

@@ -33,7 +33,7 @@ inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t e
     for (std::uint64_t i = begin; i < end; ++i) values.push_back(static_cast<float>(i));
     std::string data(values.size() * sizeof(float), '\0');
     std::memcpy(data.data(), values.data(), data.size());
-    Extent e{"master", "w", "F32", {elements}, begin, end};
+    Extent e{"master", "w", device::StorageFormat::fp32, {elements}, begin, end};
     e.bytes = data.size();
     for (std::size_t at = 0; at < data.size(); at += kBlockBytes)
       e.checksums.push_back(XXH3_64bits(&data[at], std::min(kBlockBytes, data.size() - at)));

@@ -18,7 +18,7 @@ using testing::StartsWith;
 std::vector<Extent> two_extents() {
   return {{.kind = "master",
            .tensor = "wte",
-           .dtype = "F32",
+           .format = device::StorageFormat::fp32,
            .shape = {4, 8},
            .begin = 8,
            .end = 24,
@@ -26,11 +26,11 @@ std::vector<Extent> two_extents() {
            .checksums = {0x0123456789abcdef}},
           {.kind = "moment1",
            .tensor = "ln.bias",
-           .dtype = "U8",
-           .shape = {300},
+           .format = device::StorageFormat::block8,
+           .shape = {512},
            .begin = 0,
-           .end = 300,
-           .bytes = state_bytes("U8", 300),
+           .end = 512,
+           .bytes = stored_bytes(device::StorageFormat::block8, 512),
            .checksums = {7}}};
 }
 
@@ -52,11 +52,11 @@ TEST_F(ShardTest, TheHeaderIsSafetensorsWithPlacesBesideIt) {
   std::uint64_t length = 0;
   std::memcpy(&length, header.data(), sizeof length);
   EXPECT_EQ(length, header.size() - 8);
-  const std::uint64_t bytes = state_bytes("U8", 300);
+  const std::uint64_t bytes = stored_bytes(device::StorageFormat::block8, 512);
   EXPECT_THAT(header.substr(8),
               StartsWith("{\"__metadata__\":{\"format\":\"strata shard 1\",\n"
                          "\"master/wte\":\"4,8 8 24 0123456789abcdef\",\n"
-                         "\"moment1/ln.bias\":\"300 0 300 0000000000000007\"},\n"
+                         "\"moment1/ln.bias\":\"512 0 512 0000000000000007\"},\n"
                          "\"master/wte\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[0,64]},\n"
                          "\"moment1/ln.bias\":{\"dtype\":\"U8\",\"shape\":[" +
                          std::to_string(bytes) + "],\"data_offsets\":[64," + std::to_string(64 + bytes) + "]}} "));
@@ -69,7 +69,7 @@ TEST_F(ShardTest, ReadsBackWhatItWrote) {
   for (const Extent& extent : read) {
     const Extent& as = written[extent.kind == "master" ? 0 : 1];
     EXPECT_EQ(extent.tensor, as.tensor);
-    EXPECT_EQ(extent.dtype, as.dtype);
+    EXPECT_EQ(extent.format, as.format);
     EXPECT_EQ(extent.shape, as.shape);
     EXPECT_EQ(std::pair(extent.begin, extent.end), std::pair(as.begin, as.end));
     EXPECT_EQ(extent.checksums, as.checksums);
@@ -78,23 +78,20 @@ TEST_F(ShardTest, ReadsBackWhatItWrote) {
 
 TEST_F(ShardTest, WhatTheManifestDoesNotPromiseIsDamage) {
   const std::string header = shard_header(two_extents());
-  const ShardEntry promised = write(header, 64 + state_bytes("U8", 300));
+  const ShardEntry promised = write(header, 64 + stored_bytes(device::StorageFormat::block8, 512));
   ShardEntry longer = promised;
   ++longer.bytes;
   EXPECT_FAILURE((void)read_shard_header(file(), longer), Exit::corrupt, HasSubstr("expected"));
   std::string changed = header;
   changed[header.find("cdef")] = 'd';
-  (void)write(changed, 64 + state_bytes("U8", 300));
+  (void)write(changed, 64 + stored_bytes(device::StorageFormat::block8, 512));
   EXPECT_FAILURE((void)read_shard_header(file(), promised), Exit::corrupt, HasSubstr("shard"));
 }
 
-TEST(ShardState, EightBitMomentsComeInWholeBlocks) {
-  EXPECT_EQ(state_bytes("F32", 300), 1200U);
-  EXPECT_EQ(state_bytes("BF16", 300), 600U);
-  EXPECT_EQ(state_bytes("U8", 300), state_bytes("U8", 512));
-  EXPECT_EQ(stored_dtype(device::MomentFormat::fp32), "F32");
-  EXPECT_EQ(stored_dtype(device::MomentFormat::bf16), "BF16");
-  EXPECT_EQ(stored_dtype(device::MomentFormat::block8), "U8");
+TEST(ShardState, HasTheDtypesOfSafetensors) {
+  EXPECT_EQ(stored_dtype(device::StorageFormat::fp32), "F32");
+  EXPECT_EQ(stored_dtype(device::StorageFormat::bf16), "BF16");
+  EXPECT_EQ(stored_dtype(device::StorageFormat::block8), "U8");
 }
 
 }  // namespace

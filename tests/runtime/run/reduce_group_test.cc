@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "tests/failure.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 
@@ -82,8 +83,9 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ReduceGroup, testing::Values("fp32", "bf16"
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(ReduceGroupTest, ARunEndsWithTheStep) {
-  const Workload workload = open_workload(load_recipe(
-      std::nullopt, {"model.preset=tiny-gpt2", "training.gradient_accumulation_steps=3", "training.reduce_group=4"}));
+  const std::vector<std::string> sets = {"model.preset=tiny-gpt2", "training.gradient_accumulation_steps=3",
+                                         "training.reduce_group=4"};
+  const Workload workload = open_workload(load_recipe(std::nullopt, sets));
   EXPECT_FAILURE((void)make_job(workload, 2, {}), Exit::usage,
                  testing::AllOf(testing::HasSubstr("does not divide the 6 micro-batches"),
                                 testing::HasSubstr("2 ranks with 3 each"), testing::HasSubstr("set 2")));
