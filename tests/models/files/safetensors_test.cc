@@ -194,7 +194,7 @@ TEST_F(SafetensorsTest, MissingFilesAreTheUsersMistake) {
   EXPECT_FAILURE(Safetensors::open(folder_.path()), Exit::usage, HasSubstr("model.safetensors"));
   EXPECT_FAILURE(Safetensors::open(folder_.path() / "x.safetensors"), Exit::usage, HasSubstr("x.safetensors"));
   folder_.write("adapter/adapter_model.safetensors", "");
-  EXPECT_FAILURE(Safetensors::open(folder_.path() / "adapter"), Exit::usage, HasSubstr("contains an adapter (LoRA)"));
+  EXPECT_FAILURE(Safetensors::open(folder_.path() / "adapter"), Exit::usage, HasSubstr("holds an adapter (LoRA)"));
 }
 
 }  // namespace
