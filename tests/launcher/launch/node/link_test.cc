@@ -31,7 +31,7 @@ TEST(Link, MeasuresBothDirectionsAndTheWay) {
   const LinkSpeed speed = measure_link("127.0.0.1", listener.port(), "a token of ours");
   EXPECT_GT(speed.gbit_per_s, 0);
   EXPECT_GT(speed.microseconds, 0);
-  EXPECT_EQ(to_json_members({1.5, 20}), R"("gbit_per_s":1.5000,"microseconds":20.0)");
+  EXPECT_EQ(json_of({1.5, 20}).members(), R"("gbit_per_s":1.5000,"microseconds":20.0)");
 }
 
 // Who does not know the token gets nothing, and does not keep the one who does from it.
