@@ -49,8 +49,9 @@ struct Combine {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// Whether sums of the unit are on the device tile by tile: on a rank alone whose sums live elsewhere, unless a run of
-// micro-batches (training.reduce_group) or a frozen part goes with them.
+// Whether sums of the unit are on the device tile by tile: on a rank alone whose sums live in host memory, unless a
+// run of micro-batches (training.reduce_group) or a frozen part goes with them. Drives take whole pages, which tiles
+// are not.
 bool sums_in_tiles(const StepPlan& plan, int unit);
 // Whether the task's buffer holds elements [begin, end) of such a sum alone: those of a tile, or a piece for the norm,
 // whose number is task.part.

@@ -36,7 +36,7 @@ TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
   };
   folder.write("adapter/adapter_config.json", "{}");
   folder.write("adapter/adapter_model.safetensors", "");
-  refused("adapter", "adapter contains an adapter (LoRA)");
+  refused("adapter", "adapter holds an adapter (LoRA)");
   fs::create_directory(folder.path() / "cache");
   fs::create_symlink("../../blobs/0123abcd", folder.path() / "cache/config.json");
   refused("cache", "config.json is a link to ../../blobs/0123abcd, which does not exist");

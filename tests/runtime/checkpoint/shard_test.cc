@@ -20,9 +20,9 @@ std::vector<Extent> two_extents() {
            .tensor = "wte",
            .format = device::StorageFormat::fp32,
            .shape = {4, 8},
-           .begin = 8,
-           .end = 24,
-           .bytes = 64,
+           .begin = 0,
+           .end = 32,
+           .bytes = 128,
            .checksums = {0x0123456789abcdef}},
           {.kind = "moment1",
            .tensor = "ln.bias",
@@ -55,16 +55,16 @@ TEST_F(ShardTest, TheHeaderIsSafetensorsWithPlacesBesideIt) {
   const std::uint64_t bytes = stored_bytes(device::StorageFormat::block8, 512);
   EXPECT_THAT(header.substr(8),
               StartsWith("{\"__metadata__\":{\"format\":\"strata shard 1\",\n"
-                         "\"master/wte\":\"4,8 8 24 0123456789abcdef\",\n"
+                         "\"master/wte\":\"4,8 0 32 0123456789abcdef\",\n"
                          "\"moment1/ln.bias\":\"512 0 512 0000000000000007\"},\n"
-                         "\"master/wte\":{\"dtype\":\"F32\",\"shape\":[16],\"data_offsets\":[0,64]},\n"
+                         "\"master/wte\":{\"dtype\":\"F32\",\"shape\":[32],\"data_offsets\":[0,128]},\n"
                          "\"moment1/ln.bias\":{\"dtype\":\"U8\",\"shape\":[" +
-                         std::to_string(bytes) + "],\"data_offsets\":[64," + std::to_string(64 + bytes) + "]}} "));
+                         std::to_string(bytes) + "],\"data_offsets\":[128," + std::to_string(128 + bytes) + "]}} "));
 }
 
 TEST_F(ShardTest, ReadsBackWhatItWrote) {
   const std::vector<Extent> written = two_extents();
-  const auto read = read_shard_header(file().string(), write(shard_header(written), 64 + written[1].bytes));
+  const auto read = read_shard_header(file().string(), write(shard_header(written), 128 + written[1].bytes));
   ASSERT_EQ(read.size(), 2U);
   for (const Extent& extent : read) {
     const Extent& as = written[extent.kind == "master" ? 0 : 1];
@@ -78,13 +78,13 @@ TEST_F(ShardTest, ReadsBackWhatItWrote) {
 
 TEST_F(ShardTest, WhatTheManifestDoesNotPromiseIsDamage) {
   const std::string header = shard_header(two_extents());
-  const ShardEntry promised = write(header, 64 + stored_bytes(device::StorageFormat::block8, 512));
+  const ShardEntry promised = write(header, 128 + stored_bytes(device::StorageFormat::block8, 512));
   ShardEntry longer = promised;
   ++longer.bytes;
   EXPECT_FAILURE((void)read_shard_header(file(), longer), Exit::corrupt, HasSubstr("expected"));
   std::string changed = header;
   changed[header.find("cdef")] = 'd';
-  (void)write(changed, 64 + stored_bytes(device::StorageFormat::block8, 512));
+  (void)write(changed, 128 + stored_bytes(device::StorageFormat::block8, 512));
   EXPECT_FAILURE((void)read_shard_header(file(), promised), Exit::corrupt, HasSubstr("shard"));
 }
 

@@ -30,7 +30,8 @@ inline StepScalars scalars_of(int t, float factor = 1.0f) {
 
 // Moments as bytes, in an array for comparisons: moment_bytes is a multiple of 4.
 inline Array moment_array(StorageFormat format, std::size_t n) {
-  return {DType::fp32, stored_bytes(format, n) / sizeof(float)};
+  const std::size_t whole_blocks = (n + kMomentBlock - 1) / kMomentBlock * kMomentBlock;
+  return {DType::fp32, stored_bytes(format, whole_blocks) / sizeof(float)};
 }
 
 // Of n elements.

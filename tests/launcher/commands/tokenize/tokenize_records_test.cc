@@ -181,7 +181,7 @@ TEST_F(RecordsTest, PreferencesAreRefusedByLine) {
   folder_.write("b.csv", "prompt,completion,label\np,c,True\n");
   EXPECT_FAILURE(shown({.inputs = {"b.csv"}}), Exit::corrupt, HasSubstr("KTO"));
   folder_.write("c.jsonl", R"({"conversations": [{"from": "human", "value": "q"}], "chosen": {"value": "a"}})");
-  EXPECT_FAILURE(shown({.inputs = {"c.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt, HasSubstr("preferences"));
+  EXPECT_FAILURE(shown({.inputs = {"c.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt, HasSubstr("preference data"));
 }
 
 TEST_F(RecordsTest, AMaskOfAnotherTrainerCounts) {
@@ -333,10 +333,10 @@ TEST_F(RecordsTest, RecordsAreReadStrictly) {
   refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"text\": \"b\"}\n",
           "a.jsonl, line 2, column 15: this is not JSON: the field \"text\" occurs twice");
   refused("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"a\", \"messages\": []}\n",
-          "line 2, offset 14: both messages and text are there");
+          "line 2, offset 14: both messages and text are present");
   refused("a.jsonl",
           "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}\n",
-          "line 2, offset 35: both prompt and completion and text are there");
+          "line 2, offset 35: both prompt and completion and text are present");
 }
 
 }  // namespace

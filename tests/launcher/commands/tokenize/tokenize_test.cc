@@ -78,7 +78,7 @@ TEST_F(TokenizeTest, NumbersThatNobodyReads) {
                  AllOf(HasSubstr("line 2"), HasSubstr("the field \"text\" holds 99999999999999999999")));
   folder_.write("c.jsonl", "{\"text\":\"a\",\"y\":99999999999999999999}\n");
   EXPECT_FAILURE(tokenize({.tokenizer = "byte", .out = path("out.bin"), .inputs = {path("c.jsonl")}, .labels = {"y"}}),
-                 Exit::corrupt, HasSubstr("the field \"y\" holds 99999999999999999999, which is beyond"));
+                 Exit::corrupt, HasSubstr("the field \"y\" holds 99999999999999999999, which is out of range"));
   folder_.write("d.jsonl", "{\"text\":\"a\"}\n{\"text\":null}\n");
   EXPECT_FAILURE(run({"d.jsonl"}), Exit::corrupt, HasSubstr("found null"));
 }

@@ -44,7 +44,7 @@ TEST(KeyKindsTest, WrongValuesNameKeyValueAndWhatIsAllowed) {
   refused("data.train", "[1]", "a path or glob");
   refused("data.order", "random", "\"sequential\"");
   refused("device.threads", "0", "from 1");
-  refused("fp16.initial_scale", "0", "above 0");
+  refused("fp16.initial_scale", "0", "> 0");
   refused("model.preset", "gpt5", "\"gpt2-124m\"");
   refused("checkpoint.keep", "0", ">= 1");
   refused("report.jsonl", "3", "a path");

@@ -103,7 +103,7 @@ TEST_F(PromptsTest, ALineOfJsonlIsAConversation) {
             "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(prompts.all[0].text, line);
   EXPECT_FAILURE(read("p.jsonl", line + "\nHi\n"), Exit::corrupt,
-                 AllOf(HasSubstr("p.jsonl, line 2, offset 0"), HasSubstr("no JSON")));
+                 AllOf(HasSubstr("p.jsonl, line 2, offset 0"), HasSubstr("not JSON")));
 }
 
 TEST_F(PromptsTest, RefusesWhatCannotBeAsked) {
