@@ -181,7 +181,8 @@ TEST_F(RecordsTest, PreferencesAreRefusedByLine) {
   folder_.write("b.csv", "prompt,completion,label\np,c,True\n");
   EXPECT_FAILURE(shown({.inputs = {"b.csv"}}), Exit::corrupt, HasSubstr("KTO"));
   folder_.write("c.jsonl", R"({"conversations": [{"from": "human", "value": "q"}], "chosen": {"value": "a"}})");
-  EXPECT_FAILURE(shown({.inputs = {"c.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt, HasSubstr("preference data"));
+  EXPECT_FAILURE(shown({.inputs = {"c.jsonl"}, .chat_template = "t.jinja"}), Exit::corrupt,
+                 HasSubstr("preference data"));
 }
 
 TEST_F(RecordsTest, AMaskOfAnotherTrainerCounts) {
