@@ -112,11 +112,13 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
                         ? fmt::format("\"{}\"", shortened(*twice))
                         : fmt::format("{} tokens (\"{}\" is one)", vocabulary.repetitions(), shortened(*twice))));
   if (const std::string* sharing = vocabulary.sharing()) {
-    const std::uint32_t id = *vocabulary.find(*sharing);
-    remarks_.push_back(fmt::format(
-        "the vocabulary gives {} an id that an earlier one has (\"{}\" has {}, as \"{}\" has): such an id "
-        "is decoded as the earlier one, by transformers as either",
-        counted(vocabulary.shared_ids(), "token"), shortened(*sharing), id, shortened(*vocabulary.token(id))));
+    // A token that comes twice may share only the id that does not count.
+    const auto id = vocabulary.find(*sharing);
+    if (const auto* earlier = id ? vocabulary.token(*id) : nullptr)
+      remarks_.push_back(fmt::format(
+          "the vocabulary gives {} an id that an earlier one has (\"{}\" has {}, as \"{}\" has): such an id "
+          "is decoded as the earlier one, by transformers as either",
+          counted(vocabulary.shared_ids(), "token"), shortened(*sharing), *id, shortened(*earlier)));
   }
   read_added(json, settings);
   if (const auto found = json.find("post_processor")) template_ = make_text_template(*found);
