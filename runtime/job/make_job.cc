@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/host/cpu_quota.h"
 #include "base/quantity.h"
@@ -141,8 +142,8 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
   const std::int64_t count = steps * ranks;
   if (count % group == 0) return;
   fail(Exit::usage,
-       "training.reduce_group = {} does not divide the {} micro-batches of a step ({} ranks with {} each): set {}",
-       group, count, ranks, steps, std::gcd(group, count));
+       "training.reduce_group = {} does not divide the {} micro-batches of a step ({} with {} each): set {}", group,
+       count, counted(static_cast<std::uint64_t>(ranks), "rank"), steps, std::gcd(group, count));
 }
 
 // In vertical order a plan holds all its calls at once.

@@ -61,7 +61,7 @@ void require_groups(const Recipe::Zero& zero, int ranks) {
          divisors_text(ranks));
   if (gradients != optimizer)
     fail(Exit::usage,
-         "zero.gradients_group = {} with optimizer state over {} is not built: give zero.optimizer_group the same "
+         "zero.gradients_group = {} with optimizer state over {} is not supported: give zero.optimizer_group the same "
          "number, or leave out zero.gradients_group",
          gradients, count(optimizer));
   if (optimizer % parameters != 0)

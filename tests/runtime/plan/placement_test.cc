@@ -43,9 +43,10 @@ TEST(Placement, RefusesGroupsThatDoNotGoIntoEachOther) {
   EXPECT_FAILURE(require_groups(zero_of(3, 4, kAllRanks, 2), 8), Exit::usage,
                  "zero.parameters_group = 4 does not divide the 2 ranks that hold the optimizer's state: give 1 or "
                  "\"all\"");
-  EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, 2, kAllRanks), 8), Exit::usage,
-                 "zero.gradients_group = 2 with optimizer state over 8 ranks is not built: give zero.optimizer_group "
-                 "the same number, or leave out zero.gradients_group");
+  EXPECT_FAILURE(
+      require_groups(zero_of(3, kAllRanks, 2, kAllRanks), 8), Exit::usage,
+      "zero.gradients_group = 2 with optimizer state over 8 ranks is not supported: give zero.optimizer_group "
+      "the same number, or leave out zero.gradients_group");
   EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, kAllRanks, 2), 1), Exit::usage,
                  "zero.optimizer_group = 2 does not divide the run's 1 rank: give \"all\"");
   EXPECT_FAILURE(require_groups(zero_of(3, kAllRanks, kAllRanks, 16), 8), Exit::usage,
