@@ -23,7 +23,7 @@
   X(embedding_forward) X(geglu_backward) X(geglu_forward) X(gelu_backward) X(gelu_erf_backward) X(gelu_erf_forward) X(gelu_forward) \
   X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
   X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \
-  X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
+  X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
   X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(update) X(zero)
 // clang-format on
 

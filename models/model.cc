@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -24,14 +25,37 @@ SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> u
   return {std::move(name), unit, parameter, {begin, (begin + p.size() + kBlock - 1) / kBlock * kBlock}, !p.trained()};
 }
 
+std::size_t Unit::place_parameter(Parameter parameter, bool frozen) {
+  std::size_t& size = frozen ? frozen_size_ : size_;
+  parameter.offset = size | (frozen ? kFrozen : 0);
+  size = (size + parameter.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+  return parameters_.emplace_back(std::move(parameter)).offset;
+}
+
 std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                                 bool fp32_moments) {
-  const bool frozen = is_frozen_by(freeze_, name);
-  std::size_t& size = frozen ? frozen_size_ : size_;
-  const std::size_t offset = size | (frozen ? kFrozen : 0);
-  const Parameter& p = parameters_.emplace_back(std::move(name), std::move(shape), offset, decay, init, fp32_moments);
-  size = (size + p.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
-  return offset;
+  const bool frozen = adapter_ ? !is_saved_whole(*adapter_, name) : is_frozen_by(freeze_, name);
+  return place_parameter({std::move(name), std::move(shape), 0, decay, init, fp32_moments}, frozen);
+}
+
+std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearShape> layers) {
+  std::vector<LowRank> all;
+  for (const LinearShape& layer : layers) all.push_back(adapter_ ? low_rank_for(*adapter_, layer.name) : LowRank{});
+  const auto add = [&](const LinearShape& layer, const char* factor, std::size_t rows, std::size_t columns, Init init) {
+    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
+    return place_parameter({layer.name + factor, shape, 0, true, init, false, true}, false);
+  };
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (all[i].rank == 0) continue;
+    const Init uniform{0, 0, 1 / std::sqrt(static_cast<float>(in))};
+    const Init normal{0, 1 / static_cast<float>(all[i].rank)};
+    all[i].a =
+        add(layers[i], ".lora_A.weight", all[i].rank, in, adapter_->init == AdapterInit::gaussian ? normal : uniform);
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (all[i].rank > 0) all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0});
+  for (std::size_t i = 0; i < layers.size(); ++i) linear_layers_.push_back({layers[i].name, all[i]});
+  return all;
 }
 
 void Unit::end_part() {

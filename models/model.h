@@ -18,6 +18,7 @@
 #include "device/ops/products/product.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
+#include "models/adapter.h"
 #include "models/batch.h"
 #include "models/flat_range.h"
 #include "models/layers/heads/table_tiles.h"
@@ -25,10 +26,14 @@
 
 namespace strata::models {
 
-// How a parameter is initialised in a run with random weights: a constant (gains, biases), or normal(0, deviation).
+// How a parameter is initialised in a run with random weights: a constant (gains, biases), normal(0, deviation), or
+// uniform in [-bound, bound).
 struct Init {
   float constant = 0;
   float deviation = 0;  // > 0: normal, and the constant is unused
+  float bound = 0;      // > 0: uniform, and the others are unused
+
+  bool drawn() const { return deviation > 0 || bound > 0; }
 };
 
 // One tensor of a unit, with its Hugging Face name and layout.
@@ -38,7 +43,8 @@ struct Parameter {
   std::size_t offset;  // of the first element, in its pool (flat_range.h); a multiple of kParameterAlignment
   bool decay;          // weight decay applies: matrices and embeddings
   Init init;
-  bool fp32_moments;  // its moments are fp32 even if the optimizer's are 8-bit: a table whose rows are looked up
+  bool fp32_moments;        // its moments are fp32 even if the optimizer's are 8-bit: a table whose rows are looked up
+  bool of_adapter = false;  // a factor of a low-rank adapter: no tensor of the model's files
 
   bool trained() const { return !is_frozen(offset); }
   std::size_t size() const;
@@ -66,6 +72,8 @@ struct RunShape {
   std::vector<float> class_weights = {};
   // Tensors that are not trained: globs of names (models/freeze.h).
   std::vector<std::string> freeze = {};
+  // Low-rank adapters of linear layers, beside which everything is frozen but what it saves whole; null: none.
+  std::shared_ptr<const Adapter> adapter = {};
 
   std::size_t tokens() const { return batch * seq; }
 };
@@ -182,6 +190,13 @@ class Unit {
   // computes the attention, if the unit has any.
   virtual std::string set_up(device::Lane&) const { return {}; }
 
+  // Of its linear layers, in the order in which they were added: their names, and what an adapter adds to them.
+  struct LinearLayer {
+    std::string name;
+    LowRank low_rank;
+  };
+  std::span<const LinearLayer> linear_layers() const { return linear_layers_; }
+
   std::span<const Part> parts() const { return parts_; }
   // The number of parts, from the first, that a forward without y runs; the others only make y.
   virtual std::size_t saving_parts() const { return parts_.size(); }
@@ -196,11 +211,22 @@ class Unit {
 
  protected:
   explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
-  // Before a parameter is added: those with these names are frozen.
-  void freeze(std::vector<std::string> patterns) { freeze_ = std::move(patterns); }
-  // Places the parameter after those added before; returns its offset.
+  // Before a parameter is added: those with these names are frozen, or, with an adapter, all that it does not save
+  // whole.
+  void freeze(std::vector<std::string> patterns, std::shared_ptr<const Adapter> adapter = {}) {
+    freeze_ = std::move(patterns);
+    adapter_ = std::move(adapter);
+  }
+  // Places the parameter after those of its pool that were added before; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                             bool fp32_moments = false);
+  // Linear layers that multiply the same input, by their names without ".weight": adds an adapter's tensors for those
+  // that have one, all A before all B, and returns what each has.
+  struct LinearShape {
+    std::string name;
+    std::size_t out;
+  };
+  std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers);
   // Ends a part: the parameters added since the last part's end.
   void end_part();
   // A table [vocabulary, width], with a part for each of its tiles (TableTiles).
@@ -215,8 +241,12 @@ class Unit {
   std::optional<SharedParameter> shared_;
   std::vector<Parameter> parameters_;
   std::vector<Part> parts_;
+  std::vector<LinearLayer> linear_layers_;
   std::vector<std::string> freeze_;
+  std::shared_ptr<const Adapter> adapter_;
   std::size_t size_ = 0, frozen_size_ = 0;
+
+  std::size_t place_parameter(Parameter parameter, bool frozen);
 };
 
 // The steps of a loss whose table is gathered by tiles, in this order: the norm, the statistics of all tiles, their

@@ -20,6 +20,12 @@ void add(Lane& lane, ConstView from, View to) {
   lane.operations().add(lane, from, to);
 }
 
+void scale(Lane& lane, ConstView x, float factor, View out) {
+  STRATA_CHECK_EQ(x.size, out.size);
+  STRATA_CHECK(x.dtype == out.dtype);
+  lane.operations().scale(lane, x, factor, out);
+}
+
 void count_nonfinite(Lane& lane, ConstView x, std::uint64_t* count) {
   lane.operations().count_nonfinite(lane, x, count);
 }

@@ -16,7 +16,7 @@ const ProductShape& checked(const ProductShape& s) {
   STRATA_CHECK_LE(s.transpose_b ? s.k : s.n, s.ldb);
   STRATA_CHECK_LE(s.n, s.ldc);
   STRATA_CHECK(s.out == s.in || s.out == DType::fp32);
-  STRATA_CHECK(!s.accumulate || (s.out == DType::fp32 && s.epilogue == Epilogue::none));
+  STRATA_CHECK(!s.accumulate || s.epilogue == Epilogue::none);
   STRATA_CHECK(!s.bias || s.epilogue == Epilogue::none || is_gelu(s.epilogue));
   STRATA_CHECK(s.epilogue != Epilogue::sums_a || s.transpose_a);
   STRATA_CHECK(s.epilogue != Epilogue::sums_b || !s.transpose_b);

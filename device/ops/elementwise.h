@@ -13,6 +13,8 @@ void zero(Lane&, View x);
 void cast(Lane&, ConstView from, View to);
 // to[i] += from[i]; to is fp32.
 void add(Lane&, ConstView from, View to);
+// out[i] = factor x[i], in fp32, rounded once; out has x's dtype and size, and may be x.
+void scale(Lane&, ConstView x, float factor, View out);
 // Adds the number of elements that are not finite to *count.
 void count_nonfinite(Lane&, ConstView x, std::uint64_t* count);
 // out[j] = sum over rows of x[r, j], in fp32 in a fixed order, rounded once; rows of x are `stride` elements apart.

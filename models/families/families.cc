@@ -279,6 +279,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
          "needs a "
          "model for {}",
          config.source(), name_of(*run.objective), name_of(Objective::causal_lm));
+  if (run.adapter && classifies) run.adapter = with_classifiers_saved(*run.adapter);
   std::unique_ptr<Model> model = family.make(config, run);
   // A tensor that two units use is frozen under either's name.
   const std::size_t patterns = run.freeze.size();

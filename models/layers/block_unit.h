@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,7 +58,7 @@ class BlockUnit : public Unit {
 
  protected:
   BlockUnit(std::size_t layer, const RunShape& run) : Unit("block " + std::to_string(layer)), layer_(layer) {
-    freeze(run.freeze);
+    freeze(run.freeze, run.adapter);
   }
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }
@@ -84,14 +85,15 @@ class BlockUnit : public Unit {
 
 // Adds a Block(shape, layer, run) for every layer. kind_of(layer): blocks of one kind share what is prepared for them,
 // which is made by make_plan(run, offsets, kind). offsets(), of a block's parameters, are alike in all of a kind of
-// which the same is frozen.
+// which the same is frozen and has the same adapters.
 template <typename Block, typename Plan, typename Shape, typename KindOf, typename MakePlan>
 void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
                 const KindOf& kind_of, const MakePlan& make_plan) {
   struct Prepared {
     std::shared_ptr<const Plan> plan, one_row;
   };
-  std::map<std::pair<decltype(kind_of(0)), std::vector<std::size_t>>, Prepared> kinds;
+  using Key = std::tuple<decltype(kind_of(0)), std::vector<std::size_t>, std::vector<LowRank>>;
+  std::map<Key, Prepared> kinds;
   RunShape single = run;
   single.seq = 1;
   for (std::size_t layer = 0; layer < layers; ++layer) {
@@ -99,7 +101,9 @@ void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, s
     const auto kind = kind_of(layer);
     std::vector<std::size_t> offsets;
     for (const Parameter& parameter : block->parameters()) offsets.push_back(parameter.offset);
-    Prepared& prepared = kinds[{kind, std::move(offsets)}];
+    std::vector<LowRank> low_ranks;
+    for (const Unit::LinearLayer& linear : block->linear_layers()) low_ranks.push_back(linear.low_rank);
+    Prepared& prepared = kinds[{kind, std::move(offsets), std::move(low_ranks)}];
     if (!prepared.plan) {
       prepared.plan = make_plan(run, block->offsets(), kind);
       if (run.cache > 0 && run.tokens() > 1) prepared.one_row = make_plan(single, block->offsets(), kind);

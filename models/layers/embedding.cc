@@ -22,7 +22,7 @@ class Embedding final : public Unit {
         tokens_(run.tokens()),
         element_(size_of(run.dtype)),
         tiles_(spec.vocabulary, run.device.kind) {
-    freeze(run.freeze);
+    freeze(run.freeze, run.adapter);
     table_ = add_table(spec.table_name, tiles_, spec.hidden, spec.init, /*fp32_moments=*/true);
     std::size_t most_rows = tiles_.rows(0);
     if (!spec.position_name.empty()) {

@@ -18,7 +18,7 @@ class EmbeddingNorm final : public Unit {
  public:
   EmbeddingNorm(const EmbeddingNormSpec& spec, const RunShape& run)
       : Unit("embedding norm"), spec_(spec), activation_(run.tokens() * spec.hidden * size_of(run.dtype)) {
-    freeze(run.freeze);
+    freeze(run.freeze, run.adapter);
     const auto d = static_cast<std::int64_t>(spec.hidden);
     const std::size_t gain = add_parameter(spec.name + ".weight", {d}, false, {1, 0});
     const std::size_t bias = spec.bias ? add_parameter(spec.name + ".bias", {d}, false, {0, 0}) : 0;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <string>
+#include <vector>
 
 #include "device/ops/dropout.h"
 #include "models/layers/attention_part.h"
@@ -18,14 +21,14 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// A matrix and its bias, or a norm's gain and bias.
-struct Pair {
-  std::size_t weight, bias;
+struct NormOffsets {
+  std::size_t gain, bias;
 };
 
 // Offsets of a block's parameters in its flat buffer; the same for every block.
 struct Offsets {
-  Pair query, key, value, projection, attention_norm, up, down, norm;
+  std::vector<Linear::Tensor> qkv, projection, up, down;
+  NormOffsets attention_norm, norm;
 };
 
 // The operations of a block, prepared once and shared by all of them.
@@ -41,14 +44,14 @@ struct BlockPlan : BlockOperations {
                                        .causal = false,
                                        .dropout = s.attention_dropout},
                                       run),
-                        linear(run, s.hidden, {of(s.hidden, o.query), of(s.hidden, o.key), of(s.hidden, o.value)}),
-                        linear(run, s.hidden, {of(s.hidden, o.projection)}),
-                        linear(run, s.hidden, {of(s.inner, o.up)}, Gelu::erf),
-                        linear(run, s.inner, {of(s.hidden, o.down)}, Gelu::none, /*gelu_before=*/Gelu::erf)},
+                        linear(run, s.hidden, o.qkv),
+                        linear(run, s.hidden, o.projection),
+                        linear(run, s.hidden, o.up, Gelu::erf),
+                        linear(run, s.inner, o.down, Gelu::none, /*gelu_before=*/Gelu::erf)},
         shape(s),
-        attention_norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.weight,
+        attention_norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.gain,
                        o.attention_norm.bias),
-        norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.norm.weight, o.norm.bias) {
+        norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.norm.gain, o.norm.bias) {
     const std::size_t rows = tokens * s.hidden;
     const DType t = run.dtype;
     Slots save;
@@ -74,7 +77,6 @@ struct BlockPlan : BlockOperations {
     wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
     bytes.backward_workspace = work.bytes();
   }
-  static Linear::Tensor of(std::size_t out, const Pair& place) { return {out, place.weight, place.bias}; }
   static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors,
                        Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
     return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before});
@@ -90,36 +92,16 @@ class Block final : public BlockUnit<BlockPlan> {
  public:
   Block(const EncoderBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string p = s.names.layers + std::to_string(layer) + ".";
-    const auto d = static_cast<std::int64_t>(s.hidden), f = static_cast<std::int64_t>(s.inner);
-    const auto matrix = [&](const std::string& name, std::int64_t out, std::int64_t in) {
-      return add_parameter(p + name + ".weight", {out, in}, true, {0, s.deviation});
-    };
-    const auto bias = [&](const std::string& name, std::int64_t out) {
-      return add_parameter(p + name + ".bias", {out}, false, {0, 0});
-    };
-    const auto norm = [&](const std::string& name) {
-      const std::size_t gain = add_parameter(p + name + ".weight", {d}, false, {1, 0});
-      return Pair{gain, bias(name, d)};
-    };
     const EncoderBlockNames& n = s.names;
-    // Neighbouring matrices are one product.
-    o_.query.weight = matrix(n.query, d, d);
-    o_.key.weight = matrix(n.key, d, d);
-    o_.value.weight = matrix(n.value, d, d);
-    o_.query.bias = bias(n.query, d);
-    o_.key.bias = bias(n.key, d);
-    o_.value.bias = bias(n.value, d);
+    o_.qkv = add_product(p, {n.query, n.key, n.value}, s.hidden, s.hidden, s.deviation);
     end_part();
-    o_.projection.weight = matrix(n.projection, d, d);
-    o_.projection.bias = bias(n.projection, d);
-    o_.attention_norm = norm(n.attention_norm);
+    o_.projection = add_product(p, {n.projection}, s.hidden, s.hidden, s.deviation);
+    o_.attention_norm = add_norm(p + n.attention_norm, s.hidden);
     end_part();
-    o_.up.weight = matrix(n.up, f, d);
-    o_.up.bias = bias(n.up, f);
+    o_.up = add_product(p, {n.up}, s.inner, s.hidden, s.deviation);
     end_part();
-    o_.down.weight = matrix(n.down, d, f);
-    o_.down.bias = bias(n.down, d);
-    o_.norm = norm(n.norm);
+    o_.down = add_product(p, {n.down}, s.hidden, s.inner, s.deviation);
+    o_.norm = add_norm(p + n.norm, s.hidden);
     end_part();
   }
   const Offsets& offsets() const { return o_; }
@@ -162,28 +144,24 @@ class Block final : public BlockUnit<BlockPlan> {
         b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {}, narrow,
                         gradients, scratch);
         const ConstView d_down = through_dropout(lane, dropout_of(c, 2), narrow, other);
-        b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
-        b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, b.inner.of(saved));
+        b.down.backward(lane, c.parameters, b.active.of(saved), d_down, d_inner, gradients, scratch, b.inner.of(saved));
         return;
       }
       case kUp:
-        b.up.backward_parameters(lane, b.middle.of(saved), d_inner, gradients, scratch);
-        b.up.backward_input(lane, c.parameters, d_inner, other, scratch);
+        b.up.backward(lane, c.parameters, b.middle.of(saved), d_inner, other, gradients, scratch);
         add_residual(lane, other, narrow, narrow);
         return;
       case kProjection: {
         b.attention_norm.backward(lane, c.parameters, narrow, b.attended.of(saved), b.mean1.of(saved),
                                   b.rstd1.of(saved), {}, dx, gradients, scratch);
         const ConstView d_projection = through_dropout(lane, dropout_of(c, 1), dx, other);
-        b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
-        b.projection.backward_input(lane, c.parameters, d_projection, narrow, scratch);
+        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, narrow, gradients, scratch);
         return;
       }
       case kAttention:
         b.attention.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), narrow, d_heads,
                              dropout_of(c, 0), scratch);
-        b.qkv.backward_parameters(lane, x, d_heads, gradients, scratch);
-        b.qkv.backward_input(lane, c.parameters, d_heads, narrow, scratch);
+        b.qkv.backward(lane, c.parameters, x, d_heads, narrow, gradients, scratch);
         add_residual(lane, narrow, dx, dx);
         return;
     }
@@ -192,6 +170,28 @@ class Block final : public BlockUnit<BlockPlan> {
  private:
   // The parts, in the order of the flat buffer. Backward passes gradients between them in `narrow`, `wide` and dx.
   enum : std::size_t { kAttention, kProjection, kUp, kDown };
+
+  NormOffsets add_norm(const std::string& name, std::size_t width) {
+    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(width)};
+    const std::size_t gain = add_parameter(name + ".weight", shape, false, {1, 0});
+    return {gain, add_parameter(name + ".bias", shape, false, {0, 0})};
+  }
+  // Matrices of the same shape; neighbours are one product.
+  std::vector<Linear::Tensor> add_product(const std::string& prefix, std::initializer_list<std::string> names,
+                                          std::size_t out, std::size_t in, float deviation) {
+    const auto rows = static_cast<std::int64_t>(out), columns = static_cast<std::int64_t>(in);
+    std::vector<Linear::Tensor> tensors;
+    std::vector<LinearShape> layers;
+    for (const std::string& name : names) {
+      layers.push_back({prefix + name, out});
+      tensors.push_back({out, add_parameter(prefix + name + ".weight", {rows, columns}, true, {0, deviation})});
+    }
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      tensors[i].bias = add_parameter(layers[i].name + ".bias", {rows}, false, {0, 0});
+    const std::vector<LowRank> low_ranks = add_low_rank(in, layers);
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
+    return tensors;
+  }
 
   // For the attention's probabilities (0), the projection (1) and the output of the block's second half (2).
   device::Dropout dropout_of(const Context& c, std::uint32_t place) const {

@@ -65,14 +65,16 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
   const auto rows = static_cast<std::int64_t>(spec_.rows), in = static_cast<std::int64_t>(spec_.in);
   const auto all = static_cast<std::int64_t>(out_);
   const DType t = spec_.dtype;
+  const bool adapted =
+      std::ranges::any_of(spec_.tensors, [](const Tensor& tensor) { return tensor.low_rank.rank > 0; });
   for (const Run& run : runs) {
     const auto n = static_cast<std::int64_t>(run.out);
     const std::int64_t ldw = spec_.input_major ? n : in;
     const bool sum = runs.size() > 1;
     const bool major = spec_.input_major;
     const Epilogue sums = !sums_biases() ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
-    const Epilogue behind = gelu_epilogue(spec_.gelu_behind);
-    const Epilogue before = sum ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
+    const Epilogue behind = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_behind);
+    const Epilogue before = sum || adapted ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
     const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, spec_.bias, false, behind};
     const ProductShape input{rows, in, n, false, major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
@@ -81,6 +83,19 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
                                         device::Product(spec_.device, input), std::nullopt);
     if (!is_frozen(run.weight)) group.weights.emplace(spec_.device, weights);
   }
+  if (!adapted) return;
+  std::vector<LowRankProducts::Target> targets;
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    targets.push_back({column, tensor.out, tensor.low_rank});
+    column += tensor.out;
+  }
+  const DType input_sum = runs.size() > 1 ? DType::fp32 : t;
+  low_rank_.emplace(LowRankProducts::Spec{spec_.rows, spec_.in, out_, t, input_sum, spec_.device}, targets);
+}
+
+View Linear::own_scratch(View scratch) const {
+  return low_rank_ ? rest_of(scratch, low_rank_->kept_bytes()) : scratch;
 }
 
 bool Linear::sums_biases() const {
@@ -106,17 +121,18 @@ std::size_t Linear::scratch_bytes(int threads) const {
   for (const Tensor& tensor : spec_.tensors)
     if (spec_.bias && !sums_biases() && !is_frozen(tensor.bias))
       products = std::max(products, device::column_sum_workspace(spec_.rows, tensor.out));
-  return std::max(packed_bias_bytes(), input_sum_bytes()) + products;
+  if (low_rank_) products = std::max(products, low_rank_->scratch_bytes(threads));
+  return std::max(packed_bias_bytes(), input_sum_bytes()) + products + (low_rank_ ? low_rank_->kept_bytes() : 0);
 }
 
 double Linear::forward_flops() const {
-  double flops = 0;
+  double flops = low_rank_ ? low_rank_->forward_flops() : 0;
   for (const Group& g : groups_) flops += flops_of(g.forward);
   return flops;
 }
 
 double Linear::backward_flops() const {
-  double flops = 0;
+  double flops = low_rank_ ? low_rank_->backward_flops() : 0;
   for (const Group& g : groups_) flops += flops_of(g.input) + (g.weights ? flops_of(*g.weights) : 0);
   return flops;
 }
@@ -127,10 +143,18 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
     out.push_back(g.input.shape());
     if (g.weights) out.push_back(g.weights->shape());
   }
+  if (low_rank_) low_rank_->list_products(out);
+}
+
+void Linear::run_gelu(Lane& lane, View y, View active) const {
+  if (spec_.gelu_behind == Gelu::none) return;
+  const auto gelu = spec_.gelu_behind == Gelu::erf ? device::gelu_erf_forward : device::gelu_forward;
+  gelu(lane, y.sub(0, spec_.rows * out_), active.sub(0, spec_.rows * out_));
 }
 
 // A product of one row reads W once and multiplies little, so it does not use a library's tiles.
-void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View active) const {
+void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
+                         View active) const {
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     const ConstView bias = spec_.bias ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
@@ -138,14 +162,14 @@ void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView
                    parameters.sub(tensor.weight, tensor.out * spec_.in), x, bias, y.sub(column, tensor.out));
     column += tensor.out;
   }
-  if (spec_.gelu_behind == Gelu::none) return;
-  const auto gelu = spec_.gelu_behind == Gelu::erf ? device::gelu_erf_forward : device::gelu_forward;
-  gelu(lane, y.sub(0, out_), active.sub(0, out_));
+  if (low_rank_) low_rank_->forward_row(lane, parameters, x, y, scratch);
+  run_gelu(lane, y, active);
 }
 
-void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
+void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch,
                      View active) const {
-  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, active);
+  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, whole_scratch, active);
+  const View scratch = own_scratch(whole_scratch);
   ConstView bias;
   if (spec_.bias && spec_.tensors.size() == 1) {
     bias = parameters.sub(spec_.tensors[0].bias, out_);
@@ -162,20 +186,32 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
   const View rest = rest_of(scratch, packed_bias_bytes());
   for (const Group& g : groups_)
     g.forward.run(lane, x, parameters.sub(g.weight, g.out * spec_.in), bias ? bias.sub(g.column, g.out) : bias,
-                  from(y, g.column), rest, active ? from(active, g.column) : active);
+                  from(y, g.column), rest, active && !low_rank_ ? from(active, g.column) : View{});
+  if (!low_rank_) return;
+  low_rank_->forward(lane, parameters, x, y, whole_scratch, scratch);
+  run_gelu(lane, y, active);
 }
 
-void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View scratch,
+void Linear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
+                      const GradientRange& gradients, View scratch, ConstView inactive) const {
+  backward_parameters(lane, x, dy, gradients, own_scratch(scratch));
+  if (low_rank_) low_rank_->backward_parameters(lane, parameters, x, dy, gradients, scratch, own_scratch(scratch));
+  backward_input(lane, parameters, dy, dx, scratch, inactive);
+}
+
+void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View whole_scratch,
                             ConstView inactive) const {
   const bool several = groups_.size() > 1;
+  const View scratch = own_scratch(whole_scratch);
   const View target = several ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
   const View rest = rest_of(scratch, input_sum_bytes());
   if (several) device::zero(lane, target);
   for (const Group& g : groups_)
     g.input.run(lane, from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
-                several ? ConstView{} : inactive);
-  if (!several) return;
-  device::cast(lane, target, dx);
+                several || low_rank_ ? ConstView{} : inactive);
+  if (low_rank_) low_rank_->backward_input(lane, parameters, target, whole_scratch, rest);
+  if (!several && !low_rank_) return;
+  if (several) device::cast(lane, target, dx);
   if (spec_.gelu_before == Gelu::none) return;
   const auto gelu = spec_.gelu_before == Gelu::erf ? device::gelu_erf_backward : device::gelu_backward;
   gelu(lane, dx, inactive, dx);

@@ -9,6 +9,7 @@
 #include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/flat_range.h"
+#include "models/layers/low_rank_products.h"
 
 namespace strata::models {
 
@@ -24,6 +25,7 @@ class Linear {
     std::size_t out;
     std::size_t weight;
     std::size_t bias = 0;
+    LowRank low_rank = {};  // its adapter, if it has one
   };
   struct Spec {
     std::size_t rows, in;
@@ -47,9 +49,14 @@ class Linear {
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  // active[rows, out] = gelu(y), if a gelu follows.
+  // With what adapters add. active[rows, out] = gelu(y), if a gelu follows.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}) const;
+  // All gradients: dW and db, dA and dB, then dx. What is frozen has none.
+  void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
+                device::View dx, const GradientRange& gradients, device::View scratch,
+                device::ConstView inactive = {}) const;
+  // Of a layer without adapters, one by one.
   // dx[rows, in] = dy W^T; with a gelu before it, multiplied by gelu'(inactive[rows, in]).
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch, device::ConstView inactive = {}) const;
@@ -65,7 +72,10 @@ class Linear {
     std::optional<device::Product> weights;  // none: frozen
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-                   device::View active) const;
+                   device::View scratch, device::View active) const;
+  void run_gelu(device::Lane&, device::View y, device::View active) const;
+  // The scratch that the layer without its adapters uses.
+  device::View own_scratch(device::View scratch) const;
   std::size_t input_sum_bytes() const;    // fp32 sum of several groups' dx; 0 with one group
   std::size_t packed_bias_bytes() const;  // biases of several tensors, or their gradients, side by side
   // Whether the products of weights sum up the gradients of biases: if all of both are trained. Else biases that are
@@ -76,6 +86,7 @@ class Linear {
   Spec spec_;
   std::size_t out_ = 0;
   std::vector<Group> groups_;
+  std::optional<LowRankProducts> low_rank_;  // its kept bytes are the first of the scratch
 };
 
 // The most scratch bytes that any call on any of them needs in a lane of `threads` threads.

@@ -170,25 +170,23 @@ class Block final : public BlockUnit<BlockPlan> {
     switch (part) {
       case kDown: {
         const ConstView inner = b.inner.of(saved), d_down = through_dropout(lane, residual_dropout(c, 2), dy, dropped);
-        b.down.backward_parameters(lane, b.active.of(saved), d_down, gradients, scratch);
+        const ConstView active = b.active.of(saved);
         if (s.mlp == MlpKind::gelu_tanh)
-          return b.down.backward_input(lane, c.parameters, d_down, d_inner, scratch, inner);
+          return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner);
         const View d_active = b.d_active.of(c.workspace);
-        b.down.backward_input(lane, c.parameters, d_down, d_active, scratch);
+        b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch);
         if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
         if (s.mlp == MlpKind::geglu) geglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
         return;
       }
       case kUp:
-        b.up.backward_parameters(lane, b.normed2.of(saved), d_inner, gradients, scratch);
-        b.up.backward_input(lane, c.parameters, d_inner, d_normed, scratch);
+        b.up.backward(lane, c.parameters, b.normed2.of(saved), d_inner, d_normed, gradients, scratch);
         if (s.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
         return;
       case kProjection: {
         if (!s.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
         const ConstView d_projection = through_dropout(lane, residual_dropout(c, 1), dx, dropped);
-        b.projection.backward_parameters(lane, b.mixed.of(saved), d_projection, gradients, scratch);
-        b.projection.backward_input(lane, c.parameters, d_projection, d_mixed, scratch);
+        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch);
         return;
       }
       case kAttention:
@@ -217,6 +215,10 @@ class Block final : public BlockUnit<BlockPlan> {
     for (std::size_t i = 0; product.biased && i < tensors.size(); ++i)
       tensors[i].bias = add_parameter(prefix + product.matrices[i].name + ".bias",
                                       {static_cast<std::int64_t>(tensors[i].out)}, false, {0, 0});
+    std::vector<LinearShape> layers;
+    for (const auto& [name, out] : product.matrices) layers.push_back({prefix + name, out});
+    const std::vector<LowRank> low_ranks = add_low_rank(in, layers);
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
     return tensors;
   }
 
@@ -258,8 +260,8 @@ class Block final : public BlockUnit<BlockPlan> {
       b.k_norm.backward(lane, c.parameters, a.keys(d_heads), a.keys(raw), {}, b.k_rstd.of(saved), {}, a.keys(d_heads),
                         gradients, scratch);
     }
-    b.qkv.backward_parameters(lane, b.layer.has_norm ? b.normed1.of(saved) : x, d_heads, gradients, scratch);
-    b.qkv.backward_input(lane, c.parameters, d_heads, d_normed, scratch);
+    const ConstView normed = b.layer.has_norm ? b.normed1.of(saved) : x;
+    b.qkv.backward(lane, c.parameters, normed, d_heads, d_normed, gradients, scratch);
     if (b.layer.has_norm)
       b.attention_norm.backward(lane, c.parameters, d_normed, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
                                 gradients, scratch, b.no_bias.of(c.workspace));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/recipe/load_recipe.h"
 #include "runtime/weights/untie.h"
 
 namespace strata::runtime {
@@ -83,6 +85,16 @@ bool is_hub_name(const fs::path& path) {
        path.string(), kManifestName);
 }
 
+// Of the run that wrote the checkpoint; kind none: it had none.
+Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
+  std::map<std::string, std::string> stored;
+  std::vector<std::string_view> names;
+  for (const auto& [key, value] : manifest.recipe)
+    if (key.starts_with("adapter.") && value != "none") stored.emplace(key, value);
+  for (const auto& [key, value] : stored) names.push_back(key);
+  return stored_keys(stored, names).adapter;
+}
+
 }  // namespace
 
 bool ModelFolder::find() {
@@ -127,7 +139,12 @@ Workload open_workload(Recipe recipe) {
                  : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
   if (model.path && model.init == Init::pretrained) {
     const ModelFolder folder(*model.path);
-    if (!folder.is_checkpoint()) untie_what_differs(description, folder.path(), recipe.training.objective);
+    if (!folder.is_checkpoint()) {
+      untie_what_differs(description, folder.path(), recipe.training.objective);
+    } else if (recipe.adapter.kind == AdapterKind::none) {
+      recipe.adapter = adapter_of(read_manifest(folder.path()));
+      recipe.adapter.of_checkpoint = recipe.adapter.kind != AdapterKind::none;
+    }
   }
   return {std::move(recipe), std::move(description)};
 }
@@ -155,6 +172,10 @@ models::Config ModelFolder::config() const {
   }
   const std::string json = open_ ? open_->manifest().config : read_manifest(path_).config;
   return models::Config::parse(json, (path_ / kManifestName).string());
+}
+
+bool ModelFolder::has_adapter() const {
+  return checkpoint_ && adapter_of(open_ ? open_->manifest() : read_manifest(path_)).kind != AdapterKind::none;
 }
 
 std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed,

@@ -30,6 +30,8 @@ class ModelFolder {
   bool is_checkpoint() const { return checkpoint_; }
 
   models::Config config() const;
+  // Whether it is a checkpoint of a run that trained an adapter.
+  bool has_adapter() const;
   // Thread-safe; a checkpoint's master weights are verified as they are read.
   std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,
                                         bool new_head = false) const;

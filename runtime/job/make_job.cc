@@ -20,6 +20,7 @@
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
+#include "runtime/job/adapter.h"
 #include "runtime/job/available_memory.h"
 #include "runtime/job/freeze.h"
 #include "runtime/job/order.h"
@@ -51,6 +52,7 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
         1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,
         false, recipe.training.objective};
     shape.freeze = recipe.training.freeze;
+    shape.adapter = recipe.adapter.shared();
     return shape;
   }
   const bool trains = purpose == Purpose::train;
@@ -65,7 +67,8 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
           recipe.training.objective,
           loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
           {recipe.training.class_weights.begin(), recipe.training.class_weights.end()},
-          recipe.training.freeze};
+          recipe.training.freeze,
+          recipe.adapter.shared()};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
@@ -225,7 +228,15 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   job.recipe.training.objective = job.model->objective;
-  if (purpose == Purpose::train) require_freezable(*job.model, recipe.training.freeze);
+  if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
+    fail(Exit::usage,
+         "model.path = {} is a checkpoint with an adapter: go on with it by checkpoint.resume and its own recipe, or "
+         "give the model that it was trained beside",
+         recipe.model.path->string());
+  if (shape.adapter)
+    require_adaptable(*job.model, *shape.adapter);
+  else if (purpose == Purpose::train)
+    require_freezable(*job.model, recipe.training.freeze);
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,

@@ -46,6 +46,7 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
       const std::size_t begin = models::place_in_pool(p.offset);
       Pool& pool = p.trained() ? u : u.frozen;
       pool.runs.push_back({begin, begin + p.size(), i, p.decay, format_of(p, moments)});
+      layout.adapted = layout.adapted || p.of_adapter;
     }
     if (const auto& shared = unit->shared()) {
       STRATA_CHECK_LT(shared->unit, number);  // whose backward comes later: its gradient waits for those of sharers

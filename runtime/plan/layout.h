@@ -72,6 +72,7 @@ struct UnitLayout : Pool {
 struct Layout {
   Mesh mesh;
   std::vector<UnitLayout> units;
+  bool adapted = false;  // what is trained is an adapter's, and lies for itself; what is frozen is its base
 };
 // Of 8-bit moments small tensors' (biases, gains, fewer than 4,096 elements) and those of parameters that say so stay
 // in fp32, as in "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).

@@ -14,7 +14,7 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
   for (const auto& [name, node] : table) {
     std::string key = prefix + std::string(name.str());
     const bool config = key.starts_with(kConfigPrefix);
-    if (const auto* inner = node.as_table(); inner && !(config && inner->is_inline())) {
+    if (const auto* inner = node.as_table(); inner && !(config && inner->is_inline()) && !takes_table(key)) {
       flatten(*inner, key + ".", file, out);
       continue;
     }
@@ -55,6 +55,10 @@ KeyAndValue read_set(const std::string& set) {
 
 }  // namespace
 
+bool takes_table(std::string_view key) {
+  return key == "adapter.rank_pattern" || key == "adapter.alpha_pattern";
+}
+
 std::vector<Assignment> assignments_of(const toml::table& recipe, const std::string& file) {
   std::vector<Assignment> out;
   flatten(recipe, "", file, out);
@@ -66,7 +70,7 @@ Set parse_set(const std::string& set) {
   const bool config = key.starts_with(kConfigPrefix);
   Set out{.table = std::move(table), .assignments = {}};
   const toml::node* node = out.table.get("value");
-  if (const auto* inner = node->as_table(); inner && !config) {  // --set optimizer='{eps=1e-6}'
+  if (const auto* inner = node->as_table(); inner && !config && !takes_table(key)) {  // --set optimizer='{eps=1e-6}'
     flatten(*inner, key + ".", "", out.assignments);
   } else {
     out.assignments.push_back({std::move(key), node, "--set", null});

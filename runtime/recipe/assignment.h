@@ -17,8 +17,11 @@ struct Assignment {
   bool null = false;       // JSON's null, below model.config
 };
 
-// Those of a recipe's file: tables become dotted keys; below model.config an inline table stays one value, which
-// replaces an object whole.
+// Whether a table is the value of this key, whose names may have dots.
+bool takes_table(std::string_view key);
+
+// Those of a recipe's file: tables become dotted keys, unless a key takes a table; below model.config an inline table
+// stays one value, which replaces an object whole.
 std::vector<Assignment> assignments_of(const toml::table& recipe, const std::string& file);
 
 // Those of one --set, and the table that owns the values. The value is TOML, and what is not TOML is a string; an

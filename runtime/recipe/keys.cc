@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/recipe/assignment.h"
 #include "runtime/recipe/edits.h"
+#include "runtime/recipe/keys/adapter_keys.h"
 #include "runtime/recipe/keys/checkpoint_keys.h"
 #include "runtime/recipe/keys/control_keys.h"
 #include "runtime/recipe/keys/data_keys.h"
@@ -22,8 +23,8 @@ namespace {
 std::vector<RecipeKey> make_keys() {
   std::vector<RecipeKey> out;
   for (const auto section :
-       {model_keys, data_keys, training_keys, optimizer_keys, scheduler_keys, zero_keys, memory_keys, device_keys,
-        comm_keys, fp16_keys, checkpoint_keys, evaluation_keys, control_keys, report_keys})
+       {model_keys, data_keys, training_keys, adapter_keys, optimizer_keys, scheduler_keys, zero_keys, memory_keys,
+        device_keys, comm_keys, fp16_keys, checkpoint_keys, evaluation_keys, control_keys, report_keys})
     std::ranges::move(section(), std::back_inserter(out));
   return out;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_writer.h"
 #include "runtime/recipe/assignment.h"
 #include "runtime/recipe/defaults.h"
 #include "runtime/recipe/keys.h"
@@ -130,6 +131,7 @@ class Loader {
         fail(Exit::usage, "{} = {} needs checkpoint.dir: where checkpoints are written", key, given_.at(key).shown);
     check_tiers();
     check_automatic_batch();
+    check_adapter();
     const Recipe defaults = defaults_for(recipe_);
     if (!given("model.init")) recipe_.model.init = defaults.model.init;
     if (recipe_.model.init == Init::pretrained) {
@@ -175,6 +177,28 @@ class Loader {
     if (given(key) && !used)
       recipe_.notes.push_back(fmt::format("{} = {} has no effect: optimizer.name is {}", key, given_.at(key).shown,
                                           given("optimizer.name") ? given_.at("optimizer.name").shown : "adamw"));
+  }
+
+  void check_adapter() {
+    const Recipe::AdapterKeys& adapter = recipe_.adapter;
+    if (adapter.kind == AdapterKind::none) {
+      for (const auto& [key, value] : given_) {
+        if (!key.starts_with("adapter.") || key == "adapter.kind") continue;
+        if (!given("adapter.kind")) fail(Exit::usage, "{} = {} needs adapter.kind = \"lora\"", key, value.shown);
+        recipe_.notes.push_back(fmt::format("{} = {} has no effect: adapter.kind is \"none\"", key, value.shown));
+      }
+      return;
+    }
+    if (!recipe_.training.freeze.empty())
+      fail(Exit::usage,
+           "training.freeze = {} and adapter.kind = \"lora\" contradict each other: beside an adapter all of the model "
+           "is frozen but adapter.modules_to_save; leave training.freeze out",
+           given_.at("training.freeze").shown);
+    if (!adapter.lora.layers_to_transform.empty() && adapter.lora.target_modules.pattern)
+      fail(Exit::usage,
+           "adapter.layers_to_transform = {} goes with a list of names, as in peft, and adapter.target_modules is {}: "
+           "give such as [\"q_proj\", \"v_proj\"]",
+           given_.at("adapter.layers_to_transform").shown, json_string(*adapter.lora.target_modules.pattern));
   }
 
   void check_tiers() const {

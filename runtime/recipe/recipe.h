@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "device/device.h"
 #include "device/numeric/dtype.h"
 #include "device/ops/step/optimizer.h"
+#include "models/adapter.h"
 #include "models/objective.h"
 #include "offload/io_options.h"
 
@@ -28,6 +30,7 @@ enum class Packing : std::uint8_t { automatic, stream, documents };
 enum class LongDocuments : std::uint8_t { cut, drop, refuse };
 enum class Reduce : std::uint8_t { ordered, fast };
 enum class Decay : std::uint8_t { constant, linear, cosine, wsd };
+enum class AdapterKind : std::uint8_t { none, lora };
 enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
@@ -99,6 +102,20 @@ struct Recipe {
     std::int64_t reduce_group = 1;
     Recompute recompute;
   } training;
+  // What is trained beside the model, which is then frozen.
+  struct AdapterKeys {
+    AdapterKind kind = AdapterKind::none;
+    models::Adapter lora;
+    double dropout = 0;
+    bool dora = false;
+    std::optional<std::filesystem::path> path;
+    bool of_checkpoint = false;  // they are not the recipe's own: those of the checkpoint that model.path names
+
+    // Null if there is none.
+    std::shared_ptr<const models::Adapter> shared() const {
+      return kind == AdapterKind::none ? nullptr : std::make_shared<const models::Adapter>(lora);
+    }
+  } adapter;
   // Keys that were given and have no effect on this run, a sentence each.
   std::vector<std::string> notes;
   struct Optimizer {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -56,11 +57,15 @@ std::optional<RecipeValue> value_of(const toml::node& node) {
     }
     out.value = std::move(items);
   } else if (const auto* table = node.as_table()) {
+    // In the order of the text: the first pattern that matches is the one that counts.
+    std::vector<std::pair<toml::source_position, std::string>> names;
+    for (const auto& [name, item] : *table) names.emplace_back(name.source().begin, std::string(name.str()));
+    std::ranges::stable_sort(names, {}, [](const auto& name) { return std::pair(name.first.line, name.first.column); });
     RecipeTable entries;
-    for (const auto& [name, item] : *table) {
-      auto value = value_of(item);
+    for (auto& [position, name] : names) {
+      auto value = value_of(*table->get(name));
       if (!value) return std::nullopt;
-      entries.emplace_back(std::string(name.str()), std::move(*value));
+      entries.emplace_back(std::move(name), std::move(*value));
     }
     out.value = std::move(entries);
   } else {

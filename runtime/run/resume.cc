@@ -162,12 +162,16 @@ bool same_evaluations(const Manifest& manifest, const Job& job) {
 Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job) {
   require_same_config(manifest, path, job);
   for (const RecipeKey& key : recipe_keys()) {
-    if (std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
+    const bool of_adapter = key.name.starts_with("adapter.");
+    if (!of_adapter && std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";
     const std::string now = key.text(job.recipe);
     // Checkpoints from before there was the key are of streams, and trained everything.
-    const std::string before = packing ? "\"stream\"" : key.name == "training.freeze" ? "none" : now;
+    const std::string before = packing                         ? "\"stream\""
+                               : key.name == "training.freeze" ? "none"
+                               : of_adapter                    ? key.text(Recipe{})
+                                                               : now;
     const std::string was = stored != manifest.recipe.end() ? stored->second : before;
     if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }

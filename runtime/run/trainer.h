@@ -87,6 +87,9 @@ class Trainer {
   std::string weights_hash(const Advance& advance = {}) {
     return runtime::weights_hash(executor_, job_.plan, world_, advance);
   }
+  std::string base_hash(const Advance& advance = {}) {
+    return runtime::base_hash(executor_, job_.plan, world_, advance);
+  }
 
  private:
   device::StepScalars scalars_of_next_step() const;

@@ -57,7 +57,7 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
       if (found) wanted[*found] = true;
       const bool redrawn = new_head && p.name.starts_with(anew);
       places.push_back(redrawn ? std::nullopt : found);
-      if (places.back()) continue;
+      if (places.back() || p.of_adapter) continue;
       const bool drawn = redrawn || std::ranges::find(may_lack, p.name) != may_lack.end();
       (drawn ? out.drawn : out.missing).push_back(p.name);
     }

@@ -24,41 +24,48 @@ namespace {
 
 class RandomWeights final : public WeightSource {
  public:
+  // Tensors of adapters are numbered after all those of the model, whose numbers they leave as they are.
   RandomWeights(const models::Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
-    std::uint32_t first = 0;
-    for (const auto& unit : model.units) {
-      first_.push_back(first);
-      first += static_cast<std::uint32_t>(unit->parameters().size());
-    }
+    std::uint32_t next = 0;
+    numbers_.resize(model.units.size());
+    for (const bool of_adapter : {false, true})
+      for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+        const auto parameters = model.units[unit]->parameters();
+        numbers_[unit].resize(parameters.size());
+        for (std::size_t p = 0; p < parameters.size(); ++p)
+          if (parameters[p].of_adapter == of_adapter) numbers_[unit][p] = next++;
+      }
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const models::Init init = model_.units[unit]->parameters()[parameter].init;
-    if (init.deviation == 0) {
+    if (!init.drawn()) {
       std::fill(out.begin(), out.end(), init.constant);
       return;
     }
     // Sites of dropout count up from 0; weights are apart from them.
-    const device::RandomStream stream{seed_, 0, 0x80000000u + first_[unit] + static_cast<std::uint32_t>(parameter)};
+    const device::RandomStream stream{seed_, 0, 0x80000000u + numbers_[unit][parameter]};
     for (std::size_t i = begin; i < begin + out.size();) {
       const device::PhiloxBlock block = device::random_block(stream, i / 4);
-      float normal[4];
-      for (std::size_t pair = 0; pair < 4; pair += 2) {
+      float drawn[4];
+      for (std::size_t k = 0; k < 4; ++k)  // uniform, of 24 bits
+        drawn[k] = init.bound * (static_cast<float>(block.word[k] >> 8) * 0x1p-23f - 1);
+      for (std::size_t pair = 0; pair < 4 && init.bound == 0; pair += 2) {
         const float u = (static_cast<float>(block.word[pair] >> 8) + 0.5f) * 0x1p-24f;
         const float angle = static_cast<float>(block.word[pair + 1]) * (2 * std::numbers::pi_v<float> * 0x1p-32f);
         const float radius = init.deviation * std::sqrt(-2 * std::log(u));
-        normal[pair] = radius * std::cos(angle);
-        normal[pair + 1] = radius * std::sin(angle);
+        drawn[pair] = radius * std::cos(angle);
+        drawn[pair + 1] = radius * std::sin(angle);
       }
       for (const std::size_t stop = std::min(begin + out.size(), (i / 4 + 1) * 4); i < stop; ++i)
-        out[i - begin] = normal[i % 4];
+        out[i - begin] = drawn[i % 4];
     }
   }
 
  private:
   const models::Model& model_;
   std::uint64_t seed_;
-  std::vector<std::uint32_t> first_;  // of each unit, counting parameters over the whole model
+  std::vector<std::vector<std::uint32_t>> numbers_;  // of each unit's parameters
 };
 
 class StoredWeights final : public WeightSource {

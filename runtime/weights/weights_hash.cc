@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -33,8 +34,11 @@ std::size_t whole_blocks(std::size_t elements) {
 class BlockSum {
  public:
   void add(std::size_t unit, std::size_t block, const float* values) {
+    add(unit, block, std::as_bytes(std::span(values, kShardAlignment)));
+  }
+  void add(std::size_t unit, std::size_t block, std::span<const std::byte> values) {
     const std::uint64_t place = std::uint64_t{unit} << 40 | block;
-    const XXH128_hash_t h = XXH3_128bits_withSeed(values, device::fp32_bytes(kShardAlignment), place);
+    const XXH128_hash_t h = XXH3_128bits_withSeed(values.data(), values.size(), place);
     low_ += h.low64;
     high_ += h.high64;
   }
@@ -82,16 +86,24 @@ class Hasher {
 
   std::string hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
-      if (plan_.layout.units[unit].frozen.size == 0)
+      if (plan_.layout.adapted || plan_.layout.units[unit].frozen.size == 0)
         add_trained(unit);
       else
         add_mixed(unit);
+    return whole();
+  }
+  // Of the frozen values as they are stored.
+  std::string base_hash() {
+    for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) add_frozen(unit);
+    return whole();
+  }
+
+ private:
+  std::string whole() {
     BlockSum all;
     for (const std::string& text : world_.exchange(sum_.text())) all.add(text);
     return all.text();
   }
-
- private:
   static std::uint64_t bytes_of(const StepPlan& plan) {
     std::uint64_t bytes = 0;
     for (const UnitLayout& unit : plan.layout.units)
@@ -124,6 +136,24 @@ class Hasher {
       read(unit, false, at, std::span(values).first(n));
       for (std::size_t block = 0; block < n; block += kShardAlignment)
         sum_.add(unit, (at + block) / kShardAlignment, &values[block]);
+    }
+  }
+
+  void add_frozen(std::size_t unit) {
+    const Pool& pool = plan_.layout.units[unit].frozen;
+    const device::StorageFormat format = format_of(plan_.dtype);
+    const auto [begin, shard_end] = pool.shards.piece(rank_);
+    const std::size_t end = std::min(shard_end, whole_blocks(pool.size));
+    const std::size_t block_bytes = stored_bytes(format, kShardAlignment);
+    std::vector<std::byte> values(stored_bytes(format, kAtOnce));
+    for (std::size_t at = begin; at < end; at += kAtOnce) {
+      const std::size_t n = std::min(kAtOnce, end - at);
+      const auto some = std::span(values).first(stored_bytes(format, n));
+      const std::size_t held = storage_.held(unit, StateKind::frozen).begin;
+      storage_.read_state(unit, StateKind::frozen, stored_bytes(format, at - held), some);
+      for (std::size_t block = 0; block < n / kShardAlignment; ++block)
+        sum_.add(unit, at / kShardAlignment + block, some.subspan(block * block_bytes, block_bytes));
+      advancing_.add(some.size());
     }
   }
 
@@ -214,6 +244,11 @@ class Hasher {
 std::string weights_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance) {
   executor.drain();
   return Hasher(executor, plan, world, advance).hash();
+}
+
+std::string base_hash(Executor& executor, const StepPlan& plan, comm::World& world, const Advance& advance) {
+  executor.drain();
+  return Hasher(executor, plan, world, advance).base_hash();
 }
 
 }  // namespace strata::runtime

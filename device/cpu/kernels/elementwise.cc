@@ -18,6 +18,14 @@ template <typename T>
 }
 
 template <typename T>
+[[gnu::flatten]] static void scale(const std::byte* x, float factor, std::byte* out, std::size_t n) {
+  const auto* p = reinterpret_cast<const T*>(x);
+  auto* o = reinterpret_cast<T*>(out);
+  const F32x16 factors = broadcast(factor);
+  for16(n, [&](std::size_t i, auto some) { store(o + i, load(p + i, some) * factors, some); });
+}
+
+template <typename T>
 [[gnu::flatten]] static std::uint64_t count_nonfinite(const std::byte* x, std::size_t n) {
   const auto* p = reinterpret_cast<const T*>(x);
   std::uint64_t count = 0;
@@ -64,6 +72,7 @@ extern const ElementwiseKernels elementwise_kernels_table = {
              {cast<bf16, float>, cast<bf16, bf16>, cast<bf16, fp16>},
              {cast<fp16, float>, cast<fp16, bf16>, cast<fp16, fp16>}},
     .add = STRATA_BY_DTYPE(add),
+    .scale = STRATA_BY_DTYPE(scale),
     .count_nonfinite = STRATA_BY_DTYPE(count_nonfinite),
     .column_sum = STRATA_BY_DTYPE(column_sum),
     .add_partials = STRATA_BY_DTYPE(add_partials),

@@ -10,6 +10,7 @@ namespace strata::device::cpu {
 struct ElementwiseKernels {
   void (*cast[3][3])(const std::byte* from, std::byte* to, std::size_t n);
   void (*add[3])(const std::byte* from, float* to, std::size_t n);
+  void (*scale[3])(const std::byte* x, float factor, std::byte* out, std::size_t n);
   std::uint64_t (*count_nonfinite[3])(const std::byte* x, std::size_t n);
   // sums[j] = sum over the rows, in order, of x[r * stride + j], starting from +0.
   void (*column_sum[3])(const std::byte* x, std::size_t rows, std::size_t columns, std::size_t stride, float* sums);

@@ -47,6 +47,15 @@ void add(Lane& lane, ConstView from, View to) {
   });
 }
 
+void scale(Lane& lane, ConstView x, float factor, View out) {
+  const auto kernel = elementwise_kernels().scale[index(x.dtype)];
+  submit(lane, [=](Team& team) {
+    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
+      kernel(x.sub(begin, end - begin).data, factor, out.sub(begin, end - begin).data, end - begin);
+    });
+  });
+}
+
 void count_nonfinite(Lane& lane, ConstView x, std::uint64_t* count) {
   const auto kernel = elementwise_kernels().count_nonfinite[index(x.dtype)];
   submit(lane, [=](Team& team) {

@@ -50,6 +50,24 @@ struct Add {
 };
 
 template <typename T>
+struct Scale {
+  const T* x;
+  float factor;
+  T* out;
+
+  template <int kN>
+  __device__ Pack<T, kN> load(std::size_t unit) const {
+    return load_pack<true, kN>(x + unit * kN, kN);
+  }
+  template <int kN>
+  __device__ void store(std::size_t unit, const Pack<T, kN>& v) const {
+    Pack<float, kN> scaled = widened(v);
+    for (int i = 0; i < kN; ++i) scaled.at[i] *= factor;
+    store_pack<true>(out + unit * kN, kN, rounded<T>(scaled));
+  }
+};
+
+template <typename T>
 struct CountNonfinite {
   const T* x;
   unsigned long long* count;
@@ -152,6 +170,14 @@ void add(Lane& lane, ConstView from, View to) {
     using T = decltype(zero);
     map_elements<4, 2>(lane, Add<T>{from.as<T>(), to.as<float>()}, to.size,
                        aligned(from.data, 16) && aligned(to.data, 16));
+  });
+}
+
+void scale(Lane& lane, ConstView x, float factor, View out) {
+  visit(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    map_elements<kWider<T, T>, 4>(lane, Scale<T>{x.as<T>(), factor, out.as<T>()}, x.size,
+                                  aligned(x.data, 16) && aligned(out.data, 16));
   });
 }
 

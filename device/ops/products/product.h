@@ -37,7 +37,7 @@ struct ProductShape {
   DType in = DType::fp32;   // A, B and the bias
   DType out = DType::fp32;  // C; `in`, or fp32
   bool bias = false;
-  bool accumulate = false;  // C += ...; only fp32 C without epilogue
+  bool accumulate = false;  // C += ...; without epilogue
   Epilogue epilogue = Epilogue::none;
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
 };

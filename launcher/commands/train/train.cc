@@ -189,6 +189,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.trained_parameters = job.model->trained_parameters();
   activity.emplace("hashing weights", Activity::Unit::bytes, speaks);
   summary.weights_hash = trainer.weights_hash(activity->advance());
+  if (job.plan.layout.adapted) summary.base_hash = trainer.base_hash(activity->advance());
   activity.reset();
   summary.measured = evaluations.measured_with(executor.measured_memory());
   summary.best = trainer.progress().best;

@@ -1,6 +1,7 @@
 #include "models/layers/heads/class_head.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -48,7 +49,7 @@ class ClassHead final : public LossUnit {
         scores_(run.device, forward_product()),
         input_(run.device, input_product()),
         weights_(run.device, weights_product()) {
-    freeze(run.freeze);
+    freeze(run.freeze, run.adapter);
     const auto d = static_cast<std::int64_t>(spec.hidden), k = static_cast<std::int64_t>(spec.classes);
     if (!spec.norm_gain.empty()) {
       const std::size_t gain = add_parameter(spec.norm_gain, {d}, false, {1, 0});
@@ -60,8 +61,15 @@ class ClassHead final : public LossUnit {
       const std::size_t weight = add_parameter(spec.dense + ".weight", {d, d}, true, spec.init);
       const std::size_t bias = spec.dense_biased ? add_parameter(spec.dense + ".bias", {d}, false, {0, 0}) : 0;
       const Gelu gelu = spec.squash == Squash::gelu ? Gelu::erf : Gelu::none;
-      dense_.emplace(Linear::Spec{
-          rows_, spec.hidden, {{spec.hidden, weight, bias}}, spec.dense_biased, false, run.dtype, run.device, gelu});
+      const LowRank low_rank = add_low_rank(spec.hidden, std::array{LinearShape{spec.dense, spec.hidden}})[0];
+      dense_.emplace(Linear::Spec{rows_,
+                                  spec.hidden,
+                                  {{spec.hidden, weight, bias, low_rank}},
+                                  spec.dense_biased,
+                                  false,
+                                  run.dtype,
+                                  run.device,
+                                  gelu});
     }
     if (!spec.dense_norm.empty())
       dense_norm_.emplace(NormKind::layer_without_bias, norm_of_rows(rows_, spec.hidden, spec.eps),
@@ -129,8 +137,7 @@ class ClassHead final : public LossUnit {
       if (spec_.squash == Squash::tanh) tanh_backward(lane, d, inner, d);
       if (spec_.squash == Squash::relu) relu_backward(lane, d, inner, d);
       if (spec_.squash == Squash::gelu) gelu_erf_backward(lane, d, inner, d);
-      dense_->backward_parameters(lane, dense_x, d, own, scratch);
-      dense_->backward_input(lane, c.parameters, d, other, scratch);
+      dense_->backward(lane, c.parameters, dense_x, d, other, own, scratch);
       std::swap(d, other);
       if (spec_.dropout_before > 0) dropout(lane, dropout_of(c, spec_.dropout_before, 0), d, {}, d);
     }

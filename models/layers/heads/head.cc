@@ -38,7 +38,7 @@ class ChunkedHead final : public LossUnit {
         tiles_(spec.vocabulary, run.device.kind),
         chunk_rows_(chunk_rows(rows_, spec.vocabulary, run.device.kind)),
         generates_(run.cache > 0) {
-    freeze(run.freeze);
+    freeze(run.freeze, run.adapter);
     const auto d = static_cast<std::int64_t>(spec.hidden);
     const std::size_t gain = add_parameter(spec.gain_name, {d}, false, {1, 0});
     const bool has_bias = !spec.bias_name.empty();
@@ -48,10 +48,11 @@ class ChunkedHead final : public LossUnit {
     if (biased())
       logit_bias_ = add_parameter(spec.logit_bias_name, {static_cast<std::int64_t>(spec.vocabulary)}, false, {0, 0});
     if (const auto& transform = spec.transform) {
-      const std::size_t weight = add_parameter(transform->name + ".weight", {d, d}, true, {0, transform->deviation});
-      std::optional<std::size_t> dense_bias;
-      if (transform->bias) dense_bias = add_parameter(transform->name + ".bias", {d}, false, {0, 0});
-      transform_.emplace(rows_, spec.hidden, weight, dense_bias, run);
+      const std::string& name = transform->name;
+      Linear::Tensor dense{spec.hidden, add_parameter(name + ".weight", {d, d}, true, {0, transform->deviation})};
+      if (transform->bias) dense.bias = add_parameter(name + ".bias", {d}, false, {0, 0});
+      dense.low_rank = add_low_rank(spec.hidden, std::array{LinearShape{name, spec.hidden}})[0];
+      transform_.emplace(rows_, spec.hidden, dense, transform->bias, run);
       if (!transform->entry_gain.empty())
         entry_norm_.emplace(NormKind::layer_without_bias, norm_of_rows(rows_, spec.hidden, spec.eps),
                             add_parameter(transform->entry_gain, {d}, false, {1, 0}));

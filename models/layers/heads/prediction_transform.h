@@ -1,6 +1,5 @@
 #pragma once
 #include <cstddef>
-#include <optional>
 #include <string>
 
 #include "device/lane.h"
@@ -20,8 +19,8 @@ struct PredictionTransformSpec {
 // if there is one, and the GELU of erf. This is a piece of the head: its tensors lie in the head's flat buffer.
 class PredictionTransform {
  public:
-  // weight, bias: their offsets there (no bias: nullopt); rows: the number of rows in a call.
-  PredictionTransform(std::size_t rows, std::size_t hidden, std::size_t weight, std::optional<std::size_t> bias,
+  // tensor: where the dense layer lies there; rows: the number of rows in a call.
+  PredictionTransform(std::size_t rows, std::size_t hidden, const Linear::Tensor& tensor, bool biased,
                       const RunShape& run);
 
   std::size_t scratch_bytes(int threads) const { return dense_.scratch_bytes(threads); }

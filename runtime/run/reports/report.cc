@@ -121,8 +121,9 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       .add("tflops", s.tokens_per_s * s.flops_per_token / 1e12)
       .add("mfu", JsonText{"null"})
       .add("trained_parameters", s.trained_parameters)
-      .add("weights_hash", s.weights_hash)
-      .add("ranks", plan.ranks())
+      .add("weights_hash", s.weights_hash);
+  if (!s.base_hash.empty()) out.add("base_hash", s.base_hash);
+  out.add("ranks", plan.ranks())
       .add("memory", JsonText{memory_json(plan.memory, &s.measured)})
       .add("process_peak_rss_bytes", JsonArray().add_all(s.peak_rss));
   if (s.gpu_before && s.gpu_at_end)

@@ -60,6 +60,7 @@ struct Summary {
   double flops_per_token;
   std::size_t trained_parameters;
   std::string weights_hash;
+  std::string base_hash;  // of an adapter's base; else empty
   Memory measured;
   comm::CommBytes comm_bytes;           // a step, this rank
   IoBytes io_bytes;                     // a step, this rank

@@ -86,6 +86,17 @@ TEST(Add, AddsInFp32) {
   }
 }
 
+TEST(Scale, RoundsOnceAndMayBeInPlace) {
+  for (const DType t : testing::kDTypes) {
+    const Array x = Array::random(t, 1003, 5);
+    Array out = x;
+    in_lane(3, [&](Lane& lane) { scale(lane, out.view(), 0.7f, out.view()); });
+    Array expected(t, x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) expected.set(i, x[i] * 0.7f);
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(out[i], expected[i]) << name_of(t) << " at " << i;
+  }
+}
+
 TEST(CountNonfinite, CountsInfinitiesAndNaN) {
   for (const DType dtype : kDTypes) {
     Array x = Array::random(dtype, kOdd, 1);

@@ -244,6 +244,7 @@ void TiledProduct::run_widened(const Operands& x, const Tile& t, int worker, con
   std::byte* const c = x.c.data + static_cast<std::int64_t>(size_of(shape.out)) * (i * shape.ldc + j);
   std::byte* const sum = shape.out == DType::fp32 ? c : s.c;
   if (shape.bias) widen_block(x.bias.data + 2 * j, n, 1, n, s.bias);
+  if (shape.accumulate && shape.out != DType::fp32) widen_block(c, shape.ldc, m, n, s.c);
   for (std::int64_t part = 0; part < depth.parts(); ++part) {
     const std::int64_t p = part * depth.part, k = depth.length(part);
     if (shape.transpose_a)

@@ -116,7 +116,6 @@ std::vector<ProductShape> variants(std::int64_t m, std::int64_t n, std::int64_t 
       ProductShape s = dense(m, n, k, (flags & 1) != 0, (flags & 2) != 0, in, (flags & 4) != 0 ? DType::fp32 : in);
       s.bias = (flags & 8) != 0;
       s.accumulate = (flags & 16) != 0;
-      if (s.accumulate && s.out != DType::fp32) continue;
       if (in == DType::fp32 && (flags & 4) != 0) continue;  // the same again
       all.push_back(s);
     }

@@ -23,10 +23,10 @@ class TransformUnit final : public Unit {
  public:
   explicit TransformUnit(const RunShape& run)
       : Unit("transform"), piece_([&] {
-          const std::size_t weight = add_parameter("dense.weight", {kHidden, kHidden}, true, {0, 0.02f});
-          const std::size_t bias = add_parameter("dense.bias", {kHidden}, false, {0, 0});
+          Linear::Tensor dense{kHidden, add_parameter("dense.weight", {kHidden, kHidden}, true, {0, 0.02f})};
+          dense.bias = add_parameter("dense.bias", {kHidden}, false, {0, 0});
           end_part();
-          return PredictionTransform(run.tokens(), kHidden, weight, bias, run);
+          return PredictionTransform(run.tokens(), kHidden, dense, true, run);
         }()) {
     Slots save, work;
     inner_ = save.add(run.tokens() * kHidden, run.dtype);

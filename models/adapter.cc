@@ -1,0 +1,122 @@
+#include "models/adapter.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <regex>
+
+#include "base/error.h"
+
+namespace strata::models {
+namespace {
+
+// As Python's re.fullmatch.
+bool matches_whole(const std::string& pattern, std::string_view text) {
+  return std::regex_match(text.begin(), text.end(), std::regex(pattern));
+}
+
+bool ends_as(std::string_view module, std::string_view name) {
+  return module == name ||
+         (module.size() > name.size() && module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
+}
+
+// The number in the module's name that peft takes for its layer's: the last that stands after two names.
+std::optional<std::int64_t> layer_of(std::string_view module) {
+  static const std::regex kLayer(R"(.*\.[^.]*\.(\d+)\..*)");
+  std::match_results<std::string_view::const_iterator> found;
+  if (!std::regex_match(module.begin(), module.end(), found, kLayer)) return std::nullopt;
+  const std::string digits = found[1].str();
+  std::int64_t layer = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+  return error == std::errc{} ? std::optional(layer) : std::nullopt;
+}
+
+// Of a table of patterns: what the first has that is of the module, otherwise the default.
+template <typename T>
+T of_pattern(const std::vector<std::pair<std::string, T>>& table, std::string_view module, T otherwise) {
+  for (const auto& [pattern, value] : table)
+    if (matches_whole("(?:.*\\.)?(?:" + pattern + ")", module)) return value;
+  return otherwise;
+}
+
+// peft leaves what lies in a module that is saved whole, or is one, out of the targets.
+bool lies_in_saved(const Adapter& adapter, std::string_view module) {
+  return std::ranges::any_of(adapter.modules_to_save, [&](const std::string& saved) {
+    for (std::size_t at = 0; at <= module.size();) {
+      const std::string_view rest = module.substr(at);
+      if (rest == saved || (rest.starts_with(saved) && rest[saved.size()] == '.')) return true;
+      const std::size_t dot = module.find('.', at);
+      if (dot == std::string_view::npos) return false;
+      at = dot + 1;
+    }
+    return false;
+  });
+}
+
+bool is_target(const Adapter& adapter, std::string_view module) {
+  if (matches(adapter.exclude_modules, module) || lies_in_saved(adapter, module)) return false;
+  const ModuleNames& targets = adapter.target_modules;
+  if (!matches(targets, module)) return false;
+  const auto& layers = adapter.layers_to_transform;
+  // A module that is named whole is a target in any layer.
+  if (layers.empty() || targets.pattern || std::ranges::find(targets.names, module) != targets.names.end()) return true;
+  const auto layer = layer_of(module);
+  return layer && std::ranges::find(layers, *layer) != layers.end();
+}
+
+}  // namespace
+
+bool matches(const ModuleNames& names, std::string_view module) {
+  if (names.pattern) return *names.pattern == kAllLinear || matches_whole(*names.pattern, module);
+  return std::ranges::any_of(names.names, [&](const std::string& name) { return ends_as(module, name); });
+}
+
+LowRank low_rank_for(const Adapter& adapter, std::string_view module) {
+  if (!is_target(adapter, module)) return {};
+  const std::int64_t rank = of_pattern(adapter.rank_pattern, module, adapter.rank);
+  const double alpha = of_pattern(adapter.alpha_pattern, module, adapter.alpha);
+  const auto divisor = static_cast<double>(rank);
+  return {static_cast<std::size_t>(rank), static_cast<float>(alpha / (adapter.rslora ? std::sqrt(divisor) : divisor))};
+}
+
+std::shared_ptr<const Adapter> with_classifiers_saved(Adapter adapter) {
+  for (const char* scores : {"classifier", "score"})
+    if (std::ranges::find(adapter.modules_to_save, scores) == adapter.modules_to_save.end())
+      adapter.modules_to_save.emplace_back(scores);
+  return std::make_shared<const Adapter>(std::move(adapter));
+}
+
+bool is_saved_whole(const Adapter& adapter, std::string_view tensor) {
+  return std::ranges::any_of(adapter.modules_to_save, [&](const std::string& saved) {
+    for (std::size_t dot = tensor.find('.'); dot != std::string_view::npos; dot = tensor.find('.', dot + 1))
+      if (tensor.substr(0, dot).ends_with(saved)) return true;
+    return false;
+  });
+}
+
+void check_pattern(std::string_view key, const std::string& pattern) {
+  // What Python has and std::regex reads otherwise, or not at all.
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kLacking = {
+      {{"(?<", "looking behind"},
+       {"(?P", "named groups"},
+       {"(?#", "comments"},
+       {"(?>", "atomic groups"},
+       {"(?(", "conditions"},
+       {"(?i", "flags"},
+       {"(?s", "flags"},
+       {"\\A", "\\A"},
+       {"\\Z", "\\Z"},
+       {"{,", "a repetition without its least number"}}};
+  for (const auto& [syntax, name] : kLacking)
+    if (pattern.find(syntax) != std::string::npos)
+      fail(Exit::usage, "{} = {}: {} in regular expressions is not supported ({}): write it without", key, pattern,
+           name, syntax);
+  try {
+    (void)std::regex(pattern);
+  } catch (const std::regex_error& error) {
+    fail(Exit::usage, "{} = {} is no regular expression that can be read: {}", key, pattern, error.what());
+  }
+}
+
+}  // namespace strata::models

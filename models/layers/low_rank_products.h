@@ -1,0 +1,75 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "device/lane.h"
+#include "device/ops/products/product.h"
+#include "device/view.h"
+#include "models/adapter.h"
+#include "models/flat_range.h"
+
+namespace strata::models {
+
+// What adapters add to a linear layer y = x W: y += s (x A^T) B^T, for each of its tensors that has one. A is [rank,
+// in] and B [out, rank], whatever way W is stored. Those whose A lie next to each other and that have one scale share
+// the product that reads x. Prepared once per shape.
+class LowRankProducts {
+ public:
+  struct Target {
+    std::size_t column, out;  // of y
+    LowRank at;
+  };
+  struct Spec {
+    std::size_t rows, in, out;
+    device::DType dtype, input_sum;  // of all operands; and of dx as it is when backward() adds to it
+    device::Device device = {};
+  };
+  // Of the targets, those of rank 0 have no adapter.
+  LowRankProducts(const Spec& spec, std::span<const Target> targets);
+
+  bool empty() const { return groups_.empty(); }
+  // What lives from backward_parameters() to backward_input(); beside that, the scratch that any call needs in a lane
+  // of `threads` threads.
+  std::size_t kept_bytes() const;
+  std::size_t scratch_bytes(int threads) const;
+  double forward_flops() const;
+  double backward_flops() const;
+  void list_products(std::vector<device::ProductShape>& out) const;
+
+  // Adds to y[rows, out].
+  void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View kept,
+               device::View scratch) const;
+  // The same of one row.
+  void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
+                   device::View kept) const;
+  // dA and dB; leaves s dy B in `kept`.
+  void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
+                           const GradientRange& gradients, device::View kept, device::View scratch) const;
+  // Adds (s dy B) A to dx, of dtype Spec::input_sum.
+  void backward_input(device::Lane&, const ParameterRange& parameters, device::View dx, device::View kept,
+                      device::View scratch) const;
+
+ private:
+  struct Member {
+    Target target;
+    std::size_t first;  // of its rank columns in the group's
+    device::Product up, d_b, d_down;
+  };
+  struct Group {
+    std::size_t a, rank, offset;  // offset: of its columns in `kept`, in elements
+    float scale;
+    device::Product down, d_a, input;
+    std::vector<Member> members;
+  };
+  // The thin matrix [rows, group.rank]: x A^T, or in backward also s dy B.
+  device::View thin(const Group& group, device::View kept, bool gradient) const;
+  void run_down(device::Lane&, const Group& group, const ParameterRange& parameters, device::ConstView x,
+                device::View thin, device::View scratch) const;
+
+  Spec spec_;
+  std::size_t columns_ = 0;  // of all groups, each rounded up to a cache line
+  std::vector<Group> groups_;
+};
+
+}  // namespace strata::models

@@ -1,0 +1,189 @@
+#include "runtime/recipe/keys/adapter_keys.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json_writer.h"
+#include "models/adapter.h"
+#include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+using namespace kinds;
+using models::AdapterInit, models::ModuleNames;
+
+std::string text_or_none(const std::vector<std::string>& names) {
+  return names.empty() ? std::string("none") : text_of_list(names);
+}
+
+// A list of names, or one text that is a regular expression.
+template <typename At>
+RecipeKey modules(std::string name, std::string allowed, At at, std::string meaning) {
+  auto set = [name, at](Recipe& recipe, const Value& v, const fs::path&) {
+    if (const auto* pattern = std::get_if<std::string>(&v.value)) {
+      if (pattern->empty()) return false;
+      models::check_pattern(name, *pattern);
+      at(recipe) = ModuleNames{{}, *pattern};
+      return true;
+    }
+    auto names = texts_of(v);
+    if (!names || std::ranges::any_of(*names, [](const auto& text) { return text.empty(); })) return false;
+    at(recipe) = ModuleNames{std::move(*names), {}};
+    return true;
+  };
+  auto text = [at](const Recipe& recipe) {
+    const ModuleNames& modules = at(recipe);
+    return modules.pattern ? json_string(*modules.pattern) : text_or_none(modules.names);
+  };
+  return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
+}
+
+RecipeKey modules_to_save() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    auto names = texts_of(v);
+    if (!names || std::ranges::any_of(*names, [](const auto& text) { return text.empty(); })) return false;
+    recipe.adapter.lora.modules_to_save = std::move(*names);
+    return true;
+  };
+  auto text = [](const Recipe& recipe) { return text_or_none(recipe.adapter.lora.modules_to_save); };
+  return {
+      "adapter.modules_to_save",
+      "a text or a list of them",
+      "modules whose names end so are trained whole, and kept with the adapter: classifiers, tables; classifier and "
+      "score are, if classes are trained",
+      set,
+      text,
+      {}};
+}
+
+RecipeKey layers_to_transform() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    std::vector<std::int64_t> layers;
+    const auto add = [&](const Value& item) {
+      const auto* layer = std::get_if<std::int64_t>(&item.value);
+      if (!layer || *layer < 0 || *layer > kMany) return false;
+      layers.push_back(*layer);
+      return true;
+    };
+    const auto* list = std::get_if<std::vector<Value>>(&v.value);
+    if (list ? !std::ranges::all_of(*list, add) : !add(v)) return false;
+    recipe.adapter.lora.layers_to_transform = std::move(layers);
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    const auto& layers = recipe.adapter.lora.layers_to_transform;
+    return layers.empty() ? std::string("none") : text_of_list(layers);
+  };
+  return {"adapter.layers_to_transform",
+          "a layer's number or a list of them",
+          "only in these layers, with a list of target_modules",
+          set,
+          text,
+          {},
+          most_of(kMany)};
+}
+
+// The names of nested tables, which TOML makes of names with dots, put together again.
+bool add_entries(const RecipeTable& table, const std::string& prefix,
+                 std::vector<std::pair<std::string, const Value*>>& out) {
+  for (const auto& [name, value] : table) {
+    if (name.empty()) return false;
+    if (const auto* inner = std::get_if<RecipeTable>(&value.value)) {
+      if (!add_entries(*inner, prefix + name + ".", out)) return false;
+    } else {
+      out.emplace_back(prefix + name, &value);
+    }
+  }
+  return true;
+}
+
+// A table of pattern = number; number_in(value): nullopt if it is not allowed.
+template <typename At, typename NumberIn>
+RecipeKey table(std::string name, std::string allowed, At at, NumberIn number_in, std::string meaning) {
+  auto set = [name, at, number_in](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* given = std::get_if<RecipeTable>(&v.value);
+    std::vector<std::pair<std::string, const Value*>> entries;
+    if (!given || !add_entries(*given, "", entries)) return false;
+    std::remove_reference_t<decltype(at(recipe))> out;
+    for (const auto& [pattern, value] : entries) {
+      const auto number = number_in(*value);
+      if (!number) return false;
+      models::check_pattern(name, pattern);
+      out.emplace_back(pattern, *number);
+    }
+    at(recipe) = std::move(out);
+    return true;
+  };
+  auto text = [at](const Recipe& recipe) {
+    std::string out;
+    for (const auto& [pattern, number] : at(recipe))
+      out += fmt::format("{}{} = {}", out.empty() ? "" : ", ", json_string(pattern), number);
+    return out.empty() ? std::string("none") : "{ " + out + " }";
+  };
+  return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
+}
+
+constexpr std::int64_t kMostRank = 1 << 16;
+
+std::optional<std::int64_t> rank_in(const Value& v) {
+  const auto* rank = std::get_if<std::int64_t>(&v.value);
+  return rank && *rank >= 1 && *rank <= kMostRank ? std::optional(*rank) : std::nullopt;
+}
+std::optional<double> alpha_in(const Value& v) {
+  const auto alpha = number_of(v);
+  return alpha && *alpha > 0 && *alpha <= kHuge ? alpha : std::nullopt;
+}
+
+// Values other than `built` are known, and refused.
+RecipeKey later(RecipeKey key, std::function<bool(const Value&)> not_built) {
+  key.not_built = std::move(not_built);
+  return key;
+}
+
+bool is_on(const Value& v) {
+  const auto* on = std::get_if<bool>(&v.value);
+  return on && *on;
+}
+
+}  // namespace
+
+std::vector<RecipeKey> adapter_keys() {
+  return {
+      choice<AdapterKind>(
+          "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, {}, STRATA_AT(adapter.kind),
+          "lora: the model is frozen, and beside its linear layers low-rank factors are trained: y = W x "
+          "+ alpha / rank B A x"),
+      integer("adapter.rank", 1, kMostRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
+      number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
+             "the scale times the rank (lora_alpha)"),
+      later(number("adapter.dropout", 0, 1, "a number from 0 to below 1", STRATA_AT(adapter.dropout),
+                   "dropout of what A multiplies (lora_dropout)", true),
+            [](const Value& v) { return number_of(v) != 0.0; }),
+      modules("adapter.target_modules",
+              "\"all-linear\", a list of names, or a Python regular expression of whole names",
+              STRATA_AT(adapter.lora.target_modules),
+              "linear layers that get an adapter: names are whole or what they end in after a dot; all-linear: every "
+              "one but that of the words or classes"),
+      modules("adapter.exclude_modules", "a list of names, or a Python regular expression of whole names",
+              STRATA_AT(adapter.lora.exclude_modules), "and those that get none"),
+      modules_to_save(),
+      layers_to_transform(),
+      flag("adapter.rslora", STRATA_AT(adapter.lora.rslora), "scale by alpha / sqrt(rank)"),
+      later(flag("adapter.dora", STRATA_AT(adapter.dora), "train the lengths of W's rows, too"), is_on),
+      choice<AdapterInit>(
+          "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}}, {},
+          STRATA_AT(adapter.lora.init),
+          "how A is drawn from training.seed; default: uniform, at most 1 / sqrt(in); gaussian: normal, "
+          "of deviation 1 / rank. B begins as zeros"),
+      table("adapter.rank_pattern", "a table of pattern = rank", STRATA_AT(adapter.lora.rank_pattern), rank_in,
+            "other ranks for layers whose names end so: regular expressions, of which the first that matches counts"),
+      table("adapter.alpha_pattern", "a table of pattern = alpha", STRATA_AT(adapter.lora.alpha_pattern), alpha_in,
+            "the same for alpha"),
+      later(path("adapter.path", STRATA_AT(adapter.path), "a folder of peft's to go on from"),
+            [](const Value&) { return true; }),
+  };
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,243 @@
+// Adapters: what is frozen stays as it was, A and B move, and the bits are the same whatever the stage, tier, order,
+// recomputation and number of ranks.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+
+#include "base/error.h"
+#include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/saved_run.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Case {
+  const char* name;
+  const char* family;  // of tests/golden; empty: the sets name a preset
+  std::vector<std::string> sets;
+};
+
+const std::vector<std::string> kGpt2 = {
+    "model.preset=tiny-gpt2",      "model.config.n_layer=3",       "model.config.n_embd=48",
+    "model.config.n_head=3",       "model.config.vocab_size=130",  "model.config.n_positions=24",
+    "model.config.attn_pdrop=0.1", "model.config.resid_pdrop=0.1", "model.config.embd_pdrop=0.1"};
+const std::vector<std::string> kLlama = {"model.preset=tiny-llama",
+                                         "model.config.num_hidden_layers=3",
+                                         "model.config.hidden_size=40",
+                                         "model.config.num_attention_heads=5",
+                                         "model.config.num_key_value_heads=1",
+                                         "model.config.head_dim=8",
+                                         "model.config.intermediate_size=72",
+                                         "model.config.vocab_size=130",
+                                         "model.config.attention_dropout=0.1"};
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+const Case kCases[] = {
+    {"llama, every layer", "", with(kLlama, {"adapter.rank=4", "adapter.alpha=12"})},
+    // Backward ends in the second block; layers differ in what they have.
+    {"llama, some", "",
+     with(kLlama, {R"(adapter.target_modules=["q_proj", "v_proj", "up_proj"])", "adapter.layers_to_transform=[1, 2]",
+                   R"(adapter.rank_pattern={"v_proj" = 2, "layers.2.mlp.up_proj" = 16})",
+                   R"(adapter.alpha_pattern={"v_proj" = 5})", "adapter.rslora=true", "adapter.init=gaussian"})},
+    {"gpt2, with the words' table", "",
+     with(kGpt2, {"model.config.tie_word_embeddings=false", R"(adapter.target_modules=".*(c_attn|c_fc|mlp.c_proj)")",
+                  R"(adapter.modules_to_save=["wte", "ln_f"])", R"(adapter.exclude_modules=["h.1.mlp.c_fc"])"})},
+    {"bert", "bert", {}},
+    {"modernbert", "modernbert", {"adapter.rank=3"}},
+};
+
+class AdapterRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
+ protected:
+  AdapterRun() {
+    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
+    for (std::uint32_t i = 0; i < 900; ++i) {
+      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+  static const Case& of() { return kCases[std::get<0>(GetParam())]; }
+  std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = {"adapter.kind=lora",
+                                    "training.max_steps=4",
+                                    fmt::format("training.precision={}", std::get<1>(GetParam())),
+                                    "optimizer.learning_rate=5e-3",
+                                    fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
+                                    fmt::format("memory.nvme={}", folder_.path().string())};
+    if (std::string_view(of().family).empty())
+      all = with(all, {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), "data.seq_len=16",
+                       "training.micro_batch_size=2"});
+    return with(with(all, of().sets), more);
+  }
+  static std::optional<std::filesystem::path> recipe() {
+    if (std::string_view(of().family).empty()) return std::nullopt;
+    return std::filesystem::path(tests::source_dir()) / "tests/golden" / of().family / "recipe.toml";
+  }
+  Trained train(int ranks, const std::vector<std::string>& more,
+                const std::function<void(Trainer&, const Job&, int)>& f = {}, std::size_t tile_bytes = 0,
+                std::size_t update_chunk = 0) const {
+    return train_in_threads(recipe(), sets(ranks, more), ranks, f, tile_bytes, update_chunk);
+  }
+
+  tests::ScratchFolder folder_;
+};
+
+void expect_same(const Trained& trained, const Trained& first, const std::string& name) {
+  EXPECT_TRUE(trained.memory_as_planned) << name;
+  EXPECT_TRUE(trained.bytes_as_planned) << name;
+  EXPECT_EQ(trained.loss_hex, first.loss_hex) << name;
+  EXPECT_EQ(trained.weights_hash, first.weights_hash) << name;
+}
+
+TEST_P(AdapterRun, SameBitsWhateverThePlan) {
+  const Trained first = train(1, {});
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "A and B move";
+  int i = 0;
+  for (const int ranks : {1, 2, 4})
+    for (int stage = 0; stage < 4; ++stage)
+      for (const char* recompute : {"none", "block", "sqrt"}) {
+        const std::string order = ++i % 2 ? "vertical" : "horizontal";
+        std::vector<std::string> more = {fmt::format("zero.stage={}", stage),
+                                         fmt::format("training.recompute={}", recompute), "memory.order=" + order,
+                                         fmt::format("memory.prefetch={}", i % 4)};
+        if (ranks == 4 && stage == 3 && i % 2) more.emplace_back("zero.parameters_group=2");
+        expect_same(train(ranks, more, {}, i % 3 ? 0 : 1), first,
+                    fmt::format("{} ranks, stage {}, recompute {}, {}", ranks, stage, recompute, order));
+      }
+}
+
+TEST_P(AdapterRun, SameBitsInEveryTier) {
+  const Trained first = train(1, {});
+  const char* tiers[] = {"device", "host", "nvme"};
+  int i = 0;
+  for (const char* parameters : tiers)
+    for (const char* optimizer : tiers)
+      for (const int ranks : {1, 2}) {
+        const char* gradients = tiers[++i % 3];
+        expect_same(
+            train(ranks,
+                  {fmt::format("zero.stage={}", ranks == 1 ? 0 : i % 4), fmt::format("zero.parameters={}", parameters),
+                   fmt::format("zero.gradients={}", gradients), fmt::format("zero.optimizer={}", optimizer),
+                   fmt::format("zero.activations={}", tiers[i % 2]),
+                   fmt::format("training.recompute={}", i % 2 ? "block" : "none")},
+                  {}, i % 4 ? 0 : 1, kShardAlignment),
+            first, fmt::format("{} ranks, {} {} {}", ranks, parameters, gradients, optimizer));
+      }
+}
+
+// B begins as zeros, so that the first loss is the model's own.
+TEST_P(AdapterRun, BeginsAsTheModelItself) {
+  std::vector<std::string> plain = sets(1, {"training.max_steps=1"});
+  std::erase_if(plain, [](const std::string& set) { return set.starts_with("adapter."); });
+  const Trained without = train_in_threads(recipe(), plain, 1);
+  std::string base;
+  const Trained first =
+      train(1, {"training.max_steps=1"}, [&](Trainer& trainer, const Job&, int) { base = trainer.base_hash(); });
+  EXPECT_EQ(first.loss_hex, without.loss_hex);
+  for (const int ranks : {1, 2})
+    train(ranks, {"zero.stage=3"}, [&](Trainer& trainer, const Job&, int) {
+      EXPECT_EQ(trainer.base_hash(), base) << "what is frozen is as it was";
+    });
+}
+
+TEST_P(AdapterRun, TrainsAAndBAndWhatItSavesAlone) {
+  train(1, {"training.max_steps=1"}, [&](Trainer&, const Job& job, int) {
+    std::size_t trained = 0;
+    for (const auto& unit : job.model->units)
+      for (const models::Parameter& p : unit->parameters()) {
+        const bool saved = p.name.find(".wte.") != std::string::npos || p.name.find(".ln_f.") != std::string::npos;
+        EXPECT_EQ(p.trained(), p.of_adapter || saved) << p.name;
+        if (p.trained()) trained += p.size();
+      }
+    EXPECT_EQ(job.model->trained_parameters(), trained);
+    EXPECT_TRUE(job.plan.layout.adapted);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, AdapterRun,
+                         testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
+                                          testing::Values("fp32", "bf16", "fp16")));
+
+std::string complaint_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Exit::usage) << error.what();
+    return error.what();
+  }
+  return {};
+}
+
+Job job_of(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  const Recipe recipe =
+      load_recipe(std::nullopt,
+                  with(with(std::move(sets), {"adapter.kind=lora", "data.seq_len=16", "training.max_steps=3"}), more));
+  return make_job(recipe, 1, capacity_of(recipe.memory, 1));
+}
+
+// Nothing below the first adapter is gone through backward, and no frozen weight has a gradient or a moment.
+TEST(AdapterPlan, CostsWhatItTrains) {
+  const Job job = job_of(kLlama, {R"(adapter.target_modules=["down_proj"])", "adapter.layers_to_transform=2"});
+  for (const Task& task : job.plan.tasks)
+    if (task.kind == TaskKind::backward || task.kind == TaskKind::update) {
+      EXPECT_EQ(task.unit, 3) << name_of(task, *job.model);
+    }
+  EXPECT_EQ(job.model->trained_parameters(), 8u * (72 + 40));
+  EXPECT_EQ(job.plan.layout.units[3].padded(), kShardAlignment);
+}
+
+TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
+  const auto refused = [](std::vector<std::string> more, const std::vector<std::string>& model = kLlama) {
+    return complaint_of([&] { job_of(model, more); });
+  };
+  EXPECT_THAT(refused({R"(adapter.target_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
+  EXPECT_THAT(refused({"adapter.target_modules=.*attention"}), HasSubstr("no linear layer"));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}), HasSubstr("is of lm_head"));
+  EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
+  EXPECT_THAT(refused({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
+  EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kGpt2), HasSubstr("tie_word_embeddings"));
+  EXPECT_THAT(refused({R"(adapter.exclude_modules=".*")"}), HasSubstr("no target left"));
+  EXPECT_THAT(refused({R"(training.freeze="*.wte.*")"}), HasSubstr("contradict"));
+  EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("list of names"));
+  EXPECT_THAT(refused({"adapter.dropout=0.1"}), HasSubstr("not supported"));
+  EXPECT_THAT(refused({"adapter.dora=true"}), HasSubstr("not supported"));
+  EXPECT_THAT(refused({"adapter.path=/tmp"}), HasSubstr("not supported"));
+  EXPECT_THAT(complaint_of([] { load_recipe(std::nullopt, with(kLlama, {"adapter.rank=4"})); }),
+              HasSubstr("needs adapter.kind"));
+}
+
+TEST(AdapterResume, GoesOnAsIfItHadNotStopped) {
+  const SavedRun saved;
+  for (const char* precision : {"fp32", "bf16"}) {
+    const std::vector<std::string> more = {"adapter.kind=lora", "adapter.rank=4",
+                                           fmt::format("training.precision={}", precision)};
+    std::filesystem::remove_all(saved.checkpoints());
+    const auto straight = saved.run(1, saved.sets(1, more), 6);
+    std::filesystem::remove_all(saved.checkpoints());
+    saved.run(2, saved.sets(2, with(more, {"zero.stage=3"})), 3, {3});
+    const auto gone_on = saved.run(1, saved.sets(1, more), 6);
+    EXPECT_EQ(gone_on.resumed, "step-00000003") << precision;
+    EXPECT_EQ(gone_on.weights, straight.weights) << precision;
+    EXPECT_TRUE(std::equal(gone_on.losses.begin(), gone_on.losses.end(), straight.losses.begin() + 3)) << precision;
+    EXPECT_THAT(complaint_of([&] { saved.run(1, saved.sets(1, with(more, {"adapter.rank=2"})), 6); }),
+                HasSubstr("adapter.rank = 4"));
+    EXPECT_THAT(complaint_of([&] { saved.run(1, saved.sets(1), 6); }), HasSubstr("adapter.kind"));
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime
