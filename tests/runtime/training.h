@@ -38,12 +38,14 @@ inline std::string hex(double x) {
 // chunks of `update_chunk` elements; 0: as the job has it.
 inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size_t update_chunk) {
   const Recipe& r = job.recipe;
-  PlanRequest request{job.model.get(),
-                      {static_cast<std::size_t>(r.training.micro_batch_size), static_cast<std::size_t>(r.data.seq_len),
-                       r.training.precision, 1, true, 0, job.plan.device},
-                      job.plan.mesh(),
-                      job.plan.accumulation,
-                      placement_of(r.zero)};
+  const models::RunShape shape{static_cast<std::size_t>(r.training.micro_batch_size),
+                               static_cast<std::size_t>(r.data.seq_len),
+                               r.training.precision,
+                               1,
+                               true,
+                               0,
+                               job.plan.device};
+  PlanRequest request{job.model.get(), shape, job.plan.mesh(), job.plan.accumulation, placement_of(r.zero)};
   request.fast = r.training.reduce == Reduce::fast;
   request.reduce_group = static_cast<int>(r.training.reduce_group);
   request.vertical = job.plan.vertical;

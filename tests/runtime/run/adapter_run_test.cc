@@ -54,8 +54,9 @@ const Case kCases[] = {
                    R"(adapter.rank_pattern={"v_proj" = 2, "layers.2.mlp.up_proj" = 16})",
                    R"(adapter.alpha_pattern={"v_proj" = 5})", "adapter.rslora=true", "adapter.init=gaussian"})},
     {"gpt2, with the words' table", "",
-     with(kGpt2, {"model.config.tie_word_embeddings=false", R"(adapter.target_modules=".*(c_attn|c_fc|mlp.c_proj)")",
-                  R"(adapter.modules_to_save=["wte", "ln_f"])", R"(adapter.exclude_modules=["h.1.mlp.c_fc"])"})},
+     with(kGpt2,
+          {"model.config.tie_word_embeddings=false", R"re(adapter.target_modules=".*(c_attn|c_fc|mlp.c_proj)")re",
+           R"(adapter.modules_to_save=["wte", "ln_f"])", R"(adapter.exclude_modules=["h.1.mlp.c_fc"])"})},
     {"bert", "bert", {}},
     {"modernbert", "modernbert", {"adapter.rank=3"}},
 };
