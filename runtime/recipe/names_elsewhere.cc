@@ -227,7 +227,7 @@ constexpr NamesElsewhere kRows[] = {
     {"device_map low_cpu_mem_usage", "", "not needed: zero.* says where state lies"},
     {"full_determinism deterministic", "", "not needed: runs have the same bits"},
     {"lora_alpha", "adapter.alpha", ""},
-    {"lora_target_modules lora_target target_modules lora_target_linear", "adapter.target_modules",
+    {"lora_target_modules lora_target lora_target_linear", "adapter.target_modules",
      "all-linear for all"},
     {"dpo beta reward_model", "",
      "only supervised training is supported: training.objective lists what a model can learn"},
