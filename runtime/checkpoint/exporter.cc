@@ -192,7 +192,8 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
   if (!folder.is_checkpoint()) untie_what_differs(config, folder.path(), std::nullopt);
   if (folder.has_adapter())
     fail(Exit::usage,
-         "{} holds an adapter beside a frozen model, which is not exported yet: strata generate and eval run it as it is",
+         "{} holds an adapter beside a frozen model, which is not exported yet: strata generate and eval run it as it "
+         "is",
          folder.path().string());
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);

@@ -61,7 +61,7 @@ struct Scale {
   }
   template <int kN>
   __device__ void store(std::size_t unit, const Pack<T, kN>& v) const {
-    Pack<float, kN> scaled = widened(v);
+    Floats<kN> scaled = widened(v);
     for (int i = 0; i < kN; ++i) scaled.at[i] *= factor;
     store_pack<true>(out + unit * kN, kN, rounded<T>(scaled));
   }
