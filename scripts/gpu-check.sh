@@ -4,12 +4,11 @@
 #                                                       --own-attention: also a build without cuDNN's
 #   DIR/gpu-check.sh [PART...]                          there: all parts, or those named, into ${OUT:-DIR/results}
 # Parts: machine (GPU, driver, libraries), twins (every operation against its reference, and the CPU's bits; NCCL by one
-# rank), contract (whole runs: same bits over stages, tiers, orders and ranks), sanitizer (compute-sanitizer over the
-# twins), kernels (what memory bounds, against a copy), bench (beside PyTorch; TORCH_TRAIN names torch_train.py, packed
-# along where it is set). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a part gets
-# its limit or what is left, the sanitizer what the benchmarks leave, so where that is too little for all, name parts and
-# call twice. gpu-DATE.json, gpu-DATE.md and logs.tar.gz are written after each part, so that they are there whatever
-# ends this.
+# rank), contract (whole runs: same bits over stages, tiers, orders and ranks), kernels (what memory bounds, against a
+# copy), bench (beside PyTorch, if TORCH_TRAIN named torch_train.py when this was packed), sanitizer (compute-sanitizer
+# over whole runs and the twins). A part that fails does not stop the others. All end within GPU_CHECK_SECONDS (540): a
+# part gets its limit or what is left, so if that is too little for all, name parts and call twice. gpu-DATE.json,
+# gpu-DATE.md and logs.tar.gz are written after each part, so that they are there whatever ends this.
 set -euo pipefail
 
 if [ "${1:-}" = --pack ]; then
@@ -53,19 +52,19 @@ if [ "${1:-}" = --pack ]; then
     echo "gpu-check: nothing to compare with is packed: TORCH_TRAIN names no torch_train.py" >&2
   fi
   cp scripts/gpu_check_report.py "$payload/"
-  tar -C "$payload" -czf "$to/payload.tar.gz" .
+  tar -C "$payload" -c . | xz -T0 -3 >"$to/payload.tar.xz"
   cp scripts/gpu-check.sh "$to/"
   echo "packed: $(du -sh "$to" | cut -f1) in $to; there: $to/gpu-check.sh"
   exit 0
 fi
 
 parts=("$@")
-[ ${#parts[@]} -gt 0 ] || parts=(machine twins contract sanitizer kernels bench)
+[ ${#parts[@]} -gt 0 ] || parts=(machine twins contract kernels bench sanitizer)
 for name in "${parts[@]}"; do
   case $name in
     machine | twins | contract | kernels | bench | sanitizer) ;;
     *)
-      echo "gpu-check: no part is called $name: machine, twins, contract, sanitizer, kernels, bench" >&2
+      echo "gpu-check: no part is called $name: machine, twins, contract, kernels, bench, sanitizer" >&2
       exit 2
       ;;
   esac
@@ -78,8 +77,8 @@ python=${PYTHON:-python3}
 mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tar -C "$work" -xzf "$here/payload.tar.gz" 2>/dev/null || {
-  echo "gpu-check: no payload.tar.gz beside this script: make one with scripts/gpu-check.sh --pack DIR, run DIR/gpu-check.sh" >&2
+tar -C "$work" -xJf "$here/payload.tar.xz" 2>/dev/null || {
+  echo "gpu-check: no payload.tar.xz beside this script: make one with scripts/gpu-check.sh --pack DIR, run DIR/gpu-check.sh" >&2
   exit 2
 }
 bin=$work/bin
@@ -144,11 +143,9 @@ trap stop TERM INT HUP
 
 # part NAME LIMIT COMMAND...: its output goes to $logs/NAME.log, its status to the report. In the background, as a
 # signal is heard only where the shell waits. `expected` is the status that counts as passed.
-# `reserved` are seconds for the parts to come.
 expected=0
-reserved=0
 part() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS - 10 - reserved)) status=0
+  local name=$1 limit=$2 left=$((deadline - SECONDS - 10)) status=0
   shift 2
   command=$*
   command=${command//"${ours[*]} "/}
@@ -195,7 +192,7 @@ kernels() {
 }
 
 sanitizer() {
-  local tool checker='' filter=${SANITIZER_FILTER:-*Norm*:*Embedding*:*CrossEntropy*:*GradientS*:*Optimizer*}
+  local tool checker='' filter=${SANITIZER_FILTER:-*Norm*:*Embedding*:*CrossEntropy*:*GradientS*:*Optimizer*:*Consensus*}
   for tool in "$(command -v compute-sanitizer)" /usr/local/cuda/bin/compute-sanitizer \
     /usr/local/cuda/compute-sanitizer/compute-sanitizer; do
     if [ -z "$checker" ] && [ -x "$tool" ]; then checker=$tool; fi
@@ -204,19 +201,18 @@ sanitizer() {
     record sanitizer "skipped: no compute-sanitizer on the path or in /usr/local/cuda" 0 ''
     return
   fi
-  # Memory is allocations of their own, as the checker knows no others; what it says is worth something if it finds an
-  # error that is there.
+  # What the checker says is worth something if it finds an error that is there. It knows the GPU's memory, in which whole
+  # runs keep their operands, and not the pinned memory of the twins' tests.
   local apart=("$checker" --target-processes all --error-exitcode 9 --tool)
-  case " ${parts[*]} " in *" bench "*) reserved=250 ;; esac
   expected=9
-  part memcheck-planted 60 "${apart[@]}" memcheck "${ours[@]}" STRATA_TEST_BLOCKS=apart "$bin/device_gpu_test" \
+  part memcheck-planted 60 "${apart[@]}" memcheck "${ours[@]}" "$bin/device_gpu_test" \
     --gtest_filter='Planted*' --gtest_also_run_disabled_tests
   expected=0
-  part memcheck 90 "${apart[@]}" memcheck "${ours[@]}" STRATA_TEST_BLOCKS=apart "$bin/device_gpu_test" --gtest_filter="$filter"
   for tool in racecheck synccheck; do
     part "$tool" 90 "${apart[@]}" "$tool" "${ours[@]}" "$bin/device_gpu_test" --gtest_filter="$filter"
   done
-  reserved=0
+  part memcheck 120 "${apart[@]}" memcheck "${ours[@]}" CUDA_MODULE_LOADING=EAGER "$bin/run_test" \
+    --gtest_filter='*GpuRun.HasTheSameBits*'
 }
 
 # Tokens are text's bytes: speed does not depend on them.

@@ -26,6 +26,8 @@ struct ExactSum {
   constexpr void merge(const ExactSum& other);
   constexpr void normalize();
   constexpr double round() const;  // NaN if a term was not finite
+  // The same without a copy, for kernels: leaves the sum's magnitude, normalised.
+  constexpr double round_in_place();
 
  private:
   static constexpr std::uint64_t kLowHalf = 0xffffffffu;
@@ -95,23 +97,28 @@ constexpr void ExactSum::normalize() {
 }
 
 constexpr double ExactSum::round() const {
+  ExactSum copy = *this;
+  return copy.round_in_place();
+}
+
+constexpr double ExactSum::round_in_place() {
   if (nonfinite != 0) return std::numeric_limits<double>::quiet_NaN();
-  ExactSum a = *this;
-  a.normalize();
-  const bool negative = a.chunks[kChunks - 1] < 0;
+  normalize();
+  const bool negative = chunks[kChunks - 1] < 0;
   if (negative) {
-    for (std::size_t i = 0; i < kChunks; ++i) a.chunks[i] = -a.chunks[i];
-    a.normalize();
+    for (std::size_t i = 0; i < kChunks; ++i) chunks[i] = -chunks[i];
+    normalize();
   }
   int top = kChunks - 1;
-  while (top >= 0 && a.chunks[static_cast<std::size_t>(top)] == 0) --top;
+  while (top >= 0 && chunks[static_cast<std::size_t>(top)] == 0) --top;
   if (top < 0) return 0.0;
   // 96 bits from the top chunk down, and whether there is anything below them.
-  const auto chunk = [&](int i) {
-    return i < 0 ? 0 : static_cast<std::uint64_t>(a.chunks[static_cast<std::size_t>(i)]);
+  const auto chunk = [this](int i) {
+    return i < 0 ? 0 : static_cast<std::uint64_t>(chunks[static_cast<std::size_t>(i)]);
   };
   const std::uint64_t sign = negative ? std::uint64_t{1} << 63 : 0, infinity = std::uint64_t{0x7ff} << 52;
-  const int width = std::bit_width(chunk(top));  // the top chunk itself may exceed 32 bits only beyond every double
+  // Not std::bit_width: its 64-bit form is undefined in GPU code, and nvcc gives no warning.
+  const int width = 64 - __builtin_clzll(chunk(top));  // exceeds 32 only if the sum is beyond every double
   if (width > 32) return std::bit_cast<double>(sign | infinity);
   const int highest = 32 * top + width - 1;  // place of the leading bit, in units of 2^-1074
   std::uint64_t mantissa = 0;                // the 64 bits from the leading one down

@@ -282,7 +282,8 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
   return exposed;
 }
 
-BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans) {
+BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
+                           int last_task) {
   BoundSeconds path{};
   const auto add = [&](int task, double seconds) {
     const BoundSeconds alone = seconds_of(plan.tasks[index(task)], machine);
@@ -296,7 +297,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     if (!in_step(plan.tasks[t])) continue;
     before[t] = std::exchange(newest[static_cast<std::size_t>(plan.tasks[t].lane)], static_cast<int>(t));
   }
-  for (int at = last_awaited(plan, spans); at >= 0;) {
+  for (int at = last_task >= 0 ? last_task : last_awaited(plan, spans); at >= 0;) {
     const Span& span = spans[index(at)];
     add(at, static_cast<double>(span.end - span.begin) * 1e-9);
     const auto [awaited, across] = last_wait(plan, index(at), spans);

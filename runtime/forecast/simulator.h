@@ -69,7 +69,9 @@ double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 // which there is no span. `begin`: the step's begin; -1: unknown, and the wait before the first task is not counted.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 
-// What the step's time is spent on: the tasks on its critical path, each the last one for which the next waited.
-BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans);
+// What the step's time is spent on: the tasks on its critical path, each the last one for which the next waited. The
+// path ends with `last_task`; -1: with the one that ends last among those for which the step's end waits.
+BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
+                           int last_task = -1);
 
 }  // namespace strata::runtime

@@ -150,6 +150,7 @@ TEST(EventDeathTest, TwoLanesRecordItAtOnce) {
 
 TEST(EventDeathTest, TheHostWaitsForOneThatIsNotForIt) {
   if (kDevice.kind == Kind::cpu) GTEST_SKIP() << "lanes of the CPU are the host's";
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";  // CUDA does not work in a process that was forked
   const auto wait = [] {
     AbortToken abort;
     Event event(kDevice, false);

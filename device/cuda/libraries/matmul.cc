@@ -1,5 +1,6 @@
 #include "device/cuda/libraries/matmul.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -78,8 +79,8 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
 
   const cublasLtEpilogue_t epilogue = epilogue_of(s);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-  // The heuristic derives a pointer's alignment from its value, so this is an address with exactly the key's alignment.
-  const std::uintptr_t address = 0x10000u + static_cast<std::uintptr_t>(key.alignment);
+  // The heuristic derives a pointer's alignment from its value, and refuses one that its type cannot have.
+  const std::uintptr_t address = 0x10000u + alignment_of_output();
   if (s.bias || has_sums(s.epilogue)) {
     const cudaDataType_t type = cuda_type(s.out);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
@@ -89,6 +90,11 @@ Matmul::Matmul(cublasLtHandle_t handle, const AlgorithmKey& key) : handle_(handl
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s.ldc, sizeof s.ldc);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &address, sizeof address);
   }
+}
+
+// The key's alignment is that of all operands: with fp32 outputs of narrow inputs it may be less than an output has.
+std::uint32_t Matmul::alignment_of_output() const {
+  return std::max(static_cast<std::uint32_t>(key_.alignment), static_cast<std::uint32_t>(size_of(key_.shape.out)));
 }
 
 void Matmul::check(cublasStatus_t status, const char* call) const {
@@ -109,10 +115,13 @@ std::vector<std::string> Matmul::candidates(int most) const {
           "cublasLtMatmulPreferenceSetAttribute");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kMatmulWorkspace});
-  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                             CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+  // After a split k the library rounds the sum to C's type before it adds a bias, and then once more.
+  const auto reduction = key_.shape.bias ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(reduction));
+  for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES})
     prefer(operand, static_cast<std::uint32_t>(key_.alignment));
+  for (const auto output : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    prefer(output, alignment_of_output());
 
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int found = 0;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ inline constexpr std::size_t kMatmulWorkspace = std::size_t{32} << 20;
 // storage of B and A is the library's first and second operand, transposed if they are here, C is n by m, and the bias
 // goes down its columns. Sums are fp32: CUBLAS_COMPUTE_32F takes fp32 operands as they are (no TF32) and multiplies
 // bf16 and fp16 exactly. Only algorithms with the same bits in every run are used: the sums of a split k are added in a
-// fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time).
+// fixed order, in fp32, from the workspace (not "in place", which rounds to C's type each time). With a bias, k is not
+// split.
 //
 // With gelu, D is the activation, and C the auxiliary output. With its gradient, D is C, and the input of gelu is the
 // auxiliary input. Sums of the operands are the library's bias gradients, of its first operand (our B) or second.
@@ -45,6 +47,7 @@ class Matmul {
                        std::byte* workspace) const;
   void set(cublasLtMatmulDescAttributes_t attribute, const void* value, std::size_t bytes) const;
   void check(cublasStatus_t status, const char* call) const;
+  std::uint32_t alignment_of_output() const;
 
   cublasLtHandle_t handle_;
   AlgorithmKey key_;

@@ -203,7 +203,10 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile =
       machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
-  summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans));
+  // The run waited for all tasks of that step: also for an update, for which only the next step waits.
+  const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
+  summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),
+                                        static_cast<int>(ended_last - summary.spans.begin()));
   summary.timed_step = trainer.newest_step() - executor.steps_since_spans();
   summary.graph_steps = executor.graph_steps();
   summary.validate_ms = executor.validate_ms();

@@ -260,6 +260,15 @@ TEST(Simulator, TellsWhatTheStepIsBoundBy) {
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::upload)], 750, 1e-3);
 }
 
+// An update after the host's read, for which only the next step waits.
+TEST(Simulator, ThePathOfAMeasuredStepEndsWithItsLastTask) {
+  const StepPlan plan =
+      plan_of({task_in(LaneId::compute, 2), task_in(LaneId::host, 0, {0}), task_in(LaneId::compute, 1, {0})});
+  const std::vector<Span> spans = {{0, 2'000'000'000}, {2'000'000'000, 2'000'000'000}, {2'000'000'000, 3'000'000'000}};
+  EXPECT_NEAR(sum_of(critical_path(plan, unit_speeds(0), spans)), 2, kClock);
+  EXPECT_NEAR(sum_of(critical_path(plan, unit_speeds(0), spans, 2)), 3, kClock);
+}
+
 // As in a run's first step: what came before the task after it is not known.
 TEST(Simulator, NothingStoodStillForATaskThatDidNotRun) {
   const StepPlan plan =

