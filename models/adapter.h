@@ -22,6 +22,7 @@ struct ModuleNames {
   bool empty() const { return names.empty() && !pattern; }
   friend bool operator==(const ModuleNames&, const ModuleNames&) = default;
 };
+inline constexpr std::int64_t kMostRank = 1 << 16;
 inline constexpr std::string_view kAllLinear = "all-linear";  // as ModuleNames::pattern: every linear layer
 
 // Low-rank adapters of linear layers (LoRA, Hu et al. 2021): y = W x + s B(A x), with A [rank, in] and B [out, rank],
@@ -33,6 +34,8 @@ struct Adapter {
   std::vector<std::string> modules_to_save = {};       // trained whole: those whose names end so
   std::vector<std::int64_t> layers_to_transform = {};  // with a list of targets; empty: all
   bool rslora = false;                                 // s = alpha / sqrt(rank), not alpha / rank
+  double dropout = 0;                                  // of what A multiplies
+  bool dora = false;                                   // not supported, but known
   AdapterInit init = AdapterInit::kaiming;
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first that matches
   std::vector<std::pair<std::string, double>> alpha_pattern = {};

@@ -54,8 +54,15 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
   }
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (all[i].rank > 0) all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0});
-  for (std::size_t i = 0; i < layers.size(); ++i) linear_layers_.push_back({layers[i].name, all[i]});
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    linear_layers_.push_back({layers[i].name, all[i], layers[i].input_major});
   return all;
+}
+
+device::Dropout Unit::adapter_dropout(const Context& c, std::size_t layer) const {
+  constexpr std::uint32_t kFirstSite = 0x40000000;
+  const float probability = adapter_ ? static_cast<float>(adapter_->dropout) : 0;
+  return {probability, kFirstSite + first_linear_layer_ + static_cast<std::uint32_t>(layer), c.micro_batch, c.scalars};
 }
 
 void Unit::end_part() {

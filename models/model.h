@@ -15,6 +15,7 @@
 
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
+#include "device/ops/dropout.h"
 #include "device/ops/products/product.h"
 #include "device/step_scalars.h"
 #include "device/view.h"
@@ -76,6 +77,7 @@ struct RunShape {
   std::shared_ptr<const Adapter> adapter = {};
 
   std::size_t tokens() const { return batch * seq; }
+  float adapter_dropout() const { return adapter ? static_cast<float>(adapter->dropout) : 0; }
 };
 
 // A unit's keys and values of positions [0, first). A call appends those of its rows. A call with one row runs on that
@@ -194,8 +196,11 @@ class Unit {
   struct LinearLayer {
     std::string name;
     LowRank low_rank;
+    bool input_major;  // its weight is stored [in, out]
   };
   std::span<const LinearLayer> linear_layers() const { return linear_layers_; }
+  // The number of its first one in the whole model, from which the random numbers of adapters' dropout come.
+  void number_linear_layers(std::uint32_t first) { first_linear_layer_ = first; }
 
   std::span<const Part> parts() const { return parts_; }
   // The number of parts, from the first, that a forward without y runs; the others only make y.
@@ -225,8 +230,12 @@ class Unit {
   struct LinearShape {
     std::string name;
     std::size_t out;
+    bool input_major = false;
   };
   std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers);
+  // Dropout of what the adapter of its linear layer `layer`, and those after it, multiplies. Sites of blocks' dropout
+  // are below these.
+  device::Dropout adapter_dropout(const Context& c, std::size_t layer) const;
   // Ends a part: the parameters added since the last part's end.
   void end_part();
   // A table [vocabulary, width], with a part for each of its tiles (TableTiles).
@@ -244,6 +253,7 @@ class Unit {
   std::vector<LinearLayer> linear_layers_;
   std::vector<std::string> freeze_;
   std::shared_ptr<const Adapter> adapter_;
+  std::uint32_t first_linear_layer_ = 0;
   std::size_t size_ = 0, frozen_size_ = 0;
 
   std::size_t place_parameter(Parameter parameter, bool frozen);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
 #include "launcher/commands/commands.h"
@@ -59,11 +60,22 @@ CLI::Validator records_or_table() {
 
 }  // namespace
 
+// --adapter, which is a key of the recipe.
+void add_adapter(CLI::App* command, std::vector<std::string>& sets) {
+  command->add_option_function<std::filesystem::path>(
+      "--adapter",
+      [&sets](const std::filesystem::path& folder) {
+        sets.push_back("adapter.path=" + json_string(std::filesystem::absolute(folder).string()));
+      },
+      "a folder of peft's, with an adapter of that model");
+}
+
 void add_generate(CLI::App& app, int& status) {
   const auto options = std::make_shared<GenerateOptions>();
   auto* command = app.add_subcommand("generate", "continue a prompt, or answer a chat; text to stdout");
   add_path(command, "MODEL,--model", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
+  add_adapter(command, options->sets);
   auto* text = command->add_option("--prompt", options->prompt, "text to continue");
   command
       ->add_option_function<std::vector<std::string>>(
@@ -115,6 +127,7 @@ void add_predict(CLI::App& app, int& status) {
       "predict", "classify texts: labels and probabilities; mpirun -n N strata predict ... for N ranks");
   add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
+  add_adapter(command, options->sets);
   add_path(command, "IN", options->input,
            ".jsonl, .csv or .tsv with a text in each record, compressed or not; - for JSONL from standard input")
       ->required();
@@ -145,7 +158,12 @@ void add_export(CLI::App& app, int& status) {
   add_path(command, "CHECKPOINT", options->from, "a checkpoint, a folder of them (the newest complete one), or a model")
       ->required();
   add_path(command, "-o,--out", options->to, "new folder to write")->required();
-  command->add_option("--dtype", options->dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
+  auto* dtype =
+      command->add_option("--dtype", options->dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
+  auto* merge = command->add_flag("--merge", options->merge, "an adapter is merged into its model (it always is)");
+  command->add_flag("--adapter", options->adapter, "the adapter alone, as a folder of peft's")
+      ->excludes(dtype)
+      ->excludes(merge);
   command->callback([options, &status] { status = export_model(*options); });
 }
 

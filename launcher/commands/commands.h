@@ -26,6 +26,8 @@ struct ExportOptions {
   std::filesystem::path from;  // a checkpoint, a folder of checkpoints, or a Hugging Face directory
   std::filesystem::path to;
   std::string dtype = "fp32";
+  bool adapter = false;  // the adapter alone, as peft's folder
+  bool merge = false;    // there has to be one, which is merged
 };
 
 // `strata export`: a Hugging Face directory that transformers loads as it is. Returns the exit code; throws Error.

@@ -12,6 +12,16 @@ int export_model(const ExportOptions& options) {
     Activity verifying("verifying the checkpoint", Activity::Unit::bytes);
     return runtime::ModelFolder::whole(options.from, bind_cores(0, 1).cores, note, verifying.advance());
   }();
+  if (options.merge && !folder.has_adapter())
+    fail(Exit::usage, "{} has no adapter that could be merged: leave --merge out", folder.path().string());
+  if (options.adapter) {
+    {
+      Activity exporting("exporting", Activity::Unit::bytes);
+      runtime::export_adapter(folder, options.to, exporting.advance());
+    }
+    say("the adapter of {} exported to {}, as peft reads it", folder.path().string(), options.to.string());
+    return static_cast<int>(Exit::done);
+  }
   const auto remarks = [&] {
     Activity exporting("exporting", Activity::Unit::bytes);
     return runtime::export_model(

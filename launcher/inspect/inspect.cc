@@ -33,6 +33,7 @@
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/files/documents.h"
 #include "runtime/data/files/tokens.h"
+#include "runtime/weights/peft_folder.h"
 
 namespace strata::launcher {
 namespace {
@@ -173,6 +174,25 @@ bool holds_tensors(const fs::path& folder) {
   return false;
 }
 
+// peft's folder: what its configuration says, or why it is not read, and its tensors.
+void inspect_adapter(const fs::path& folder, Tensors wanted, std::ostream& out) {
+  try {
+    const runtime::PeftConfig config = runtime::read_peft_config(folder);
+    const models::Adapter& a = config.adapter;
+    const models::ModuleNames& targets = a.target_modules;
+    fmt::print(out, "adapter (LoRA) of {}: rank {}, alpha {}, dropout {}{}{}\n",
+               config.base.empty() ? "a model that is not named" : printable(config.base), a.rank, a.alpha, a.dropout,
+               a.rslora ? ", rsLoRA" : "", a.dora ? ", DoRA" : "");
+    fmt::print(out, "targets: {}\n",
+               printable(targets.pattern ? *targets.pattern : fmt::format("{}", fmt::join(targets.names, ", "))));
+    if (!a.modules_to_save.empty())
+      fmt::print(out, "trained whole: {}\n", printable(fmt::format("{}", fmt::join(a.modules_to_save, ", "))));
+  } catch (const Error& error) {
+    fmt::print(out, "not supported: {}\n", printable(error.what()));
+  }
+  inspect_tensors(folder / runtime::kPeftWeightsName, wanted, out);
+}
+
 // Of a folder that is nothing itself: what of its content can be inspected, for the end of a message.
 std::string inspectable_in(const fs::path& folder) {
   constexpr std::size_t kMost = 4;
@@ -272,6 +292,9 @@ int inspect(const fs::path& path, Tensors tensors, std::ostream& screen) {
   if (type == fs::file_type::directory) list_folder(path, out);
   if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
     inspect_checkpoint(*checkpoint, tensors, out);
+  } else if (type == fs::file_type::directory && !holds_tensors(path) &&
+             runtime::type_at(path / runtime::kPeftConfigName) != fs::file_type::not_found) {
+    inspect_adapter(path, tensors, out);
   } else if (type == fs::file_type::directory && !holds_tensors(path)) {
     fail(Exit::usage,
          "{} holds neither checkpoints nor safetensors: name a folder of checkpoints, one of them, a model's folder or "

@@ -280,6 +280,11 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
          "model for {}",
          config.source(), name_of(*run.objective), name_of(Objective::causal_lm));
   if (run.adapter && classifies) run.adapter = with_classifiers_saved(*run.adapter);
+  if (run.adapter && !run.training && run.adapter->dropout > 0) {
+    Adapter still = *run.adapter;
+    still.dropout = 0;
+    run.adapter = std::make_shared<const Adapter>(std::move(still));
+  }
   std::unique_ptr<Model> model = family.make(config, run);
   // A tensor that two units use is frozen under either's name.
   const std::size_t patterns = run.freeze.size();
@@ -287,6 +292,11 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     if (const auto& shared = unit->shared(); shared && !shared->frozen && is_frozen_by(run.freeze, shared->name))
       run.freeze.push_back(model->units[shared->unit]->parameters()[shared->parameter].name);
   if (run.freeze.size() > patterns) model = family.make(config, run);
+  std::uint32_t linear_layers = 0;
+  for (const auto& unit : model->units) {
+    unit->number_linear_layers(linear_layers);
+    linear_layers += static_cast<std::uint32_t>(unit->linear_layers().size());
+  }
   model->objective = *run.objective;
   model->batch.tokens = run.tokens();
   model->batch.loss_rows = run.loss_rows;

@@ -243,11 +243,10 @@ Safetensors Safetensors::open(const fs::path& path) {
     (void)MappedFile(fs::is_symlink(whole, ignored) ? whole : index);  // its error says where the link leads
   } else if (fs::exists(path / "adapter_config.json", ignored) ||
              fs::exists(path / "adapter_model.safetensors", ignored)) {
-    fail(
-        Exit::usage,
-        "{} holds an adapter (LoRA), which is the difference to another model's weights and is not supported: merge it "
-        "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
-        path.string());
+    fail(Exit::usage,
+         "{} holds an adapter (LoRA), which is the difference to another model: give that model, and the adapter as "
+         "adapter.path (eval, generate and predict: --adapter)",
+         path.string());
   } else {
     fail(Exit::usage, "{} has neither model.safetensors nor model.safetensors.index.json", path.string());
   }

@@ -79,7 +79,8 @@ struct BlockPlan : BlockOperations {
   }
   static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors,
                        Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
-    return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before});
+    return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before,
+                   run.adapter_dropout()});
   }
 
   EncoderBlockSpec shape;
@@ -111,20 +112,21 @@ class Block final : public BlockUnit<BlockPlan> {
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     switch (which) {
       case kAttention:
-        b.qkv.forward(lane, c.parameters, x, b.heads.of(saved), scratch);
+        b.qkv.forward(lane, c.parameters, x, b.heads.of(saved), scratch, {}, adapter_dropout(c, 0));
         b.attention.forward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), dropout_of(c, 0), scratch);
         return;
       case kProjection:
-        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch, {}, adapter_dropout(c, 3));
         dropout(lane, dropout_of(c, 1), narrow, x, b.attended.of(saved));
         b.attention_norm.forward(lane, c.parameters, b.attended.of(saved), b.middle.of(saved), b.mean1.of(saved),
                                  b.rstd1.of(saved));
         return;
       case kUp:
-        b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch, b.active.of(saved));
+        b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch, b.active.of(saved),
+                     adapter_dropout(c, 4));
         return;
       case kDown:
-        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch);
+        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch, {}, adapter_dropout(c, 5));
         dropout(lane, dropout_of(c, 2), narrow, b.middle.of(saved), b.sum.of(saved));
         // Without y, the norm still writes its statistics.
         b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
@@ -144,24 +146,27 @@ class Block final : public BlockUnit<BlockPlan> {
         b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {}, narrow,
                         gradients, scratch);
         const ConstView d_down = through_dropout(lane, dropout_of(c, 2), narrow, other);
-        b.down.backward(lane, c.parameters, b.active.of(saved), d_down, d_inner, gradients, scratch, b.inner.of(saved));
+        b.down.backward(lane, c.parameters, b.active.of(saved), d_down, d_inner, gradients, scratch, b.inner.of(saved),
+                        adapter_dropout(c, 5));
         return;
       }
       case kUp:
-        b.up.backward(lane, c.parameters, b.middle.of(saved), d_inner, other, gradients, scratch);
+        b.up.backward(lane, c.parameters, b.middle.of(saved), d_inner, other, gradients, scratch, {},
+                      adapter_dropout(c, 4));
         add_residual(lane, other, narrow, narrow);
         return;
       case kProjection: {
         b.attention_norm.backward(lane, c.parameters, narrow, b.attended.of(saved), b.mean1.of(saved),
                                   b.rstd1.of(saved), {}, dx, gradients, scratch);
         const ConstView d_projection = through_dropout(lane, dropout_of(c, 1), dx, other);
-        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, narrow, gradients, scratch);
+        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, narrow, gradients, scratch, {},
+                              adapter_dropout(c, 3));
         return;
       }
       case kAttention:
         b.attention.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), narrow, d_heads,
                              dropout_of(c, 0), scratch);
-        b.qkv.backward(lane, c.parameters, x, d_heads, narrow, gradients, scratch);
+        b.qkv.backward(lane, c.parameters, x, d_heads, narrow, gradients, scratch, {}, adapter_dropout(c, 0));
         add_residual(lane, narrow, dx, dx);
         return;
     }

@@ -91,7 +91,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     column += tensor.out;
   }
   const DType input_sum = runs.size() > 1 ? DType::fp32 : t;
-  low_rank_.emplace(LowRankProducts::Spec{spec_.rows, spec_.in, out_, t, input_sum, spec_.device}, targets);
+  low_rank_.emplace(
+      LowRankProducts::Spec{spec_.rows, spec_.in, out_, t, input_sum, spec_.device, spec_.adapter_dropout}, targets);
 }
 
 View Linear::own_scratch(View scratch) const {
@@ -153,8 +154,8 @@ void Linear::run_gelu(Lane& lane, View y, View active) const {
 }
 
 // A product of one row reads W once and multiplies little, so it does not use a library's tiles.
-void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
-                         View active) const {
+void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
+                         const device::Dropout& dropout) const {
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     const ConstView bias = spec_.bias ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
@@ -162,13 +163,13 @@ void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView
                    parameters.sub(tensor.weight, tensor.out * spec_.in), x, bias, y.sub(column, tensor.out));
     column += tensor.out;
   }
-  if (low_rank_) low_rank_->forward_row(lane, parameters, x, y, scratch);
+  if (low_rank_) low_rank_->forward_row(lane, parameters, x, y, scratch, dropout);
   run_gelu(lane, y, active);
 }
 
-void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch,
-                     View active) const {
-  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, whole_scratch, active);
+void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch, View active,
+                     const device::Dropout& dropout) const {
+  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
   const View scratch = own_scratch(whole_scratch);
   ConstView bias;
   if (spec_.bias && spec_.tensors.size() == 1) {
@@ -188,19 +189,21 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
     g.forward.run(lane, x, parameters.sub(g.weight, g.out * spec_.in), bias ? bias.sub(g.column, g.out) : bias,
                   from(y, g.column), rest, active && !low_rank_ ? from(active, g.column) : View{});
   if (!low_rank_) return;
-  low_rank_->forward(lane, parameters, x, y, whole_scratch, scratch);
+  low_rank_->forward(lane, parameters, x, y, whole_scratch, scratch, dropout);
   run_gelu(lane, y, active);
 }
 
 void Linear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
-                      const GradientRange& gradients, View scratch, ConstView inactive) const {
+                      const GradientRange& gradients, View scratch, ConstView inactive,
+                      const device::Dropout& dropout) const {
   backward_parameters(lane, x, dy, gradients, own_scratch(scratch));
-  if (low_rank_) low_rank_->backward_parameters(lane, parameters, x, dy, gradients, scratch, own_scratch(scratch));
-  backward_input(lane, parameters, dy, dx, scratch, inactive);
+  if (low_rank_)
+    low_rank_->backward_parameters(lane, parameters, x, dy, gradients, scratch, own_scratch(scratch), dropout);
+  backward_input(lane, parameters, dy, dx, scratch, inactive, dropout);
 }
 
 void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View whole_scratch,
-                            ConstView inactive) const {
+                            ConstView inactive, const device::Dropout& dropout) const {
   const bool several = groups_.size() > 1;
   const View scratch = own_scratch(whole_scratch);
   const View target = several ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
@@ -209,7 +212,7 @@ void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstV
   for (const Group& g : groups_)
     g.input.run(lane, from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
                 several || low_rank_ ? ConstView{} : inactive);
-  if (low_rank_) low_rank_->backward_input(lane, parameters, target, whole_scratch, rest);
+  if (low_rank_) low_rank_->backward_input(lane, parameters, target, whole_scratch, rest, dropout);
   if (!several && !low_rank_) return;
   if (several) device::cast(lane, target, dx);
   if (spec_.gelu_before == Gelu::none) return;

@@ -36,6 +36,7 @@ class Linear {
     device::Device device = {};
     Gelu gelu_behind = Gelu::none;  // forward also returns gelu(y)
     Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
+    float adapter_dropout = 0;      // of what adapters multiply
   };
   explicit Linear(const Spec& spec);
 
@@ -49,17 +50,18 @@ class Linear {
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  // With what adapters add. active[rows, out] = gelu(y), if a gelu follows.
+  // With what adapters add. active[rows, out] = gelu(y), if a gelu follows. `dropout` is of the first tensor's adapter;
+  // the sites of the others follow.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-               device::View scratch, device::View active = {}) const;
+               device::View scratch, device::View active = {}, const device::Dropout& dropout = {}) const;
   // All gradients: dW and db, dA and dB, then dx. What is frozen has none.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
-                device::View dx, const GradientRange& gradients, device::View scratch,
-                device::ConstView inactive = {}) const;
+                device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
+                const device::Dropout& dropout = {}) const;
   // Of a layer without adapters, one by one.
   // dx[rows, in] = dy W^T; with a gelu before it, multiplied by gelu'(inactive[rows, in]).
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
-                      device::View scratch, device::ConstView inactive = {}) const;
+                      device::View scratch, device::ConstView inactive = {}, const device::Dropout& dropout = {}) const;
   // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`; not of what is frozen.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
@@ -72,7 +74,7 @@ class Linear {
     std::optional<device::Product> weights;  // none: frozen
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-                   device::View scratch, device::View active) const;
+                   device::View scratch, device::View active, const device::Dropout& dropout) const;
   void run_gelu(device::Lane&, device::View y, device::View active) const;
   // The scratch that the layer without its adapters uses.
   device::View own_scratch(device::View scratch) const;

@@ -33,16 +33,18 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
   struct Run {
     std::size_t a, rank;
     float scale;
+    std::uint32_t number;
     std::vector<Target> targets;
   };
   std::vector<Run> runs;
-  for (const Target& target : targets) {
-    const LowRank& at = target.at;
+  for (std::uint32_t i = 0; i < targets.size(); ++i) {
+    const LowRank& at = targets[i].at;
     if (at.rank == 0) continue;
-    if (runs.empty() || runs.back().a + runs.back().rank * spec.in != at.a || runs.back().scale != at.scale)
-      runs.push_back({at.a, 0, at.scale, {}});
+    if (runs.empty() || spec.dropout > 0 || runs.back().a + runs.back().rank * spec.in != at.a ||
+        runs.back().scale != at.scale)
+      runs.push_back({at.a, 0, at.scale, i, {}});
     runs.back().rank += at.rank;
-    runs.back().targets.push_back(target);
+    runs.back().targets.push_back(targets[i]);
   }
   const auto rows = static_cast<std::int64_t>(spec.rows), in = static_cast<std::int64_t>(spec.in);
   const auto all = static_cast<std::int64_t>(spec.out);
@@ -50,15 +52,16 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
   const auto make = [&](const ProductShape& shape) { return Product(spec.device, shape); };
   for (const Run& run : runs) {
     const auto r = static_cast<std::int64_t>(run.rank);
-    Group& group =
-        groups_.emplace_back(Group{run.a,
-                                   run.rank,
-                                   columns_ * spec.rows,
-                                   run.scale,
-                                   make({rows, r, in, false, true, in, in, r, t, t}),
-                                   make({r, in, rows, true, false, r, in, in, t, t}),
-                                   make({rows, in, r, false, false, r, in, in, t, spec.input_sum, false, true}),
-                                   {}});
+    Group& group = groups_.emplace_back(
+        Group{run.a,
+              run.rank,
+              columns_ * spec.rows,
+              run.scale,
+              run.number,
+              make({rows, r, in, false, true, in, in, r, t, t}),
+              make({r, in, rows, true, false, r, in, in, t, t}),
+              make({rows, in, r, false, false, r, in, in, t, spec.input_sum, false, spec.dropout == 0}),
+              {}});
     columns_ += run.rank;
     std::size_t first = 0;
     for (const Target& target : run.targets) {
@@ -74,7 +77,8 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
 std::size_t LowRankProducts::kept_bytes() const {
   // x A^T and s dy B; one row also needs what it adds to y.
   const std::size_t elements = 2 * columns_ * spec_.rows + (spec_.rows == 1 && !empty() ? spec_.out : 0);
-  return (elements * size_of(spec_.dtype) + 63) / 64 * 64;
+  const std::size_t bytes = (elements * size_of(spec_.dtype) + 63) / 64 * 64;
+  return bytes + (spec_.dropout > 0 ? (spec_.rows * spec_.in * size_of(spec_.input_sum) + 63) / 64 * 64 : 0);
 }
 
 std::size_t LowRankProducts::scratch_bytes(int threads) const {
@@ -119,30 +123,53 @@ View LowRankProducts::thin(const Group& group, View kept, bool gradient) const {
   return all.sub(group.offset + (gradient ? columns_ * spec_.rows : 0), spec_.rows * group.rank);
 }
 
-// s x A^T, so that neither B's product nor its gradient has to be scaled.
-void LowRankProducts::run_down(Lane& lane, const Group& g, const ParameterRange& parameters, ConstView x, View thin,
-                               View scratch) const {
-  g.down.run(lane, x, parameters.sub(g.a, g.rank * spec_.in), {}, thin, scratch);
-  if (g.scale != 1) scale(lane, thin, g.scale, thin);
+View LowRankProducts::wide(View kept, DType dtype) const {
+  const std::size_t size = spec_.rows * spec_.in, bytes = (size * size_of(spec_.input_sum) + 63) / 64 * 64;
+  return {kept.data + kept_bytes() - bytes, size, dtype};
+}
+
+device::Dropout LowRankProducts::of(const Group& group, device::Dropout dropout) const {
+  STRATA_CHECK_EQ(dropout.probability, spec_.dropout);
+  dropout.site += group.number;
+  return dropout;
+}
+
+// Scaled here, so that neither B's product nor its gradient has to be.
+ConstView LowRankProducts::run_down(Lane& lane, const Group& g, const ParameterRange& parameters, ConstView x,
+                                    View kept, View scratch, const device::Dropout& dropout) const {
+  x = x.sub(0, spec_.rows * spec_.in);
+  if (spec_.dropout > 0) {
+    const View left = wide(kept, spec_.dtype);
+    device::dropout(lane, of(g, dropout), x, {}, left);
+    x = left;
+  }
+  const View h = thin(g, kept, false);
+  const ConstView a = parameters.sub(g.a, g.rank * spec_.in);
+  if (!scratch)
+    device::matvec(lane, {g.rank, spec_.in}, a, x, {}, h);
+  else
+    g.down.run(lane, x, a, {}, h, scratch);
+  if (g.scale != 1) scale(lane, h, g.scale, h);
+  return x;
 }
 
 void LowRankProducts::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View kept,
-                              View scratch) const {
+                              View scratch, const device::Dropout& dropout) const {
   for (const Group& g : groups_) {
     const View h = thin(g, kept, false);
-    run_down(lane, g, parameters, x, h, scratch);
+    run_down(lane, g, parameters, x, kept, scratch, dropout);
     for (const Member& m : g.members)
       m.up.run(lane, from(ConstView(h), m.first), parameters.sub(m.target.at.b, m.target.out * m.target.at.rank), {},
                from(y, m.target.column), scratch);
   }
 }
 
-void LowRankProducts::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View kept) const {
+void LowRankProducts::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View kept,
+                                  const device::Dropout& dropout) const {
   const View added = View{kept.data, 2 * columns_ + spec_.out, spec_.dtype}.sub(2 * columns_, spec_.out);
   for (const Group& g : groups_) {
     const View h = thin(g, kept, false);
-    device::matvec(lane, {g.rank, spec_.in}, parameters.sub(g.a, g.rank * spec_.in), x.sub(0, spec_.in), {}, h);
-    if (g.scale != 1) scale(lane, h, g.scale, h);
+    run_down(lane, g, parameters, x, kept, {}, dropout);
     for (const Member& m : g.members) {
       const std::size_t rank = m.target.at.rank, out = m.target.out;
       const View of_y = y.sub(m.target.column, out), of_added = added.sub(m.target.column, out);
@@ -153,10 +180,11 @@ void LowRankProducts::forward_row(Lane& lane, const ParameterRange& parameters, 
 }
 
 void LowRankProducts::backward_parameters(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy,
-                                          const GradientRange& gradients, View kept, View scratch) const {
+                                          const GradientRange& gradients, View kept, View scratch,
+                                          const device::Dropout& dropout) const {
   for (const Group& g : groups_) {
     const View h = thin(g, kept, false), d_h = thin(g, kept, true);
-    run_down(lane, g, parameters, x, h, scratch);
+    const ConstView left = run_down(lane, g, parameters, x, kept, scratch, dropout);
     for (const Member& m : g.members) {
       const std::size_t size = m.target.out * m.target.at.rank;
       const ConstView dy_of = from(dy, m.target.column);
@@ -164,14 +192,22 @@ void LowRankProducts::backward_parameters(Lane& lane, const ParameterRange& para
       m.d_down.run(lane, dy_of, parameters.sub(m.target.at.b, size), {}, from(d_h, m.first), scratch);
     }
     if (g.scale != 1) scale(lane, d_h, g.scale, d_h);
-    g.d_a.run(lane, d_h, x, {}, gradients.sub(g.a, g.rank * spec_.in), scratch);
+    g.d_a.run(lane, d_h, left, {}, gradients.sub(g.a, g.rank * spec_.in), scratch);
   }
 }
 
-void LowRankProducts::backward_input(Lane& lane, const ParameterRange& parameters, View dx, View kept,
-                                     View scratch) const {
-  for (const Group& g : groups_)
-    g.input.run(lane, thin(g, kept, true), parameters.sub(g.a, g.rank * spec_.in), {}, dx, scratch);
+void LowRankProducts::backward_input(Lane& lane, const ParameterRange& parameters, View dx, View kept, View scratch,
+                                     const device::Dropout& dropout) const {
+  for (const Group& g : groups_) {
+    const ConstView d_h = thin(g, kept, true), a = parameters.sub(g.a, g.rank * spec_.in);
+    if (spec_.dropout == 0) {
+      g.input.run(lane, d_h, a, {}, dx, scratch);
+      continue;
+    }
+    const View by_one = wide(kept, spec_.input_sum), sum = dx.sub(0, by_one.size);
+    g.input.run(lane, d_h, a, {}, by_one, scratch);
+    device::dropout(lane, of(g, dropout), by_one, sum, sum);
+  }
 }
 
 }  // namespace strata::models

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "device/lane.h"
+#include "device/ops/dropout.h"
 #include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/adapter.h"
@@ -13,7 +14,7 @@ namespace strata::models {
 
 // What adapters add to a linear layer y = x W: y += s (x A^T) B^T, for each of its tensors that has one. A is [rank,
 // in] and B [out, rank], whatever way W is stored. Those whose A lie next to each other and that have one scale share
-// the product that reads x. Prepared once per shape.
+// the product that reads x, unless there is dropout. Prepared once per shape.
 class LowRankProducts {
  public:
   struct Target {
@@ -24,6 +25,7 @@ class LowRankProducts {
     std::size_t rows, in, out;
     device::DType dtype, input_sum;  // of all operands; and of dx as it is when backward() adds to it
     device::Device device = {};
+    float dropout = 0;  // of what A multiplies; each target has its own, with the site of the first + its number
   };
   // Of the targets, those of rank 0 have no adapter.
   LowRankProducts(const Spec& spec, std::span<const Target> targets);
@@ -39,16 +41,17 @@ class LowRankProducts {
 
   // Adds to y[rows, out].
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View kept,
-               device::View scratch) const;
+               device::View scratch, const device::Dropout& dropout = {}) const;
   // The same of one row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-                   device::View kept) const;
+                   device::View kept, const device::Dropout& dropout = {}) const;
   // dA and dB; leaves s dy B in `kept`.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
-                           const GradientRange& gradients, device::View kept, device::View scratch) const;
+                           const GradientRange& gradients, device::View kept, device::View scratch,
+                           const device::Dropout& dropout = {}) const;
   // Adds (s dy B) A to dx, of dtype Spec::input_sum.
   void backward_input(device::Lane&, const ParameterRange& parameters, device::View dx, device::View kept,
-                      device::View scratch) const;
+                      device::View scratch, const device::Dropout& dropout = {}) const;
 
  private:
   struct Member {
@@ -59,13 +62,18 @@ class LowRankProducts {
   struct Group {
     std::size_t a, rank, offset;  // offset: of its columns in `kept`, in elements
     float scale;
+    std::uint32_t number;  // of its first target
     device::Product down, d_a, input;
     std::vector<Member> members;
   };
   // The thin matrix [rows, group.rank]: x A^T, or in backward also s dy B.
   device::View thin(const Group& group, device::View kept, bool gradient) const;
-  void run_down(device::Lane&, const Group& group, const ParameterRange& parameters, device::ConstView x,
-                device::View thin, device::View scratch) const;
+  // s x A^T; returns x as A multiplies it.
+  device::ConstView run_down(device::Lane&, const Group& group, const ParameterRange& parameters, device::ConstView x,
+                             device::View kept, device::View scratch, const device::Dropout& dropout) const;
+  device::Dropout of(const Group& group, device::Dropout dropout) const;
+  // Of the size of x: what is left of it after dropout, or, in backward, its gradient by one adapter.
+  device::View wide(device::View kept, device::DType dtype) const;
 
   Spec spec_;
   std::size_t columns_ = 0;  // of all groups, each rounded up to a cache line

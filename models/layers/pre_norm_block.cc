@@ -94,11 +94,15 @@ struct BlockPlan : BlockOperations {
   static Linear linear(const PreNormBlockSpec& s, const RunShape& run, std::size_t in,
                        const std::vector<Linear::Tensor>& tensors, bool biased, Gelu gelu_after = Gelu::none,
                        Gelu gelu_before = Gelu::none) {
-    return Linear({run.tokens(), in, tensors, biased, s.input_major, run.dtype, run.device, gelu_after, gelu_before});
+    return Linear({run.tokens(), in, tensors, biased, s.input_major, run.dtype, run.device, gelu_after, gelu_before,
+                   run.adapter_dropout()});
   }
 
   PreNormBlockSpec spec;
   PreNormBlockSpec::Layer layer;
+  // The numbers of their first linear layers in the block.
+  std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
+              down_at = up_at + spec.up.matrices.size();
   NormPart attention_norm, mlp_norm, q_norm, k_norm;
   Slot mean1, rstd1, normed1, heads, raw, q_rstd, k_rstd, mixed, lse, middle, mean2, rstd2, normed2, inner,
       active;                                              // saved
@@ -138,20 +142,21 @@ class Block final : public BlockUnit<BlockPlan> {
       case kAttention:
         return forward_attention(lane, b, c, x, saved);
       case kProjection:
-        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch);
+        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch, {},
+                             adapter_dropout(c, b.projection_at));
         dropout(lane, residual_dropout(c, 1), narrow, x, middle);
         if (!s.mlp_norm_with_up) forward_mlp_norm(lane, b, c, saved);
         return;
       case kUp:
         if (s.mlp_norm_with_up) forward_mlp_norm(lane, b, c, saved);
         b.up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch,
-                     s.mlp == MlpKind::gelu_tanh ? active : View{});
+                     s.mlp == MlpKind::gelu_tanh ? active : View{}, adapter_dropout(c, b.up_at));
         if (s.mlp == MlpKind::swiglu) swiglu_forward(lane, b.tokens, s.inner, inner, active);
         if (s.mlp == MlpKind::geglu) geglu_forward(lane, b.tokens, s.inner, inner, active);
         return;
       case kDown:
         if (!y) return;
-        b.down.forward(lane, c.parameters, active, narrow, scratch);
+        b.down.forward(lane, c.parameters, active, narrow, scratch, {}, adapter_dropout(c, b.down_at));
         dropout(lane, residual_dropout(c, 2), narrow, middle, y);
         return;
     }
@@ -172,21 +177,25 @@ class Block final : public BlockUnit<BlockPlan> {
         const ConstView inner = b.inner.of(saved), d_down = through_dropout(lane, residual_dropout(c, 2), dy, dropped);
         const ConstView active = b.active.of(saved);
         if (s.mlp == MlpKind::gelu_tanh)
-          return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner);
+          return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner,
+                                 adapter_dropout(c, b.down_at));
         const View d_active = b.d_active.of(c.workspace);
-        b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch);
+        b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch, {},
+                        adapter_dropout(c, b.down_at));
         if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
         if (s.mlp == MlpKind::geglu) geglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
         return;
       }
       case kUp:
-        b.up.backward(lane, c.parameters, b.normed2.of(saved), d_inner, d_normed, gradients, scratch);
+        b.up.backward(lane, c.parameters, b.normed2.of(saved), d_inner, d_normed, gradients, scratch, {},
+                      adapter_dropout(c, b.up_at));
         if (s.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
         return;
       case kProjection: {
         if (!s.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
         const ConstView d_projection = through_dropout(lane, residual_dropout(c, 1), dx, dropped);
-        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch);
+        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
+                              adapter_dropout(c, b.projection_at));
         return;
       }
       case kAttention:
@@ -216,7 +225,7 @@ class Block final : public BlockUnit<BlockPlan> {
       tensors[i].bias = add_parameter(prefix + product.matrices[i].name + ".bias",
                                       {static_cast<std::int64_t>(tensors[i].out)}, false, {0, 0});
     std::vector<LinearShape> layers;
-    for (const auto& [name, out] : product.matrices) layers.push_back({prefix + name, out});
+    for (const auto& [name, out] : product.matrices) layers.push_back({prefix + name, out, s.input_major});
     const std::vector<LowRank> low_ranks = add_low_rank(in, layers);
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
     return tensors;
@@ -231,10 +240,10 @@ class Block final : public BlockUnit<BlockPlan> {
       x = normed;
     }
     if (b.spec.q_norm.empty()) {
-      b.qkv.forward(lane, c.parameters, x, heads, scratch);
+      b.qkv.forward(lane, c.parameters, x, heads, scratch, {}, adapter_dropout(c, 0));
     } else {
       const View raw = b.raw.of(saved);
-      b.qkv.forward(lane, c.parameters, x, raw, scratch);
+      b.qkv.forward(lane, c.parameters, x, raw, scratch, {}, adapter_dropout(c, 0));
       cast(lane, raw, heads);  // v, and what the norms below overwrite
       const AttentionPart& a = b.attention;
       b.q_norm.forward(lane, c.parameters, a.queries(raw), a.queries(heads), {}, b.q_rstd.of(saved));
@@ -261,7 +270,7 @@ class Block final : public BlockUnit<BlockPlan> {
                         gradients, scratch);
     }
     const ConstView normed = b.layer.has_norm ? b.normed1.of(saved) : x;
-    b.qkv.backward(lane, c.parameters, normed, d_heads, d_normed, gradients, scratch);
+    b.qkv.backward(lane, c.parameters, normed, d_heads, d_normed, gradients, scratch, {}, adapter_dropout(c, 0));
     if (b.layer.has_norm)
       b.attention_norm.backward(lane, c.parameters, d_normed, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
                                 gradients, scratch, b.no_bias.of(c.workspace));

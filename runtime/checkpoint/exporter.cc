@@ -14,6 +14,8 @@
 #include "models/files/safetensors_writer.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/weights/merged_weights.h"
+#include "runtime/weights/peft_folder.h"
 #include "runtime/weights/untie.h"
 
 namespace strata::runtime {
@@ -151,15 +153,41 @@ std::string config_json(models::Config config, device::DType dtype) {
   return config.to_json();
 }
 
-}  // namespace
-
-void export_model(const models::Config& config, const WeightSource& weights, const std::optional<fs::path>& tokenizer,
-                  const fs::path& to, const ExportOptions& options) {
+void require_new(const fs::path& to) {
   std::error_code ignored;
   const fs::file_status there = fs::symlink_status(to, ignored);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
     fail(Exit::usage, "{} exists and is {}: give a new folder to export to", to.string(),
          fs::is_directory(there) ? "not empty" : "no folder");
+}
+
+std::unique_ptr<models::Model> adapted_model(const ModelFolder& folder, const models::Config& config) {
+  models::RunShape shape{1, 1, device::DType::fp32, 1, false};
+  shape.adapter = folder.adapter().shared();
+  return models::make_model(config, shape);
+}
+
+// As peft names what models are trained on; of words that are masked it has no name.
+std::string task_of(models::Objective objective) {
+  switch (objective) {
+    case models::Objective::causal_lm:
+      return "CAUSAL_LM";
+    case models::Objective::sequence_classification:
+      return "SEQ_CLS";
+    case models::Objective::token_classification:
+      return "TOKEN_CLS";
+    case models::Objective::masked_lm:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+void export_model(const models::Config& config, const WeightSource& weights, const std::optional<fs::path>& tokenizer,
+                  const fs::path& to, const ExportOptions& options) {
+  std::error_code ignored;
+  require_new(to);
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   const auto system = posix_file_system();
   TemporaryFolder out(*system, (to / "").parent_path());
@@ -190,14 +218,62 @@ void export_model(const models::Config& config, const WeightSource& weights, con
 std::vector<std::string> export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
   models::Config config = folder.config();
   if (!folder.is_checkpoint()) untie_what_differs(config, folder.path(), std::nullopt);
-  if (folder.has_adapter())
-    fail(Exit::usage,
-         "{} holds an adapter beside a frozen model, which is not exported yet: strata generate and eval run it as it "
-         "is",
-         folder.path().string());
+  if (folder.has_adapter()) {
+    const auto adapted = adapted_model(folder, config),
+               plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+    std::unique_ptr<WeightSource> weights = folder.weights(*adapted);
+    verify_base(*weights, *adapted);
+    weights = merged_weights(std::move(weights), *adapted, *plain);
+    export_model(config, *weights, folder.hugging_face(), to, options);
+    return config.remarks();
+  }
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
   export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);
   return config.remarks();
+}
+
+void export_adapter(const ModelFolder& folder, const fs::path& to, const Advance& advance) {
+  const Recipe::AdapterKeys keys = folder.adapter();
+  if (keys.kind == AdapterKind::none)
+    fail(Exit::usage, "{} has no adapter: leave --adapter out", folder.path().string());
+  require_new(to);
+  const models::Config config = folder.config();
+  const auto model = adapted_model(folder, config);
+  const auto weights = folder.weights(*model);
+
+  PeftConfig peft{keys.lora, folder.base().value_or("").string()};
+  const bool classifies = model->loss_unit().classes() > 0;
+  if (classifies) peft.adapter = *models::with_classifiers_saved(peft.adapter);
+  // As peft does: what all-linear was is written out.
+  models::ModuleNames& targets = peft.adapter.target_modules;
+  bool every = targets.pattern && *targets.pattern == models::kAllLinear;
+  if (every) targets = {};
+  std::vector<models::TensorSpec> tensors;
+  std::vector<Source> sources;
+  std::uint64_t bytes = 0;
+  for (std::size_t unit = 0; unit < model->units.size(); ++unit) {
+    for (const auto& layer : model->units[unit]->linear_layers()) {
+      peft.input_major = peft.input_major || layer.input_major;
+      if (every && layer.low_rank.rank > 0) targets.names.push_back(layer.name);
+    }
+    for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p) {
+      const models::Parameter& parameter = model->units[unit]->parameters()[p];
+      if (!parameter.trained()) continue;
+      tensors.push_back({kPeftPrefix + parameter.name, device::DType::fp32, parameter.shape});
+      sources.push_back({unit, p});
+      bytes += tensors.back().bytes();
+    }
+  }
+  const auto system = posix_file_system();
+  TemporaryFolder out(*system, (to / "").parent_path());
+  write_text(*system, out.path() / kPeftConfigName, peft_config_json(peft, task_of(model->objective)));
+  Advancing advancing(advance, bytes);
+  Sequential file(*system, out.path() / kPeftWeightsName);
+  file.write(models::safetensors_header(tensors));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    write_tensor(file, *weights, sources[i], tensors[i].bytes() / sizeof(float), device::DType::fp32, advancing);
+  file.close();
+  out.put((to / "").parent_path());
 }
 
 }  // namespace strata::runtime

@@ -22,7 +22,11 @@ void export_model(const models::Config& config, const WeightSource& weights,
                   const std::optional<std::filesystem::path>& tokenizer, const std::filesystem::path& to,
                   const ExportOptions& options);
 // The model of a folder. Returns what its configuration's reading found, for the user.
+// An adapter is merged into the weights that it was trained beside, in fp32, which are rounded once.
 std::vector<std::string> export_model(const ModelFolder& folder, const std::filesystem::path& to,
                                       const ExportOptions& options);
+// A checkpoint's adapter as peft's folder: adapter_config.json and adapter_model.safetensors, in fp32. Throws
+// Error{usage} if it has none.
+void export_adapter(const ModelFolder& folder, const std::filesystem::path& to, const Advance& advance);
 
 }  // namespace strata::runtime

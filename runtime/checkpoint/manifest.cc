@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using simdjson::dom::element;
 
-constexpr std::uint64_t kVersion = 1;
+// The second has an adapter's base outside its files.
+constexpr std::uint64_t kVersion = 2;
 constexpr std::string_view kFormat = "strata checkpoint";
 // The file ends with the 16 digits of its checksum and these; for the sum the digits are zeros.
 constexpr std::string_view kEnd = "\"}\n";
@@ -186,7 +187,7 @@ std::string to_json(const Manifest& m) {
   // The members of a line, which are not all of the object.
   std::string out = "{";
   const auto line = [&out](const JsonObject& members) { out += members.members() + ",\n"; };
-  line(JsonObject().add("format", kFormat).add("version", kVersion));
+  line(JsonObject().add("format", kFormat).add("version", m.base_hash.empty() ? 1 : kVersion));
   line(JsonObject()
            .add("serial", m.serial)
            .add("step", p.step)
@@ -206,6 +207,8 @@ std::string to_json(const Manifest& m) {
                                       .add("since", p.best->since)
                                       .add("newest", p.best->newest)));
   line(JsonObject().add("recipe", recipe));
+  if (!m.base_hash.empty())
+    line(JsonObject().add("base", JsonObject().add("path", m.base_path).add("hash", m.base_hash)));
   if (!m.algorithms.empty()) line(JsonObject().add("algorithms", m.algorithms));
   line(JsonObject().add("files", files));
   out += "\"checksum\":\"0000000000000000";
@@ -235,8 +238,8 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
       stored != fmt::format("{:016x}", checksum(std::string(json))))
     fail(Exit::corrupt, "{}: expected checksum {}, found {:016x}: the file is damaged", path.string(), stored,
          json.size() > kDigits + kEnd.size() ? checksum(std::string(json)) : 0);
-  if (const std::uint64_t version = fields.whole("version"); version != kVersion)
-    fail(Exit::usage, "{} has version {} of the format, and this program reads version {}: use a newer Strata",
+  if (const std::uint64_t version = fields.whole("version"); version < 1 || version > kVersion)
+    fail(Exit::usage, "{} has version {} of the format, and this program reads up to version {}: use a newer Strata",
          path.string(), version, kVersion);
 
   Manifest m;
@@ -274,6 +277,12 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
     std::string_view value;
     if (field.value.get_string().get(value) != simdjson::SUCCESS) fields.wrong("recipe", "strings");
     m.recipe.emplace(std::string(field.key), std::string(value));
+  }
+  if (fields.has("base")) {
+    const Fields base = fields.at("base");
+    m.base_path = base.text("path");
+    m.base_hash = base.text("hash");
+    if (m.base_hash.empty()) base.wrong("hash", "a hash");
   }
   if (fields.has("algorithms")) m.algorithms = fields.text("algorithms");
   for (const element item : fields.list("files")) m.files.push_back(shard_of({item, path}));

@@ -36,7 +36,10 @@ struct Manifest {
   std::string family, config;  // config: JSON
   std::vector<TensorEntry> tensors;
   std::map<std::string, std::string> recipe;  // key -> value, as to_text(Recipe) gives them
-  std::string algorithms;                     // of products, on a GPU (device/algorithm_table.h); else empty
+  // Of an adapter's base, whose tensors are not in the files: where it was read, and its BaseHash (runtime/weights/
+  // weights.h); no hash: the files have everything.
+  std::string base_path, base_hash;
+  std::string algorithms;  // of products, on a GPU (device/algorithm_table.h); else empty
   std::vector<ShardEntry> files;
 };
 inline constexpr std::string_view kManifestName = "manifest.json";

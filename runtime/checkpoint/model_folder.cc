@@ -18,7 +18,9 @@
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/readable_file.h"
+#include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/weights/peft_folder.h"
 #include "runtime/weights/untie.h"
 
 namespace strata::runtime {
@@ -57,6 +59,16 @@ bool is_hub_name(const fs::path& path) {
          std::count(text.begin(), text.end(), '/') <= 1;
 }
 
+// ", NAME": of the model that an adapter was made for; empty if it does not say.
+std::string base_of_adapter(const fs::path& folder) {
+  try {
+    const std::string base = read_peft_config(folder).base;
+    return base.empty() ? base : ", " + base;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 [[noreturn]] void no_model(const fs::path& path) {
   refuse_broken_link((path / "").parent_path());
   refuse_broken_link(path / "config.json");
@@ -67,12 +79,11 @@ bool is_hub_name(const fs::path& path) {
          "from the Hugging Face Hub first: hf download {} --local-dir {}",
          path.string(), is_hub_name(path) ? folder : "ORGANISATION/MODEL", folder);
   }
-  if (type_at(path / "adapter_config.json") != fs::file_type::not_found)
-    fail(
-        Exit::usage,
-        "{} holds an adapter (LoRA), which is the difference to another model's weights and is not supported: merge it "
-        "once with peft (merge_and_unload, save_pretrained) and give the folder that this makes",
-        path.string());
+  if (type_at(path / kPeftConfigName) != fs::file_type::not_found)
+    fail(Exit::usage,
+         "{} holds an adapter (LoRA), which is the difference to another model: give that model{}, and the adapter as "
+         "adapter.path (eval, generate and predict: --adapter)",
+         path.string(), base_of_adapter(path));
   if (path.extension() == ".gguf")
     fail(
         Exit::usage,
@@ -83,6 +94,22 @@ bool is_hub_name(const fs::path& path) {
        "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
        "checkpoints",
        path.string(), kManifestName);
+}
+
+// What peft's folder says of an adapter, with which the keys that the recipe gives have to agree.
+void take_peft_keys(Recipe& recipe) {
+  const fs::path path = *recipe.adapter.path;
+  Recipe said;
+  said.adapter.kind = AdapterKind::lora;
+  said.adapter.lora = read_peft_config(path).adapter;
+  said.adapter.path = path;
+  said.adapter.given = recipe.adapter.given;
+  for (const RecipeKey& key : recipe_keys())
+    if (std::ranges::find(recipe.adapter.given, key.name) != recipe.adapter.given.end() &&
+        key.text(recipe) != key.text(said))
+      fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to go on from that adapter", key.name,
+           key.text(recipe), path.string(), key.text(said));
+  recipe.adapter = std::move(said.adapter);
 }
 
 // Of the run that wrote the checkpoint; kind none: it had none.
@@ -130,6 +157,7 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
 
 Workload open_workload(Recipe recipe) {
   const Recipe::Model& model = recipe.model;
+  if (recipe.adapter.path) take_peft_keys(recipe);
   if (!model.path && !model.preset)
     fail(Exit::usage,
          "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
@@ -174,15 +202,29 @@ models::Config ModelFolder::config() const {
   return models::Config::parse(json, (path_ / kManifestName).string());
 }
 
+Recipe::AdapterKeys ModelFolder::adapter() const {
+  return checkpoint_ ? adapter_of(open_ ? open_->manifest() : read_manifest(path_)) : Recipe::AdapterKeys{};
+}
 bool ModelFolder::has_adapter() const {
-  return checkpoint_ && adapter_of(open_ ? open_->manifest() : read_manifest(path_)).kind != AdapterKind::none;
+  return adapter().kind != AdapterKind::none;
 }
 
 std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed,
                                                    bool new_head) const {
   if (!checkpoint_) return stored_weights(model, path_, seed, new_head);
-  return std::make_unique<SharedCheckpoint>(open_ ? open_ : std::make_shared<const Checkpoint>(path_), model, seed,
-                                            new_head);
+  const auto checkpoint = open_ ? open_ : std::make_shared<const Checkpoint>(path_);
+  const Manifest& manifest = checkpoint->manifest();
+  auto own = std::make_unique<SharedCheckpoint>(checkpoint, model, seed, new_head);
+  if (manifest.base_hash.empty()) return own;
+  // What the adapter was trained beside is where it was.
+  constexpr std::string_view kKeys[] = {"training.seed", "model.init", "model.new_head"};
+  const Recipe began = stored_keys(manifest.recipe, kKeys);
+  std::unique_ptr<WeightSource> base;
+  if (began.model.init == Init::random)
+    base = random_weights(model, began.training.seed);
+  else
+    base = ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
+  return joined_weights(std::move(base), std::move(own), model, {manifest.base_hash, manifest.base_path});
 }
 
 device::DType ModelFolder::dtype() const {
@@ -219,8 +261,20 @@ std::optional<fs::path> ModelFolder::hugging_face() const {
 }
 
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
+  std::unique_ptr<WeightSource> weights = first_base(job, world, threads, note, {});
+  if (const auto& path = job.recipe.adapter.path)
+    comm::agree(world, [&] { weights = peft_weights(std::move(weights), *path, *job.model); });
+  return weights;
+}
+
+std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,
+                                         const std::string& hash) {
   const Recipe& recipe = job.recipe;
-  if (recipe.model.init != Init::pretrained) return random_weights(*job.model, recipe.training.seed);
+  const auto with_hash = [&](std::unique_ptr<WeightSource> weights, const fs::path& path) {
+    return hash.empty() ? std::move(weights) : require_hash(std::move(weights), {hash, path.string()}, *job.model);
+  };
+  if (recipe.model.init != Init::pretrained)
+    return with_hash(random_weights(*job.model, recipe.training.seed), recipe.model.path.value_or(""));
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   std::unique_ptr<WeightSource> weights;
@@ -236,7 +290,7 @@ std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, 
         fmt::format("{} also has {}, of which training.objective = \"{}\" makes no use: not trained, and left out of "
                     "exports",
                     folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
-  return weights;
+  return with_hash(std::move(weights), *recipe.model.path);
 }
 
 }  // namespace strata::runtime

@@ -32,6 +32,10 @@ class ModelFolder {
   models::Config config() const;
   // Whether it is a checkpoint of a run that trained an adapter.
   bool has_adapter() const;
+  // The adapter's keys; kind none: it has no adapter.
+  Recipe::AdapterKeys adapter() const;
+  // Of a checkpoint: the run's model.path, if it had one.
+  std::optional<std::filesystem::path> base() const { return checkpoint_ ? began_with() : std::nullopt; }
   // Thread-safe; a checkpoint's master weights are verified as they are read.
   std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,
                                         bool new_head = false) const;
@@ -64,5 +68,8 @@ ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm:
 // What model.init says of the job's model: the weights of model.path, or random ones. Of a folder of checkpoints all
 // ranks take the newest that is whole; `note` is told which were passed over. Collective; throws AgreedError.
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
+// Without the folder that adapter.path names: the base of an adapter, which has to have the BaseHash `hash`.
+std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,
+                                         const std::string& hash);
 
 }  // namespace strata::runtime

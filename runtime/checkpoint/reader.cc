@@ -99,7 +99,7 @@ void Checkpoint::require_coverage() const {
   for (const auto& [kind, tensors] : kinds_) {
     std::size_t expected = 0;
     for (const TensorEntry& tensor : manifest_.tensors) {
-      if (tensor.frozen && kind != "master") continue;
+      if (tensor.frozen && (kind != "master" || !manifest_.base_hash.empty())) continue;
       ++expected;
       std::uint64_t end = 0;
       if (const auto found = tensors.find(tensor.name); found != tensors.end())

@@ -57,7 +57,8 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder)
+CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
+                                   const std::string& base)
     : world_(world),
       executor_(executor),
       folder_(folder),
@@ -69,6 +70,8 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
   manifest_.config = job.config().to_json();
   manifest_.tensors = tensors_of(*job.model);
   manifest_.recipe = recipe_map(job.recipe);
+  manifest_.base_hash = base;
+  if (job.recipe.model.path) manifest_.base_path = job.recipe.model.path->string();
   manifest_.files.resize(records_.size());
   plan_file(job);
   communicator_ = world.open(executor.checkpoint_lane());
@@ -90,6 +93,7 @@ void CheckpointWriter::plan_file(const Job& job) {
     for (const StateKind kind : {StateKind::master, StateKind::moment1, StateKind::moment2, StateKind::frozen}) {
       if (!executor_.storage().has_state(kind)) continue;
       const bool frozen = kind == StateKind::frozen;
+      if (frozen && !manifest_.base_hash.empty()) continue;
       const Pool& pool = layout.pool(frozen);
       for (const Run& run : pool.runs) {
         const auto [begin, end] = pool.shards.piece_of({run.begin, run.end}, rank);

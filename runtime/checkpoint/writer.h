@@ -31,8 +31,9 @@ struct CheckpointFigures {
 // destroyed before the executor.
 class CheckpointWriter final : public Saver {
  public:
-  // Collective.
-  CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder);
+  // base: the BaseHash of an adapter's base, which is then left out of the files. Collective.
+  CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
+                   const std::string& base = {});
   ~CheckpointWriter() override;
 
   // Between steps: the next one begins the checkpoint of `progress`, which waits until the one before it is durable.

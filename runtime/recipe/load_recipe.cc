@@ -180,8 +180,12 @@ class Loader {
   }
 
   void check_adapter() {
-    const Recipe::AdapterKeys& adapter = recipe_.adapter;
+    Recipe::AdapterKeys& adapter = recipe_.adapter;
+    if (adapter.path && !given("adapter.kind")) adapter.kind = AdapterKind::lora;
+    for (const auto& [key, value] : given_)
+      if (key.starts_with("adapter.") && key != "adapter.path") adapter.given.push_back(key);
     if (adapter.kind == AdapterKind::none) {
+      adapter.path.reset();
       for (const auto& [key, value] : given_) {
         if (!key.starts_with("adapter.") || key == "adapter.kind") continue;
         if (!given("adapter.kind")) fail(Exit::usage, "{} = {} needs adapter.kind = \"lora\"", key, value.shown);

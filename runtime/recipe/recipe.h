@@ -106,9 +106,8 @@ struct Recipe {
   struct AdapterKeys {
     AdapterKind kind = AdapterKind::none;
     models::Adapter lora;
-    double dropout = 0;
-    bool dora = false;
-    std::optional<std::filesystem::path> path;
+    std::optional<std::filesystem::path> path;  // peft's folder, which says what the others do not
+    std::vector<std::string> given;             // of these keys, those that the recipe has
     bool of_checkpoint = false;  // they are not the recipe's own: those of the checkpoint that model.path names
 
     // Null if there is none.

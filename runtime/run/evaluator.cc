@@ -146,7 +146,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
   const auto start = std::chrono::steady_clock::now();
-  load_same_weights(*executor_, job.plan, weights, threads, world, advance);
+  load_same_weights(*executor_, *job.model, job.plan, weights, threads, world, advance);
   load_seconds_ = seconds_since(start);
 }
 

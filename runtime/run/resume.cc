@@ -222,6 +222,7 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
   require_same_tensors(checkpoint, *job.model);
   std::vector<Block> blocks;
   for (Need need : needs_of(job, executor, job.plan.mesh().at(rank))) {
+    if (need.frozen() && !checkpoint.manifest().base_hash.empty()) continue;
     const Run& run = job.plan.layout.units[need.unit].pool(need.frozen()).runs[need.run];
     const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
@@ -306,14 +307,17 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
       Progress progress;
       std::string change;
       bool had_best = false;
+      std::string base;
       comm::agree(world, [&] {
         const Checkpoint checkpoint(found.path);
+        base = checkpoint.manifest().base_hash;
         had_best = checkpoint.manifest().progress.best.has_value();
         progress = progress_under(checkpoint.manifest(), found.path, job);
         change = schedule_change(checkpoint.manifest(), job.recipe, progress.step);
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads, advance);
         use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
       });
+      if (!base.empty()) trainer.load_base(base, threads, note, advance);
       trainer.restore(progress);
       if (!change.empty()) note_once(change);
       if (had_best && !progress.best)

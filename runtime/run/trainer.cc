@@ -58,7 +58,12 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
 
 void Trainer::load_initial_weights(int threads, const Note& note, const Advance& advance) {
   const auto weights = first_weights(job_, world_, threads, note);
-  load_same_weights(executor_, job_.plan, *weights, threads, world_, advance);
+  base_ = load_same_weights(executor_, *job_.model, job_.plan, *weights, threads, world_, advance);
+}
+
+void Trainer::load_base(const std::string& hash, int threads, const Note& note, const Advance& advance) {
+  const auto weights = first_base(job_, world_, threads, note, hash);
+  base_ = load_same_weights(executor_, *job_.model, job_.plan, *weights, threads, world_, advance, true);
 }
 
 void Trainer::restore(const Progress& progress) {

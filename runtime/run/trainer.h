@@ -62,6 +62,10 @@ class Trainer {
   // Collective. note: as of first_weights().
   void load_initial_weights(
       int threads, const Note& note = [](const std::string&) {}, const Advance& advance = {});
+  // Of an adapter's base alone, whose BaseHash has to be this; before a checkpoint without it is restored. Collective.
+  void load_base(const std::string& hash, int threads, const Note& note, const Advance& advance);
+  // The BaseHash of an adapter's base; empty: it was not read by itself.
+  const std::string& base() const { return base_; }
   // Where the run stands, between two steps, without the tensors; and resuming from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
@@ -109,6 +113,7 @@ class Trainer {
   std::unique_ptr<Batches> batches_;
   std::unique_ptr<Sequences> validation_;
   LossScaler scaler_;
+  std::string base_;
   Progress progress_;
   std::int64_t newest_step_ = 0;
   std::uint64_t labels_ = 0;  // of the step about to run, over all ranks

@@ -232,8 +232,53 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, b
   });
 }
 
+BaseHash::BaseHash(const models::Model& model) {
+  std::uint32_t next = 0;
+  for (const auto& unit : model.units) {
+    auto& numbers = numbers_.emplace_back();
+    for (const models::Parameter& p : unit->parameters()) numbers.push_back(p.of_adapter ? 0 : next++);
+  }
+}
+
+void BaseHash::add(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<const float> values) {
+  constexpr std::size_t kBlock = models::kParameterAlignment;
+  STRATA_CHECK_EQ(begin % kBlock, 0u);
+  std::uint64_t low = 0, high = 0;
+  for (std::size_t at = 0; at < values.size(); at += kBlock) {
+    const auto some = values.subspan(at, std::min(kBlock, values.size() - at));
+    const std::uint64_t place = std::uint64_t{numbers_[unit][parameter]} << 40 | (begin + at) / kBlock;
+    const XXH128_hash_t h = XXH3_128bits_withSeed(some.data(), some.size_bytes(), place);
+    low += h.low64;
+    high += h.high64;
+  }
+  low_ += low;
+  high_ += high;
+}
+
+std::string BaseHash::text() const {
+  return fmt::format("{:016x}{:016x}", high_.load(), low_.load());
+}
+
+std::string BaseHash::whole(comm::World& world) const {
+  std::uint64_t low = 0, high = 0;
+  for (const std::string& of_rank : world.exchange(fmt::format("{} {}", high_.load(), low_.load()))) {
+    high += std::stoull(of_rank);
+    low += std::stoull(of_rank.substr(of_rank.find(' ')));
+  }
+  return fmt::format("{:016x}{:016x}", high, low);
+}
+
+void require_base(const WeightSource& source, const std::string& hash) {
+  const WeightSource::Base base = source.base();
+  if (base.hash.empty() || base.hash == hash) return;
+  fail(Exit::usage,
+       "{} is not the model that the adapter was trained beside: its tensors have the hash {}, and those had {}; give "
+       "that model, as it was",
+       base.path.empty() ? "the model" : base.path, hash, base.hash);
+}
+
 void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                  const Advance& advance) {
+                  const Advance& advance, const LoadOptions& options) {
   struct Chunk {
     std::size_t unit;
     bool frozen;             // of which of its pools
@@ -242,6 +287,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   std::vector<Chunk> chunks;
   for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit)
     for (const bool frozen : {false, true}) {
+      if (!frozen && options.frozen_alone) continue;
       const auto held = executor.storage().held(unit, frozen ? StateKind::frozen : StateKind::parameters);
       for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
         chunks.push_back({unit, frozen, begin, std::min(held.end, begin + kChunk)});
@@ -267,19 +313,32 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     std::vector<float> values(c.end - c.begin);  // zeros between the parameters
     for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
       source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
+      if (!c.frozen || !options.base) return;
+      const models::ElementRange own = plan.layout.units[c.unit].frozen.shards.piece_of({from, to}, options.rank);
+      if (own.begin < own.end)
+        options.base->add(c.unit, run.parameter, own.begin - run.begin, {&values[own.begin - c.begin], own.size()});
     });
     store_weights(executor, plan, c.unit, c.frozen, c.begin, values);
     advancing.add(device::fp32_bytes(values.size()));
   });
 }
 
-void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                       comm::World& world, const Advance& advance) {
+std::string load_same_weights(Executor& executor, const models::Model& model, const StepPlan& plan,
+                              const WeightSource& source, int threads, comm::World& world, const Advance& advance,
+                              bool frozen_alone) {
   const bool alone = world.size() == 1;
   if (!alone) comm::require_same(source.seen(), world);
-  comm::agree(world, [&] { load_weights(executor, plan, source, threads, advance); });
+  BaseHash base(model);
+  comm::agree(world, [&] {
+    load_weights(executor, plan, source, threads, advance,
+                 {frozen_alone, plan.layout.adapted ? &base : nullptr, plan.mesh().at(world.rank())});
+  });
   // If each rank reads a part of its own, no two have read the same.
-  if (!alone && !plan.sharded_parameters()) comm::require_same(source.seen_as_read(), world);
+  if (!alone && !plan.sharded_parameters() && !frozen_alone) comm::require_same(source.seen_as_read(), world);
+  if (!plan.layout.adapted) return {};
+  std::string hash = base.whole(world);
+  comm::agree(world, [&] { require_base(source, hash); });
+  return hash;
 }
 
 }  // namespace strata::runtime

@@ -2,6 +2,7 @@
 // runtime/weights/ brings weights in: from random numbers, safetensors or a checkpoint (WeightSource, here), into the
 // executor's memory as placed; weights_hash.h is the hash that two runs are compared by.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -38,7 +39,32 @@ class WeightSource {
   virtual std::size_t rounded() const { return 0; }
   // Layers of the files that the model lacks: heads of other objectives. They are not trained, nor written anew.
   virtual std::vector<std::string> left_out() const { return {}; }
+  // The BaseHash that what is frozen has to have, and where it comes from; empty: any.
+  struct Base {
+    std::string hash, path;
+  };
+  virtual Base base() const { return {}; }
 };
+
+// Of the tensors beside which an adapter is trained, as they are read, before they are rounded: the sum over blocks of
+// 256 elements, each of which is added once, of XXH3-128 of their fp32 bytes, seeded by the tensor's number in the
+// model and the block's. Thread-safe.
+class BaseHash {
+ public:
+  explicit BaseHash(const models::Model& model);
+  // Elements [begin, begin + values.size()) of a tensor; begin is a multiple of 256, and so is the end unless it is the
+  // tensor's.
+  void add(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<const float> values);
+  // With those of the other ranks. Collective.
+  std::string whole(comm::World& world) const;
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::uint32_t>> numbers_;
+  std::atomic<std::uint64_t> low_ = 0, high_ = 0;
+};
+// Throws Error{usage} if `source` says that its base has to have another hash.
+void require_base(const WeightSource& source, const std::string& hash);
 
 // Drawn as each parameter's Init says from Philox keyed by the seed, with the parameter's place in the model and the
 // element's index as counter (Box & Muller 1958): the same for every world size.
@@ -56,13 +82,21 @@ std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const s
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, bool frozen, std::size_t begin,
                    std::span<const float> values);
 
-// Fills this rank's parameters and fp32 masters on `threads` threads.
+// Fills this rank's parameters and fp32 masters on `threads` threads, or what is frozen alone. base: gets the frozen
+// elements of this rank's shards.
+struct LoadOptions {
+  bool frozen_alone = false;
+  BaseHash* base = nullptr;
+  Coordinates rank = {};
+};
 void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                  const Advance& advance = {});
+                  const Advance& advance = {}, const LoadOptions& options = {});
 
 // Collective: the same on all ranks, which are found to read from the same files: by what can be seen of them before,
-// and if every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank.
-void load_same_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                       comm::World& world, const Advance& advance = {});
+// and if every rank reads all weights, by a hash of each tensor as it was read. Throws AgreedError naming a rank. Of a
+// model with an adapter it returns the BaseHash, which is the source's if that has one.
+std::string load_same_weights(Executor& executor, const models::Model& model, const StepPlan& plan,
+                              const WeightSource& source, int threads, comm::World& world, const Advance& advance = {},
+                              bool frozen_alone = false);
 
 }  // namespace strata::runtime

@@ -16,7 +16,7 @@ void Checkpoints::open(const runtime::Job& job, comm::World& world, runtime::Tra
   if (!folder_) return;
   folder_->pass_over(start.damaged);
   folder_->tell([&control](std::int64_t step, const std::filesystem::path& path) { control.saved(step, path); });
-  writer_.emplace(job, world, trainer.executor(), *folder_);
+  writer_.emplace(job, world, trainer.executor(), *folder_, trainer.base());
 }
 
 bool Checkpoints::after(const runtime::Trainer& trainer, bool asked) {

@@ -69,7 +69,9 @@ class ClassHead final : public LossUnit {
                                   false,
                                   run.dtype,
                                   run.device,
-                                  gelu});
+                                  gelu,
+                                  Gelu::none,
+                                  run.adapter_dropout()});
     }
     if (!spec.dense_norm.empty())
       dense_norm_.emplace(NormKind::layer_without_bias, norm_of_rows(rows_, spec.hidden, spec.eps),
@@ -101,7 +103,8 @@ class ClassHead final : public LossUnit {
     const View scratch = scratch_.of(c.workspace), inner = inner_.of(c.workspace), scores = fp32_.of(c.workspace);
     const ConstView dense_x = before_dense(lane, c, take(lane, c, x));
     if (dense_) {
-      dense_->forward(lane, c.parameters, dense_x, inner, scratch, curved() ? active_.of(c.workspace) : View{});
+      dense_->forward(lane, c.parameters, dense_x, inner, scratch, curved() ? active_.of(c.workspace) : View{},
+                      adapter_dropout(c, 0));
       if (spec_.squash == Squash::tanh) tanh_forward(lane, inner, inner);
       if (spec_.squash == Squash::relu) relu_forward(lane, inner, inner);
     }
@@ -137,7 +140,7 @@ class ClassHead final : public LossUnit {
       if (spec_.squash == Squash::tanh) tanh_backward(lane, d, inner, d);
       if (spec_.squash == Squash::relu) relu_backward(lane, d, inner, d);
       if (spec_.squash == Squash::gelu) gelu_erf_backward(lane, d, inner, d);
-      dense_->backward(lane, c.parameters, dense_x, d, other, own, scratch);
+      dense_->backward(lane, c.parameters, dense_x, d, other, own, scratch, {}, adapter_dropout(c, 0));
       std::swap(d, other);
       if (spec_.dropout_before > 0) dropout(lane, dropout_of(c, spec_.dropout_before, 0), d, {}, d);
     }

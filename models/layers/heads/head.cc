@@ -286,7 +286,7 @@ class ChunkedHead final : public LossUnit {
                            p.entry_rstd.of(c.workspace), no_bias);
     if (transform_)
       transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.active.of(c.workspace),
-                          p.scratch.of(c.workspace));
+                          p.scratch.of(c.workspace), adapter_dropout(c, 0));
     norm_->forward(lane, c.parameters, unnormed(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
                    p.rstd.of(c.workspace), no_bias);
     if (biased()) cast(lane, c.parameters.sub(logit_bias_, spec_.vocabulary), p.logit_bias.of(c.workspace));
@@ -356,7 +356,7 @@ class ChunkedHead final : public LossUnit {
     const View d_entered = entry_norm_ ? p.active.of(c.workspace) : d_taken;
     if (transform_)
       transform_->backward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), d_unnormed, d_entered,
-                           gradients, scratch);
+                           gradients, scratch, adapter_dropout(c, 0));
     if (entry_norm_)
       entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
                             p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);

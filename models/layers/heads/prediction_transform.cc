@@ -6,18 +6,29 @@ namespace strata::models {
 
 PredictionTransform::PredictionTransform(std::size_t rows, std::size_t hidden, const Linear::Tensor& tensor,
                                          bool biased, const RunShape& run)
-    : dense_({rows, hidden, {tensor}, biased, false, run.dtype, run.device, Gelu::erf}) {}
+    : dense_({rows,
+              hidden,
+              {tensor},
+              biased,
+              false,
+              run.dtype,
+              run.device,
+              Gelu::erf,
+              Gelu::none,
+              run.adapter_dropout()}) {}
 
 void PredictionTransform::forward(device::Lane& lane, const ParameterRange& parameters, device::ConstView x,
-                                  device::View inner, device::View y, device::View scratch) const {
-  dense_.forward(lane, parameters, x, inner, scratch, y);
+                                  device::View inner, device::View y, device::View scratch,
+                                  const device::Dropout& adapter_dropout) const {
+  dense_.forward(lane, parameters, x, inner, scratch, y, adapter_dropout);
 }
 
 void PredictionTransform::backward(device::Lane& lane, const ParameterRange& parameters, device::ConstView x,
                                    device::ConstView inner, device::View dy, device::View dx,
-                                   const GradientRange& gradients, device::View scratch) const {
+                                   const GradientRange& gradients, device::View scratch,
+                                   const device::Dropout& adapter_dropout) const {
   gelu_erf_backward(lane, dy, inner, dy);
-  dense_.backward(lane, parameters, x, dy, dx, gradients, scratch);
+  dense_.backward(lane, parameters, x, dy, dx, gradients, scratch, {}, adapter_dropout);
 }
 
 }  // namespace strata::models

@@ -30,10 +30,11 @@ class PredictionTransform {
 
   // All [rows, hidden]; inner: x W + b, which backward needs.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View inner, device::View y,
-               device::View scratch) const;
+               device::View scratch, const device::Dropout& adapter_dropout = {}) const;
   // Replaces dy by the gradient of inner.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView inner,
-                device::View dy, device::View dx, const GradientRange& gradients, device::View scratch) const;
+                device::View dy, device::View dx, const GradientRange& gradients, device::View scratch,
+                const device::Dropout& adapter_dropout = {}) const;
 
  private:
   Linear dense_;

@@ -125,7 +125,7 @@ RecipeKey table(std::string name, std::string allowed, At at, NumberIn number_in
   return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
 }
 
-constexpr std::int64_t kMostRank = 1 << 16;
+using models::kMostRank;
 
 std::optional<std::int64_t> rank_in(const Value& v) {
   const auto* rank = std::get_if<std::int64_t>(&v.value);
@@ -158,9 +158,8 @@ std::vector<RecipeKey> adapter_keys() {
       integer("adapter.rank", 1, kMostRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
       number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
              "the scale times the rank (lora_alpha)"),
-      later(number("adapter.dropout", 0, 1, "a number from 0 to below 1", STRATA_AT(adapter.dropout),
-                   "dropout of what A multiplies (lora_dropout)", true),
-            [](const Value& v) { return number_of(v) != 0.0; }),
+      number("adapter.dropout", 0, 1, "a number from 0 to below 1", STRATA_AT(adapter.lora.dropout),
+             "dropout of what A multiplies (lora_dropout)", true),
       modules("adapter.target_modules",
               "\"all-linear\", a list of names, or a Python regular expression of whole names",
               STRATA_AT(adapter.lora.target_modules),
@@ -171,7 +170,7 @@ std::vector<RecipeKey> adapter_keys() {
       modules_to_save(),
       layers_to_transform(),
       flag("adapter.rslora", STRATA_AT(adapter.lora.rslora), "scale by alpha / sqrt(rank)"),
-      later(flag("adapter.dora", STRATA_AT(adapter.dora), "train the lengths of W's rows, too"), is_on),
+      later(flag("adapter.dora", STRATA_AT(adapter.lora.dora), "train the lengths of W's rows, too"), is_on),
       choice<AdapterInit>(
           "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}}, {},
           STRATA_AT(adapter.lora.init),
@@ -181,8 +180,9 @@ std::vector<RecipeKey> adapter_keys() {
             "other ranks for layers whose names end so: regular expressions, of which the first that matches counts"),
       table("adapter.alpha_pattern", "a table of pattern = alpha", STRATA_AT(adapter.lora.alpha_pattern), alpha_in,
             "the same for alpha"),
-      later(path("adapter.path", STRATA_AT(adapter.path), "a folder of peft's to go on from"),
-            [](const Value&) { return true; }),
+      path("adapter.path", STRATA_AT(adapter.path),
+           "a folder of peft's (adapter_config.json, adapter_model.safetensors) to go on from: implies lora, and says "
+           "what the other keys do not; one that is given has to agree"),
   };
 }
 

@@ -13,7 +13,7 @@ Generator::Generator(const Job& job, comm::World& world, int threads, const Weig
       executor_(std::make_unique<Executor>(job.plan, *job.model, world, device::Optimizer{}, threads,
                                            job.recipe.io_options())) {
   executor_->use_algorithms(std::move(algorithms));
-  load_same_weights(*executor_, job.plan, weights, threads, world);
+  load_same_weights(*executor_, *job.model, job.plan, weights, threads, world);
 }
 
 Generator::Generator(const Job& job, Executor& training)

@@ -182,6 +182,71 @@ TEST_P(LowRankTest, Backward) {
   for (std::size_t i = 0; i < size_; ++i) EXPECT_TRUE(written[i] || std::isnan(gradients[i])) << "between, at " << i;
 }
 
+// What A multiplies is what dropout leaves of x, each tensor's with a site of its own, and its gradient goes the same
+// way.
+TEST(LowRankDropout, IsOfWhatAMultiplies) {
+  constexpr std::size_t kRows = 5, kIn = 64, kOut = 8;
+  constexpr float kProbability = 0.5f;
+  // W is zeros, so that all that comes out is the adapters'.
+  Linear::Spec spec{kRows, kIn, {{kOut, kFrozen}, {kOut, kFrozen | (kOut * kIn)}}, false, false, DType::fp32};
+  spec.tensors[0].low_rank = {4, 2, 0, 512};
+  spec.tensors[1].low_rank = {4, 2, 256, 768};
+  spec.adapter_dropout = kProbability;
+  const Linear linear(spec);
+  Array values = Array::random(DType::fp32, 1024, 1), frozen(DType::fp32, 2 * kOut * kIn);
+  Array x = Array::random(DType::fp32, kRows * kIn, 2), dy = Array::random(DType::fp32, kRows * 2 * kOut, 3);
+  Array y(DType::fp32, kRows * 2 * kOut), dx(DType::fp32, kRows * kIn), gradients(DType::fp32, 1024);
+  std::vector<Array> left;
+  device::StepScalars scalars{};
+  scalars.seed = 11;
+  const device::Dropout dropout{kProbability, 0x40000007, 3, &scalars};
+  testing::Buffer scratch(linear.scratch_bytes(1) / sizeof(float) + 1, DType::fp32);
+  const ParameterRange parameters{values.view(), 0, frozen.view(), 0};
+  device::testing::in_lane(1, [&](device::Lane& lane) {
+    linear.forward(lane, parameters, x.view(), y.view(), scratch.view(), {}, dropout);
+    linear.backward(lane, parameters, x.view(), dy.view(), dx.view(), {gradients.view()}, scratch.view(), {}, dropout);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      left.push_back(x);
+      device::Dropout one = dropout;
+      one.site += i;
+      device::dropout(lane, one, x.view(), {}, left.back().view());
+    }
+  });
+  EXPECT_FALSE(left[0] == left[1]);
+  std::vector<double> d_x(kRows * kIn);
+  for (std::size_t t = 0; t < 2; ++t) {
+    const LowRank& at = spec.tensors[t].low_rank;
+    for (std::size_t row = 0; row < kRows; ++row) {
+      for (std::size_t o = 0; o < kOut; ++o) {
+        double value = 0;
+        for (std::size_t r = 0; r < at.rank; ++r)
+          for (std::size_t i = 0; i < kIn; ++i)
+            value += at.scale * left[t][row * kIn + i] * values[at.a + r * kIn + i] * values[at.b + o * at.rank + r];
+        EXPECT_NEAR(y[row * 2 * kOut + t * kOut + o], value, 1e-4);
+      }
+      for (std::size_t i = 0; i < kIn; ++i) {
+        double value = 0;
+        for (std::size_t r = 0; r < at.rank; ++r)
+          for (std::size_t o = 0; o < kOut; ++o)
+            value += at.scale * dy[row * 2 * kOut + t * kOut + o] * values[at.b + o * at.rank + r] *
+                     values[at.a + r * kIn + i];
+        const bool kept = left[t][row * kIn + i] != 0;
+        d_x[row * kIn + i] += kept ? value / (1 - kProbability) : 0;
+      }
+    }
+    for (std::size_t r = 0; r < at.rank; ++r)
+      for (std::size_t i = 0; i < kIn; ++i) {
+        double value = 0;
+        for (std::size_t row = 0; row < kRows; ++row)
+          for (std::size_t o = 0; o < kOut; ++o)
+            value +=
+                at.scale * dy[row * 2 * kOut + t * kOut + o] * values[at.b + o * at.rank + r] * left[t][row * kIn + i];
+        EXPECT_NEAR(gradients[at.a + r * kIn + i], value, 1e-4) << "dA";
+      }
+  }
+  for (std::size_t i = 0; i < d_x.size(); ++i) EXPECT_NEAR(dx[i], d_x[i], 1e-4) << "dx at " << i;
+}
+
 std::vector<Case> cases() {
   std::vector<Case> out;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})

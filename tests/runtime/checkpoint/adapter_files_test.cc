@@ -1,0 +1,121 @@
+// What is kept of an adapter: checkpoints without its base, peft's folder, and the merged model.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "models/files/safetensors.h"
+#include "runtime/checkpoint/exporter.h"
+#include "runtime/weights/peft_folder.h"
+#include "tests/runtime/saved_run.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+class AdapterFiles : public testing::Test {
+ protected:
+  AdapterFiles() { after_three_ = saved_.run(2, saved_.sets(2, with(kLora, {"zero.stage=3"})), 3, {3}); }
+
+  // The first loss, and the weights before it.
+  SavedRun::Result start(const std::vector<std::string>& more) const {
+    return saved_.run(1, saved_.sets(1, with(more, {"checkpoint.resume=none", "training.precision=fp32"})), 1);
+  }
+  fs::path place(const char* name) const { return saved_.folder().path() / name; }
+
+  const std::vector<std::string> kLora = {"adapter.kind=lora", "adapter.rank=4", "training.precision=fp32",
+                                          R"(adapter.alpha_pattern={"attn.c_proj" = 2})"};
+  SavedRun saved_;
+  SavedRun::Result after_three_;
+};
+
+TEST_F(AdapterFiles, CheckpointsHaveWhatIsTrainedAlone) {
+  const Checkpoint checkpoint(saved_.checkpoints() / "step-00000003");
+  EXPECT_EQ(checkpoint.manifest().base_hash.size(), 32u);
+  EXPECT_TRUE(checkpoint.extents("master", "transformer.wte.weight").empty());
+  EXPECT_FALSE(checkpoint.extents("master", "transformer.h.1.mlp.c_fc.lora_B.weight").empty());
+  const auto straight = saved_.run(1, saved_.sets(1, with(kLora, {"checkpoint.resume=none"})), 6);
+  const auto gone_on = saved_.run(1, saved_.sets(1, kLora), 6);
+  EXPECT_EQ(gone_on.resumed, "step-00000003");
+  EXPECT_EQ(gone_on.weights, straight.weights);
+}
+
+TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const PeftConfig config = read_peft_config(place("peft"));
+  EXPECT_EQ(config.adapter.rank, 4);
+  EXPECT_EQ(config.adapter.alpha, 16);
+  EXPECT_TRUE(config.input_major || !config.adapter.target_modules.names.empty());
+  EXPECT_EQ(config.adapter.target_modules.names.size(), 8u) << "four of each of two blocks";
+  ASSERT_EQ(config.adapter.alpha_pattern.size(), 1u);
+  EXPECT_EQ(config.adapter.alpha_pattern[0].second, 2);
+  const auto file = models::Safetensors::open(place("peft") / kPeftWeightsName);
+  EXPECT_EQ(file.tensors().size(), 16u);
+  EXPECT_TRUE(file.find("base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"));
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+
+  Recipe recipe = load_recipe(std::nullopt, saved_.sets(1, {"adapter.path=" + place("peft").string(),
+                                                            "checkpoint.resume=none", "training.precision=fp32"}));
+  comm::run_threads(1, [&](comm::World& world) {
+    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    EXPECT_EQ(Trainer(job, world, 1).weights_hash(), after_three_.weights);
+  });
+  const auto refused = [&](const char* set) {
+    std::string text;
+    try {
+      open_workload(load_recipe(std::nullopt, saved_.sets(1, {"adapter.path=" + place("peft").string(), set})));
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    return text;
+  };
+  EXPECT_EQ(refused("adapter.rank=4"), "");
+  EXPECT_THAT(refused("adapter.rank=8"), AllOf(HasSubstr("adapter.rank = 8"), HasSubstr("has 4")));
+}
+
+// The merged model begins where the adapter is.
+TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
+  const auto adapted = start({"adapter.path=" + place("peft").string()});
+  std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});
+  std::erase_if(sets, [](const std::string& set) { return set.starts_with("model."); });
+  const auto merged =
+      saved_.run(1, with(sets, {"model.path=" + place("merged").string(), "model.config.resid_pdrop=0.1"}), 1);
+  const auto base = start({});
+  EXPECT_NEAR(std::stod(adapted.losses[0]), std::stod(merged.losses[0]), 1e-5);
+  EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4) << "it has learned something";
+}
+
+TEST_F(AdapterFiles, WhatIsNotReadIsRefusedByName) {
+  const auto refused = [&](const std::string& key) {
+    fs::create_directory(place("other"));
+    std::ofstream(place("other") / kPeftConfigName)
+        << R"({"peft_type": "LORA", "r": 4, "target_modules": ["c_attn"], )" << key << "}";
+    std::string text;
+    try {
+      read_peft_config(place("other"));
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    return text;
+  };
+  EXPECT_EQ(refused(R"("megatron_core": "megatron.core", "loftq_config": {}, "layer_replication": null)"), "");
+  EXPECT_THAT(refused(R"("trainable_token_indices": [1])"), HasSubstr("trainable_token_indices"));
+  EXPECT_THAT(refused(R"("bias": "all")"), HasSubstr("bias"));
+  EXPECT_THAT(refused(R"("init_lora_weights": "pissa")"), HasSubstr("pissa"));
+}
+
+}  // namespace
+}  // namespace strata::runtime
