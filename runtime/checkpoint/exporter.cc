@@ -239,7 +239,9 @@ void export_adapter(const ModelFolder& folder, const fs::path& to, const Advance
   require_new(to);
   const models::Config config = folder.config();
   const auto model = adapted_model(folder, config);
-  const auto weights = folder.weights(*model);
+  // Not the model beside it, which need not be there any more.
+  const Checkpoint checkpoint(folder.path());
+  const auto weights = checkpoint_weights(checkpoint, *model);
 
   PeftConfig peft{keys.lora, folder.base().value_or("").string()};
   const bool classifies = model->loss_unit().classes() > 0;

@@ -119,7 +119,9 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
   for (const auto& [key, value] : manifest.recipe)
     if (key.starts_with("adapter.") && value != "none") stored.emplace(key, value);
   for (const auto& [key, value] : stored) names.push_back(key);
-  return stored_keys(stored, names).adapter;
+  Recipe::AdapterKeys keys = stored_keys(stored, names).adapter;
+  keys.path.reset();  // from which it began
+  return keys;
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ struct Modules {
   }
 };
 
-void require_names(const models::Model& model, const Modules& modules, const models::Adapter& adapter) {
+void require_names(const models::Model& model, const Modules& modules, const models::Adapter& adapter, bool of_file) {
   const auto is_of = [](const ModuleNames& names) {
     return [&names](const std::string& module) { return models::matches(names, module); };
   };
@@ -86,7 +86,7 @@ void require_names(const models::Model& model, const Modules& modules, const mod
   for (const std::string& name : targets.names) {
     const ModuleNames one{{name}, {}};
     refuse_other(one, name);
-    if (std::ranges::none_of(modules.linear, is_of(one)))
+    if (!of_file && std::ranges::none_of(modules.linear, is_of(one)))
       fail(Exit::usage, "adapter.target_modules: no linear layer of this {} model is called {}; the nearest are {}",
            model.family, name, nearest(modules.linear, name));
   }
@@ -119,9 +119,9 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
 
 }  // namespace
 
-void require_adaptable(const models::Model& model, const models::Adapter& adapter) {
+void require_adaptable(const models::Model& model, const models::Adapter& adapter, bool of_file) {
   const Modules modules(model);
-  require_names(model, modules, adapter);
+  require_names(model, modules, adapter, of_file);
   require_saved(model, modules, adapter);
   for (const auto& unit : model.units)
     for (const models::Parameter& p : unit->parameters()) {

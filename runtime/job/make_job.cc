@@ -234,7 +234,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "give the model that it was trained beside",
          recipe.model.path->string());
   if (shape.adapter)
-    require_adaptable(*job.model, *shape.adapter);
+    require_adaptable(*job.model, *shape.adapter, recipe.adapter.path.has_value());
   else if (purpose == Purpose::train)
     require_freezable(*job.model, recipe.training.freeze);
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());

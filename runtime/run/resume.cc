@@ -163,6 +163,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   require_same_config(manifest, path, job);
   for (const RecipeKey& key : recipe_keys()) {
     const bool of_adapter = key.name.starts_with("adapter.");
+    if (key.name == "adapter.path") continue;  // where it began; the checkpoint has gone on from there
     if (!of_adapter && std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";

@@ -51,6 +51,40 @@ TEST_F(AdapterFiles, CheckpointsHaveWhatIsTrainedAlone) {
   EXPECT_EQ(gone_on.weights, straight.weights);
 }
 
+// What reads a checkpoint's weights reads those of its adapter, wherever that began.
+TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const std::vector<std::string> began = {"adapter.path=" + place("peft").string(), "training.precision=fp32"};
+  fs::remove_all(saved_.checkpoints());
+  const auto trained = saved_.run(1, saved_.sets(1, began), 2, {2});
+  EXPECT_NE(trained.weights, after_three_.weights);
+  const Recipe recipe =
+      load_recipe(std::nullopt, std::vector<std::string>{"model.path=" + saved_.checkpoints().string(),
+                                                         "data.seq_len=16", "training.precision=fp32"});
+  const Workload workload = open_workload(recipe);
+  EXPECT_FALSE(workload.recipe.adapter.path);
+  EXPECT_EQ(workload.recipe.adapter.lora.rank, 4);
+  comm::run_threads(1, [&](comm::World& world) {
+    const Job job = make_job(workload, 1, capacity_of(recipe.memory, 1), Purpose::generate);
+    const auto weights = first_weights(job, world, 1, [](const std::string&) {});
+    const ModelFolder folder(saved_.checkpoints());
+    const auto own = folder.weights(*job.model);
+    for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
+      for (std::size_t p = 0; p < job.model->units[unit]->parameters().size(); ++p) {
+        std::vector<float> read(job.model->units[unit]->parameters()[p].size()), expected = read;
+        weights->read(unit, p, 0, read);
+        own->read(unit, p, 0, expected);
+        EXPECT_EQ(read, expected) << job.model->units[unit]->parameters()[p].name;
+      }
+  });
+  // Its recipe without the folder, by the keys that it had.
+  const auto gone_on = saved_.run(1, saved_.sets(1, began), 4);
+  EXPECT_EQ(gone_on.resumed, "step-00000002");
+  fs::remove_all(place("peft"));
+  export_adapter(ModelFolder(saved_.checkpoints()), place("again"), {});
+  EXPECT_EQ(read_peft_config(place("again")).adapter.target_modules.names.size(), 8u);
+}
+
 TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const PeftConfig config = read_peft_config(place("peft"));
