@@ -40,11 +40,25 @@ struct ShardedRange {
 // Bytes that this rank sent to others, by kind of collective, since the last reset.
 struct CommBytes {
   std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0;
+  std::uint64_t between_nodes = 0;  // of all these, to ranks on other nodes
   std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus; }
   // One step's mean over `steps` equal steps.
   CommBytes per_step(std::int64_t steps) const {
     const auto n = static_cast<std::uint64_t>(steps > 0 ? steps : 1);
-    return {all_gather / n, all_to_all / n, broadcast / n, consensus / n};
+    return {all_gather / n, all_to_all / n, broadcast / n, consensus / n, between_nodes / n};
+  }
+  CommBytes& operator+=(const CommBytes& other) {
+    all_gather += other.all_gather;
+    all_to_all += other.all_to_all;
+    broadcast += other.broadcast;
+    consensus += other.consensus;
+    between_nodes += other.between_nodes;
+    return *this;
+  }
+  // What was sent since `earlier`.
+  CommBytes since(const CommBytes& earlier) const {
+    return {all_gather - earlier.all_gather, all_to_all - earlier.all_to_all, broadcast - earlier.broadcast,
+            consensus - earlier.consensus, between_nodes - earlier.between_nodes};
   }
 };
 
@@ -100,6 +114,8 @@ class World {
   // The number of ranks on this rank's node, and this rank's place among them.
   virtual int node_size() const = 0;
   virtual int node_rank() const = 0;
+  // The node of each rank: nodes are numbered by their lowest ranks. Empty: all are on one.
+  virtual std::vector<int> nodes() const { return {}; }
   // "one rank without mpirun", "threads", "mpi (shared memory)", "mpi (messages)".
   virtual std::string describe() const = 0;
   virtual AbortToken& abort_token() = 0;
@@ -165,7 +181,7 @@ int launched_ranks();
 // A world with one rank.
 std::unique_ptr<World> solo_world();
 // Runs f(world) on `ranks` threads, each a rank of one world. Rethrows the first rank's exception. For tests,
-// sanitizers and debuggers.
-void run_threads(int ranks, const std::function<void(World&)>& f);
+// sanitizers and debuggers. `nodes`: of each rank, the node that it says to be on; empty: all are on one.
+void run_threads(int ranks, const std::function<void(World&)>& f, const std::vector<int>& nodes = {});
 
 }  // namespace strata::comm

@@ -15,8 +15,8 @@ using device::cpu::Team;
 // for every backend, and the planner can predict them.
 class LaneCommunicator final : public Communicator {
  public:
-  LaneCommunicator(device::Lane& lane, std::unique_ptr<Collectives> collectives)
-      : lane_(lane), collectives_(std::move(collectives)) {}
+  LaneCommunicator(device::Lane& lane, std::unique_ptr<Collectives> collectives, Levels levels)
+      : lane_(lane), collectives_(std::move(collectives)), levels_(std::move(levels)) {}
 
   int rank() const override { return collectives_->rank(); }
   int size() const override { return collectives_->size(); }
@@ -25,7 +25,9 @@ class LaneCommunicator final : public Communicator {
   void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) override {
     host_work(lane_, [this, range, shard, out](Team& team) {
       collectives_->all_gather(range, shard, out, team);
-      add(all_gather_, range.owned(rank()).bytes() * others());
+      const std::uint64_t own = range.owned(rank()).bytes();
+      add(all_gather_, own * others());
+      add(between_nodes_, levels_.gathered(own));
     });
   }
 
@@ -34,6 +36,7 @@ class LaneCommunicator final : public Communicator {
     host_work(lane_, [this, range, in, staging, pieces](Team&) {
       collectives_->all_to_all(range, in, staging, pieces);
       add(all_to_all_, range.bytes() - range.owned(rank()).bytes());
+      add(between_nodes_, levels_.exchanged(range));
     });
   }
 
@@ -46,6 +49,7 @@ class LaneCommunicator final : public Communicator {
     host_work(lane_, [this, mine, bytes, all](Team&) {
       collectives_->exchange(mine, bytes, all);
       add(consensus_, bytes * others());
+      add(between_nodes_, levels_.told(bytes));
     });
   }
 
@@ -53,13 +57,16 @@ class LaneCommunicator final : public Communicator {
     STRATA_CHECK_LT(root, size());
     host_work(lane_, [this, data, bytes, root](Team& team) {
       collectives_->broadcast(data, bytes, root, team);
-      if (root == rank()) add(broadcast_, bytes * others());
+      if (root != rank()) return;
+      add(broadcast_, bytes * others());
+      add(between_nodes_, levels_.told(bytes));
     });
   }
 
   CommBytes sent() const override {
     return {all_gather_.load(std::memory_order_relaxed), all_to_all_.load(std::memory_order_relaxed),
-            broadcast_.load(std::memory_order_relaxed), consensus_.load(std::memory_order_relaxed)};
+            broadcast_.load(std::memory_order_relaxed), consensus_.load(std::memory_order_relaxed),
+            between_nodes_.load(std::memory_order_relaxed)};
   }
 
  private:
@@ -69,13 +76,15 @@ class LaneCommunicator final : public Communicator {
 
   device::Lane& lane_;
   std::unique_ptr<Collectives> collectives_;
-  Count all_gather_{0}, all_to_all_{0}, broadcast_{0}, consensus_{0};
+  const Levels levels_;
+  Count all_gather_{0}, all_to_all_{0}, broadcast_{0}, consensus_{0}, between_nodes_{0};
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> queue_in_lane(device::Lane& lane, std::unique_ptr<Collectives> collectives) {
-  return std::make_unique<LaneCommunicator>(lane, std::move(collectives));
+std::unique_ptr<Communicator> queue_in_lane(device::Lane& lane, std::unique_ptr<Collectives> collectives,
+                                            Levels levels) {
+  return std::make_unique<LaneCommunicator>(lane, std::move(collectives), std::move(levels));
 }
 
 }  // namespace strata::comm

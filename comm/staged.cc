@@ -21,9 +21,10 @@ constexpr std::size_t kGrain = device::kBufferAlignment;
 
 class StagedCommunicator final : public Communicator {
  public:
-  StagedCommunicator(device::Lane& lane, std::unique_ptr<Collectives> host, device::Arena staging)
+  StagedCommunicator(device::Lane& lane, std::unique_ptr<Collectives> host, Levels levels, device::Arena staging)
       : lane_(lane),
         host_(std::move(host)),
+        levels_(std::move(levels)),
         staging_(std::move(staging)),
         pin_(lane.device(), staging_.data(), staging_.size()),
         host_pieces_(index(host_->size())) {}
@@ -41,6 +42,7 @@ class StagedCommunicator final : public Communicator {
       move(out + (part.begin - range.begin), received(), part.bytes());
     });
     sent_.all_gather += range.owned(rank()).bytes() * others();
+    sent_.between_nodes += levels_.gathered(range.owned(rank()).bytes());
   }
 
   // The pieces end up in the device's staging.
@@ -57,6 +59,7 @@ class StagedCommunicator final : public Communicator {
              own.bytes());
     });
     sent_.all_to_all += range.bytes() - mine.bytes();
+    sent_.between_nodes += levels_.exchanged(range);
   }
   void release() override {}
 
@@ -66,6 +69,7 @@ class StagedCommunicator final : public Communicator {
     host_work(lane_, [this, bytes](Team&) { host_->exchange(in(), bytes, received()); });
     move(all, received(), bytes * index(size()));
     sent_.consensus += bytes * others();
+    sent_.between_nodes += levels_.told(bytes);
   }
 
   void broadcast(std::byte* data, std::size_t bytes, int root) override {
@@ -76,7 +80,9 @@ class StagedCommunicator final : public Communicator {
       host_work(lane_, [this, part, root](Team& team) { host_->broadcast(in(), part, root, team); });
       if (root != rank()) move(data + at, in(), part);
     }
-    if (root == rank()) sent_.broadcast += bytes * others();
+    if (root != rank()) return;
+    sent_.broadcast += bytes * others();
+    sent_.between_nodes += levels_.told(bytes);
   }
 
   CommBytes sent() const override { return sent_; }
@@ -114,6 +120,7 @@ class StagedCommunicator final : public Communicator {
 
   device::Lane& lane_;
   std::unique_ptr<Collectives> host_;
+  const Levels levels_;
   device::Arena staging_;
   device::Pin pin_;  // unpinned before the staging is freed
   std::vector<const std::byte*> host_pieces_;
@@ -122,11 +129,13 @@ class StagedCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> communicator_for(World& world, device::Lane& lane,
+std::unique_ptr<Communicator> communicator_for(World& world, device::Lane& lane, const Group& group,
                                                std::unique_ptr<Collectives> collectives) {
-  if (lane.device().kind == device::Kind::cpu) return queue_in_lane(lane, std::move(collectives));
+  Levels levels(group, world.nodes());
+  if (lane.device().kind == device::Kind::cpu) return queue_in_lane(lane, std::move(collectives), std::move(levels));
   STRATA_CHECK_LE(collectives->size(), static_cast<int>(kStaging / kGrain));
-  return std::make_unique<StagedCommunicator>(lane, std::move(collectives), world.allocate(2 * kStaging));
+  return std::make_unique<StagedCommunicator>(lane, std::move(collectives), std::move(levels),
+                                              world.allocate(2 * kStaging));
 }
 
 }  // namespace strata::comm

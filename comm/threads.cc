@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -26,15 +27,21 @@ class KeptArenas {
 
 class ThreadsWorld final : public World {
  public:
-  ThreadsWorld(ControlBlock control, int rank, KeptArenas& arenas)
+  ThreadsWorld(ControlBlock control, int rank, KeptArenas& arenas, const std::vector<int>& nodes)
       : memory_(control, rank, token_, {}),
         own_(memory_.open(all_ranks(rank, control.ranks()), false)),
-        arenas_(arenas) {}
+        arenas_(arenas),
+        nodes_(nodes) {}
 
   int rank() const override { return memory_.rank(); }
   int size() const override { return memory_.size(); }
-  int node_size() const override { return size(); }
-  int node_rank() const override { return rank(); }
+  int node_size() const override {
+    return nodes_.empty() ? size() : static_cast<int>(std::ranges::count(nodes_, node()));
+  }
+  int node_rank() const override {
+    return nodes_.empty() ? rank() : static_cast<int>(std::count(nodes_.begin(), nodes_.begin() + rank(), node()));
+  }
+  std::vector<int> nodes() const override { return nodes_; }
   std::string describe() const override { return "threads"; }
   AbortToken& abort_token() override { return token_; }
 
@@ -47,7 +54,7 @@ class ThreadsWorld final : public World {
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
   std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) override {
-    return communicator_for(*this, lane, memory_.open(group, lane.device().kind == device::Kind::cpu));
+    return communicator_for(*this, lane, group, memory_.open(group, lane.device().kind == device::Kind::cpu));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void look_after_peers() override { memory_.look_after_peers(); }
@@ -56,10 +63,13 @@ class ThreadsWorld final : public World {
   bool lowest_left() const override { return memory_.lowest_left(); }
 
  private:
+  int node() const { return nodes_[static_cast<std::size_t>(rank())]; }
+
   AbortToken token_;
   SharedMemory memory_;
   std::unique_ptr<Collectives> own_;
   KeptArenas& arenas_;
+  const std::vector<int> nodes_;
 };
 
 // The exception to pass on: the first one thrown. Exceptions that only say that another rank failed do not count.
@@ -84,14 +94,15 @@ class FirstException {
 
 }  // namespace
 
-void run_threads(int ranks, const std::function<void(World&)>& f) {
+void run_threads(int ranks, const std::function<void(World&)>& f, const std::vector<int>& nodes) {
   STRATA_CHECK_LT(0, ranks);
+  STRATA_CHECK(nodes.empty() || nodes.size() == static_cast<std::size_t>(ranks));
   const device::Arena memory(ControlBlock::bytes(ranks));
   const ControlBlock control = ControlBlock::construct(memory.data(), ranks);
   KeptArenas arenas;
   FirstException first;
   const auto run_rank = [&](int rank) {
-    ThreadsWorld world(control, rank, arenas);
+    ThreadsWorld world(control, rank, arenas, nodes);
     try {
       f(world);
     } catch (const Aborted& e) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "comm/levels.h"
 #include "comm/mpi/control_line.h"
 #include "comm/staged.h"
 
@@ -42,13 +43,20 @@ class Backoff {
   std::chrono::steady_clock::time_point next_look_{};
 };
 
+// Bytes travel in pieces, several of them under way in each direction of each pair: one large message would hold up the
+// other direction, whose handshake waits behind it in the same connection.
+constexpr std::size_t kPiece = std::size_t{1} << 20, kInFlight = 4;
+// Members, or nodes, with which a rank exchanges at once: requests stay bounded however many there are.
+constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
+
 class MessageCollectives final : public Collectives {
  public:
-  // `comm` has all ranks of the world.
-  MessageCollectives(MPI_Comm comm, const Group& group, ControlLine& control)
+  // `comm` has all ranks of the world. `nodes`: World's.
+  MessageCollectives(MPI_Comm comm, const Group& group, ControlLine& control, std::span<const int> nodes)
       : comm_(comm),
         group_(group),
         places_(group.places()),
+        levels_(group, nodes),
         control_(control),
         rank_(group.index),
         size_(group.size()) {
@@ -56,7 +64,6 @@ class MessageCollectives final : public Collectives {
     STRATA_MPI(MPI_Comm_rank(comm_, &world_rank));
     STRATA_MPI(MPI_Comm_size(comm_, &world_size));
     is_world_ = group_ == all_ranks(world_rank, world_size);
-    requests_.reserve(2 * static_cast<std::size_t>(size_));
   }
 
   int rank() const override { return rank_; }
@@ -66,15 +73,13 @@ class MessageCollectives final : public Collectives {
     const auto own = range.owned(rank_);
     const std::byte* source = own_piece(range, rank_, shard);
     copy(out + (own.begin - range.begin), source, own.bytes(), team);
-    move(
-        range.bytes(),
-        [&](int) {
-          return Span{const_cast<std::byte*>(source), own.bytes()};
-        },
-        [&](int peer) {
-          const auto piece = range.owned(peer);
-          return Span{out + (piece.begin - range.begin), piece.bytes()};
-        });
+    const auto piece = [&](int member) {
+      const auto owned = range.owned(member);
+      if (member == rank_) return Span{const_cast<std::byte*>(source), owned.bytes()};
+      return Span{out + (owned.begin - range.begin), owned.bytes()};
+    };
+    if (levels_.two()) return gather_over_nodes(piece);
+    move([&](int) { return piece(rank_); }, piece);
   }
 
   void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
@@ -86,7 +91,6 @@ class MessageCollectives final : public Collectives {
                                      : peer == rank_  ? in + (own.begin - range.begin)
                                                       : received(peer);
     move(
-        range.bytes(),
         [&](int peer) {
           const auto piece = range.owned(peer);
           return Span{const_cast<std::byte*>(in) + (piece.begin - range.begin), piece.bytes()};
@@ -102,7 +106,6 @@ class MessageCollectives final : public Collectives {
     if (!is_world_) {
       std::memcpy(all + index(rank_) * bytes, mine, bytes);
       return move(
-          bytes,
           [&](int) {
             return Span{const_cast<std::byte*>(mine), bytes};
           },
@@ -111,14 +114,14 @@ class MessageCollectives final : public Collectives {
           });
     }
     const int count = static_cast<int>(bytes);
-    STRATA_MPI(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm_, &next_request()));
+    requests_.assign(1, MPI_REQUEST_NULL);
+    STRATA_MPI(MPI_Iallgather(mine, count, MPI_BYTE, all, count, MPI_BYTE, comm_, requests_.data()));
     wait();
   }
 
   void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team&) override {
     if (!is_world_)
       return move(
-          bytes,
           [&](int) {
             return Span{data, rank_ == root ? bytes : 0};
           },
@@ -127,7 +130,8 @@ class MessageCollectives final : public Collectives {
           });
     for (std::size_t at = 0; at < bytes; at += kChunk) {
       const int count = static_cast<int>(std::min(kChunk, bytes - at));
-      STRATA_MPI(MPI_Ibcast(data + at, count, MPI_BYTE, root, comm_, &next_request()));
+      requests_.assign(1, MPI_REQUEST_NULL);
+      STRATA_MPI(MPI_Ibcast(data + at, count, MPI_BYTE, root, comm_, requests_.data()));
       wait();
     }
   }
@@ -136,31 +140,116 @@ class MessageCollectives final : public Collectives {
   struct Span {
     std::byte* data;
     std::size_t bytes;
-    // The size of the chunk that starts at `at`; 0 past the end.
-    int chunk(std::size_t at) const { return at < bytes ? static_cast<int>(std::min(kChunk, bytes - at)) : 0; }
+  };
+  // Bytes on their way to or from a member, in pieces that arrive in their order. What two streams of a pair carry in
+  // one direction is told apart by the member that owns it.
+  struct Stream {
+    int peer, owner;
+    bool receives;
+    Span span;
+    int after = -1;                     // sends what that stream has received, piece by piece; -1: all of it is there
+    std::size_t started = 0, done = 0;  // pieces
+
+    std::size_t pieces() const { return (span.bytes + kPiece - 1) / kPiece; }
   };
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
-  MPI_Request& next_request() { return requests_.emplace_back(MPI_REQUEST_NULL); }
 
-  // Sends out(peer) to every peer and receives in(peer) from it, at most `most` bytes each, in rounds of one chunk per
-  // pair, so that the number of requests is bounded by the number of ranks.
+  int add(const Stream& stream) {
+    if (stream.span.bytes == 0) return -1;
+    streams_.push_back(stream);
+    return static_cast<int>(streams_.size()) - 1;
+  }
+
+  // Sends out(peer) to every peer and receives in(peer) from it.
   template <typename Out, typename In>
-  void move(std::size_t most, Out out, In in) {
-    for (std::size_t at = 0; at < most; at += kChunk) {
-      for (int i = 1; i < size_; ++i) {
+  void move(Out out, In in) {
+    for (int first = 1; first < size_; first += kPeersAtOnce) {
+      const int end = std::min(size_, first + kPeersAtOnce);
+      for (int i = first; i < end; ++i) {
         const int from = (rank_ + size_ - i) % size_;
-        const Span span = in(from);
-        if (const int count = span.chunk(at))
-          STRATA_MPI(MPI_Irecv(span.data + at, count, MPI_BYTE, group_.rank(from), 0, comm_, &next_request()));
+        add({from, from, true, in(from)});
       }
-      for (int i = 1; i < size_; ++i) {
+      for (int i = first; i < end; ++i) {
         const int to = (rank_ + i) % size_;
-        const Span span = out(to);
-        if (const int count = span.chunk(at))
-          STRATA_MPI(MPI_Isend(span.data + at, count, MPI_BYTE, group_.rank(to), 0, comm_, &next_request()));
+        add({to, rank_, false, out(to)});
       }
-      wait();
+      run();
     }
+  }
+
+  // Each rank sends its own piece to the rank in its place on every other node, and passes on to the ranks of its node
+  // what it receives so: a byte travels to a node once, over all its ranks' connections. They start with the next node
+  // each, so that none receives from all at once.
+  template <typename Piece>
+  void gather_over_nodes(Piece piece) {
+    const auto& nodes = levels_.nodes();
+    const int count = static_cast<int>(nodes.size()), node = levels_.node();
+    const std::vector<int>& near = nodes[index(node)];
+    const auto at = [&](int distance) -> const std::vector<int>& {
+      return nodes[index((node + distance + count) % count)];
+    };
+    const auto for_near = [&](auto&& f) {
+      for (std::size_t i = 1; i < near.size(); ++i) f((index(levels_.place()) + i) % near.size());
+    };
+    for (int first = 0; first < count; first += kNodesAtOnce) {
+      const int end = std::min(count, first + kNodesAtOnce);
+      // At distance 0 is the node itself.
+      for (int i = first; i < end; ++i) {
+        const std::vector<int>& from = at(-i);
+        const int far = from[index(levels_.place())];
+        const int arrives = i == 0 ? -1 : add({far, far, true, piece(far)});
+        for_near([&](std::size_t place) {
+          add({near[place], from[place], true, piece(from[place])});
+          if (i == 0 || arrives >= 0) add({near[place], far, false, piece(far), arrives});
+        });
+        if (i > 0) add({at(i)[index(levels_.place())], rank_, false, piece(rank_)});
+      }
+      run();
+    }
+  }
+
+  // Starts what may be under way of a stream.
+  void start(Stream& stream, MPI_Request* slots) {
+    while (stream.done < stream.started && slots[stream.done % kInFlight] == MPI_REQUEST_NULL) ++stream.done;
+    const std::size_t there = stream.after < 0 ? stream.pieces() : streams_[index(stream.after)].done;
+    for (; stream.started < there && stream.started - stream.done < kInFlight; ++stream.started) {
+      const std::size_t begin = stream.started * kPiece;
+      const int count = static_cast<int>(std::min(kPiece, stream.span.bytes - begin));
+      std::byte* const data = stream.span.data + begin;
+      MPI_Request* const slot = slots + stream.started % kInFlight;
+      const int peer = group_.rank(stream.peer);
+      if (stream.receives)
+        STRATA_MPI(MPI_Irecv(data, count, MPI_BYTE, peer, stream.owner, comm_, slot));
+      else
+        STRATA_MPI(MPI_Isend(data, count, MPI_BYTE, peer, stream.owner, comm_, slot));
+    }
+  }
+
+  // Runs the streams to their ends, and forgets them.
+  void run() {
+    requests_.assign(streams_.size() * kInFlight, MPI_REQUEST_NULL);
+    ended_.resize(requests_.size());
+    std::size_t left = 0;
+    for (const Stream& stream : streams_) left += stream.pieces();
+    const auto start_all = [&] {
+      for (std::size_t s = 0; s < streams_.size(); ++s) start(streams_[s], requests_.data() + s * kInFlight);
+    };
+    start_all();
+    Backoff backoff;
+    while (left > 0) {
+      int ended = 0;
+      STRATA_MPI(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &ended, ended_.data(),
+                              MPI_STATUSES_IGNORE));
+      STRATA_CHECK(ended != MPI_UNDEFINED);
+      if (ended == 0) {
+        backoff.rest(control_);
+        continue;
+      }
+      left -= static_cast<std::size_t>(ended);
+      start_all();
+      backoff = {};
+    }
+    streams_.clear();
   }
 
   void wait() {
@@ -170,16 +259,18 @@ class MessageCollectives final : public Collectives {
       if (done) break;
       backoff.rest(control_);
     }
-    requests_.clear();
   }
 
   MPI_Comm comm_;
   const Group group_;
   const std::vector<int> places_;
+  const Levels levels_;
   ControlLine& control_;
   const int rank_, size_;
   bool is_world_ = true;  // all ranks in their order, which MPI has its own collectives for
-  std::vector<MPI_Request> requests_;
+  std::vector<Stream> streams_;
+  std::vector<MPI_Request> requests_;  // kInFlight of each stream
+  std::vector<int> ended_;
 };
 
 class MessagesWorld final : public World {
@@ -203,6 +294,7 @@ class MessagesWorld final : public World {
   int size() const override { return session_->size; }
   int node_size() const override { return session_->node_size; }
   int node_rank() const override { return session_->node_rank; }
+  std::vector<int> nodes() const override { return session_->nodes; }
   std::string describe() const override {
     return why_.empty() ? "mpi (messages)" : fmt::format("mpi (messages): {}", why_);
   }
@@ -215,7 +307,7 @@ class MessagesWorld final : public World {
     return device::Arena::adopt(arena->data(), bytes, arena);
   }
   std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) override {
-    return communicator_for(*this, lane, over(group));
+    return communicator_for(*this, lane, group, over(group));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   void leave() override {
@@ -244,7 +336,7 @@ class MessagesWorld final : public World {
       backoff.rest(*control_);
     }
     comms_.push_back(comm);
-    return std::make_unique<MessageCollectives>(comm, group, *control_);
+    return std::make_unique<MessageCollectives>(comm, group, *control_, session_->nodes);
   }
 
   AbortToken token_;

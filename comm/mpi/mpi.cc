@@ -1,5 +1,6 @@
 #include "comm/mpi/mpi.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/error.h"
@@ -15,6 +16,24 @@ void mpi_failed(const char* call, int code) {
   fail(Exit::failed, "{} failed: {}", name.substr(0, name.find('(')),
        std::string_view(text, static_cast<std::size_t>(size)));
 }
+
+namespace {
+
+// Collective: from the ranks of each rank's own node.
+std::vector<int> nodes_of(const std::vector<Process>& own, int size) {
+  int first = own[0].rank;
+  for (const Process& process : own) first = std::min(first, process.rank);
+  std::vector<int> firsts(static_cast<std::size_t>(size)), nodes;
+  STRATA_MPI(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, MPI_COMM_WORLD));
+  std::vector<int> known;  // rising, as a node's lowest rank comes first
+  for (const int lowest : firsts) {
+    if (std::ranges::find(known, lowest) == known.end()) known.push_back(lowest);
+    nodes.push_back(static_cast<int>(std::ranges::find(known, lowest) - known.begin()));
+  }
+  return nodes;
+}
+
+}  // namespace
 
 MpiSession::MpiSession() {
   int initialized = 0;
@@ -37,6 +56,7 @@ MpiSession::MpiSession() {
     std::vector<Process> all(static_cast<std::size_t>(node_size));
     STRATA_MPI(MPI_Allgather(&self, sizeof self, MPI_BYTE, all.data(), sizeof self, MPI_BYTE, node));
     STRATA_MPI(MPI_Comm_free(&node));
+    nodes = nodes_of(all, size);
     if (node_rank == 0) (void)clear_leftovers();
     // A process that appears dead to this rank at this point lives in another container.
     for (const Process& process : all)

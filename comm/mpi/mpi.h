@@ -36,6 +36,7 @@ class MpiSession {
   void abandon() { abandoned_ = true; }
 
   int rank = 0, size = 1, node_rank = 0, node_size = 1;
+  std::vector<int> nodes;  // of each rank, numbered by their lowest ranks
   // The other ranks of this node whose processes this rank can see.
   std::vector<Process> neighbours;
 

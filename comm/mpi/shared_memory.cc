@@ -51,7 +51,7 @@ class MpiSharedMemoryWorld final : public World {
 
   device::Arena allocate_host(std::size_t bytes) override;
   std::unique_ptr<Communicator> open(device::Lane& lane, const Group& group) override {
-    return communicator_for(*this, lane, memory_.open(group, lane.device().kind == device::Kind::cpu));
+    return communicator_for(*this, lane, group, memory_.open(group, lane.device().kind == device::Kind::cpu));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
   std::size_t borrowed_bytes() const override;

@@ -29,7 +29,7 @@ bool in_equal_pieces(const ShardedRange& range, int ranks) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group)
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, std::span<const int> nodes)
     : watch_(watch),
       lane_(lane),
       device_(lane.device()),
@@ -39,6 +39,7 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const G
       rank_(group.index),
       size_(group.size()),
       places_(group.places()),
+      levels_(group, nodes),
       exceptions_(std::uncaught_exceptions()),
       ended_(device::cuda::take_flag()),
       since_(Clock::now()) {
@@ -46,8 +47,9 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const G
 }
 
 // What throws here is followed by the destructor, as the other constructor is through.
-NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id)
-    : NcclCommunicator(watch, lane, group) {
+NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id,
+                                   std::span<const int> nodes)
+    : NcclCommunicator(watch, lane, group, nodes) {
   device::cuda::use(device_);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -173,6 +175,7 @@ void NcclCommunicator::all_gather(const ShardedRange& range, const std::byte* sh
     return result;
   });
   sent_.all_gather += range.owned(rank_).bytes() * others();
+  sent_.between_nodes += levels_.gathered(range.owned(rank_).bytes());
 }
 
 void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
@@ -196,6 +199,7 @@ void NcclCommunicator::all_to_all(const ShardedRange& range, const std::byte* in
   });
   if (own > 0) device::cuda::copy(lane_, received(rank_), in + place_of(range, rank_), own);
   sent_.all_to_all += range.bytes() - own;
+  sent_.between_nodes += levels_.exchanged(range);
 }
 
 void NcclCommunicator::exchange(const std::byte* mine, std::size_t bytes, std::byte* all) {
@@ -203,13 +207,16 @@ void NcclCommunicator::exchange(const std::byte* mine, std::size_t bytes, std::b
   issue("ncclAllGather", bytes,
         [&](ncclComm_t comm) { return nccl().ncclAllGather(mine, all, bytes, ncclUint8, comm, stream_); });
   sent_.consensus += bytes * others();
+  sent_.between_nodes += levels_.told(bytes);
 }
 
 void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
   STRATA_CHECK_LT(root, size_);
   issue("ncclBroadcast", bytes,
         [&](ncclComm_t comm) { return nccl().ncclBroadcast(data, data, bytes, ncclUint8, root, comm, stream_); });
-  if (root == rank_) sent_.broadcast += bytes * others();
+  if (root != rank_) return;
+  sent_.broadcast += bytes * others();
+  sent_.between_nodes += levels_.told(bytes);
 }
 
 std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {

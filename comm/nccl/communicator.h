@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/levels.h"
 #include "comm/nccl/watch.h"
 #include "device/cuda/flags.h"
 
@@ -18,8 +19,9 @@ namespace strata::comm {
 // destroy it after a synchronize() of the lane, or after the lane.
 class NcclCommunicator final : public Communicator, public NcclWatched {
  public:
-  // Collective: all ranks of the group with the same id. The watch outlives it, the lane its work.
-  NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id);
+  // Collective: all ranks of the group with the same id. The watch outlives it, the lane its work. `nodes`: World's.
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id,
+                   std::span<const int> nodes = {});
   // Collective too, but if the run was aborted or an exception unwinds this rank: then it aborts, and all others of
   // the watch with it.
   ~NcclCommunicator() override;
@@ -50,7 +52,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
  private:
   using Clock = std::chrono::steady_clock;
 
-  NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group);
+  NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, std::span<const int> nodes);
   std::uint64_t others() const { return static_cast<std::uint64_t>(size_ - 1); }
 
   // Calls f(comm) while the ncclComm_t is safe from the watch. Throws Aborted if the watch has taken it.
@@ -73,6 +75,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   cudaStream_t const stream_;
   const int rank_, size_;
   const std::vector<int> places_;
+  const Levels levels_;
   const int exceptions_;  // under way when it was made
   void* registered_ = nullptr;
   ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so no other code does

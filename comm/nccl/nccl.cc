@@ -37,6 +37,7 @@ class NcclWorld final : public World {
   int size() const override { return world_->size(); }
   int node_size() const override { return world_->node_size(); }
   int node_rank() const override { return world_->node_rank(); }
+  std::vector<int> nodes() const override { return world_->nodes(); }
   std::string describe() const override { return fmt::format("nccl {} over {}", version_, world_->describe()); }
   AbortToken& abort_token() override { return world_->abort_token(); }
 
@@ -51,7 +52,7 @@ class NcclWorld final : public World {
       text = as_hex(id);
     });
     const ncclUniqueId id = from_hex(world_->exchange(text)[static_cast<std::size_t>(group.members[0])]);
-    auto communicator = std::make_unique<NcclCommunicator>(watch_, lane, group, id);
+    auto communicator = std::make_unique<NcclCommunicator>(watch_, lane, group, id, world_->nodes());
     if (!arena_.empty()) register_arena(*communicator);
     return communicator;
   }

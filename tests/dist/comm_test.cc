@@ -39,6 +39,15 @@ TEST_P(Ranks, CollectivesOverMessages) {
   EXPECT_THAT(outcome.output, HasSubstr("checked mpi (messages) on " + std::to_string(GetParam()) + " ranks"));
 }
 
+// On nodes of two ranks each, or three nodes and a rank of a fourth.
+TEST(Nodes, CollectivesOverNodes) {
+  for (const int ranks : {4, 6, 7}) {
+    const Outcome outcome = mpirun(ranks, "check", "nodes");
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    EXPECT_THAT(outcome.output, HasSubstr("checked mpi (messages) on " + std::to_string(ranks) + " ranks"));
+  }
+}
+
 class Failures : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Mpirun, Failures, testing::Values("shared_memory", "messages"));
 

@@ -64,8 +64,8 @@ class Train : public testing::Test {
 
   Figures plan(int ranks, int stage) {
     auto command = run_.command("plan", sets(ranks, stage));
-    for (const std::string& word :
-         {std::string("--ranks"), std::to_string(ranks), std::string("--json"), run_.file("plan.json")})
+    for (const std::string& word : {std::string("--ranks"), std::to_string(ranks), std::string("--ranks-per-node"),
+                                    std::to_string(ranks), std::string("--json"), run_.file("plan.json")})
       command.push_back(word);
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.code, 0) << outcome.all();
