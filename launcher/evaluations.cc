@@ -105,9 +105,7 @@ runtime::Memory Evaluations::measured_with(runtime::Memory training) const {
 
 comm::CommBytes Evaluations::without(comm::CommBytes sent) const {
   if (!evaluation_) return sent;
-  const comm::CommBytes& own = evaluation_->comm_bytes();
-  return {sent.all_gather - own.all_gather, sent.all_to_all - own.all_to_all, sent.broadcast - own.broadcast,
-          sent.consensus - own.consensus};
+  return sent.since(evaluation_->comm_bytes());
 }
 
 }  // namespace strata::launcher

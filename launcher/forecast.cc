@@ -32,6 +32,11 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
   if (job.plan.accumulation > 1) add("memory.order", job.plan.vertical ? "horizontal" : "vertical");
   if (moves) add("memory.prefetch", fmt::to_string(r.memory.prefetch + 1));
   for (int stage = 0; stage < r.zero.stage && job.ranks > 1; ++stage) add("zero.stage", fmt::to_string(stage));
+  const runtime::Mesh& mesh = job.plan.mesh();
+  if (mesh.node > 1 && mesh.node < mesh.world) {
+    if (r.zero.stage == 3 && r.zero.parameters_group == runtime::kAllRanks) add("zero.parameters_group", "node");
+    if (r.zero.stage > 0 && r.zero.optimizer_group == runtime::kAllRanks) add("zero.optimizer_group", "node");
+  }
   if (r.training.recompute.kind != runtime::Recompute::Kind::none) add("training.recompute", "none");
   const auto nearer = [&](const char* key, Tier tier) {
     if (tier == Tier::nvme) add(key, "host");

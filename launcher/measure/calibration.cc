@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <numeric>
@@ -15,10 +14,10 @@
 
 #include "base/clock.h"
 #include "device/cpu/isa.h"
-#include "device/cpu/lane_impl.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
+#include "launcher/measure/meanwhile.h"
 #include "launcher/measure/reference_block.h"
 #include "launcher/screen/activity.h"
 
@@ -36,24 +35,6 @@ double typical(std::vector<double>& seconds) {
   const auto kept = static_cast<std::ptrdiff_t>(seconds.size() - (seconds.size() > 1 ? (seconds.size() + 19) / 20 : 0));
   return std::accumulate(seconds.begin(), seconds.begin() + kept, 0.0) / static_cast<double>(kept);
 }
-
-// Calls `work` again and again in a lane of its own, until it goes.
-class Meanwhile {
- public:
-  Meanwhile(const std::function<void()>& work, comm::World& world)
-      : lane_("calibrate meanwhile", 1, world.rank(), world.abort_token()) {
-    device::cpu::submit(lane_, [this, &work](device::cpu::Team&) {
-      for (; !stop_; ++calls_) work();
-    });
-  }
-  ~Meanwhile() { stop_ = true; }
-  double calls() const { return static_cast<double>(calls_); }
-
- private:
-  std::atomic<bool> stop_ = false;
-  std::atomic<long> calls_ = 0;
-  Lane lane_;  // last: it goes first, and waits for its work
-};
 
 class Calibration {
  public:
@@ -82,7 +63,8 @@ class Calibration {
     machine_ = {};
     figures_.clear();
     machine_.processor = device::cpu::describe();
-    machine_.ranks = world_.size();
+    const int near = runtime::ranks_per_node(world_.nodes(), world_.size());
+    machine_.ranks = near > 0 ? near : world_.size();  // as if all were on one, if nodes are not alike
     machine_.threads = team_.threads();
     next_ = 0;
     measure_waking();
@@ -90,7 +72,7 @@ class Calibration {
     measure_optimizer();
     measure_memory();
     if (!scope_.dirs.empty()) measure_disk();
-    if (world_.size() > 1) measure_collectives();
+    measure_communication();
   }
 
   // Of the figure that a pass comes to: the same in each pass, since all measure in the same order.
@@ -318,40 +300,73 @@ class Calibration {
     machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 0.0);
   }
 
-  void measure_collectives() {
-    const auto ranks = static_cast<std::size_t>(world_.size());
+  // Of a collective that all ranks call at once.
+  template <typename F>
+  double seconds_of(F&& collective) {
+    // So many on every rank: those that end early would leave the others waiting.
+    const int times = std::max(1, 12 / scope_.passes);
+    Samples& group = samples(1)[0];
+    group.resize(1);
+    std::vector<double>& seconds = group[0];
+    for (int i = -1; i < times; ++i) {
+      world_.barrier();
+      const auto start = std::chrono::steady_clock::now();
+      collective();
+      single_.synchronize();
+      if (i >= 0) seconds.push_back(seconds_since(start));
+    }
+    return typical(seconds);
+  }
+
+  void measure_collectives(const comm::Group& group) {
+    const auto ranks = static_cast<std::size_t>(group.size());
     const std::size_t shard = std::max<std::size_t>(4096, scope_.bytes / 16 / ranks / 4096 * 4096);
     const std::size_t whole = shard * ranks;
     const device::Arena arena = world_.allocate(4 * whole);
-    const auto communicator = world_.open(single_);
+    const auto communicator = world_.open(single_, group);
     const comm::ShardedRange range{shard, 0, whole};
     std::vector<const std::byte*> pieces(ranks);
-    // So many on every rank: those that end early would leave the others waiting.
-    const int times = std::max(1, 12 / scope_.passes);
-    const auto per_s = [&](auto&& collective) {
-      Samples& group = samples(1)[0];
-      group.resize(1);
-      std::vector<double>& seconds = group[0];
-      for (int i = -1; i < times; ++i) {
-        world_.barrier();
-        const auto start = std::chrono::steady_clock::now();
-        collective();
-        single_.synchronize();
-        if (i >= 0) seconds.push_back(seconds_since(start));
-      }
-      return static_cast<double>(whole - shard) / typical(seconds) / 1e9;
-    };
-    const double all_gather = per_s([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
+    const double sent = static_cast<double>(whole - shard) / 1e9;
+    const double all_gather = sent / seconds_of([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
     show("all-gather, sent per rank", "GB/s", all_gather, 0);
     // As the step reduces bf16 gradients: in shared memory it is the sum that moves them.
     const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
-    const double all_to_all = per_s([&] {
-      communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
-      gradient_sum(single_, pieces, DType::bf16, sum, false);
-      communicator->release();
-    });
+    const double all_to_all = sent / seconds_of([&] {
+                                communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
+                                gradient_sum(single_, pieces, DType::bf16, sum, false);
+                                communicator->release();
+                              });
     show("all-to-all and its sum, sent per rank", "GB/s", all_to_all, 0);
     machine_.collectives = {all_gather, all_to_all};
+  }
+
+  // Between the ranks that have the same place on each node, of all places at once: they share the node's links.
+  void measure_network(const comm::Group& group, int ranks_of_node) {
+    const auto nodes = static_cast<std::size_t>(group.size());
+    const std::size_t shard = std::max<std::size_t>(4096, scope_.bytes / 16 / nodes / 4096 * 4096);
+    const device::Arena arena = world_.allocate(2 * shard * nodes);
+    const auto communicator = world_.open(single_, group);
+    const double seconds = seconds_of([&] {
+      communicator->all_gather({shard, 0, shard * nodes}, arena.at(0), arena.at(shard * nodes));
+    });
+    const double gb_per_s = static_cast<double>(shard * (nodes - 1)) * ranks_of_node / seconds / 1e9;
+    show("between nodes, sent per node", "GB/s", gb_per_s, 0);
+    const double latency = seconds_of([&] { communicator->exchange(arena.at(0), 8, arena.at(shard)); });
+    show("between nodes, 8 bytes", "us", latency * 1e6, 0);
+    machine_.network = {gb_per_s, latency * 1e6};
+  }
+
+  void measure_communication() {
+    const int rank = world_.rank(), near = machine_.ranks, nodes = world_.size() / near, first = rank / near * near;
+    if (near > 1) {
+      comm::Group node{{}, rank - first};
+      for (int i = 0; i < near; ++i) node.members.push_back(first + i);
+      measure_collectives(node);
+    }
+    if (nodes == 1) return;
+    comm::Group places{{}, rank / near};
+    for (int i = 0; i < nodes; ++i) places.members.push_back(i * near + rank - first);
+    measure_network(places, near);
   }
 
   const CalibrationScope& scope_;

@@ -112,6 +112,7 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning) {
   PlannedRun run{agree_on_seat(workload.recipe, world), {}, {}, {}};
+  workload.nodes = world.nodes();
   // Before anything of the data is in memory.
   run.capacity = agree_on_capacity(workload.recipe, run.seat, world);
   const bool generates = planning.purpose == Purpose::generate;

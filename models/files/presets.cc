@@ -38,6 +38,7 @@ constexpr Llama kLlama[] = {
     {"qwen-1.5b", "qwen2", 28, 12, 2, 1536, 8960, 151936, 131072, 1000000, 0, 1e-6, true},
     {"qwen-7b", "qwen2", 28, 28, 4, 3584, 18944, 152064, 131072, 1000000, 0, 1e-6, false},
     {"qwen-14b", "qwen2", 48, 40, 8, 5120, 13824, 152064, 131072, 1000000, 0, 1e-5, false},
+    {"llama-70b", "llama", 80, 64, 8, 8192, 28672, 128256, 131072, 500000, 8, 1e-5, false},
 };
 
 // BERT and RoBERTa: trained to fill in masked tokens.
@@ -169,10 +170,10 @@ std::string json_of(const Encoder& m) {
 }
 
 // In the order of the documentation: by family and size.
-constexpr std::array<std::string_view, 17> kNames = {
-    "gpt2-124m",        "gpt2-350m",         "gpt2-774m", "gpt2-1558m", "llama-1b",  "qwen-1.5b",
-    "llama-3b",         "qwen-7b",           "llama-8b",  "qwen-14b",   "bert-base", "roberta-base",
-    "xlm-roberta-base", "xlm-roberta-large", kModernBert, "tiny-gpt2",  "tiny-llama"};
+constexpr std::array<std::string_view, 18> kNames = {
+    "gpt2-124m",    "gpt2-350m",        "gpt2-774m",         "gpt2-1558m", "llama-1b",  "qwen-1.5b",
+    "llama-3b",     "qwen-7b",          "llama-8b",          "qwen-14b",   "llama-70b", "bert-base",
+    "roberta-base", "xlm-roberta-base", "xlm-roberta-large", kModernBert,  "tiny-gpt2", "tiny-llama"};
 static_assert(kNames.size() == std::size(kGpt2) + std::size(kLlama) + std::size(kEncoders) + 1);
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "runtime/plan/peers.h"
+
 namespace strata::runtime {
 
 using device::Lane;
@@ -20,18 +22,12 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
     lanes[i] = std::make_unique<Lane>(std::string(kLaneNames[i]), computes ? threads : 1, world.rank(),
                                       world.abort_token(), on_host(lane) ? device::Device{} : plan.device);
   }
-  const Mesh& mesh = plan.mesh();
-  const int all = mesh.data();
-  const int held = plan.placement.parameters.pieces(mesh), updated = plan.placement.optimizer.pieces(mesh);
-  const auto over = [&](LaneId lane, int within, int pieces) {
-    const comm::Group group = mesh.group(world.rank(), within, pieces);
-    return open(lane, group.size() > 1 ? group : comm::all_ranks(world.rank(), world.size()), world);
-  };
+  const auto over = [&](LaneId lane, Peers peers) { return open(lane, group_of(plan, peers, world.rank()), world); };
   gather = open(LaneId::gather, comm::all_ranks(world.rank(), world.size()), world);
-  parameters_ = over(LaneId::gather, held, 1);
-  updates_ = plan.spreads() ? over(LaneId::gather, updated, held) : gather;
-  gradients_ = over(LaneId::reduce, all, 1);
-  sums_ = over(LaneId::reduce, all, updated);
+  parameters_ = over(LaneId::gather, Peers::parameters);
+  updates_ = over(LaneId::gather, Peers::updates);
+  gradients_ = over(LaneId::reduce, Peers::gradients);
+  sums_ = over(LaneId::reduce, Peers::sums);
 }
 
 comm::Communicator* Queues::open(LaneId lane, const comm::Group& group, comm::World& world) {
@@ -48,13 +44,7 @@ void Queues::settle() const {
 
 comm::CommBytes Queues::sent() const {
   comm::CommBytes sum;
-  for (const Opened& opened : opened_) {
-    const comm::CommBytes other = opened.communicator->sent();
-    sum.all_gather += other.all_gather;
-    sum.all_to_all += other.all_to_all;
-    sum.broadcast += other.broadcast;
-    sum.consensus += other.consensus;
-  }
+  for (const Opened& opened : opened_) sum += opened.communicator->sent();
   return sum;
 }
 

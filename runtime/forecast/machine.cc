@@ -48,6 +48,9 @@ Fields of_collectives(Machine::Collectives& c) {
   return {{"collectives.all_gather_gb_per_s", &c.all_gather_gb_per_s},
           {"collectives.all_to_all_gb_per_s", &c.all_to_all_gb_per_s}};
 }
+Fields of_network(Machine::Network& n) {
+  return {{"network.gb_per_s", &n.gb_per_s}, {"network.latency_us", &n.latency_us}, {"network.rails", &n.rails}};
+}
 Fields of_capacity(Machine::Capacity& c) {
   return {{"capacity.device_gib", &c.device_gib}, {"capacity.host_gib", &c.host_gib}};
 }
@@ -131,8 +134,9 @@ class Reader {
   double number_of(const std::string& key, const toml::node& node) const {
     const double number = node.is_number() ? node.value<double>().value_or(-1.0) : -1.0;
     // Zero loss is a figure too; a speed of 0 is not.
-    constexpr std::string_view kMayBeZero[] = {"task_overhead_us", "spread", "disk.read_latency_us",
-                                               "disk.write_latency_us", "disk.slows_products"};
+    constexpr std::string_view kMayBeZero[] = {"task_overhead_us",     "spread",
+                                               "disk.read_latency_us", "disk.write_latency_us",
+                                               "disk.slows_products",  "network.latency_us"};
     const bool may_be_zero = std::ranges::find(kMayBeZero, key) != std::end(kMayBeZero);
     if (may_be_zero && number == 0) return 0;
     if (!(number >= 1e-9 && number <= 1e12))
@@ -201,6 +205,14 @@ Machine read_machine(const std::filesystem::path& path) {
   reader.take(measured_everywhere(m));
   if (reader.has("disk")) reader.take(of_disk(m.disk.emplace()));
   if (reader.has("collectives")) reader.take(of_collectives(m.collectives.emplace()));
+  if (reader.has("network")) {
+    Machine::Network& network = m.network.emplace();
+    network.shared = !reader.is("network.links", "shared", "per rank");
+    Fields fields = of_network(network);
+    if (!reader.has_key("network.rails")) fields.pop_back();
+    reader.take(fields);
+    if (network.rails != std::floor(network.rails)) reader.refuse("network.rails", "a whole number, at least 1");
+  }
   if (reader.has("capacity")) reader.take(of_capacity(m.capacity.emplace()));
   if (reader.has("host")) reader.take({{kHostUpdate, &m.host_update_gb_per_s.emplace()}});
   reader.refuse_others();
@@ -213,6 +225,7 @@ std::string machine_toml(const Machine& machine) {
   const auto add = [&](const Fields& more) { fields.insert(fields.end(), more.begin(), more.end()); };
   if (m.disk) add(of_disk(*m.disk));
   if (m.collectives) add(of_collectives(*m.collectives));
+  if (m.network) add(of_network(*m.network));
   if (m.capacity) add(of_capacity(*m.capacity));
   if (m.host_update_gb_per_s) add({{kHostUpdate, &*m.host_update_gb_per_s}});
   std::map<std::string, std::string> sections;  // "" first
@@ -225,6 +238,7 @@ std::string machine_toml(const Machine& machine) {
   blocks += fmt::format("widths = [{:.6g}]\n", fmt::join(m.widths, ", "));
   for (const auto& [key, list] : by_width(m))
     blocks += fmt::format("{} = [{:.6g}]\n", key.substr(key.find('.') + 1), fmt::join(*list, ", "));
+  if (m.network && !m.network->shared) sections["network"] += "links = \"per rank\"\n";
   std::string text = "# Speeds of one rank while all ranks of the machine worked: strata calibrate.\n";
   if (m.gpu) text += "device = \"gpu\"\n";
   if (!m.measured) text += "source = \"data sheets\"\n";
@@ -244,13 +258,14 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
   const bool uses_disk = plan.io_bytes.total() > plan.io_bytes.read[1] + plan.io_bytes.written[1];
   if (uses_disk && !m.disk)
     fail(Exit::usage, "the machine file has no [disk], and the recipe puts state on NVMe: strata calibrate --dir DIR");
-  if (job.ranks > 1 && !m.collectives && !m.measured)
+  const bool exchanges = std::min(job.ranks, ranks_per_node) > 1 || (job.ranks > 1 && !m.network);
+  if (exchanges && !m.collectives && !m.measured)
     fail(Exit::usage,
          "the machine file is computed from data sheets of a machine of one rank ({}), and the plan is for {}: use a "
          "file "
          "with [collectives], such as others in examples/machines, or --ranks 1",
          m.processor, job.ranks);
-  if (job.ranks > 1 && !m.collectives)
+  if (exchanges && !m.collectives)
     fail(Exit::usage,
          "the machine file was measured by one rank and has no [collectives]: mpirun -n {} strata calibrate -o FILE",
          std::max(2, ranks_per_node));
@@ -285,6 +300,11 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.disk_beside_products = m.disk->beside_products;
     p.disk_core_share = m.disk->slows_products;
   }
+  if (m.network && job.ranks > ranks_per_node) {
+    const double links = m.network->rails / (m.network->shared ? ranks_per_node : 1);
+    p.network_bytes_per_s = m.network->gb_per_s * links * 1e9;
+    p.network_latency_s = m.network->latency_us * 1e-6;
+  }
   const double part = static_cast<double>(m.ranks) / ranks_per_node;
   if (m.gpu) {
     p.cores = 0;  // lanes of a GPU are streams
@@ -315,9 +335,11 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::s
   if (m.disk && drives > 0 && static_cast<double>(drives) < m.disk->drives)
     text += fmt::format("{}memory.nvme names {} of {:.0f} drives: they have that part of the speed in the file",
                         text.empty() ? "" : "\n", drives, m.disk->drives);
-  if (ranks > ranks_per_node)
-    text += fmt::format("{}collectives between machines assumed as fast as inside one: a network makes the step longer",
-                        text.empty() ? "" : "\n");
+  if (ranks > ranks_per_node && !m.network)
+    text += fmt::format(
+        "{}collectives between machines assumed as fast as inside one, as the machine file has no [network]: one "
+        "makes the step longer",
+        text.empty() ? "" : "\n");
   return text;
 }
 

@@ -47,6 +47,13 @@ struct Machine {
     double all_gather_gb_per_s = 0, all_to_all_gb_per_s = 0;
   };
   std::optional<Collectives> collectives;
+  // Between nodes of `ranks` ranks each.
+  struct Network {
+    double gb_per_s = 0, latency_us = 0;  // of a link, each way
+    double rails = 1;                     // links of a node, or of a rank
+    bool shared = true;                   // by the ranks of a node; else each has its own
+  };
+  std::optional<Network> network;
   // A rank's capacity on another machine, used if the recipe does not say it.
   struct Capacity {
     double device_gib = 0, host_gib = 0;

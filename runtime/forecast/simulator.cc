@@ -95,8 +95,17 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   if (c.read_bytes > 0) add(Bound::disk, m.read_latency_s, 1);
   if (c.written_bytes > 0) add(Bound::disk, m.write_latency_s, 1);
   const TaskTraits& traits = traits_of(task.kind);
-  if (traits.collective == Collective::all_gather) add(Bound::communication, c.sent_bytes, m.all_gather_bytes_per_s);
-  if (traits.collective == Collective::all_to_all) add(Bound::communication, c.sent_bytes, m.all_to_all_bytes_per_s);
+  const auto exchange = [&](double bytes_per_s) {
+    if (m.network_bytes_per_s == 0 || c.between_bytes == 0) return add(Bound::communication, c.sent_bytes, bytes_per_s);
+    // Both at once; each piece that comes from another node is passed on while the next one is on its way.
+    const double inside = (c.sent_bytes - c.between_bytes) / bytes_per_s;
+    const double between = c.between_bytes / m.network_bytes_per_s + m.network_latency_s;
+    add(Bound::communication, std::max(inside, between), 1);
+  };
+  if (traits.collective == Collective::all_gather) exchange(m.all_gather_bytes_per_s);
+  if (traits.collective == Collective::all_to_all) exchange(m.all_to_all_bytes_per_s);
+  if (traits.collective == Collective::exchange && c.between_bytes > 0)
+    add(Bound::communication, m.network_latency_s, 1);
   switch (traits.traffic) {
     case Traffic::optimizer:
       add(Bound::optimizer, c.bytes,

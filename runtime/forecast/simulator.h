@@ -23,10 +23,13 @@ struct MachineProfile {
   double host_update_bytes_per_s = 0;  // on the host's cores next to a GPU; 0: same as update_bytes_per_s
   double sum_bytes_per_s = 1e10, norm_bytes_per_s = 1e10;  // adding gradients; summing their squares: on one thread
   double host_bytes_per_s = 1e10;                          // between device and host
-  double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // bytes sent by a rank
-  double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;             // the drives of the nvme tier
-  double read_latency_s = 1e-4, write_latency_s = 1e-4;               // the time of a transfer beyond that of its bytes
-  double task_overhead_s = 20e-6;                                     // for issuing and waking
+  double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // bytes sent by a rank, in its node
+  // The same to other nodes, while it also sends in its own, and the time of a message beyond that of its bytes. 0: as
+  // fast as in a node.
+  double network_bytes_per_s = 0, network_latency_s = 0;
+  double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;  // the drives of the nvme tier
+  double read_latency_s = 1e-4, write_latency_s = 1e-4;    // the time of a transfer beyond that of its bytes
+  double task_overhead_s = 20e-6;                          // for issuing and waking
   // What lanes share on the CPU device; 0: nothing, each has its own.
   double cores = 0, memory_bytes_per_s = 2e10;
   double disk_core_share = 0;       // share of the cores that the drives use while they are busy; 1 is all of them

@@ -75,9 +75,9 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
 constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
-                       const models::RunShape& shape, int ranks, bool vertical, std::size_t tile_bytes) {
-  PlanRequest request{&model, shape, Mesh{ranks}, shape.training ? recipe.accumulation_steps(ranks) : 1,
-                      placement_of(recipe.zero)};
+                       const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes) {
+  PlanRequest request{&model, shape, mesh, shape.training ? recipe.accumulation_steps(mesh.world) : 1,
+                      placement_of(recipe.zero, mesh.node)};
   request.forward_only = !shape.training;
   request.fast = recipe.training.reduce == Reduce::fast;
   if (shape.training) request.reduce_group = static_cast<int>(recipe.training.reduce_group);
@@ -117,7 +117,7 @@ struct Beside {
   Beside(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
-    PlanRequest request = request_of(recipe, data, *model, shape, training.ranks(), false, training.tile_bytes);
+    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes);
     request.beside = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
@@ -243,7 +243,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
-  require_groups(recipe.zero, ranks);
+  require_groups(recipe.zero, ranks, workload.nodes);
+  const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks)};
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
@@ -263,10 +264,10 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const bool both_orders = recipe.memory.order == AccumulationOrder::automatic &&
-                           request_of(recipe, workload.data, *job.model, shape, ranks, false, 0).accumulation > 1 &&
+                           request_of(recipe, workload.data, *job.model, shape, mesh, false, 0).accumulation > 1 &&
                            calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
   const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
-    PlanRequest request = request_of(of, workload.data, *job.model, shape, ranks, vertical, tile_bytes);
+    PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes);
     add_scores(workload.data, config, *job.model, request);
     const auto make = [&] {
       StepPlan plan = make_plan(request);

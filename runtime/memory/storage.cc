@@ -67,8 +67,10 @@ std::size_t Storage::place_of(const Task& task, const Use& use) const {
   std::size_t own = 0;
   if (use.own) {
     const std::size_t unit = index(task.unit);
-    own = plan_.parts_of(unit).piece(rank_).begin - plan_.parameters_of(unit).piece(rank_).begin;
-    own = stored_bytes(format_of(plan_.dtype), own);
+    const bool of_sums = b.kind == Kind::gradients;
+    const Cut held = of_sums ? plan_.sums_of(unit) : plan_.parameters_of(unit);
+    own = plan_.parts_of(unit).piece(rank_).begin - held.piece(rank_).begin;
+    own = of_sums ? device::fp32_bytes(own) : stored_bytes(format_of(plan_.dtype), own);
   }
   STRATA_CHECK_LE(own + use.offset + use.bytes, b.bytes);
   return b.offset + own + use.offset;

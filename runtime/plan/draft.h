@@ -2,7 +2,10 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "comm/levels.h"
+#include "runtime/plan/peers.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/request.h"
 
@@ -53,6 +56,9 @@ class Draft {
   const Home& home(int unit) const { return plan.homes[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }
   std::size_t part_size(int unit) const { return plan.parts_of(static_cast<std::size_t>(unit)).size(); }
+  std::size_t sums_size(int unit) const { return plan.sums_of(static_cast<std::size_t>(unit)).size(); }
+  // How the ranks with which rank 0 exchanges that lie on nodes.
+  const comm::Levels& levels(Peers peers) const { return levels_[static_cast<std::size_t>(peers)]; }
   // Of its pool. The last part that has some of that takes the padding.
   ElementRange range_of(const UnitPart& which) const;
   // "gathered block 3, part 1".
@@ -70,6 +76,9 @@ class Draft {
 
   Tier tier_of(int buffer) const { return plan.buffers[static_cast<std::size_t>(buffer)].tier; }
   Slice whole(int buffer) const { return {buffer, 0, plan.buffers[static_cast<std::size_t>(buffer)].bytes}; }
+
+ private:
+  std::vector<comm::Levels> levels_;  // by Peers
 };
 
 }  // namespace strata::runtime

@@ -24,6 +24,21 @@ Coordinates Mesh::at(int rank) const {
   return {rank, rank, shard};
 }
 
+std::vector<int> Mesh::nodes() const {
+  std::vector<int> out;
+  if (node > 0 && node < world)
+    for (int rank = 0; rank < world; ++rank) out.push_back(rank / node);
+  return out;
+}
+
+int ranks_per_node(const std::vector<int>& nodes, int ranks) {
+  if (nodes.empty()) return ranks;
+  const auto each = static_cast<int>(std::ranges::count(nodes, nodes[0]));
+  for (int rank = 0; rank < ranks; ++rank)
+    if (nodes[static_cast<std::size_t>(rank)] != rank / each) return 0;
+  return ranks % each == 0 ? each : 0;
+}
+
 comm::Group Mesh::group(int rank, int within, int pieces) const {
   const int own = at(rank).shard, copies = data() / pieces, first = rank / within * within;
   comm::Group out{{}, 0};

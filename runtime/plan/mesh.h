@@ -27,8 +27,11 @@ struct Mesh {
   int world = 1;
   // Ranks per group, ascending, each a divisor of the next and of data(), if they are neither 1 nor all.
   std::vector<int> groups = {};
+  int node = 0;  // ranks on each node, which are neighbours; 0: all are on one, or nodes are not alike
 
   int data() const { return world; }
+  // The node of each rank, as comm::World has it; empty: all are on one.
+  std::vector<int> nodes() const;
   Coordinates at(int rank) const;
   // The ranks among the `within` neighbours of `rank` (a group, or all) whose shards lie in the same one of `pieces`
   // pieces (1: any) as its own, in the order of their shards.
@@ -40,6 +43,10 @@ struct Mesh {
   }
   bool operator==(const Mesh&) const = default;
 };
+
+// Of ranks on nodes (comm::World::nodes): as many as each has, if the ranks of each are neighbours and all have as
+// many; else 0. None given: all `ranks` are on one.
+int ranks_per_node(const std::vector<int>& nodes, int ranks);
 
 // A flat buffer in equal pieces. Only here does a rank become elements.
 struct Cut {

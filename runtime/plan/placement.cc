@@ -4,13 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/counted.h"
 #include "base/error.h"
 
 namespace strata::runtime {
 
-Placement placement_of(const Recipe::Zero& zero) {
+Placement placement_of(const Recipe::Zero& zero, int node) {
   struct Row {
     Axis parameters, gradients, optimizer;
   };
@@ -21,7 +22,9 @@ Placement placement_of(const Recipe::Zero& zero) {
       {Axis::data, Axis::data, Axis::data},
   }};
   const Row& row = kStages.at(static_cast<std::size_t>(zero.stage));
-  const auto group = [](std::int64_t own, int next) { return own == kAllRanks ? next : static_cast<int>(own); };
+  const auto group = [node](std::int64_t own, int next) {
+    return own == kAllRanks ? next : own == kRanksOfANode ? node : static_cast<int>(own);
+  };
   const int optimizer = group(zero.optimizer_group, 0), gradients = group(zero.gradients_group, optimizer);
   return {{row.parameters, zero.parameters, group(zero.parameters_group, gradients)},
           {row.gradients, zero.gradients, gradients},
@@ -29,8 +32,8 @@ Placement placement_of(const Recipe::Zero& zero) {
           zero.activations};
 }
 
-Mesh mesh_of(const Placement& placement, int ranks) {
-  Mesh mesh{ranks};
+Mesh mesh_of(const Placement& placement, Mesh mesh) {
+  mesh.groups.clear();
   for (const StatePlacement& state : {placement.parameters, placement.gradients, placement.optimizer})
     if (const int pieces = state.pieces(mesh); pieces > 1 && pieces < mesh.data()) mesh.groups.push_back(pieces);
   std::ranges::sort(mesh.groups);
@@ -47,26 +50,56 @@ std::string divisors_text(int of) {
   return all.empty() ? "\"all\"" : fmt::format("{} or \"all\"", fmt::join(all, ", "));
 }
 
+std::string count(int ranks) {
+  return counted(static_cast<std::uint64_t>(ranks), "rank");
+}
+
+// "2, 2 and 1 ranks".
+std::string sizes_text(const std::vector<int>& nodes) {
+  std::map<int, int> sizes;
+  for (const int node : nodes) ++sizes[node];
+  std::string text;
+  for (const auto& [node, ranks] : sizes)
+    text += fmt::format("{}{}", text.empty() ? "" : node == sizes.rbegin()->first ? " and " : ", ", ranks);
+  return text + " ranks";
+}
+
+void require_alike(std::string_view key, const std::vector<int>& nodes, int ranks) {
+  if (ranks_per_node(nodes, ranks) > 0) return;
+  const bool neighbours = std::ranges::is_sorted(nodes);
+  if (neighbours)
+    fail(Exit::usage,
+         "{} = \"node\" needs as many ranks on each node, but these have {}: start as many on each, or give \"all\"",
+         key, sizes_text(nodes));
+  fail(Exit::usage,
+       "{} = \"node\" needs ranks of a node that follow each other, but they are dealt out to nodes in turn: start "
+       "them node by node (mpirun --map-by slot, srun --distribution=block)",
+       key);
+}
+
 }  // namespace
 
 // Whatever the stage, so that a recipe that is taken is taken at every stage.
-void require_groups(const Recipe::Zero& zero, int ranks) {
-  const Placement placement = placement_of(zero);
+void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes) {
+  const auto look = [&](std::string_view key, std::int64_t group) {
+    if (group == kRanksOfANode) require_alike(key, nodes, ranks);
+  };
+  look("zero.optimizer_group", zero.optimizer_group);
+  look("zero.gradients_group", zero.gradients_group);
+  look("zero.parameters_group", zero.parameters_group);
+  const Placement placement = placement_of(zero, ranks_per_node(nodes, ranks));
   const auto members = [&](const StatePlacement& state) { return state.group == 0 ? ranks : state.group; };
-  const auto count = [](int n) { return counted(static_cast<std::uint64_t>(n), "rank"); };
   const int optimizer = members(placement.optimizer), gradients = members(placement.gradients);
   const int parameters = members(placement.parameters);
   if (ranks % optimizer != 0)
     fail(Exit::usage, "zero.optimizer_group = {} does not divide the run's {}: give {}", optimizer, count(ranks),
          divisors_text(ranks));
-  if (gradients != optimizer)
-    fail(Exit::usage,
-         "zero.gradients_group = {} with optimizer state over {} is not supported: give zero.optimizer_group the same "
-         "number, or leave out zero.gradients_group",
-         gradients, count(optimizer));
-  if (optimizer % parameters != 0)
-    fail(Exit::usage, "zero.parameters_group = {} does not divide the {} that hold the optimizer's state: give {}",
-         parameters, count(optimizer), divisors_text(optimizer));
+  if (optimizer % gradients != 0)
+    fail(Exit::usage, "zero.gradients_group = {} does not divide the {} that hold the optimizer's state: give {}",
+         gradients, count(optimizer), divisors_text(optimizer));
+  if (gradients % parameters != 0)
+    fail(Exit::usage, "zero.parameters_group = {} does not divide the {} that hold the {}: give {}", parameters,
+         count(gradients), gradients == optimizer ? "optimizer's state" : "gradients", divisors_text(gradients));
 }
 
 std::vector<std::string> notes_of_groups(const Recipe::Zero& zero) {

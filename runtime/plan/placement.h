@@ -34,15 +34,20 @@ struct StatePlacement {
 struct Placement {
   StatePlacement parameters, gradients, optimizer;
   Tier activations;
+
+  // Of the fp32 sums of gradients: where these are whole, a rank still sums no more than it updates.
+  const StatePlacement& sums() const { return gradients.sharded() ? gradients : optimizer; }
 };
 
-// The row that zero.stage names, with the tiers and groups of zero.*.
-Placement placement_of(const Recipe::Zero& zero);
+// The row that zero.stage names, with the tiers and groups of zero.*. `node`: the ranks of a node (ranks_per_node), for
+// groups that are one.
+Placement placement_of(const Recipe::Zero& zero, int node = 0);
 
-// So many ranks, in the groups that a placement has.
-Mesh mesh_of(const Placement& placement, int ranks);
-// Throws Error{usage} if the groups of zero.* do not go into each other and into so many ranks.
-void require_groups(const Recipe::Zero& zero, int ranks);
+// The ranks of a mesh, in the groups that a placement has.
+Mesh mesh_of(const Placement& placement, Mesh mesh);
+// Throws Error{usage} if the groups of zero.* do not go into each other and into so many ranks, or are to be a node's
+// if nodes are not alike. `nodes`: the node of each rank; empty: all are on one.
+void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes = {});
 // Of groups that a stage has no use for, a sentence each.
 std::vector<std::string> notes_of_groups(const Recipe::Zero& zero);
 

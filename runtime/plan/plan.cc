@@ -66,7 +66,7 @@ class Hash {
 };
 
 void add(Hash& hash, const Layout& layout) {
-  hash << layout.mesh.world << layout.units.size();
+  hash << layout.mesh.world << layout.mesh.node << layout.units.size();
   for (const UnitLayout& unit : layout.units) {
     for (const Pool* pool : {static_cast<const Pool*>(&unit), &unit.frozen})
       hash << pool->size << pool->padded() << pool->shard() << pool->runs.size();

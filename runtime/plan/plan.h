@@ -116,8 +116,9 @@ struct Use {
   Role role;
   Access access;
   std::size_t offset = 0, bytes = 0;  // of the buffer; 0 bytes: all of it
-  bool own = false;  // the offset counts from the rank's own part of the buffer: every rank touches other bytes of it
-  int copies = -1;   // what is written are the bytes of that use of the same task, unchanged; -1: it is no copy
+  // The offset counts from the rank's own part of the buffer, of parameters or of sums: every rank touches other bytes.
+  bool own = false;
+  int copies = -1;  // what is written are the bytes of that use of the same task, unchanged; -1: it is no copy
 };
 
 // Bytes [begin, end) of the buffer's tier that a use may touch.
@@ -134,6 +135,7 @@ struct Cost {
   double flops = 0, attention_flops = 0;     // of products; of attention, causal
   double bytes = 0;                          // through memory
   double sent_bytes = 0;                     // by this rank to others
+  double between_bytes = 0;                  // of these, to other nodes
   double host_bytes = 0;                     // between device and host
   double read_bytes = 0, written_bytes = 0;  // from and to NVMe
 };
@@ -244,8 +246,11 @@ struct StepPlan {
   bool sharded_optimizer() const { return placement.optimizer.pieces(mesh()) > 1; }
   // A rank updates less than it holds of the parameters, and gets the rest from those that have the other parts of it.
   bool spreads() const { return placement.optimizer.pieces(mesh()) > placement.parameters.pieces(mesh()); }
-  // A rank updates more than its own shard, and needs sums that other ranks have.
-  bool gathers_sums() const { return placement.optimizer.pieces(mesh()) < mesh().data(); }
+  // A rank holds more of the sums than those of its own shard, and gets the rest from other ranks: for the update, or
+  // as zero.gradients_group says.
+  bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }
+  // A rank holds sums of more than it updates.
+  bool copies_sums() const { return placement.sums().pieces(mesh()) < placement.optimizer.pieces(mesh()); }
   // A step of one micro-batch needs no fp32 sum: the rounded gradient is the sum. If a unit shares a tensor of another,
   // the two gradients are added when they are read; more than two are summed. So are those of parts.
   bool has_sums() const {
@@ -261,6 +266,8 @@ struct StepPlan {
   Cut parts_of(std::size_t unit) const {
     return layout.units[unit].shards.in_pieces(placement.optimizer.pieces(mesh()));
   }
+  // And into what ranks hold of its gradients' sum; a rank's part lies within its piece.
+  Cut sums_of(std::size_t unit) const { return layout.units[unit].shards.in_pieces(placement.sums().pieces(mesh())); }
   // Of one moment of elements [begin, end) of that part, counted from its start: the largest over the ranks.
   std::size_t moment_bytes(std::size_t unit, std::size_t begin, std::size_t end) const;
 };

@@ -11,7 +11,7 @@ models::Config Workload::config() const {
 }
 
 Workload Workload::with(Recipe other) const {
-  return {std::move(other), description, data};
+  return {std::move(other), description, data, nodes};
 }
 
 }  // namespace strata::runtime

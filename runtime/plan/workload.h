@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "models/files/config.h"
 #include "runtime/data/data_facts.h"
 #include "runtime/recipe/recipe.h"
@@ -11,6 +13,7 @@ struct Workload {
   Recipe recipe;
   models::Config description;  // of the recipe's model as its folder or preset has it, without model.config.*
   DataFacts data = {};
+  std::vector<int> nodes = {};  // of each rank, its node (comm::World::nodes); empty: all are on one
 
   // The description with the recipe's model.config.* over it. A copy, as a Config remembers what was read of it. Throws
   // Error{usage} if a value is no JSON.

@@ -62,7 +62,7 @@ const UnitLayout& Gradients::layout_of(const Owner& owner) const {
 }
 
 std::size_t Gradients::sum_bytes(const Owner& owner) const {
-  if (has_sums_) return device::fp32_bytes(owner.shared ? shared_part(owner.unit) : d_.part_size(owner.unit));
+  if (has_sums_) return device::fp32_bytes(owner.shared ? shared_part(owner.unit) : d_.sums_size(owner.unit));
   return d_.bytes_of(owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded());
 }
 
@@ -313,7 +313,11 @@ std::vector<GradientSource> Gradients::of(int unit, std::size_t begin, std::size
     const Sum& sum = sums_[index(owner)];
     return sum.home >= 0 ? sum.home : sum.window;
   };
-  if (has_sums_) return {{Role::sum, {place({unit}), device::fp32_bytes(begin), device::fp32_bytes(end - begin)}}};
+  if (has_sums_) {
+    Slice sum{place({unit}), device::fp32_bytes(begin), device::fp32_bytes(end - begin)};
+    sum.own = d_.plan.copies_sums();
+    return {{Role::sum, sum}};
+  }
   std::vector<GradientSource> sources{{Role::gradients, {place({unit}), d_.bytes_of(begin), d_.bytes_of(end - begin)}}};
   for (const int sharer : d_.layout(unit).sharers) {
     const ElementRange& shared = d_.layout(sharer).shared->elements;

@@ -44,8 +44,8 @@ struct Recompute {
   std::vector<std::int64_t> blocks;
 };
 
-// zero.*_group = "all".
-inline constexpr std::int64_t kAllRanks = 0;
+// zero.*_group = "all", and "node".
+inline constexpr std::int64_t kAllRanks = 0, kRanksOfANode = -1;
 
 // training.micro_batch_size = "auto", and the most that it may be.
 inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;

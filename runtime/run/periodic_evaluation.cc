@@ -61,11 +61,7 @@ std::optional<EvaluationReport> PeriodicEvaluation::run(const Evaluator::AfterRo
   const std::optional<Evaluation> result = evaluator_.run(after_round);
   std::vector<Answer> answers;
   if (result && answers_) answers = answers_->run(after_token);
-  const comm::CommBytes after = trainer_.executor().comm_bytes();
-  sent_.all_gather += after.all_gather - before.all_gather;
-  sent_.all_to_all += after.all_to_all - before.all_to_all;
-  sent_.broadcast += after.broadcast - before.broadcast;
-  sent_.consensus += after.consensus - before.consensus;
+  sent_ += trainer_.executor().comm_bytes().since(before);
   if (!result) return std::nullopt;
   const std::int64_t step = trainer_.steps_done();
   std::vector<std::pair<std::string, double>> metrics = result->classes.metrics;

@@ -7,8 +7,11 @@ namespace {
 void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat format) {
   const auto others = static_cast<std::size_t>(cut.pieces - 1);
   const auto [first, least, most] = portions_of({task.begin, task.end}, cut);
+  const comm::Levels& levels = draft.levels(peers_of(task.kind));
   draft.plan.comm_bytes.all_gather += stored_bytes(format, first) * others;
+  draft.plan.comm_bytes.between_nodes += others == 0 ? 0 : levels.gathered(stored_bytes(format, first));
   task.cost.sent_bytes = static_cast<double>(stored_bytes(format, most) * others);
+  task.cost.between_bytes = others == 0 ? 0.0 : static_cast<double>(levels.gathered(stored_bytes(format, most)));
 }
 
 std::size_t index(int unit) {
@@ -58,7 +61,7 @@ void Spread::run(Site& site, const Task& task, device::Lane&) {
 }
 
 void GatherSums::add(Draft& draft) const {
-  const Cut part = draft.plan.parts_of(index(unit));
+  const Cut part = draft.plan.sums_of(index(unit));
   Task& task = draft.add_task(TaskKind::gather_sums, LaneId::reduce, unit);
   task.end = part.size();
   Draft::use(task, sum, Role::sum, Access::update);
@@ -66,7 +69,7 @@ void GatherSums::add(Draft& draft) const {
 }
 
 void GatherSums::run(Site& site, const Task& task, device::Lane&) {
-  put_together(site.over.sums, site.plan.parts_of(index(task.unit)).piece(site.rank),
+  put_together(site.over.sums, site.plan.sums_of(index(task.unit)).piece(site.rank),
                site.layout(task).shards.piece(site.rank), site.view(task, Role::sum, device::DType::fp32).data,
                device::StorageFormat::fp32);
 }

@@ -23,7 +23,7 @@ struct Spread {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// All-gather of a unit's fp32 gradient sums, each rank's shard in its place, between ranks that update the same part.
+// All-gather of a unit's fp32 gradient sums, each rank's shard in its place, between ranks that hold the same of them.
 struct GatherSums {
   int unit, sum;
 

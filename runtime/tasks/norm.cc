@@ -60,7 +60,9 @@ void Consensus::add(Draft& draft) const {
   Draft::use(task, draft.add_buffer("messages", Kind::staging, Tier::device, bytes * ranks, false), Role::staging,
              Access::write);
   draft.plan.comm_bytes.consensus += bytes * (ranks - 1);
+  draft.plan.comm_bytes.between_nodes += draft.levels(Peers::gradients).told(bytes);
   task.cost.sent_bytes = static_cast<double>(bytes * (ranks - 1));
+  task.cost.between_bytes = static_cast<double>(draft.levels(Peers::gradients).told(bytes));
 }
 
 void Consensus::run(Site& site, const Task& task, device::Lane& lane) {

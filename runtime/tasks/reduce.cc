@@ -16,11 +16,11 @@ std::size_t up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// The first element that a sum buffer of the task's unit has: of the rank's part; of what is shared, of its own.
+// The first element that a sum buffer of the task's unit has: of the rank's piece; of what is shared, of its own.
 std::size_t start_of_sum(const Site& site, const Task& task) {
   const UnitLayout& layout = site.layout(task);
   if (task.shared) return owned(site, layout.shared->elements, holder_of(site, task)).begin;
-  return site.plan.parts_of(static_cast<std::size_t>(task.unit)).piece(site.rank).begin;
+  return site.plan.sums_of(static_cast<std::size_t>(task.unit)).piece(site.rank).begin;
 }
 
 // The runs of micro-batches that a call for these elements adds to. Their buffer starts where the rank's own part does.
@@ -95,6 +95,9 @@ void ReduceGradient::add(Draft& draft) const {
     const Portions portions = portions_of(range, cut);
     draft.plan.comm_bytes.all_to_all += draft.bytes_of(range.size() - portions.first);
     task.cost.sent_bytes = static_cast<double>(draft.bytes_of(range.size() - portions.least));
+    const std::uint64_t between = draft.levels(Peers::gradients).exchanged(range_of(cut, range, draft.computed));
+    draft.plan.comm_bytes.between_nodes += between;
+    task.cost.between_bytes = static_cast<double>(between);
   }
   // Of a tile's sum no more than that: what it was copied into may be longer.
   const Slice held{sum.buffer, 0, holds_tile(draft.plan, task) ? device::fp32_bytes(range.size()) : 0};

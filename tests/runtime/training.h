@@ -45,7 +45,8 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
                                true,
                                0,
                                job.plan.device};
-  PlanRequest request{job.model.get(), shape, job.plan.mesh(), job.plan.accumulation, placement_of(r.zero)};
+  PlanRequest request{job.model.get(), shape, job.plan.mesh(), job.plan.accumulation,
+                      placement_of(r.zero, job.plan.mesh().node)};
   request.fast = r.training.reduce == Reduce::fast;
   request.reduce_group = static_cast<int>(r.training.reduce_group);
   request.vertical = job.plan.vertical;
@@ -61,15 +62,17 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
 
 // Trains the recipe on `ranks` ranks, threads of this process; one on a GPU without staged collectives, as a program
 // of one rank. `after` sees rank r's trainer at the end, `before_step` before each step. tile_bytes or update_chunk
-// above 0: as plan_in_pieces.
+// above 0: as plan_in_pieces. `nodes`: those that the ranks say to be on (comm::run_threads).
 inline Trained train_in_threads(const std::optional<std::filesystem::path>& path, const std::vector<std::string>& sets,
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
                                 std::size_t tile_bytes = 0, std::size_t update_chunk = 0,
-                                const std::function<void(Trainer&)>& before_step = {}) {
+                                const std::function<void(Trainer&)>& before_step = {},
+                                const std::vector<int>& nodes = {}) {
   Workload workload = open_workload(load_recipe(path, sets));
   const Recipe& recipe = workload.recipe;
   settle_objective(workload);
   if (workload.data.loss_rows > 0) settle(workload, false);
+  workload.nodes = nodes;
   // On the CPU unless the test says otherwise, also where there is a GPU.
   const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};
   Trained result;
@@ -101,7 +104,7 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
   if (ranks == 1 && recipe.device.kind == DeviceKind::cuda)
     run(*comm::solo_world());
   else
-    comm::run_threads(ranks, run);
+    comm::run_threads(ranks, run, nodes);
   return result;
 }
 

@@ -80,14 +80,15 @@ TaskCounts count_tasks(const runtime::StepPlan& plan) {
 }
 
 // Of a run's ranks on one machine like this one, or like the one of the machine file: as many as it has cores or, for a
-// run on GPUs, as it has of those.
+// run on GPUs, as it has of those; of one with a network, as its file says.
 int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<runtime::Machine>& machine,
                     runtime::Seat& seat) {
   const auto found = device::find_gpus().gpus;
   const auto usable = [](const device::Gpu& gpu) { return gpu.problem.empty(); };
   const auto gpus = static_cast<int>(std::count_if(found.begin(), found.end(), usable));
   const bool on_gpus = seat.device.kind != device::Kind::cpu && gpus > 0;
-  const int cores = !machine ? cores_here() : machine->gpu ? machine->ranks : machine->ranks * machine->threads;
+  const bool has_nodes = machine && (machine->gpu || machine->network);
+  const int cores = !machine ? cores_here() : has_nodes ? machine->ranks : machine->ranks * machine->threads;
   const int most = options.ranks_per_node ? *options.ranks_per_node : on_gpus ? gpus : cores;
   const int here = std::min(ranks, most);
   if (on_gpus) seat.sharing = (here + gpus - 1) / gpus;
@@ -121,6 +122,39 @@ bool same_memory(const runtime::StepPlan& plan, const runtime::Capacity& capacit
   const std::size_t ram = capacity[runtime::Tier::device], host = capacity[runtime::Tier::host];
   return plan.device.kind == device::Kind::cpu && plan.memory[0].peak > 0 && plan.memory[1].peak > 0 &&
          (capacity.together < ram || capacity.together - ram < host);
+}
+
+// "sent per rank and step: 20.0 MiB (all-gather ...), 16.0 MiB of it in its node and 4.0 MiB to other nodes".
+std::string sent_text(const runtime::StepPlan& plan) {
+  const comm::CommBytes& sent = plan.comm_bytes;
+  std::string text =
+      fmt::format("sent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})", bytes_text(sent.total()),
+                  bytes_text(sent.all_gather), bytes_text(sent.all_to_all), bytes_text(sent.consensus));
+  const runtime::Mesh& mesh = plan.mesh();
+  if (mesh.node == 0)
+    text += ", between nodes that are not alike";
+  else if (mesh.node < mesh.world)
+    text +=
+        fmt::format(", {} of it in its node of {} and {} to other nodes", bytes_text(sent.total() - sent.between_nodes),
+                    counted(static_cast<std::uint64_t>(mesh.node), "rank"), bytes_text(sent.between_nodes));
+  return text;
+}
+
+// What groups of ranks hold copies of (zero.*_group); empty: nothing is in groups.
+std::string copies_text(const runtime::StepPlan& plan) {
+  const runtime::Mesh& mesh = plan.mesh();
+  std::string text;
+  const auto add = [&](std::string_view what, const runtime::StatePlacement& state) {
+    const int pieces = state.pieces(mesh);
+    if (!state.sharded() || pieces == mesh.data()) return;
+    text += fmt::format("{}{} of {}, each over {}", text.empty() ? "in groups: " : "; ",
+                        counted(static_cast<std::uint64_t>(mesh.data() / pieces), "copy", "copies"), what,
+                        counted(static_cast<std::uint64_t>(pieces), "rank"));
+  };
+  add("the parameters", plan.placement.parameters);
+  add("the sums of gradients", plan.placement.gradients);
+  add("the optimizer's state", plan.placement.optimizer);
+  return text;
 }
 
 void print_task_counts(const runtime::StepPlan& plan) {
@@ -177,11 +211,8 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
     fmt::print("RAM (device) and host are the same memory: {} are there for both.\n", bytes_text(capacity.together));
   if (plan.ranks() > 1) fmt::print("{}\n", folded("capacity: " + sharing_text(job, ranks_per_node, machine), 2));
   print_drives(job);
-  const comm::CommBytes& sent = plan.comm_bytes;
-  fmt::print("\n{}\n", folded(fmt::format("sent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})",
-                                          bytes_text(sent.total()), bytes_text(sent.all_gather),
-                                          bytes_text(sent.all_to_all), bytes_text(sent.consensus)),
-                              2));
+  fmt::print("\n{}\n", folded(sent_text(plan), 2));
+  if (const std::string copies = copies_text(plan); !copies.empty()) fmt::print("{}\n", folded(copies, 2));
   const auto& [read, written] = job.plan.io_bytes;
   for (std::size_t tier = 1; tier < runtime::kTiers; ++tier)
     if (read[tier] + written[tier])
@@ -206,6 +237,7 @@ void write_page(const PlanOptions& options, const runtime::Job& job, const std::
   const std::string speeds = speeds_text(machine.has_value(), machine && machine->measured);
   JsonArray all;
   for (const Stage& stage : stages) {
+    if (!stage.groups.empty()) continue;
     const runtime::MachineProfile profile =
         machine ? runtime::profile_of(*machine, stage.job, ranks_per_node) : runtime::nominal_profile(stage.job.plan);
     all.add(JsonText{plan_data(stage.job, capacity, profile, runtime::simulate(stage.job.plan, profile), speeds)});
@@ -270,6 +302,8 @@ int plan(const PlanOptions& options) {
   runtime::Seat seat = runtime::planned_seat(recipe.device.kind);
   const int per_node = ranks_on_a_node(options, ranks, machine, seat);
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
+  if (per_node < ranks)
+    for (int rank = 0; rank < ranks; ++rank) workload.nodes.push_back(rank / per_node);
   std::optional<MaxBatch> largest;
   if (options.max_batch) {
     largest = find_max_batch(workload, ranks, capacity, machine, per_node);
@@ -284,6 +318,7 @@ int plan(const PlanOptions& options) {
   if (machine) prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node);
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(workload, ranks, capacity, machine, per_node);
+  if (options.stages) add_group_stages(stages, workload, ranks, capacity, machine, per_node);
   std::vector<PlannedSetting> settings;
   if (options.table) settings = plan_settings(job, ranks, capacity, machine, per_node);
   print_table(job, capacity, per_node, machine);
@@ -307,6 +342,7 @@ int plan(const PlanOptions& options) {
     json.add("fits", fits)
         .add("ranks", ranks)
         .add("ranks_per_node", per_node)
+        .add("mesh", JsonText{runtime::mesh_json(job.plan.mesh())})
         .add("parameters", job.model->parameters())
         .add("micro_batch_size", job.recipe.training.micro_batch_size)
         .add("memory", JsonText{runtime::memory_json(job.plan.memory, nullptr)})

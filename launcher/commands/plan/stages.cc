@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <utility>
+
 #include "base/quantity.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
@@ -12,9 +15,20 @@ namespace {
 
 // Bytes of the state of a model of so many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et al.
 // 2020, figure 1): 2 for parameters, 2 for gradients, 12 for the optimizer.
-double paper_bytes(int stage, double parameters, double ranks) {
-  const double p = stage == 3 ? 2 / ranks : 2, g = stage >= 2 ? 2 / ranks : 2, o = stage >= 1 ? 12 / ranks : 12;
-  return (p + g + o) * parameters;
+double paper_bytes(const runtime::StepPlan& plan, double parameters) {
+  const auto part = [&](const runtime::StatePlacement& state, double bytes) {
+    return bytes / static_cast<double>(state.pieces(plan.mesh()));
+  };
+  const runtime::Placement& p = plan.placement;
+  return (part(p.parameters, 2) + part(p.gradients, 2) + part(p.optimizer, 12)) * parameters;
+}
+
+Stage plan_stage(runtime::Workload workload, int ranks, const runtime::Capacity& capacity,
+                 const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  Stage out{runtime::make_job(workload, ranks, capacity), false, {}};
+  out.fits = runtime::fits(out.job.plan, capacity);
+  if (machine) out.step_ms = forecast(out.job, *machine, ranks_per_node).step_ms;
+  return out;
 }
 
 }  // namespace
@@ -25,11 +39,34 @@ std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, con
   for (int stage = 0; stage < 4; ++stage) {
     runtime::Workload other = workload;
     other.recipe.zero.stage = stage;
-    Stage& of_stage = out.emplace_back(Stage{runtime::make_job(other, ranks, capacity), false, {}});
-    of_stage.fits = runtime::fits(of_stage.job.plan, capacity);
-    if (machine) of_stage.step_ms = forecast(of_stage.job, *machine, ranks_per_node).step_ms;
+    out.push_back(plan_stage(std::move(other), ranks, capacity, machine, ranks_per_node));
   }
   return out;
+}
+
+void add_group_stages(std::vector<Stage>& stages, const runtime::Workload& workload, int ranks,
+                      const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
+                      int ranks_per_node) {
+  using Zero = runtime::Recipe::Zero;
+  const Zero& asked = workload.recipe.zero;
+  const bool in_groups = asked.parameters_group != runtime::kAllRanks || asked.gradients_group != runtime::kAllRanks ||
+                         asked.optimizer_group != runtime::kAllRanks;
+  if (in_groups || ranks_per_node == 1 || ranks_per_node >= ranks || ranks % ranks_per_node != 0) return;
+  const struct {
+    int stage;
+    const char* key;
+    std::int64_t Zero::*group;
+  } rows[] = {{1, "optimizer_group", &Zero::optimizer_group},
+              {2, "optimizer_group", &Zero::optimizer_group},
+              {3, "parameters_group", &Zero::parameters_group},
+              {3, "optimizer_group", &Zero::optimizer_group}};
+  for (const auto& row : rows) {
+    runtime::Workload other = workload;
+    other.recipe.zero.stage = row.stage;
+    other.recipe.zero.*row.group = runtime::kRanksOfANode;
+    stages.push_back(plan_stage(std::move(other), ranks, capacity, machine, ranks_per_node));
+    stages.back().groups = row.key;
+  }
 }
 
 void print_stages(const std::vector<Stage>& stages) {
@@ -43,18 +80,19 @@ void print_stages(const std::vector<Stage>& stages) {
   // Of one micro-batch both orders are the same.
   const bool has_orders = stages[0].job.plan.accumulation > 1;
   if (has_orders) rows[0].emplace_back("order");
-  for (int stage = 0; stage < 4; ++stage) {
-    const Stage& s = stages[static_cast<std::size_t>(stage)];
+  bool in_groups = false;
+  for (const Stage& s : stages) {
     const runtime::StepPlan& plan = s.job.plan;
     std::size_t peak = 0, rest = 0;
     for (const runtime::TierMemory& tier : plan.memory) {
       peak += tier.peak;
       for (std::size_t kind = 3; kind < runtime::kKinds; ++kind) rest += tier.by_kind[kind];
     }
-    const auto paper = static_cast<std::size_t>(
-        paper_bytes(stage, static_cast<double>(s.job.model->parameters()), static_cast<double>(s.job.ranks)));
-    rows.push_back({fmt::format("ZeRO-{}", stage), bytes_text(peak), s.fits ? "yes" : "no", bytes(plan, 0),
-                    bytes(plan, 1), bytes(plan, 2), bytes_text(rest), bytes_text(paper),
+    const auto paper = static_cast<std::size_t>(paper_bytes(plan, static_cast<double>(s.job.model->parameters())));
+    in_groups = in_groups || !s.groups.empty();
+    const char* mark = s.groups.empty() ? "" : s.groups == "parameters_group" ? " [4]" : " [5]";
+    rows.push_back({fmt::format("ZeRO-{}{}", s.job.recipe.zero.stage, mark), bytes_text(peak), s.fits ? "yes" : "no",
+                    bytes(plan, 0), bytes(plan, 1), bytes(plan, 2), bytes_text(rest), bytes_text(paper),
                     bytes_text(plan.comm_bytes.total()), s.step_ms ? step_time_text(*s.step_ms) : "-"});
     if (has_orders) rows.back().emplace_back(plan.vertical ? "vert." : "horiz.");
   }
@@ -69,19 +107,24 @@ void print_stages(const std::vector<Stage>& stages) {
         "embedding).",
         "[3] Activations, workspace and what is on its way, of which the paper's figures count nothing."})
     fmt::print("{}\n", folded(text, text[0] == '[' ? 4 : 0));
+  if (!in_groups) return;
+  for (const char* text : {"[4] zero.parameters_group = \"node\": a node's ranks hold the parameters together.",
+                           "[5] zero.optimizer_group = \"node\": a node's ranks hold all that is sharded together."})
+    fmt::print("{}\n", folded(text, 4));
 }
 
 JsonArray stages_json(const std::vector<Stage>& stages) {
   JsonArray out;
-  for (std::size_t i = 0; i < stages.size(); ++i) {
-    const runtime::StepPlan& plan = stages[i].job.plan;
-    out.add(JsonObject()
-                .add("stage", i)
-                .add("order", runtime::order_name(plan))
-                .add("fits", stages[i].fits)
+  for (const Stage& stage : stages) {
+    const runtime::StepPlan& plan = stage.job.plan;
+    JsonObject row;
+    row.add("stage", stage.job.recipe.zero.stage);
+    if (!stage.groups.empty()) row.add("zero." + stage.groups, "node");
+    out.add(row.add("order", runtime::order_name(plan))
+                .add("fits", stage.fits)
                 .add("memory", JsonText{runtime::memory_json(plan.memory, nullptr)})
                 .add("comm_bytes", JsonText{runtime::comm_json(plan.comm_bytes)})
-                .add("step_ms", decimals(stages[i].step_ms, 3)));
+                .add("step_ms", decimals(stage.step_ms, 3)));
   }
   return out;
 }

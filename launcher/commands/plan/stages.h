@@ -15,11 +15,17 @@ struct Stage {
   runtime::Job job;
   bool fits;
   std::optional<double> step_ms;  // with a machine file
+  std::string groups = {};  // key of zero.*_group that is "node" here, without "zero."; empty: the recipe's groups
 };
 
 // Of stages 0 to 3, on so many ranks. Throws what make_job throws.
 std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
                                const std::optional<runtime::Machine>& machine, int ranks_per_node);
+// And of state in groups, if there are several nodes of several ranks each: a node's ranks hold the parameters
+// together, or all that the stage shards. Nothing of a recipe that sets groups itself.
+void add_group_stages(std::vector<Stage>& stages, const runtime::Workload& workload, int ranks,
+                      const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
+                      int ranks_per_node);
 // A row per stage, beside the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
 void print_stages(const std::vector<Stage>& stages);
 // The same, as a further member of a JSON object.

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "runtime/plan/peers.h"
 
 namespace strata::launcher::control {
 namespace {
@@ -16,9 +19,24 @@ double seconds(std::int64_t ns) {
 }  // namespace
 
 TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model) {
-  for (const runtime::Task& task : plan.tasks)
-    tasks.push_back({name_of(task, model), task.lane,
-                     plan.ranks() > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none});
+  for (std::size_t i = 0; i < runtime::kPeers; ++i) {
+    auto& groups = group_sets.emplace_back();
+    std::vector<bool> known(static_cast<std::size_t>(plan.ranks()));
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      if (known[static_cast<std::size_t>(rank)]) continue;
+      std::vector<int> members = group_of(plan, static_cast<runtime::Peers>(i), rank).members;
+      if (members.size() == known.size()) break;
+      std::ranges::sort(members);
+      for (const int member : members) known[static_cast<std::size_t>(member)] = true;
+      groups.push_back(std::move(members));
+    }
+  }
+  for (const runtime::Task& task : plan.tasks) {
+    const bool collective = plan.ranks() > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none;
+    const int group_set = static_cast<int>(peers_of(task.kind));
+    const bool in_group = collective && !group_sets[static_cast<std::size_t>(group_set)].empty();
+    tasks.push_back({name_of(task, model), task.lane, collective, in_group ? group_set : -1});
+  }
 }
 
 std::string_view TaskNames::text(int task) const {
@@ -28,6 +46,15 @@ std::string_view TaskNames::text(int task) const {
 
 bool TaskNames::collective(int task) const {
   return task >= 0 && static_cast<std::size_t>(task) < tasks.size() && tasks[static_cast<std::size_t>(task)].collective;
+}
+
+const std::vector<int>* TaskNames::group(int task, int rank) const {
+  if (!collective(task)) return nullptr;
+  const int group_set = tasks[static_cast<std::size_t>(task)].group_set;
+  if (group_set < 0) return nullptr;
+  for (const std::vector<int>& group : group_sets[static_cast<std::size_t>(group_set)])
+    if (std::ranges::binary_search(group, rank)) return &group;
+  return nullptr;
 }
 
 int RankView::main_lane(const TaskNames& names) const {

@@ -20,13 +20,17 @@ struct TaskNames {
     std::string text;
     runtime::LaneId lane;
     bool collective;
+    int group_set = -1;  // in `group_sets`: the groups that it is of; -1: it is among all ranks, or none
   };
   std::vector<Name> tasks;
+  std::vector<std::vector<std::vector<int>>> group_sets;  // of each, groups of ranks, rising
 
   TaskNames() = default;
   TaskNames(const runtime::StepPlan& plan, const models::Model& model);
   std::string_view text(int task) const;
   bool collective(int task) const;
+  // The ranks, rising, that a rank waits for in a task; null: all, or none.
+  const std::vector<int>* group(int task, int rank) const;
 };
 
 // Where one rank was when its node last told, as somebody else sees it. Seconds.

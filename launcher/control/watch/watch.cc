@@ -173,11 +173,32 @@ Watch::InPlace Watch::in_place(const RankView& rank, double now) const {
   return {rank.age(lane) + since_told, std::max(stands_, kMedians * typical), false};
 }
 
-// Of the others, those that have been where they are for half as long: they came to wait a moment later.
-int Watch::waiting_for(const Standing& found, double now) const {
-  return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [&](const RankView& rank) {
-    return rank.rank != found.rank && is_watched(rank) && in_place(rank, now).age >= found.age / 2;
-  }));
+// Of the others, those that have been where they are for half as long: they came to wait a moment later. Those of a
+// group that the rank is in wait for it there, and others for them.
+std::string Watch::waiting_text(const Standing& found, double now) const {
+  std::vector<int> near;
+  int all = 0, task = -1;
+  for (const RankView& rank : ranks_) {
+    if (rank.rank == found.rank || !is_watched(rank) || in_place(rank, now).age < found.age / 2) continue;
+    ++all;
+    const int lane = rank.phase == runtime::Phase::training ? rank.main_lane(names_) : -1;
+    if (lane < 0 || !rank.lanes[index(lane)].place.running) continue;
+    const int waits_in = rank.lanes[index(lane)].place.task;
+    const std::vector<int>* group = names_.group(waits_in, rank.rank);
+    if (!group || !std::ranges::binary_search(*group, found.rank) || (task >= 0 && waits_in != task)) continue;
+    task = waits_in;
+    near.push_back(rank.rank);
+  }
+  if (all == 0) return "";
+  const auto count = [](std::size_t n, const char* of_one, const char* of_many) {
+    return n == 1 ? std::string(of_one) : fmt::format("{} {}", n, of_many);
+  };
+  if (near.empty())
+    return fmt::format("; {} for it", count(static_cast<std::size_t>(all), "one rank waits", "ranks wait"));
+  const std::size_t others = static_cast<std::size_t>(all) - near.size();
+  return fmt::format("; {} {} for it in '{}' (group of {}){}", ranks_text(near), near.size() == 1 ? "waits" : "wait",
+                     names_.text(task), ranks_text(*names_.group(task, found.rank)),
+                     others == 0 ? "" : fmt::format(", and {} for them", count(others, "one more rank", "more ranks")));
 }
 
 std::optional<Watch::Standing> Watch::culprit(double now) const {
@@ -250,11 +271,7 @@ std::vector<Watch::Finding> Watch::look(double now) {
   const RankView& rank = ranks_[index(found->rank)];
   const std::string place = rank.text(names_);
   const std::string who = fmt::format("rank {} on {}", rank.rank, map_.of(rank.rank).name);
-  const int waiting = waiting_for(*found, now);
-  const std::string others =
-      waiting == 0 ? ""
-                   : fmt::format("; {} {} for it", waiting == 1 ? "one rank" : fmt::format("{} ranks", waiting),
-                                 waiting == 1 ? "waits" : "wait");
+  const std::string others = waiting_text(*found, now);
   const std::string stopped = found->stopped ? " (its process does not run)" : "";
   const std::string why =
       fmt::format("{} is in {} for {} s{}{}", who, place, seconds_text(std::floor(found->age)), stopped, others);

@@ -20,28 +20,30 @@ RecipeKey tier(std::string name, At at, std::string meaning) {
 
 template <typename At>
 RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
-  const auto is_node = [](const Value& v) {
-    const auto* text = std::get_if<std::string>(&v.value);
-    return text && *text == "node";
-  };
-  auto set = [at, is_node](Recipe& recipe, const Value& v, const fs::path&) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* text = std::get_if<std::string>(&v.value);
     const auto* number = std::get_if<std::int64_t>(&v.value);
     if (number && *number > 0 && *number <= kMostRanks)
       at(recipe) = *number;
     else if (text && *text == "all")
       at(recipe) = kAllRanks;
+    else if (text && *text == "node")
+      at(recipe) = kRanksOfANode;
     else
-      return is_node(v);
+      return false;
     return true;
   };
-  auto text = [at](const Recipe& recipe) { return at(recipe) == kAllRanks ? json_string("all") : text_of(at(recipe)); };
+  auto text = [at](const Recipe& recipe) {
+    return at(recipe) == kAllRanks       ? json_string("all")
+           : at(recipe) == kRanksOfANode ? json_string("node")
+                                         : text_of(at(recipe));
+  };
   return {std::move(name),
           fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMostRanks),
           std::move(meaning),
           set,
           text,
-          is_node};
+          {}};
 }
 
 }  // namespace
@@ -56,9 +58,10 @@ std::vector<RecipeKey> zero_keys() {
       tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
       ranks_of_group("zero.parameters_group", STRATA_AT(zero.parameters_group),
                      "stage 3: neighbouring ranks that hold all parameters together and gather them from each other; "
-                     "all: as many as those of the optimizer"),
+                     "node: those of a node; a divisor of zero.gradients_group; all: as many as that"),
       ranks_of_group("zero.gradients_group", STRATA_AT(zero.gradients_group),
-                     "stages 2 and 3: the same for gradients; as many as those of the optimizer"),
+                     "stages 2 and 3: the same for the sums of gradients, of which each group keeps a copy; a divisor "
+                     "of zero.optimizer_group; all: as many as that"),
       ranks_of_group("zero.optimizer_group", STRATA_AT(zero.optimizer_group),
                      "stages 1 to 3: neighbouring ranks that hold all masters and moments together; each group updates "
                      "a copy"),

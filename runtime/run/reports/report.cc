@@ -90,7 +90,18 @@ std::string comm_json(const comm::CommBytes& b) {
       .add("broadcast", b.broadcast)
       .add("consensus", b.consensus)
       .add("total", b.total())
+      .add("between_nodes", b.between_nodes)
       .text();
+}
+
+std::string mesh_json(const Mesh& mesh) {
+  JsonObject out;
+  out.add("data", mesh.data()).add("tensor", 1).add("stages", 1);
+  if (mesh.node > 0)
+    out.add("node", mesh.node);
+  else
+    out.add("node", JsonText{"null"});
+  return out.text();
 }
 
 std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin) {
@@ -124,6 +135,7 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
       .add("weights_hash", s.weights_hash);
   if (!s.base_hash.empty()) out.add("base_hash", s.base_hash);
   out.add("ranks", plan.ranks())
+      .add("mesh", JsonText{mesh_json(plan.mesh())})
       .add("memory", JsonText{memory_json(plan.memory, &s.measured)})
       .add("process_peak_rss_bytes", JsonArray().add_all(s.peak_rss));
   if (s.gpu_before && s.gpu_at_end)

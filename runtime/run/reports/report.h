@@ -47,6 +47,8 @@ std::string evaluation_line(const EvaluationReport& report);
 // {"device": {"planned_peak_bytes": ..., ...}}: predicted memory, and what was measured if there is any.
 std::string memory_json(const Memory& planned, const Memory* measured);
 std::string comm_json(const comm::CommBytes& bytes);
+// {"data":8,"tensor":1,"stages":1,"node":4}; node: the ranks of each, null if nodes are not alike.
+std::string mesh_json(const Mesh& mesh);
 std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 // Moved by a step to and from each tier below the device; nothing is there yet.
 std::string io_json(const IoBytes& bytes);

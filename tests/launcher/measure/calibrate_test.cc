@@ -107,6 +107,30 @@ TEST_F(Calibrate, MeasuresCollectivesBetweenRanks) {
     EXPECT_TRUE(runtime::read_machine(write(machine)).collectives.has_value());
 }
 
+// Ranks of several nodes measure both levels: those of a file are the ranks of a node.
+TEST_F(Calibrate, MeasuresTheNetworkBetweenNodes) {
+  const auto measured = [&](const std::vector<int>& nodes) {
+    std::mutex mutex;
+    std::optional<runtime::Machine> machine;
+    const auto run = [&](comm::World& world) {
+      runtime::Machine own = measure(tiny(), world, 1);
+      const std::scoped_lock lock(mutex);
+      machine = std::move(own);
+    };
+    comm::run_threads(static_cast<int>(nodes.size()), run, nodes);
+    return runtime::read_machine(write(*machine));
+  };
+  const runtime::Machine pairs = measured({0, 0, 1, 1});
+  EXPECT_EQ(pairs.ranks, 2);
+  EXPECT_TRUE(pairs.collectives && pairs.network);
+  const runtime::Machine alone = measured({0, 1});
+  EXPECT_EQ(alone.ranks, 1);
+  EXPECT_TRUE(alone.network && !alone.collectives);
+  const runtime::Machine unlike = measured({0, 0, 1});
+  EXPECT_EQ(unlike.ranks, 3);
+  EXPECT_TRUE(unlike.collectives && !unlike.network);
+}
+
 // The ordered sum is what moves an all-to-all's bytes in shared memory: for 2 that a rank of two sends, one thread
 // moves
 // 12. Lent without it they would seem to travel at hundreds of GB/s.

@@ -50,6 +50,7 @@ TEST(PresetsTest, HaveTheParametersOfTheirModels) {
       {"llama-1b", 1235814400},
       {"llama-3b", 3212749824},
       {"llama-8b", 8030261248},
+      {"llama-70b", 70553706496},
       {"qwen-1.5b", 1543714304},
       {"qwen-7b", 7615616512},
       {"qwen-14b", 14770033664},

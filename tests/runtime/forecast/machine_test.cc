@@ -67,6 +67,7 @@ TEST_F(MachineFile, IsReadAsItWasWritten) {
   Machine m = some_machine();
   m.disk = {2, 3.5, 1.25, 80, 20, 0.75, 0.5, 0.25};
   m.collectives = {7, 8};
+  m.network = {25, 5, 2, false};
   const Machine back = read(machine_toml(m));
   EXPECT_EQ(machine_toml(back), machine_toml(m));
   EXPECT_EQ(back.processor, m.processor);
@@ -75,6 +76,10 @@ TEST_F(MachineFile, IsReadAsItWasWritten) {
   EXPECT_EQ(back.disk->write_gb_per_s, 1.25);
   EXPECT_EQ(back.disk->write_latency_us, 20);
   EXPECT_EQ(back.collectives->all_to_all_gb_per_s, 8);
+  ASSERT_TRUE(back.network);
+  EXPECT_EQ(back.network->gb_per_s, 25);
+  EXPECT_EQ(back.network->rails, 2);
+  EXPECT_FALSE(back.network->shared);
   EXPECT_EQ(back.optimizer_gb_per_s, m.optimizer_gb_per_s);
   const Machine alone = read(machine_toml(some_machine()));
   EXPECT_FALSE(alone.disk || alone.collectives);
@@ -96,6 +101,11 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("[300, 400]", "[]"), "list of numbers");
   expect_refused(edited("[300, 400]", "300"), "list of numbers");
   expect_refused(edited("[memory]", "[memory"), "line");
+  const std::string network = machine_toml(some_machine()) + "[network]\n";
+  EXPECT_TRUE(read(network + "gb_per_s = 1\nlatency_us = 0\n").network->shared);
+  expect_refused(network + "gb_per_s = 1\n", "has no network.latency_us");
+  expect_refused(network + "gb_per_s = 1\nlatency_us = 0\nrails = 1.5\n", "network.rails must be a whole number");
+  expect_refused(network + "links = \"two\"\n", "network.links must be \"shared\" or \"per rank\"");
   expect_refused(machine_toml(some_machine()) + "[disk]\nread_gb_per_s = 1\n", "has no disk.drives");
   expect_refused("", "names no processor");
   // A recipe, which is not to be written over on this advice.
@@ -185,6 +195,19 @@ TEST_F(Profile, AnAllToAllTakesWhatWasMeasuredWithItsSum) {
   EXPECT_NEAR(profile_at(machine, two).all_to_all_bytes_per_s, 3310e9, 1e3);
 }
 
+// What crosses nodes goes over links that a node's ranks share, or over each one's own.
+TEST_F(Profile, ANetworkIsTheRanksOfANodes) {
+  Machine machine = some_machine();
+  machine.collectives = {4, 1.5};
+  machine.network = {10, 5, 2, true};
+  const Job eight = job({"zero.stage=2"}, 8);
+  EXPECT_DOUBLE_EQ(profile_of(machine, eight, 2).network_bytes_per_s, 10e9);
+  EXPECT_DOUBLE_EQ(profile_of(machine, eight, 2).network_latency_s, 5e-6);
+  EXPECT_EQ(profile_of(machine, eight, 8).network_bytes_per_s, 0) << "on one node";
+  machine.network->shared = false;
+  EXPECT_DOUBLE_EQ(profile_of(machine, eight, 2).network_bytes_per_s, 20e9);
+}
+
 // Other ranks on the machine than measured it share out what it has.
 TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
   Machine machine = some_machine();
@@ -211,8 +234,13 @@ TEST_F(Profile, WhatIsScaledIsSaid) {
       scaling_text(machine, 8, 8),
       "speeds of 2 ranks on the machine, scaled to 8 ranks: cores, memory and drives shared out evenly; mpirun -n "
       "8 strata calibrate measures it");
-  EXPECT_EQ(scaling_text(machine, 8, 2),
-            "collectives between machines assumed as fast as inside one: a network makes the step longer");
+  EXPECT_EQ(
+      scaling_text(machine, 8, 2),
+      "collectives between machines assumed as fast as inside one, as the machine file has no [network]: one makes "
+      "the step longer");
+  Machine connected = machine;
+  connected.network = {1, 0};
+  EXPECT_EQ(scaling_text(connected, 8, 2), "");
   EXPECT_THAT(scaling_text(machine, 8, 4), testing::AllOf(testing::HasSubstr("scaled to 4 ranks"),
                                                           testing::HasSubstr("\ncollectives between machines")));
   EXPECT_THAT(scaling_text(machine, 1, 1), testing::HasSubstr("scaled to 1 rank:"));

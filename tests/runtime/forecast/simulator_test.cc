@@ -71,6 +71,21 @@ StepPlan random_plan(std::mt19937& random, std::size_t lanes) {
   return plan_of(std::move(tasks));
 }
 
+TEST(SecondsOf, ACollectiveTakesTheLongerOfItsTwoLevels) {
+  MachineProfile machine = unit_speeds(0);
+  Task task = task_in(LaneId::gather, 6);
+  task.cost.between_bytes = 2;
+  const auto seconds = [&] { return sum_of(seconds_of(task, machine)); };
+  EXPECT_DOUBLE_EQ(seconds(), 6) << "no figure of a network";
+  machine.network_bytes_per_s = 1;
+  machine.network_latency_s = 0.25;
+  EXPECT_DOUBLE_EQ(seconds(), 4) << "4 bytes inside";
+  machine.network_bytes_per_s = 0.25;
+  EXPECT_DOUBLE_EQ(seconds(), 8.25);
+  task.cost.between_bytes = 0;
+  EXPECT_DOUBLE_EQ(seconds(), 6);
+}
+
 double end_of(const std::vector<Span>& spans) {
   std::int64_t end = 0;
   for (const Span& span : spans) end = std::max(end, span.end);

@@ -59,9 +59,11 @@ inline PlanCase random_case() {
     return *rc::gen::elementOf(all);
   };
   if (*rc::gen::arbitrary<bool>()) {
-    placement.optimizer.group = placement.gradients.group = divisor(c.request.mesh.world);
-    placement.parameters.group = divisor(placement.optimizer.group);
+    placement.optimizer.group = divisor(c.request.mesh.world);
+    placement.gradients.group = divisor(placement.optimizer.group);
+    placement.parameters.group = divisor(placement.gradients.group);
   }
+  c.request.mesh.node = divisor(c.request.mesh.world);
   c.request.update_chunk = *rc::gen::element(1, 3, 512) * kShardAlignment;
   c.request.read_ahead = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) c.request.tile_bytes = *rc::gen::inRange<std::size_t>(1, 300000);

@@ -1,5 +1,7 @@
 // The numerics contract (docs/architecture.md): the same bits whatever the stage, recomputation, order, prefetch,
 // threads and world size. Every run here also has to allocate and send exactly what was planned.
+#include "tests/runtime/run/contract.h"
+
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
@@ -12,7 +14,6 @@
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/runtime/training.h"
-#include "tests/scratch_folder.h"
 
 namespace strata::runtime {
 namespace {
@@ -45,41 +46,8 @@ std::vector<Variant> variants() {
   return all;
 }
 
-struct Model {
-  const char* name;
-  std::vector<std::string> sets;
-};
-
-const Model kModels[] = {
-    {"tied, dropout",
-     {"model.preset=tiny-gpt2", "model.config.n_layer=3", "model.config.n_embd=48", "model.config.n_head=3",
-      "model.config.vocab_size=130", "model.config.n_positions=24", "model.config.attn_pdrop=0.1",
-      "model.config.resid_pdrop=0.1", "model.config.embd_pdrop=0.1"}},
-    {"untied, grouped queries",
-     {"model.preset=tiny-llama", "model.config.num_hidden_layers=3", "model.config.hidden_size=40",
-      "model.config.num_attention_heads=5", "model.config.num_key_value_heads=1", "model.config.head_dim=8",
-      "model.config.intermediate_size=72", "model.config.vocab_size=130", "model.config.attention_dropout=0.1"}},
-};
-
-class Contract : public testing::TestWithParam<std::tuple<int, const char*>> {
+class Contract : public ContractCase {
  protected:
-  void SetUp() override {
-    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
-    for (std::uint32_t i = 0; i < 900; ++i) {
-      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
-      file.write(reinterpret_cast<const char*>(&token), 2);
-    }
-  }
-  std::vector<std::string> sets(int ranks) const {
-    std::vector<std::string> all = kModels[std::get<0>(GetParam())].sets;
-    for (const std::string& set :
-         {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), std::string("data.seq_len=16"),
-          std::string("training.max_steps=3"), std::string("training.micro_batch_size=2"),
-          fmt::format("training.precision={}", std::get<1>(GetParam())), std::string("optimizer.learning_rate=2e-3"),
-          fmt::format("training.gradient_accumulation_steps={}", 4 / ranks)})
-      all.push_back(set);
-    return all;
-  }
   std::vector<std::string> sets_of_variant(const Variant& v) const {
     auto all = sets(v.ranks);
     for (const std::string& set :
@@ -92,8 +60,6 @@ class Contract : public testing::TestWithParam<std::tuple<int, const char*>> {
   Trained run(const Variant& v, std::size_t tile_bytes = 0) const {
     return train_in_threads(std::nullopt, sets_of_variant(v), v.ranks, {}, tile_bytes);
   }
-
-  tests::ScratchFolder folder_;
 };
 
 TEST_P(Contract, SameBitsWhateverThePlan) {
@@ -234,46 +200,6 @@ TEST_P(Contract, TableLargerThanMemory) {
   }
 }
 
-// Groups of 1, 2 and 4 of 8 ranks hold parameters, or all state, in copies: on the device, in tiles, and in other
-// tiers.
-TEST_P(Contract, SameBitsInGroupsOfRanks) {
-  const auto run = [&](int ranks, const std::vector<std::string>& more, std::size_t tile_bytes) {
-    auto all = sets(1);
-    all.back() = fmt::format("training.gradient_accumulation_steps={}", 8 / ranks);
-    all.insert(all.end(), more.begin(), more.end());
-    return train_in_threads(std::nullopt, all, ranks, {}, tile_bytes);
-  };
-  const Trained alone = run(1, {}, 0);
-  const std::string nvme = fmt::format("memory.nvme={}", folder_.path().string());
-  const struct {
-    int ranks;
-    std::vector<std::string> sets;
-    std::size_t tile_bytes = 0;
-  } cases[] = {{8, {"zero.stage=3", "zero.parameters_group=1"}},
-               {8, {"zero.stage=3", "zero.parameters_group=2", "memory.prefetch=0"}},
-               {8, {"zero.stage=3", "zero.parameters_group=4", "training.recompute=block"}},
-               {8, {"zero.stage=3", "zero.optimizer_group=1"}},
-               {8, {"zero.stage=3", "zero.optimizer_group=2"}},
-               {8, {"zero.stage=3", "zero.optimizer_group=4", "zero.parameters_group=2", "memory.order=vertical"}},
-               {8, {"zero.stage=2", "zero.optimizer_group=2", "zero.gradients_group=2"}},
-               {8, {"zero.stage=1", "zero.optimizer_group=4"}},
-               {4, {"zero.stage=3", "zero.parameters_group=2"}, 1},
-               {4, {"zero.stage=3", "zero.optimizer_group=2"}, 1},
-               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.optimizer=host"}},
-               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.parameters=host", "zero.gradients=host"}},
-               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.parameters=nvme", "zero.optimizer=nvme", nvme}},
-               {4, {"zero.stage=3", "zero.parameters_group=2", "zero.parameters=host", "zero.optimizer=host"}, 1},
-               {4, {"zero.stage=3", "zero.optimizer_group=2", "zero.gradients=host", "zero.optimizer=nvme", nvme}},
-               {4, {"zero.stage=2", "zero.optimizer_group=2", "zero.parameters=host"}}};
-  for (const auto& c : cases) {
-    const std::string name = fmt::format("{} ranks, {}, tiles {}", c.ranks, fmt::join(c.sets, ", "), c.tile_bytes);
-    const Trained trained = run(c.ranks, c.sets, c.tile_bytes);
-    EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << name;
-    EXPECT_EQ(trained.loss_hex, alone.loss_hex) << name;
-    EXPECT_EQ(trained.weights_hash, alone.weights_hash) << name;
-  }
-}
-
 // `fast` gives up the world size and nothing else.
 TEST_P(Contract, FastKeepsItsBitsOverStages) {
   std::optional<Trained> first;
@@ -388,13 +314,9 @@ TEST_P(SkippedSteps, SameBitsInEveryCombinationOfTiers) {
           }
 }
 
-std::string test_name(const testing::TestParamInfo<std::tuple<int, const char*>>& info) {
-  return fmt::format("{}_{}", std::get<0>(info.param) == 0 ? "gpt2" : "llama", std::get<1>(info.param));
-}
-INSTANTIATE_TEST_SUITE_P(Models, Contract,
-                         testing::Combine(testing::Values(0, 1), testing::Values("fp32", "bf16", "fp16")), test_name);
+INSTANTIATE_TEST_SUITE_P(Models, Contract, kContractCases, contract_name);
 INSTANTIATE_TEST_SUITE_P(Models, SkippedSteps, testing::Combine(testing::Values(0, 1), testing::Values("fp16")),
-                         test_name);
+                         contract_name);
 
 }  // namespace
 }  // namespace strata::runtime

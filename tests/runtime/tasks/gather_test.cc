@@ -9,20 +9,21 @@ namespace {
 
 struct Added {
   Task task;
-  std::uint64_t sent;  // planned
+  std::uint64_t sent, between;  // planned
 };
 
-// Over 4 ranks at stage 3, in groups of so many that hold parameters, and update them; 0: all.
+// Over 4 ranks at stage 3, 2 on each node, in groups of so many that hold parameters, and update them; 0: all.
 template <typename T>
 Added add(int held, int updated, const T& added_with) {
   PlanCase c = make_case(small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});
+  c.request.mesh.node = 2;
   c.request.placement.parameters.group = held;
-  c.request.placement.optimizer.group = updated;
+  c.request.placement.gradients.group = c.request.placement.optimizer.group = updated;
   Draft draft(c.request);
   const int buffer = draft.add_buffer("shard", Kind::parameters, Tier::device, draft.layout(1).padded() * 4, true);
   const int whole = draft.add_buffer("whole", Kind::parameters, Tier::device, draft.layout(1).padded() * 4, false);
   added_with(draft, buffer, whole);
-  return {draft.plan.tasks[0], draft.plan.comm_bytes.all_gather};
+  return {draft.plan.tasks[0], draft.plan.comm_bytes.all_gather, draft.plan.comm_bytes.between_nodes};
 }
 
 std::size_t shard_bytes() {
@@ -43,6 +44,9 @@ TEST(Gather, BringsTheShardsOfTheRanksThatHoldAUnit) {
   EXPECT_EQ(all.task.cost.sent_bytes, static_cast<double>(3 * shard_bytes()));
   EXPECT_EQ(two.task.end, all.task.end);
   EXPECT_EQ(two.sent, 2 * shard_bytes()) << "half a unit to the other of its group";
+  EXPECT_EQ(all.between, shard_bytes()) << "once to the other node, which passes it on";
+  EXPECT_EQ(all.task.cost.between_bytes, static_cast<double>(shard_bytes()));
+  EXPECT_EQ(two.between, 0u) << "its group is a node";
 }
 
 TEST(Spread, BringsUpdatedPartsToThoseThatHoldThem) {
@@ -51,6 +55,7 @@ TEST(Spread, BringsUpdatedPartsToThoseThatHoldThem) {
   EXPECT_EQ(of_two.task.uses.back().access, Access::update) << "its own part is there";
   EXPECT_EQ(of_two.task.end, 2 * shard_bytes() / 2);
   EXPECT_EQ(of_two.sent, shard_bytes()) << "to the rank of the other group with the same half";
+  EXPECT_EQ(of_two.between, shard_bytes()) << "which is on the other node";
   EXPECT_EQ(add(1, 0, spread).sent, 3 * shard_bytes());
   EXPECT_EQ(add(1, 2, spread).sent, 2 * shard_bytes()) << "each of two updates half of all";
 }

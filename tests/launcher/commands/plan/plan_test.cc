@@ -175,6 +175,35 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(4 * parameters))));
 }
 
+// State in groups of a node's ranks beside that over all, and what crosses nodes then.
+TEST_F(Plan, NodesAndGroupsOfTheirRanks) {
+  const auto crossing = [&] { return number("between_nodes"); };
+  const auto unfolded = [&](int ranks, int ranks_per_node, const std::vector<std::string>& sets) {
+    std::string text = planned(ranks, ranks_per_node, sets);
+    for (auto at = text.find("\n  "); at != text.npos; at = text.find("\n  ")) text.replace(at, 3, " ");
+    return text;
+  };
+  EXPECT_THAT(unfolded(4, 4, {"zero.stage=3"}), Not(HasSubstr("to other nodes")));
+  EXPECT_EQ(crossing(), 0);
+  EXPECT_THAT(unfolded(4, 2, {"zero.stage=3"}), AllOf(HasSubstr(" of it in its node of 2 ranks and "),
+                                                      HasSubstr(" to other nodes\n"), Not(HasSubstr("in groups"))));
+  const double flat = crossing();
+  EXPECT_THAT(unfolded(4, 2, {"zero.stage=3", "zero.parameters_group=node"}),
+              HasSubstr("in groups: 2 copies of the parameters, each over 2 ranks\n"));
+  EXPECT_LT(crossing(), flat);
+  EXPECT_THAT(json_, HasSubstr("\"mesh\":{\"data\":4,\"tensor\":1,\"stages\":1,\"node\":2}"));
+  EXPECT_THAT(
+      planned(4, 2, {"zero.stage=3", "zero.gradients_group=2"}),
+      HasSubstr("in groups: 2 copies of the parameters, each over 2 ranks; 2 copies of the sums of gradients, "));
+  EXPECT_FAILURE((void)planned(3, 2, {"zero.stage=3", "zero.parameters_group=node"}), Exit::usage,
+                 HasSubstr("but these have 2 and 1 ranks"));
+  stages_ = true;
+  EXPECT_THAT(unfolded(4, 2, {"zero.stage=2"}), AllOf(HasSubstr("ZeRO-3 [4] "), HasSubstr("ZeRO-3 [5] "),
+                                                      HasSubstr("[4] zero.parameters_group = \"node\"")));
+  EXPECT_THAT(json_, HasSubstr("{\"stage\":3,\"zero.parameters_group\":\"node\",\"order\":"));
+  EXPECT_THAT(unfolded(4, 4, {"zero.stage=2"}), Not(HasSubstr("[4]")));
+}
+
 // What fits into no line is broken, and figures of many digits stand closer.
 TEST_F(Plan, NoLineHasMoreThan100Columns) {
   stages_ = verbose_ = true;
