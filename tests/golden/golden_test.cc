@@ -5,9 +5,11 @@
 #include <simdjson.h>
 
 #include <cmath>
+#include <optional>
 
 #include "models/files/safetensors.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/weights/peft_folder.h"
 #include "tests/runtime/training.h"
 #include "tests/source_dir.h"
 
@@ -59,11 +61,14 @@ TEST_P(Golden, AgreesWithPyTorch) {
   const Recipe recipe = load_recipe(folder / "recipe.toml", {});
   const auto start = models::Safetensors::open(*recipe.model.path),
              end = models::Safetensors::open(folder / "final.safetensors");
+  std::optional<models::Safetensors> adapter;
+  if (recipe.adapter.path) adapter = models::Safetensors::open(*recipe.adapter.path / kPeftWeightsName);
   const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
   for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
     for (const models::Parameter& p : job.model->units[unit]->parameters()) {
       if (!p.trained()) continue;
-      const models::StoredTensor *before = start.find(p.name), *after = end.find(p.name);
+      const models::StoredTensor* before = adapter ? adapter->find(kPeftPrefix + p.name) : start.find(p.name);
+      const models::StoredTensor* after = end.find(p.name);
       ASSERT_TRUE(before && after) << p.name;
       std::vector<float> from(p.size()), to(p.size());
       models::read_elements(*before, 0, from);
@@ -102,6 +107,11 @@ INSTANTIATE_TEST_SUITE_P(Long, Golden,
 INSTANTIATE_TEST_SUITE_P(Frozen, Golden,
                          testing::Combine(testing::Values("frozen/gpt2", "frozen/llama"), testing::Values(1, 2),
                                           testing::Values(0, 3)),
+                         name_of_run);
+// Adapters as peft trains them, from its folders.
+INSTANTIATE_TEST_SUITE_P(Adapters, Golden,
+                         testing::Combine(testing::Values("adapters/gpt2", "adapters/llama", "adapters/qwen3"),
+                                          testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);
 // Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.
 INSTANTIATE_TEST_SUITE_P(

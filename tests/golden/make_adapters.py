@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Trains LoRA adapters beside the models of tests/golden/gpt2, llama and qwen3 with peft.
+
+    pip install torch transformers peft safetensors numpy
+    python make_adapters.py [FAMILY...]
+
+Writes adapters/FAMILY/: recipe.toml, the family's own with adapter.path; adapter/, peft's folder before step 1;
+expected.json, every step's loss, gradient norm and rate; final.safetensors, what is trained after the last step, by
+its names without peft's prefix.
+"""
+import json, os, sys, tomllib
+import numpy as np, peft, torch, transformers
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ADAPTERS = {
+    "gpt2": dict(r=6, lora_alpha=9, use_rslora=True, target_modules=["c_attn", "mlp.c_proj"], modules_to_save=["ln_f"]),
+    "llama": dict(r=4, lora_alpha=8, target_modules="all-linear", rank_pattern={"v_proj": 2, "layers.1.mlp.up_proj": 8},
+                  alpha_pattern={"o_proj": 3}),
+    "qwen3": dict(r=8, lora_alpha=4, target_modules=r".*\.(q|k|v|down)_proj", exclude_modules=["layers.0.mlp.down_proj"],
+                  init_lora_weights="gaussian"),
+}
+PREFIX = "base_model.model."
+
+
+def train(family, settings):
+    torch.manual_seed(7)
+    folder, out = os.path.join(HERE, family), os.path.join(HERE, "adapters", family)
+    recipe = tomllib.load(open(os.path.join(folder, "recipe.toml"), "rb"))
+    run, adam, scheduler = recipe["training"], recipe["optimizer"], recipe["scheduler"]
+    base = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(folder, "model")).float()
+    model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **settings)).train()
+    # B is zeros at first, and all of A's gradient with it: a few numbers tell more.
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.05)
+    model.save_pretrained(os.path.join(out, "adapter"))
+    os.remove(os.path.join(out, "adapter", "README.md"))
+    config = os.path.join(out, "adapter", "adapter_config.json")
+    settled = json.load(open(config)) | {"base_model_name_or_path": family}
+    json.dump(settled, open(config, "w"), indent=2, sort_keys=True)
+    toks = np.fromfile(os.path.join(folder, "tokens.bin"), "<u2").astype(np.int64)
+    t, b, m = recipe["data"]["seq_len"], run["micro_batch_size"], run["gradient_accumulation_steps"]
+    steps, vocabulary, sequences = run["max_steps"], base.config.vocab_size, (len(toks) - 1) // t
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [dict(params=[p for p in trained if p.dim() >= 2], weight_decay=adam["weight_decay"]),
+              dict(params=[p for p in trained if p.dim() < 2], weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, lr=adam["learning_rate"], betas=tuple(adam["betas"]), eps=adam["eps"])
+
+    def rate(step):
+        warmup, floor = scheduler["warmup_steps"], scheduler["min_lr_ratio"]
+        if step <= warmup:
+            return adam["learning_rate"] * step / warmup
+        part = (step - warmup) / max(1, steps - warmup)
+        if scheduler["name"] == "linear":
+            return adam["learning_rate"] * (1 - (1 - floor) * part)
+        return adam["learning_rate"] * (floor + (1 - floor) * 0.5 * (1 + np.cos(np.pi * part)))
+
+    rows = []
+    for step in range(1, steps + 1):
+        total = 0.0
+        for micro_batch in range((step - 1) * m, step * m):
+            first = [((micro_batch * b + i) % sequences) * t for i in range(b)]
+            x = torch.from_numpy(np.stack([toks[j:j + t] for j in first]))
+            y = torch.from_numpy(np.stack([toks[j + 1:j + t + 1] for j in first]))
+            loss = F.cross_entropy(model(x).logits.view(-1, vocabulary), y.view(-1), reduction="sum") / (b * t * m)
+            loss.backward()
+            total += loss.item()
+        norm = torch.nn.utils.clip_grad_norm_(trained, run["max_grad_norm"] or float("inf"))
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        rows.append(dict(step=step, loss=total, grad_norm=norm.item(), lr=rate(step)))
+    json.dump(dict(family=family, transformers=transformers.__version__, peft=peft.__version__, torch=torch.__version__,
+                   steps=rows), open(os.path.join(out, "expected.json"), "w"), indent=1)
+    model.save_pretrained(os.path.join(out, "final"))
+    final = load_file(os.path.join(out, "final", "adapter_model.safetensors"))
+    for name in os.listdir(os.path.join(out, "final")):
+        os.remove(os.path.join(out, "final", name))
+    os.rmdir(os.path.join(out, "final"))
+    save_file({name.removeprefix(PREFIX): value.contiguous() for name, value in final.items()},
+              os.path.join(out, "final.safetensors"))
+    text = open(os.path.join(folder, "recipe.toml")).read()
+    text = text.replace('"model"', f'"../../{family}/model"').replace('"tokens.bin"', f'"../../{family}/tokens.bin"')
+    text = text.replace("[training]\n", "[adapter]\npath = \"adapter\"\n[training]\n")
+    open(os.path.join(out, "recipe.toml"), "w").write(text)
+    print(family, rows[0], rows[-1])
+
+
+for family in sys.argv[1:] or ADAPTERS:
+    train(family, ADAPTERS[family])
