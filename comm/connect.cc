@@ -31,15 +31,15 @@ Launch find_launch() {
 }
 
 // Open MPI opens one connection per pair of ranks, in which data that waits for room holds up the other direction: at
-// 2 Gbit/s, ranks on two nodes that send to each other took twice as long as over several. Connections are files, of
-// which a process may have 1,024: with many ranks it stays at fewer. What the user sets counts.
-void open_several_connections(int ranks) {
-  const char* const links = ranks <= 64 ? "4" : ranks <= 256 ? "2" : "1";
-  (void)setenv("OMPI_MCA_btl_tcp_links", links, 0);
+// 2 Gbit/s, ranks on two nodes that send to each other took twice as long as over two. Connections are files, of which
+// a process may have 1,024: with many ranks it stays at one. What the user sets counts.
+void open_two_connections(int ranks) {
+  constexpr int kMost = 256;
+  if (ranks <= kMost) (void)setenv("OMPI_MCA_btl_tcp_links", "2", 0);
 }
 
 std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
-  open_several_connections(launch.ranks);
+  open_two_connections(launch.ranks);
   std::unique_ptr<MpiSession> session;
   {
     const StartWatch watch(launch.rank, launch.ranks);
