@@ -358,7 +358,7 @@ constexpr NamesElsewhere kRows[] = {
     {"use_rslora peft_use_rslora", "adapter.rslora", ""},
     {"lora_modules_to_save additional_target", "adapter.modules_to_save", ""},
     {"lora_layers_to_transform peft_layers_to_transform", "adapter.layers_to_transform", ""},
-    {"pissa_init lora_on_cpu gptq quantization_method quantization_bit bnb_4bit_quant_type qlora", "", "not supported"},
+    {"use_dora pissa_init gptq quantization_method quantization_bit bnb_4bit_quant_type qlora", "", "not supported"},
     {"rl rl_beta pref_beta pref_loss kto grpo", "",
      "only supervised training is supported: training.objective lists what a model can learn"},
     {"hub_strategy hub_always_push hub_private_repo hub_revision push_dataset_to_hub hf_use_auth_token hf_hub_token",
