@@ -92,7 +92,7 @@ void require_names(const models::Model& model, const Modules& modules, const mod
   }
 }
 
-void require_saved(const models::Model& model, const Modules& modules, const models::Adapter& adapter) {
+void require_saved(const models::Model& model, const Modules& modules, const models::Adapter& adapter, bool of_file) {
   std::vector<std::string> all = modules.linear;
   all.insert(all.end(), modules.other.begin(), modules.other.end());
   for (const std::string& name : adapter.modules_to_save) {
@@ -110,7 +110,7 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
             "first (model.config.tie_word_embeddings = false)",
             name, holder, shared->name);
     }
-    if (std::ranges::none_of(all, is_of))
+    if (!of_file && std::ranges::none_of(all, is_of))
       fail(Exit::usage,
            "adapter.modules_to_save: no module of this {} model has a name that ends in {}; the nearest are {}",
            model.family, name, nearest(all, name));
@@ -122,7 +122,7 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
 void require_adaptable(const models::Model& model, const models::Adapter& adapter, bool of_file) {
   const Modules modules(model);
   require_names(model, modules, adapter, of_file);
-  require_saved(model, modules, adapter);
+  require_saved(model, modules, adapter, of_file);
   for (const auto& unit : model.units)
     for (const models::Parameter& p : unit->parameters()) {
       constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";

@@ -110,7 +110,8 @@ INSTANTIATE_TEST_SUITE_P(Frozen, Golden,
                          name_of_run);
 // Adapters as peft trains them, from its folders.
 INSTANTIATE_TEST_SUITE_P(Adapters, Golden,
-                         testing::Combine(testing::Values("adapters/gpt2", "adapters/llama", "adapters/qwen3"),
+                         testing::Combine(testing::Values("adapters/gpt2", "adapters/llama", "adapters/qwen3",
+                                                          "adapters/bert_pairs", "adapters/modernbert_words"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);
 // Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Trains LoRA adapters beside the models of tests/golden/gpt2, llama and qwen3 with peft.
 
-    pip install torch transformers peft safetensors numpy
+    pip install torch transformers peft safetensors numpy xxhash
     python make_adapters.py [FAMILY...]
 
-Writes adapters/FAMILY/: recipe.toml, the family's own with adapter.path; adapter/, peft's folder before step 1;
+Also beside classifiers of class_runs/, whose head is trained whole. Writes adapters/FAMILY/: recipe.toml, the family's
+own with adapter.path; adapter/, peft's folder before step 1;
 expected.json, every step's loss, gradient norm and rate; final.safetensors, what is trained after the last step, by
 its names without peft's prefix.
 """
 import json, os, sys, tomllib
 import numpy as np, peft, torch, transformers
 import torch.nn.functional as F
+import make_class_runs as runs
 from safetensors.torch import load_file, save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,7 +23,75 @@ ADAPTERS = {
     "qwen3": dict(r=8, lora_alpha=4, target_modules=r".*\.(q|k|v|down)_proj", exclude_modules=["layers.0.mlp.down_proj"],
                   init_lora_weights="gaussian"),
 }
+CLASSES = {
+    "bert_pairs": dict(r=3, lora_alpha=6, target_modules="all-linear"),
+    "modernbert_words": dict(r=4, lora_alpha=4, use_rslora=True, target_modules=["Wqkv", "mlp.Wo", "head.dense"]),
+}
 PREFIX = "base_model.model."
+
+
+def adapted(base, settings, task):
+    model = peft.get_peft_model(base, peft.LoraConfig(task_type=task, **settings)).train()
+    # B is zeros at first, and all of A's gradient with it: a few numbers tell more.
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.05)
+    return model
+
+
+def save_adapter(model, out, family):
+    model.save_pretrained(os.path.join(out, "adapter"))
+    os.remove(os.path.join(out, "adapter", "README.md"))
+    config = os.path.join(out, "adapter", "adapter_config.json")
+    settled = json.load(open(config)) | {"base_model_name_or_path": family}
+    json.dump(settled, open(config, "w"), indent=2, sort_keys=True)
+
+
+def save_run(model, out, family, rows, folder):
+    json.dump(dict(family=family, transformers=transformers.__version__, peft=peft.__version__, torch=torch.__version__,
+                   steps=rows), open(os.path.join(out, "expected.json"), "w"), indent=1)
+    model.save_pretrained(os.path.join(out, "final"))
+    final = load_file(os.path.join(out, "final", "adapter_model.safetensors"))
+    for name in os.listdir(os.path.join(out, "final")):
+        os.remove(os.path.join(out, "final", name))
+    os.rmdir(os.path.join(out, "final"))
+    save_file({name.removeprefix(PREFIX): value.contiguous() for name, value in final.items()},
+              os.path.join(out, "final.safetensors"))
+    text = open(os.path.join(folder, "recipe.toml")).read()
+    place = os.path.relpath(folder, out)
+    text = text.replace('"model"', f'"{place}/model"').replace('"tokens.bin"', f'"{place}/tokens.bin"')
+    text = text.replace("[training]\n", "[adapter]\npath = \"adapter\"\n[training]\n")
+    open(os.path.join(out, "recipe.toml"), "w").write(text)
+
+
+def train_classes(name, settings):
+    torch.manual_seed(7)
+    family, _, kind, problem = runs.CASES[name]
+    folder, out = os.path.join(HERE, "class_runs", name), os.path.join(HERE, "adapters", name)
+    base = getattr(transformers, f"AutoModelFor{kind}Classification").from_pretrained(os.path.join(folder, "model"))
+    model = adapted(base.float(), settings, "SEQ_CLS" if kind == "Sequence" else "TOKEN_CLS")
+    save_adapter(model, out, name)
+    documents = runs.make_documents(problem, getattr(base.config, "type_vocab_size", 1) > 1)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    groups = [dict(params=[p for p in trained if p.dim() >= 2], weight_decay=runs.DECAY),
+              dict(params=[p for p in trained if p.dim() < 2], weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, lr=runs.RATE, betas=(0.9, 0.999), eps=1e-8)
+    count = sum(int((target != -100).sum()) if kind == "Token" else 1 for *_, target in documents)
+    rows = []
+    for step in range(1, runs.STEPS + 1):
+        total = 0.0
+        for tokens, types, _, target in documents:
+            loss = runs.loss_of(model, problem, tokens, types, target) / count
+            loss.backward()
+            total += loss.item()
+        norm = torch.nn.utils.clip_grad_norm_(trained, runs.CLIP)
+        for group in optimizer.param_groups:
+            group["lr"] = runs.rate_at(step)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        rows.append(dict(step=step, loss=total, grad_norm=norm.item(), lr=runs.rate_at(step)))
+    save_run(model, out, name, rows, folder)
+    print(name, rows[0], rows[-1])
 
 
 def train(family, settings):
@@ -30,16 +100,8 @@ def train(family, settings):
     recipe = tomllib.load(open(os.path.join(folder, "recipe.toml"), "rb"))
     run, adam, scheduler = recipe["training"], recipe["optimizer"], recipe["scheduler"]
     base = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(folder, "model")).float()
-    model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", **settings)).train()
-    # B is zeros at first, and all of A's gradient with it: a few numbers tell more.
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, std=0.05)
-    model.save_pretrained(os.path.join(out, "adapter"))
-    os.remove(os.path.join(out, "adapter", "README.md"))
-    config = os.path.join(out, "adapter", "adapter_config.json")
-    settled = json.load(open(config)) | {"base_model_name_or_path": family}
-    json.dump(settled, open(config, "w"), indent=2, sort_keys=True)
+    model = adapted(base, settings, "CAUSAL_LM")
+    save_adapter(model, out, family)
     toks = np.fromfile(os.path.join(folder, "tokens.bin"), "<u2").astype(np.int64)
     t, b, m = recipe["data"]["seq_len"], run["micro_batch_size"], run["gradient_accumulation_steps"]
     steps, vocabulary, sequences = run["max_steps"], base.config.vocab_size, (len(toks) - 1) // t
@@ -73,21 +135,12 @@ def train(family, settings):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         rows.append(dict(step=step, loss=total, grad_norm=norm.item(), lr=rate(step)))
-    json.dump(dict(family=family, transformers=transformers.__version__, peft=peft.__version__, torch=torch.__version__,
-                   steps=rows), open(os.path.join(out, "expected.json"), "w"), indent=1)
-    model.save_pretrained(os.path.join(out, "final"))
-    final = load_file(os.path.join(out, "final", "adapter_model.safetensors"))
-    for name in os.listdir(os.path.join(out, "final")):
-        os.remove(os.path.join(out, "final", name))
-    os.rmdir(os.path.join(out, "final"))
-    save_file({name.removeprefix(PREFIX): value.contiguous() for name, value in final.items()},
-              os.path.join(out, "final.safetensors"))
-    text = open(os.path.join(folder, "recipe.toml")).read()
-    text = text.replace('"model"', f'"../../{family}/model"').replace('"tokens.bin"', f'"../../{family}/tokens.bin"')
-    text = text.replace("[training]\n", "[adapter]\npath = \"adapter\"\n[training]\n")
-    open(os.path.join(out, "recipe.toml"), "w").write(text)
+    save_run(model, out, family, rows, folder)
     print(family, rows[0], rows[-1])
 
 
-for family in sys.argv[1:] or ADAPTERS:
-    train(family, ADAPTERS[family])
+for family in sys.argv[1:] or [*ADAPTERS, *CLASSES]:
+    if family in ADAPTERS:
+        train(family, ADAPTERS[family])
+    else:
+        train_classes(family, CLASSES[family])

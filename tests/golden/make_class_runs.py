@@ -103,7 +103,7 @@ def loss_of(model, problem, tokens, types, target):
     return model(**keys, labels=target).loss
 
 
-for name in sys.argv[1:] or CASES:
+def make(name):
     family, shape, kind, problem = CASES[name]
     torch.manual_seed(1)
     classes = dict(num_labels=1) if problem == "regression" else dict(id2label=dict(enumerate(CLASSES)),
@@ -150,3 +150,8 @@ for name in sys.argv[1:] or CASES:
         SEQ, STEPS, MICRO_BATCH, MICRO_BATCHES, CLIP, RATE, (0.9, 0.999), DECAY, "linear", WARMUP,
         data='packing = "documents"\n', training=f'objective = "{kind.lower()}_classification"\n'))
     print(name, "loss", round(steps[0]["loss"], 6), "->", round(steps[-1]["loss"], 6))
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or CASES:
+        make(name)
