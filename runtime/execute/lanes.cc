@@ -22,8 +22,11 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
     lanes[i] = std::make_unique<Lane>(std::string(kLaneNames[i]), computes ? threads : 1, world.rank(),
                                       world.abort_token(), on_host(lane) ? device::Device{} : plan.device);
   }
-  const auto over = [&](LaneId lane, Peers peers) { return open(lane, group_of(plan, peers, world.rank()), world); };
-  gather = open(LaneId::gather, comm::all_ranks(world.rank(), world.size()), world);
+  const comm::Group all = comm::all_ranks(world.rank(), world.size());
+  const auto over = [&](LaneId lane, Peers peers) {
+    return open(lane, plan.ranks() > 1 ? group_of(plan, peers, world.rank()) : all, world);
+  };
+  gather = open(LaneId::gather, all, world);
   parameters_ = over(LaneId::gather, Peers::parameters);
   updates_ = over(LaneId::gather, Peers::updates);
   gradients_ = over(LaneId::reduce, Peers::gradients);
