@@ -16,8 +16,8 @@
 
 namespace strata::launcher::control {
 
-// A queue of one writer and one reader that makes neither wait: what finds no room is dropped. How the run's threads
-// tell this plane's: those of the run share no lock with anyone.
+// A queue for one writer and one reader in which neither ever waits: an item that finds no room is dropped. The run's
+// threads use it to report to the control plane, because they must share no lock with it.
 template <typename T, std::size_t N>
 class Ring {
  public:
@@ -43,44 +43,43 @@ class Ring {
 
 namespace pb = strata::control::v1;
 
-// What is known of the run at rank 0, between the run's threads and those of the service. The run posts, without ever
-// waiting, and looks whether something was asked of it; the service reads what collect() has taken in.
+// What rank 0 knows of the run, shared by the run's threads and the service's. The run posts without waiting and checks
+// for requests; the service reads what collect() has taken in.
 class Board {
  public:
-  // The run's thread, after a step.
+  // Called by the run's thread after a step.
   void post(const runtime::StepReport& report, const comm::CommBytes& sent, const runtime::Memory& measured);
-  // The lane of checkpoints, once one is durable.
+  // Called by the checkpoint lane when a checkpoint is durable.
   void post_saved(std::int64_t step, std::string_view path);
-  // What the next step is to end with: bits for Trainer::step(). Once before each step. Asking for a checkpoint is
-  // taken: it is not told twice.
+  // The requests for the next step, as bits for Trainer::step(). Call it once before each step. A request for a
+  // checkpoint is returned once only.
   std::uint64_t take_requests();
-  // Of these bits, how the run is to end, which an evaluation that sees kStop does at once.
+  // Only the bits that say how the run is to end. An evaluation that sees kStop ends at once.
   std::uint64_t take_stop();
 
-  // The service's threads, from here on.
+  // Everything below is for the service's threads.
   // Takes in what was posted.
   void collect();
   struct Stop {
-    std::int64_t last = 0;  // the step that the run ends after, unless an evaluation before it sees the request; 0: the
-                            // first one that it makes
-    bool at_once = false;   // false, too, if the run has taken an earlier request, which asked for a checkpoint
+    std::int64_t last = 0;  // the run ends after this step, or in an evaluation before it; 0: after its first step
+    bool at_once = false;   // also false if the run has already seen an earlier request, which asked for a checkpoint
   };
   Stop ask_stop(bool at_once);
   std::uint64_t stop_asked() const { return bits_of(stop_.load()); }
   void ask_checkpoint() { checkpoint_asked_.store(true); }
 
-  // With what does not change from step to step; before the service is there.
+  // Sets what stays the same from step to step. Call it before the service starts.
   void describe(const pb::RunInfo& run, std::int64_t max_steps, const runtime::Memory& planned, std::int64_t step);
   void describe(const pb::Plan& plan);
   void add_event(std::string text);
   void set_state(pb::State state);
-  // The status but for ranks, nodes and phases, which others know.
+  // The status without ranks, nodes and phases, which others fill in.
   pb::Status status() const;
   pb::Plan plan() const;
-  // Steps behind `step`, the oldest first; of the newest 256 alone.
+  // The oldest known step after `step`. Only the newest 256 steps are kept.
   std::optional<pb::Step> step_after(std::int64_t step) const;
   std::int64_t steps_done() const;
-  // The newest checkpoint that this run made durable, and how many it did.
+  // The newest checkpoint that this run made durable, and how many there were.
   std::pair<pb::SavedCheckpoint, std::int64_t> saved() const;
 
  private:
@@ -97,7 +96,7 @@ class Board {
   };
   Ring<StepPost, 1024> steps_;
   Ring<SavedPost, 4> saves_;
-  // In one word, so that it is known which step sees a request: flags, and kTake for each time that it was taken.
+  // One word, so that it is certain which step sees a request: the flags, plus kTake for every call of take_requests().
   static constexpr std::uint64_t kAsked = 1, kAtOnce = 2, kSeen = 4, kTake = 8;
   static std::uint64_t bits_of(std::uint64_t word) {
     return ((word & kAsked) != 0 ? runtime::kStop : 0) | ((word & kAtOnce) != 0 ? runtime::kStopAtOnce : 0);
@@ -107,13 +106,13 @@ class Board {
   std::atomic<bool> checkpoint_asked_{false};
 
   static constexpr std::size_t kSteps = 256, kEvents = 64;
-  mutable std::mutex mutex_;  // among the service's threads
+  mutable std::mutex mutex_;  // taken by the service's threads only
   pb::Status status_;
   pb::Plan plan_;
   std::deque<pb::Step> newest_;
   std::int64_t checkpoints_ = 0;
-  std::int64_t begins_after_ = 0;  // the step that the run goes on from
-  Stop ends_;                      // as was answered
+  std::int64_t begins_after_ = 0;  // the step that the run resumed from
+  Stop ends_;                      // the answer to the first request to stop
 };
 
 }  // namespace strata::launcher::control

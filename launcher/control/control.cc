@@ -28,19 +28,19 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr std::size_t kMostConnections = 128;  // of people and tools
+constexpr std::size_t kMostConnections = 128;  // connections of people and tools
 constexpr std::chrono::seconds kToShowToken{10};
 constexpr std::size_t kMostTimes = 1 << 16;
 
-// Who asks has another current folder.
+// Readers of the path have another current folder, so it is made absolute.
 std::filesystem::path as_others_see(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(path, error);
   return error ? path : whole;
 }
 
-// What rank 0 hands to the others at the start, over MPI: how its streams are reached, and by whom they are believed.
-// Fields are separated by zero bytes, which none of them has.
+// What rank 0 sends to the others at the start over MPI: the addresses of its streams and the credentials for them.
+// Fields are separated by zero bytes, which no field contains.
 std::string join(std::initializer_list<std::string> fields) {
   std::string out;
   for (const std::string& field : fields) out += field + '\0';
@@ -108,8 +108,8 @@ class Control::Impl {
       hub_.emplace(memory_, board_, std::move(hub));
       setup.told = [this](const pb::NodeReport& report) { hub_->told(report); };
       setup.dump_number = [this] { return hub_->dump_number(); };
-      // gRPC's threads are started by the attendant's, and so as quiet as it is; and before the run's own, so that a
-      // limit of threads is met by those, which say so.
+      // gRPC's threads are started by the attendant's thread, so that they inherit its low priority, and before the
+      // run's own threads: if the system limits threads, the failure then happens here, where it is reported clearly.
       setup.start = [this, &front] { open(front); };
       setup.tick = [this](bool resumed) {
         board_.collect();
@@ -159,7 +159,7 @@ class Control::Impl {
     board_.describe(plan);
   }
 
-  // Whoever reads it gets all of it.
+  // The file is written atomically: a reader gets all of it or none.
   bool settle(const std::filesystem::path& folder) {
     if (rank_ != 0 || place_.target().empty()) return true;
     file_ = folder / kPlaceFile;
@@ -237,17 +237,17 @@ class Control::Impl {
   }
 
   const int rank_;
-  const bool keeps_;  // checkpoints
+  const bool keeps_;  // whether it writes checkpoints
   NodeMemory memory_;
   Board board_;
   Place place_;
-  std::vector<std::string> reached_;  // lines that say where
+  std::vector<std::string> reached_;  // lines that say where the run is reached
   pb::RunInfo run_;
   runtime::Memory planned_{};
   std::int64_t max_steps_ = 0;
   std::filesystem::path file_;
-  std::vector<double> compute_ms_;  // of this rank, of the newest steps
-  std::size_t timed_ = 0;           // steps
+  std::vector<double> compute_ms_;  // this rank's newest steps
+  std::size_t timed_ = 0;           // steps timed so far
   std::optional<Hub> hub_;
   std::optional<Service> service_;
   std::optional<Doorkeeper> door_;

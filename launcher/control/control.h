@@ -1,6 +1,7 @@
 #pragma once
-// launcher/control/ is the control plane of a run: who is where, who is lost, and what people ask for, beside MPI and
-// NCCL, which carry data. Its parts are named at Control below; open this first, then hub.h, attendant.h and watch.h.
+// launcher/control/ is the control plane of a run, next to MPI and NCCL, which carry data. It knows where ranks are,
+// who is lost, and what people ask for. Its parts are listed at Control below; start here, then read hub.h, attendant.h
+// and watch.h.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,45 +15,45 @@
 
 namespace strata::launcher::control {
 
-// The control plane of a run, seen from one of its ranks: MPI and NCCL carry data, and this who is where, who is lost,
-// and what people ask for. Its threads yield to the compute team and share no lock with the run. It is made of
-//   listener, credentials, place    who may come, and where to;
-//   control.proto, service, board   what people and tools ask, and what there is to tell;
+// The control plane of a run, seen from one of its ranks. Its threads yield to the compute team and share no lock with
+// the run. Its parts:
+//   listener, credentials, place    who may connect, and where;
+//   control.proto, service, board   what people and tools can ask for, and what they are told;
 //   client, ctl, top                strata ctl and strata top;
-//   node_memory, node_stream, watch how ranks tell of themselves, and who finds that one is lost or stands still;
+//   node_memory, node_stream, watch how ranks report, and who finds that one is lost or stands still;
 //   metrics                         Prometheus.
-// gRPC is seen by service, client and node_stream alone.
+// Only service, client and node_stream see gRPC.
 class Control {
  public:
-  // Collective. Opens what control.* of rank 0's recipe names, before anything else of the run starts; a mistake there
-  // is thrown on all ranks alike. say: is told, on rank 0, what a user should know. The world outlives it.
+  // Collective. Opens what control.* of rank 0's recipe names, before anything else of the run starts. A mistake there
+  // is thrown alike on all ranks. `say` receives, on rank 0, notes for the user. The world must outlive it.
   Control(const runtime::Recipe& recipe, comm::World& world, const Note& say);
-  // Takes leave: nobody misses the rank, and once rank 0 has left nobody watches any more.
+  // Says goodbye, so that nobody reports this rank as lost. Once rank 0 has left, nobody watches any more.
   ~Control();
 
-  // What the rank is in from now on, outside a step.
+  // The phase that the rank is in from now on, outside of steps.
   void enter(runtime::Phase phase);
-  // The plan is made: rank 0 prints where the run is reached. The job outlives it.
+  // The plan exists: rank 0 prints where the run is reached. The job must outlive this object.
   void planned(const runtime::Job& job);
-  // checkpoint.dir is there, and this run's: control.json in it says where the run is reached. False: it cannot be
-  // written.
+  // checkpoint.dir exists and belongs to this run: writes control.json there, which says where the run is reached.
+  // False if that cannot be written.
   bool settle(const std::filesystem::path& folder);
-  // Steps begin, of which some are done.
+  // Training begins, possibly after steps that are already done.
   void train(runtime::Trainer& trainer);
 
-  // What is asked of the next step, for Trainer::step(); rank 0's are for all.
+  // The requests for the next step, for Trainer::step(). Rank 0's count for all ranks.
   std::uint64_t requests();
-  // Whether a stop was asked for: bits as above, and told again.
+  // Whether a stop was asked for, as the bits above. Asking again gives the same answer.
   std::uint64_t stop_asked() const;
-  // The same, for an evaluation, which ends with it.
+  // The same for an evaluation, which ends when a stop was asked for.
   std::uint64_t take_stop();
   void stepped(const runtime::StepReport& report, const runtime::Executor& executor);
-  // A round of an evaluation is done; and the evaluation is, if there was one.
+  // One round of an evaluation is done; evaluated(): all of it is, if there was one.
   void evaluated_round();
   void evaluated();
-  // What this rank computed in a step, the median of the newest ones, in ms; 0: not known.
+  // The median time, in ms, that this rank computed in its newest steps; 0 if not known.
   double compute_ms() const;
-  // A checkpoint is durable; of the one thread that writes them.
+  // A checkpoint is durable. Only the thread that writes checkpoints calls this.
   void saved(std::int64_t step, const std::filesystem::path& place);
 
  private:

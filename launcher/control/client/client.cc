@@ -14,15 +14,15 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr std::chrono::seconds kAnswer{10};  // of calls that answer at once
+constexpr std::chrono::seconds kAnswer{10};  // the limit for calls that are answered at once
 
-// The other end took the connection and closed it before a word was said.
+// Whether the other end accepted the connection and closed it before it sent anything.
 bool turned_away(const std::string& words) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   return says("failed to connect") && (says("Socket closed") || says("Broken pipe") || says("Connection reset"));
 }
 
-// What to do, if two sides that reach each other find no common way to speak; nullptr: that is not it.
+// What to do if two sides that reach each other disagree about TLS or certificates; nullptr if that is not the problem.
 const char* advice(const std::string& words, const Visit& visit) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   if (says("certificate verify failed"))
@@ -44,7 +44,7 @@ const char* advice(const std::string& words, const Visit& visit) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAUTHENTICATED:
       fail(Exit::usage, "{} refuses: {}", target, status.error_message());
-    case grpc::StatusCode::CANCELLED:  // by a run that ended meanwhile: nobody here cancels what is asked
+    case grpc::StatusCode::CANCELLED:  // the run ended meanwhile: a client never cancels such a call
     case grpc::StatusCode::UNAVAILABLE:
       if (const char* to_do = advice(status.error_message(), visit)) fail(Exit::usage, "{}: {}", target, to_do);
       if (visit.plain && turned_away(status.error_message()))
@@ -76,9 +76,10 @@ class Client::Impl {
       credentials = grpc::SslCredentials(options);
     }
     grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(64 << 20);             // a dump of thousands of ranks
+    arguments.SetMaxReceiveMessageSize(64 << 20);             // room for a dump of thousands of ranks
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-    // A host that is gone says nothing, also while a call waits for a checkpoint or the next step.
+    // A lost host never closes its connection, so keepalive is needed even while a call waits for a checkpoint or a
+    // step.
     const auto silence = static_cast<int>(std::chrono::milliseconds(visit.silence).count());
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, silence);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, silence);
@@ -101,7 +102,7 @@ class Client::Impl {
     prepare(context, std::chrono::seconds(0));
     pb::WatchStepsRequest request;
     request.set_last(last);
-    struct Watching {  // what cancel() is for
+    struct Watching {  // tells cancel() which call to cancel
       Impl& owner;
       Watching(Impl& impl, grpc::ClientContext& watched) : owner(impl) { owner.set_watched(&watched); }
       ~Watching() { owner.set_watched(nullptr); }
@@ -115,7 +116,7 @@ class Client::Impl {
       }
     const grpc::Status status = reader->Finish();
     if (cancelled_.load()) return false;
-    // The run's own words; a machine that is lost says none.
+    // kHasEnded is how the run says that it ended in good order; a lost machine sends nothing.
     if (!status.ok() && status.error_message() != kHasEnded) refused(status, visit_);
     return true;
   }

@@ -12,13 +12,14 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// Where and as whom a client comes. PEM texts and the secret; empty: none.
+// Where a client connects and with which credentials: PEM texts and the secret, each empty if there is none.
 struct Visit {
-  std::string target;  // as gRPC names it: "unix:PATH", "HOST:PORT"
+  std::string target;  // in gRPC's notation: "unix:PATH", "HOST:PORT"
   bool tls = false;
   std::string ca, cert, key, token;
-  std::chrono::seconds silence{20};  // then the other end is asked whether it is there, and has as long to answer
-  bool plain = false;                // it is known to speak no TLS: a socket, or what a run says of itself
+  std::chrono::seconds silence{20};  // after so long without a word the other end is pinged, and has as long again to
+                                     // answer
+  bool plain = false;                // the other end is known not to use TLS: it is a socket, or the run itself says so
 };
 
 // The run does not answer, or has ended.
@@ -26,8 +27,8 @@ class Unavailable : public Error {
   using Error::Error;
 };
 
-// A client of the service Run. Calls throw Error{failed} with the service's own words, Unavailable if there is none, or
-// Error{usage} if it refuses the token or the two do not agree on TLS.
+// A client of the service Run. Calls throw Error{failed} with the service's own message, Unavailable if there is no
+// service, or Error{usage} if the service refuses the token or the two sides disagree about TLS.
 class Client {
  public:
   explicit Client(const Visit& visit);
@@ -35,12 +36,12 @@ class Client {
 
   pb::Status status();
   pb::Plan plan();
-  pb::CheckpointReply checkpoint();  // once durable
+  pb::CheckpointReply checkpoint();  // returns when the checkpoint is durable
   pb::StopReply stop(bool at_once);
   pb::Dump dump();
-  // Calls step(s) for each, until the run ends in good order or step returns false. Returns whether the run ended.
+  // Calls step(s) for each step until the run ends in good order or step returns false. Returns whether the run ended.
   bool watch(int last, const std::function<bool(const pb::Step&)>& step);
-  // Ends watch(), now and whenever it is called; any thread.
+  // Ends watch(), both a call in progress and any later one. Callable from any thread.
   void cancel();
 
  private:

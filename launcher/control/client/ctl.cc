@@ -58,8 +58,8 @@ const char* text_of(pb::State state) {
   }
 }
 
-// The socket or loopback address of a run on another machine is reached there, by the program under the path that it
-// has here, as on the nodes of a run, or else by the one in PATH.
+// A run's socket or loopback address on another machine can only be reached from there, so the command runs there by
+// ssh: with the program at this program's own path, as on the nodes of a run, or else with the one in PATH.
 [[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const Place& place) {
   const std::string own = own_program().string();
   std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", shell_word(own),
@@ -85,7 +85,7 @@ Visit visit_of(const CtlOptions& options) {
   const Place place = find_place(options.target);
   Visit out;
   out.target = place.target();
-  // Nothing is sent in plain text to another machine, whatever a file says.
+  // Plain text is never sent to another machine, even if control.json asks for it.
   out.tls = place.tls || !options.ca.empty() ||
             (place.socket.empty() && !is_loopback(host_and_port(place.address), "TARGET"));
   out.plain = !out.tls && (!place.socket.empty() || !place.host.empty());
@@ -151,7 +151,7 @@ std::string text_of(const pb::Status& s) {
 void go_where_it_is(const std::string& what, const CtlOptions& options) {
   const Place place = find_place(options.target);
   if (place.host.empty() || place.host == host_name()) return;
-  // A loopback address would be this machine's, and so another run's, if any.
+  // On this machine a loopback address would reach another run, or none.
   if (!place.socket.empty() || is_loopback(host_and_port(place.address), "TARGET")) go_by_ssh(what, options, place);
 }
 

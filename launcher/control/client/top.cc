@@ -33,10 +33,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostSteps = 4096;  // of the curve
+constexpr std::size_t kMostSteps = 4096;  // points of the loss curve
 constexpr int kCurveRows = 8;
 
-// Characters that a terminal shows in one column each, which is all that is printed here.
+// The number of columns, if every character is one column wide; all text printed here is.
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -67,7 +67,7 @@ std::string bar(double part, std::size_t columns, bool unicode) {
   return out + std::string(columns - width_of(out), ' ');
 }
 
-// Points in a grid of columns by kCurveRows characters: 2 by 4 dots each in Braille, or one star.
+// Draws points in a grid of columns by kCurveRows characters: 2 by 4 Braille dots each, or one star.
 std::vector<std::string> curve(const std::vector<pb::Step>& steps, std::size_t columns, bool unicode) {
   double least = std::numeric_limits<double>::infinity(), most = -least;
   for (const pb::Step& s : steps)
@@ -102,7 +102,7 @@ std::vector<std::string> curve(const std::vector<pb::Step>& steps, std::size_t c
       const unsigned char cell = cells[row * width + x];
       if (!unicode) {
         line += cell ? '*' : ' ';
-      } else {  // U+2800 and the dots
+      } else {  // U+2800 plus the dots
         line += '\xe2';
         line += static_cast<char>(0xa0 | cell >> 6);
         line += static_cast<char>(0x80 | (cell & 0x3f));
@@ -134,7 +134,7 @@ Screen screen_here() {
   return out;
 }
 
-// The terminal in full-screen use, as it was before when this ends.
+// Puts the terminal into full-screen use and restores it at the end.
 class FullScreen {
  public:
   FullScreen() {
@@ -156,7 +156,7 @@ class FullScreen {
     for (const char c : lines) out += c == '\n' ? std::string("\033[K\n") : std::string(1, c);
     write_all(out + "\033[J");
   }
-  // Waits; true once q, Q or Ctrl-C's own key was pressed.
+  // Waits for at most `time`. True if q, Q or Ctrl-C was pressed.
   bool quits_within(std::chrono::milliseconds time) const {
     pollfd wait{STDIN_FILENO, POLLIN, 0};
     char key = 0;
@@ -181,18 +181,18 @@ class FullScreen {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// Follows the steps of a run in a thread of its own, until the run or this ends.
+// Follows a run's steps in its own thread until the run ends or this object is destroyed.
 class Follower {
  public:
-  // last: how many of the steps that were.
+  // last: how many past steps to show first.
   Follower(const Visit& visit, int last, std::function<void(const pb::Step&)> take)
       : watcher_(visit), take_(std::move(take)), thread_([this, last] { follow(last); }) {}
-  // No step may come for as long as the run stands still.
+  // The watch is cancelled because a stalled run sends no step that would wake the thread.
   ~Follower() { watcher_.cancel(); }
   Follower(const Follower&) = delete;
   Follower& operator=(const Follower&) = delete;
 
-  // Whether there is no step to come any more.
+  // Whether no more steps will come; waits for at most `time`.
   bool ends_within(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [this] { return ended_; });
@@ -217,7 +217,7 @@ class Follower {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
-  std::jthread thread_;  // last: it ends first
+  std::jthread thread_;  // declared last, so that it ends before what it uses
 };
 
 std::string step_line(const pb::Step& step, std::int64_t max_steps, double seconds_left) {
@@ -232,7 +232,7 @@ void print(const std::string& text) {
     fail(Exit::failed, "standard output cannot be written");
 }
 
-// What is new, once per second, and at the end the last step.
+// Prints the newest step once per second, and the last step at the end.
 void show_lines(Client& client, const Visit& visit, std::int64_t max_steps) {
   std::mutex mutex;
   std::optional<pb::Step> last;
@@ -255,7 +255,7 @@ void show_lines(Client& client, const Visit& visit, std::int64_t max_steps) {
       }
       print(out);
     } while (!follower.ends_within(1s));
-  } catch (const Unavailable&) {  // it has ended, in what order ever
+  } catch (const Unavailable&) {  // the run has ended, in good order or not
     (void)follower.ends_within(1s);
   }
   const std::lock_guard lock(mutex);
@@ -267,7 +267,7 @@ void show_screen(Client& client, const Visit& visit) {
   std::vector<pb::Step> steps;
   const Follower follower(visit, 256, [&](const pb::Step& step) {
     const std::lock_guard lock(mutex);
-    // Half as many of the older ones: the curve stays whole.
+    // Every second one of the older steps is dropped, so that the curve still covers the whole run.
     if (steps.size() == kMostSteps)
       for (std::size_t i = 0; 2 * i + 1 < steps.size(); ++i)
         steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));
@@ -324,7 +324,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   add(fmt::format("checkpoint: {}", s.has_checkpoint() ? fmt::format("step {}, {} ago", s.checkpoint().step(),
                                                                      duration_text(s.now() - s.checkpoint().time()))
                                                        : "none by this run yet"));
-  // Ranks by what they compute, the slowest first if not all find room; then what happened, in what is left.
+  // Ranks are sorted by compute time, the slowest first, if there is no room for all of them; events fill what is left.
   std::vector<const pb::Rank*> ranks;
   std::vector<double> times;
   for (const pb::Rank& rank : s.ranks()) {
@@ -366,7 +366,7 @@ int top(const CtlOptions& options) {
   go_where_it_is("top", options);
   const Visit visit = visit_of(options);
   Client client(visit);
-  const pb::Status first = client.status();  // what is wrong is said before the screen is taken
+  const pb::Status first = client.status();  // errors are reported before the screen is taken over
   interrupted = 0;
   if (!isatty(STDOUT_FILENO)) {
     show_lines(client, visit, first.max_steps());

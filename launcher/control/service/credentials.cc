@@ -37,7 +37,7 @@ using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
 using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 
-// The file's text and permissions.
+// The file's text and status.
 std::pair<std::string, struct stat> read_file(const std::string& path, std::string_view name) {
   const std::string named = fmt::format("{}: {}", name, path);
   const Descriptor file = open_input(path, named);
@@ -59,7 +59,7 @@ std::string text_of(const Bio& bio) {
   return {data, static_cast<std::size_t>(size)};
 }
 
-// Throws if anyone but the owner may read it.
+// Throws if anyone but the owner may read the file.
 void require_secret(const struct stat& status, const std::string& path, std::string_view name) {
   if ((status.st_mode & 077) != 0)
     fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is no secret: chmod 600 it, and put a new one in",
@@ -144,7 +144,7 @@ Credentials make_credentials() {
   std::memcpy(&number, serial, sizeof number);
   require(X509_set_version(cert.get(), 2) == 1);
   require(ASN1_INTEGER_set_uint64(X509_get_serialNumber(cert.get()), number >> 1) == 1);
-  // Clocks of nodes differ.
+  // Valid since a week ago, because clocks of nodes differ.
   require(X509_gmtime_adj(X509_getm_notBefore(cert.get()), -7 * kDay) != nullptr);
   require(X509_gmtime_adj(X509_getm_notAfter(cert.get()), 3650 * kDay) != nullptr);
   X509_NAME* name = X509_get_subject_name(cert.get());

@@ -6,38 +6,39 @@
 
 namespace strata::launcher::control {
 
-// Who the service is, and whom it believes: PEM texts, and a secret that calls must bring along; empty if there is
-// none.
+// The service's own certificate and key, the authority for clients' certificates (PEM texts), and the secret that calls
+// must carry. Empty if there is none.
 struct Credentials {
   std::string cert, key, client_ca, token;
   bool tls() const { return !cert.empty(); }
 };
 
-// What control.tls_* and control.token_file name. Throws Error{usage} in one sentence: a file is missing or is no
-// certificate or key, the key is another certificate's, others can read the key or the token.
+// Reads what control.tls_* and control.token_file name. Throws Error{usage} in one sentence if a file is missing or is
+// no certificate or key, if the key belongs to another certificate, or if others can read the key or the token.
 Credentials read_credentials(const runtime::Recipe::Control& recipe);
 
-// The secret in the file, for a service or a client. Throws Error{usage}; `name` is the key or option that names it.
+// The secret in the file, for a service or a client. `name` is the key or option that names the file. Throws
+// Error{usage}.
 std::string read_token(const std::string& path, std::string_view name);
 // The file's text. Throws Error{usage}.
 std::string read_pem(const std::string& path, std::string_view name);
-// Likewise, of a private key, which nobody but its owner may read.
+// The same for a private key, which only its owner may be able to read.
 std::string read_key(const std::string& path, std::string_view name);
 
-// A PEM text, where it is from, and the key or option that names that.
+// A PEM text, the file it is from, and the key or option that names that file.
 struct Pem {
   std::string_view name;
   std::string path;
   const std::string& text;
 };
-// Throws Error{usage} if one is no certificate, no key that can be read without a password, or the key of another
-// certificate, or the certificate has expired.
+// Throws Error{usage} if the certificate is none or has expired, or if the key is none, needs a password, or belongs to
+// another certificate.
 void require_pair(const Pem& cert, const Pem& key);
 
-// A certificate and key of this run alone, for the streams between its nodes, and a secret. Of memory, never a file's.
+// A certificate, a key and a secret for the streams between the nodes of this run alone. They exist in memory only.
 Credentials make_credentials();
 
-// Takes as long for any two texts of one length.
+// Compares in constant time for texts of the same length.
 bool same_secret(std::string_view a, std::string_view b);
 
 }  // namespace strata::launcher::control

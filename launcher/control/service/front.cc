@@ -17,7 +17,7 @@ std::string text_of(const std::string& host, int port) {
   return fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host, port);
 }
 
-// Where others find who listens there: every address of this machine is none to go to.
+// Where others reach the listener: "any address" is replaced by this machine's name.
 std::string reached_at(const HostPort& address, int port) {
   const bool any = address.host.empty() || address.host == "0.0.0.0" || address.host == "::";
   return text_of(any ? host_name() : address.host, port);
@@ -61,12 +61,12 @@ Front open_front(const runtime::Recipe::Control& recipe) {
   }
   if (recipe.listen == "off") return out;
   if (recipe.listen == "auto") {
-    // Only this user reaches it, who needs no secret.
+    // Only this user can reach a private socket, so no secret is needed.
     out.credentials = {};
     try {
       const std::filesystem::path folder = socket_folder();
       sweep(folder);
-      // Another container's process may have the same number.
+      // A process in another container may have the same number.
       std::filesystem::path path = folder / fmt::format("{}.sock", getpid());
       for (int n = 2; std::filesystem::exists(path) && n < 100; ++n)
         path = folder / fmt::format("{}-{}.sock", getpid(), n);
@@ -77,7 +77,7 @@ Front open_front(const runtime::Recipe::Control& recipe) {
     }
   } else if (recipe.listen.starts_with(kUnix)) {
     out.service = Listener::unix_socket(recipe.listen.substr(kUnix.size()), "control.listen");
-    out.credentials = {"", "", "", out.credentials.token};  // TLS is HOST:PORT's
+    out.credentials = {"", "", "", out.credentials.token};  // TLS is for HOST:PORT only
   } else {
     const HostPort address = host_and_port(recipe.listen);
     out.service = Listener::tcp(address, "control.listen");

@@ -9,20 +9,20 @@
 
 namespace strata::launcher::control {
 
-// Where a run lets people and tools in, opened before anything else of the run starts.
+// Where a run lets people and tools in. It is opened before anything else of the run starts.
 struct Front {
-  std::optional<Listener> service;  // none: control.listen = "off", or there is no place for a private socket
+  std::optional<Listener> service;  // none: control.listen = "off", or no private socket can be made
   Credentials credentials;
   Place place;
   std::string refusal;  // why there is no private socket
   std::optional<Listener> metrics;
-  std::string metrics_at;           // its URL
-  Credentials metrics_credentials;  // none: anyone may read
+  std::string metrics_at;           // URL of the metrics
+  Credentials metrics_credentials;  // empty: anyone may read the metrics
 };
-// Throws Error{usage} if other machines would reach control.listen or control.metrics and the recipe names no
-// certificate, key and token: what open_front() does first, for who starts ranks.
+// Throws Error{usage} if other machines could reach control.listen or control.metrics and the recipe names no
+// certificate, key and token. open_front() checks this first; launchers of ranks call it on its own.
 void require_guarded(const runtime::Recipe::Control& recipe);
-// Throws Error{usage} in one sentence: what is asked for cannot be had, or would let anyone in.
+// Throws Error{usage} in one sentence if what the recipe asks for cannot be had, or would let anyone in.
 Front open_front(const runtime::Recipe::Control& recipe);
 
 }  // namespace strata::launcher::control

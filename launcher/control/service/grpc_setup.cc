@@ -17,14 +17,14 @@
 namespace strata::launcher::control {
 namespace {
 
-// A run that is watched has ten threads of gRPC and ten descriptors; more of each come with clients.
+// A watched run has ten threads and ten descriptors of gRPC's; clients add more of each.
 constexpr int kThreads = 14, kDescriptors = 24;
 
-// All at once, as gRPC has them.
+// Starts all threads at once, as gRPC has them.
 void try_threads() {
   std::promise<void> done;
   const std::shared_future<void> over = done.get_future().share();
-  std::vector<std::jthread> threads;  // joined before `over` goes
+  std::vector<std::jthread> threads;  // declared before Over, so that they are joined after it lets them go
   threads.reserve(kThreads);
   struct Over {
     std::promise<void>& done;

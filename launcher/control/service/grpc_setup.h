@@ -8,22 +8,22 @@
 
 namespace strata::launcher::control {
 
-// Before a server or a channel is made. Turns off what gRPC logs, which is of its own insides (a client that does not
-// know TLS would fill the run's log with it): GRPC_VERBOSITY in the environment brings it back. Throws Error{failed} if
-// the system would refuse the threads or the descriptors that gRPC takes, at which it aborts, or waits for ever.
+// Call it before a server or a channel is made. Turns off gRPC's logging of its internals, with which a client that
+// does not use TLS could fill the run's log; GRPC_VERBOSITY in the environment turns it on again. Throws Error{failed}
+// if the system would refuse the threads or descriptors that gRPC needs: gRPC itself would abort or wait for ever.
 void prepare_grpc();
 
-// A request for people and tools holds a few flags.
+// Requests of people and tools hold a few flags only.
 constexpr std::size_t kMostRequestBytes = 64 << 10;
 
-// How calls that stay open end with a run, in its own words.
+// The status message with which open calls end when the run ends.
 inline constexpr const char* kHasEnded = "the run has ended";
 
-// What bounds every server of this plane: threads, memory, sizes, and connections on which nothing comes.
+// The bounds of every server of the control plane: threads, memory, message sizes, and idle connections.
 inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int handshake_ms = 10'000,
                   int idle_ms = 300'000) {
   prepare_grpc();
-  // gRPC's reflection service is a synchronous one: two threads for it, and no more.
+  // gRPC's reflection service is synchronous; it gets two threads and no more.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
@@ -35,20 +35,20 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int hand
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 16 << 10);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, handshake_ms);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, idle_ms);
-  // Requests are short: memory for a connection, too.
+  // Requests are short, so a connection needs little memory for reading,
   builder.AddChannelArgument(GRPC_ARG_TCP_READ_CHUNK_SIZE, 2 << 10);
-  // So are messages: the buffer of a connection that TLS fills.
+  // and little for the buffer that TLS fills.
   builder.AddChannelArgument(GRPC_ARG_TSI_MAX_FRAME_SIZE, 2 << 10);
-  // Messages are small: gRPC need not measure the link by a ping after each.
+  // Messages are small, so gRPC need not measure the link with a ping after each.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  // A peer whose host is gone says nothing: asked every minute, it has 20 s to answer.
+  // A lost host never closes its connection: a peer is pinged every minute and has 20 s to answer.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  // It may ask us as well, while a call of its own waits.
+  // A peer may ping us as well, while one of its own calls waits.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
 }
 
-// Connections are accepted by ourselves, so that their number is bounded: from here on it is gRPC's.
+// Connections are accepted here, not by gRPC, so that their number is bounded. From here on gRPC owns the connection.
 inline void hand_over(grpc::experimental::ExternalConnectionAcceptor& acceptor, Descriptor connection) {
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
   parameters.fd = connection.release();

@@ -32,8 +32,8 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr int kBacklog = 64;
-constexpr int kLook = 200;            // ms, between looks for who has left or given proof
-constexpr std::size_t kLeaving = 16;  // that are shown out, and whose owner has not seen it yet
+constexpr int kLook = 200;            // ms between checks of who has left or proved itself
+constexpr std::size_t kLeaving = 16;  // connections that were shut down but whose owner has not noticed yet
 
 AddressList require_host(const HostPort& address, std::string_view key) {
   Found found = look_up(address.host, address.port, AI_NUMERICSERV);
@@ -54,7 +54,7 @@ bool is_loopback(const sockaddr& address) {
   return IN6_IS_ADDR_LOOPBACK(&in.sin6_addr);
 }
 
-// None: the path is too long.
+// Nothing if the path is too long.
 std::optional<sockaddr_un> address_of(const std::filesystem::path& path) {
   sockaddr_un out{};
   out.sun_family = AF_UNIX;
@@ -91,7 +91,8 @@ int error_of_connecting(const std::filesystem::path& path) {
 }
 
 Listener Listener::unix_socket(const std::filesystem::path& path, std::string_view key) {
-  // Bound by another name, and given this one once it listens: one that is found here and refuses is an ended run's.
+  // The socket is bound under another name and gets this one when it listens. A socket that is found here and refuses
+  // connections is therefore left from a run that has ended.
   std::filesystem::path own = path;
   own += fmt::format(".{}", getpid());
   const auto address = address_of(own);
@@ -102,7 +103,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
     fail(Exit::usage, "{}: no socket can be made at {}: {}", key, path.string(), std::strerror(error));
   };
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // Nobody else may connect, also in a folder that all may enter.
+  // Nobody else may connect, even if everyone can enter the folder.
   const mode_t mask = umask(0177);
   const int bound =
       socket.get() < 0 ? -1 : bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
@@ -127,7 +128,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
 }
 
 int port_of_peer(int descriptor) {
-  sockaddr_in6 peer{};  // of either family: the port lies at the same place
+  sockaddr_in6 peer{};  // for either family: the port is at the same offset
   socklen_t size = sizeof peer;
   if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return 0;
   return peer.sin6_family == AF_INET || peer.sin6_family == AF_INET6 ? ntohs(peer.sin6_port) : 0;
@@ -145,7 +146,7 @@ Listener Listener::tcp(const HostPort& address, std::string_view key) {
       error = errno;
       continue;
     }
-    sockaddr_in6 bound{};  // of either family: the port lies at the same place
+    sockaddr_in6 bound{};  // for either family: the port is at the same offset
     socklen_t size = sizeof bound;
     if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) bound = {};
     return {std::move(socket), {}, ntohs(bound.sin6_port)};
@@ -205,9 +206,9 @@ void Doorkeeper::look() {
   }
 }
 
-// They are in the order in which they came. Those that are shown out hold their descriptor until its owner has seen it.
+// Guests are in order of arrival. A connection that was shut down keeps its descriptor until its owner notices.
 bool Doorkeeper::make_place() {
-  // The owner is behind: those who wait at the door are many.
+  // If many connections come at once, the owner may be late in closing those that were shut down.
   const auto leaves = [](const Guest& guest) { return guest.leaving; };
   for (int i = 0; i < kLook && guests_.size() >= most_ + kLeaving && std::ranges::any_of(guests_, leaves); ++i) {
     usleep(1000);
@@ -225,7 +226,7 @@ bool Doorkeeper::make_place() {
 void Doorkeeper::let_in() {
   Descriptor guest(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (guest.get() < 0) {
-    // Out of descriptors: the one that waits stays in the queue, which must not become a busy loop.
+    // No descriptor is free: the connection stays in the queue, and the sleep keeps this from becoming a busy loop.
     if (errno != EAGAIN && errno != ECONNABORTED) usleep(100'000);
     return;
   }
@@ -259,7 +260,8 @@ std::vector<std::string> addresses_of(const std::string& interface) {
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, &freeifaddrs);
   std::vector<std::string> named, usual, loopback, known;
   for (const ifaddrs* at = list; at; at = at->ifa_next) {
-    // IPv6's link-local ones need a scope that differs from node to node, and the rest of it is seldom without IPv4.
+    // IPv6 is left out: link-local addresses need a scope that differs from node to node, and other IPv6 addresses
+    // rarely come without IPv4.
     if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_UP) == 0) continue;
     sockaddr_in in{};
     std::memcpy(&in, at->ifa_addr, sizeof in);

@@ -15,24 +15,25 @@ struct HostPort {
   std::string host;
   int port = 0;
 };
-// Of "HOST:PORT" or "[ADDRESS]:PORT".
+// Parses "HOST:PORT" or "[ADDRESS]:PORT".
 HostPort host_and_port(std::string_view text);
-// Whether every address of the host is this machine's own alone. Throws Error{usage} if it has none; `key` names it.
+// Whether every address of the host is a loopback address. Throws Error{usage}, naming `key`, if the host has no
+// address.
 bool is_loopback(const HostPort& address, std::string_view key);
 
-// The errno of a connection to a Unix socket; 0 or EAGAIN: somebody listens there, ECONNREFUSED: nobody does any more.
+// The errno of connecting to a Unix socket. 0 or EAGAIN: somebody listens there; ECONNREFUSED: nobody does any more.
 int error_of_connecting(const std::filesystem::path& path);
 
-// The port that the other end of a TCP connection comes from; 0: it has none.
+// The port at the other end of a TCP connection; 0 if there is none.
 int port_of_peer(int descriptor);
 
-// A socket that others connect to. Move-only; the path of a Unix socket goes with it.
+// A listening socket. Move-only. Removes the path of a Unix socket at its end.
 class Listener {
  public:
-  // Takes the place of one that an ended run left. Throws Error{usage} naming `key`: something else is there already,
-  // the path is too long, the folder is missing.
+  // Replaces the socket that an ended run left. Throws Error{usage}, naming `key`, if something else is there already,
+  // the path is too long, or the folder is missing.
   static Listener unix_socket(const std::filesystem::path& path, std::string_view key);
-  // Port 0: any free one. Throws Error{usage}: the port is in use, the host is not this machine's.
+  // Port 0 means any free port. Throws Error{usage} if the port is in use or the host is not this machine.
   static Listener tcp(const HostPort& address, std::string_view key);
   ~Listener();
   Listener(Listener&&) noexcept = default;
@@ -51,16 +52,17 @@ class Listener {
   int port_ = 0;
 };
 
-// What a connection has to give within a time, if anything: by the one from this port. Asked in the door's thread.
+// What a connection must prove, and how soon: given(port) says whether the one from this port has. Called in the
+// doorkeeper's thread.
 struct Proof {
   std::chrono::milliseconds within{0};
   std::function<bool(int port)> given;
 };
 
-// Lets connections in, in a thread of its own, and no more than `most` at once: what comes beyond is closed at once, so
-// that no flood takes the descriptors that the run opens its files with. Of a Unix socket only this user's come in, and
-// root's. Of a port all do: those that `proof` asks after and does not know have to leave after a while, and the oldest
-// of them at once if the place is needed.
+// Accepts connections in its own thread, at most `most` at once. Connections beyond that are closed at once, so that a
+// flood cannot use up the descriptors that the run opens its files with. A Unix socket accepts this user and root only.
+// A port accepts all: a connection without proof is shut down after a while, and the oldest of these at once if its
+// place is needed.
 class Doorkeeper {
  public:
   using Take = std::function<void(Descriptor)>;
@@ -74,11 +76,11 @@ class Doorkeeper {
     int descriptor;
     unsigned long inode;
     int port = 0;
-    // Of the same connection, until it has given proof: the owner may close its own descriptor at any time, and its
-    // number be another file's.
+    // A second descriptor of the same connection, kept until it has given proof: the owner may close its own descriptor
+    // at any time, and its number may then be reused for another file.
     Descriptor unproven{};
     std::chrono::steady_clock::time_point until{};
-    bool leaving = false;  // it was shown out
+    bool leaving = false;  // it was shut down
     bool here() const;
     void show_out();
   };
@@ -95,12 +97,12 @@ class Doorkeeper {
   std::jthread thread_;
 };
 
-// Addresses of this machine that others may reach it by: those of the interface that is named (by its name or one of
-// its addresses), else of all that are up, loopback last. Throws Error{usage} naming what there is if there is no such
-// one.
+// The addresses by which others may reach this machine: those of the named interface (its name or one of its
+// addresses), else of all interfaces that are up, loopback last. If there is no such interface, throws Error{usage}
+// that lists those there are.
 std::vector<std::string> addresses_of(const std::string& interface);
 
-// "ipv4:10.0.0.1:5000,10.1.0.1:5000": several places to try, as gRPC names them.
+// Several addresses to try, in gRPC's notation: "ipv4:10.0.0.1:5000,10.1.0.1:5000".
 std::string grpc_target(const std::vector<std::string>& addresses, int port);
 
 }  // namespace strata::launcher::control

@@ -74,7 +74,8 @@ struct Freed {
   void operator()(T* p) const { Free(p); }
 };
 
-// Of visitors: one that an authority among these has signed, or none. What needs one is refused by answer_to().
+// Asks visitors for a certificate signed by one of these authorities. A visitor may have none: answer_to() refuses it
+// if it needs one.
 void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
   const std::unique_ptr<BIO, int (*)(BIO*)> text(
       BIO_new_mem_buf(authorities.data(), static_cast<int>(authorities.size())), &BIO_free);
@@ -187,7 +188,7 @@ namespace {
 using Context = std::unique_ptr<SSL_CTX, Freed<SSL_CTX, &SSL_CTX_free>>;
 using Certificate = std::unique_ptr<X509, Freed<X509, &X509_free>>;
 
-// None without credentials.
+// Null without credentials.
 Context context_of(const Credentials& credentials) {
   if (!credentials.tls()) return nullptr;
   const auto bio = [](const std::string& text) {
@@ -200,19 +201,19 @@ Context context_of(const Credentials& credentials) {
       PEM_read_bio_PrivateKey(bio(credentials.key).get(), nullptr, nullptr, nullptr));
   if (!tls || SSL_CTX_use_certificate(tls.get(), cert.get()) != 1 || SSL_CTX_use_PrivateKey(tls.get(), key.get()) != 1)
     fail(Exit::usage, "control.metrics: OpenSSL refuses the certificate of control.tls_cert");
-  // Certificates between it and its authority's.
+  // The intermediate certificates up to the authority's.
   while (X509* next = PEM_read_bio_X509(certs.get(), nullptr, nullptr, nullptr))
     SSL_CTX_add_extra_chain_cert(tls.get(), next);
   SSL_CTX_set_min_proto_version(tls.get(), TLS1_2_VERSION);
-  // Every visit shows who it is.
+  // Sessions are not resumed: every visit must show its certificate.
   SSL_CTX_set_session_cache_mode(tls.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(tls.get(), SSL_OP_NO_TICKET);
   if (!credentials.client_ca.empty()) ask_for_certificates(tls.get(), credentials.client_ca);
-  ERR_clear_error();  // the end of the texts
+  ERR_clear_error();  // reading past the last certificate leaves an error
   return tls;
 }
 
-// One connection, plain or by TLS: takes a request's head, and gives the answer.
+// One connection, plain or TLS: reads a request's head and sends the answer.
 class Visit {
  public:
   using Answer = std::function<std::string(const std::string& head, bool certified)>;
@@ -230,10 +231,10 @@ class Visit {
   pollfd waits_for() const { return {guest_.get(), events_, 0}; }
   std::chrono::steady_clock::time_point until() const { return until_; }
   int port() const { return port_; }
-  // Whether its request is whole.
+  // Whether the request was read completely.
   bool has_asked() const { return doing_ == Doing::writing; }
 
-  // Does what can be done without waiting. False: it is over.
+  // Does what can be done without waiting. False if the visit is over.
   bool go_on(const Answer& answer) {
     for (;;) {
       errno = 0;
@@ -276,7 +277,7 @@ class Visit {
   }
 
  private:
-  // OpenSSL has ended the handshakes of those whose certificate it does not believe.
+  // Any certificate here is a valid one: OpenSSL ends handshakes with certificates that it does not trust.
   bool certified() const { return ssl_ && SSL_get0_peer_certificate(ssl_.get()) != nullptr; }
 
   enum class Doing : std::uint8_t { greeting, reading, writing };
@@ -286,7 +287,7 @@ class Visit {
   std::chrono::steady_clock::time_point until_;
   Doing doing_ = Doing::reading;
   short events_ = POLLIN;
-  std::string text_;  // read so far, then to be written
+  std::string text_;  // the request read so far, later the answer to write
   std::size_t written_ = 0;
 };
 
@@ -308,7 +309,8 @@ class MetricsServer::Impl {
       }
       wake();
     };
-    // Who has not asked yet makes place for who comes: a flood of unfinished requests keeps no probe out.
+    // Connections that have not sent a request yet give way to new ones, so that a flood of unfinished requests keeps
+    // no probe out.
     const auto has_asked = [this](int port) {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
@@ -369,8 +371,8 @@ class MetricsServer::Impl {
   const Context tls_;
   const Descriptor wake_;
   std::mutex mutex_;
-  std::vector<Descriptor> guests_;  // let in, and not looked at yet
-  std::set<int> asked_;             // the ports of those who are answered
+  std::vector<Descriptor> guests_;  // accepted, but not looked at yet
+  std::set<int> asked_;             // ports of visitors that are being answered
   std::optional<Doorkeeper> door_;
   std::jthread thread_;
 };

@@ -9,16 +9,16 @@
 
 namespace strata::launcher::control {
 
-// The status as Prometheus reads it (its text format): names with units, docs/formats.md.
+// The status in Prometheus' text format. docs/formats.md lists the names and units.
 std::string metrics_text(const pb::Status& status);
 
-// Answers GET /metrics and GET /healthz in a thread of its own, to some visitors at once, each for a second at most; if
-// there are many, those that have not sent a whole request yet leave for others. With credentials over TLS, to those
-// that bring the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a certificate of one of its;
-// without to anyone. /healthz says that the run is there, and that to anyone.
+// Answers GET /metrics and GET /healthz in its own thread. Several visitors are served at once, each for at most a
+// second; if there are many, those that have not sent a whole request yet give way. With credentials, /metrics is
+// served over TLS to visitors with the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a
+// certificate that it signed; without credentials, to anyone. /healthz says to anyone that the run is alive.
 class MetricsServer {
  public:
-  // status: is called in its own thread. Throws Error{usage} if OpenSSL refuses the credentials.
+  // status: called in the server's thread. Throws Error{usage} if OpenSSL refuses the credentials.
   MetricsServer(Listener listener, const Credentials& credentials, std::function<pb::Status()> status);
   ~MetricsServer();
 
@@ -27,8 +27,8 @@ class MetricsServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// What is answered to a request's head: status line, headers and body. `token` empty: none is needed. `certified`: the
-// visitor has shown the certificate that it needs, or needs none. /healthz is answered in any case.
+// The answer to a request's head: status line, headers and body. `token`: empty if none is needed. `certified`: the
+// visitor has shown the certificate that it needs, or needs none. /healthz is always answered.
 std::string answer_to(const std::string& head, const std::string& token, const std::function<std::string()>& metrics,
                       bool certified = true);
 

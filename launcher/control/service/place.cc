@@ -59,13 +59,13 @@ void require_private(const fs::path& folder) {
     fail(Exit::failed, "{} is not a folder that this user alone can enter", folder.string());
 }
 
-// What goes to ssh as a word of its own, or to gRPC, is the name of a machine and nothing else.
+// A word for ssh or gRPC must be a machine's name and nothing else.
 bool is_host(std::string_view text, std::string_view more = "") {
   return !text.empty() && text[0] != '-' && std::all_of(text.begin(), text.end(), [&](unsigned char c) {
     return std::isalnum(c) || c == '.' || c == '_' || c == '-' || more.find(static_cast<char>(c)) != more.npos;
   });
 }
-// HOST:PORT, or [ADDRESS]:PORT of IPv6.
+// HOST:PORT, or [ADDRESS]:PORT for IPv6.
 bool is_host_and_port(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == text.npos) return false;
@@ -82,7 +82,8 @@ Place of_socket(const fs::path& path) {
   return {host_name(), 0, path.string(), "", false};
 }
 
-// Of this user, or root: whoever else could write it would choose where a secret goes, and which machine ssh goes to.
+// The file must belong to this user or root: anyone else who can write it would decide where a secret is sent and which
+// machine ssh connects to.
 std::string read_place(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};

@@ -6,31 +6,31 @@
 
 namespace strata::launcher::control {
 
-// How the service of a run is reached, as its checkpoint.dir/control.json says it.
+// How a run's service is reached, as checkpoint.dir/control.json says it.
 struct Place {
   std::string host;     // the name of rank 0's machine
-  int pid = 0;          // of rank 0
+  int pid = 0;          // rank 0's
   std::string socket;   // empty: none
   std::string address;  // HOST:PORT; empty: none
   bool tls = false;
 
-  // What gRPC calls it.
+  // The address in gRPC's notation.
   std::string target() const { return socket.empty() ? address : "unix:" + socket; }
 };
 constexpr const char* kPlaceFile = "control.json";
 std::string to_json(const Place& place);
-// Throws Error{failed} if the text is none.
+// Throws Error{failed} if the text is not a place.
 Place parse_place(const std::string& text, const std::filesystem::path& path);
 
-// The folder of this user's sockets, which nobody else can enter: made if it is not there. Throws Error{failed} in one
-// sentence if that cannot be had.
+// The folder of this user's sockets, which nobody else can enter. It is made if missing. Throws Error{failed} in one
+// sentence if that is not possible.
 std::filesystem::path socket_folder();
 // Removes the sockets of runs that have ended: those whose connections are refused.
 void sweep(const std::filesystem::path& folder);
 
-// What TARGET names: a run's folder (or its control.json), unix:PATH or a socket's path, HOST:PORT; empty: the only run
-// of this user on this machine. Throws Error{usage} if there is none, or more than one, or the file is another user's;
-// Error{failed} if another user can enter the folder of sockets.
+// Finds the run that TARGET names: a run's folder (or its control.json), unix:PATH or a socket's path, HOST:PORT; empty
+// means this user's only run on this machine. Throws Error{usage} if there is no run or more than one, or if the file
+// is another user's; Error{failed} if another user can enter the folder of sockets.
 Place find_place(const std::string& target);
 
 }  // namespace strata::launcher::control

@@ -26,7 +26,7 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::StatusCode;
 
-constexpr std::size_t kMostWaiting = 64;  // calls that stay open, of each kind
+constexpr std::size_t kMostWaiting = 64;  // open calls of each kind
 
 bool has_token(const CallbackServerContext& context, const std::string& token) {
   if (token.empty()) return true;
@@ -36,7 +36,7 @@ bool has_token(const CallbackServerContext& context, const std::string& token) {
   return same_secret({found->second.data(), found->second.size()}, "Bearer " + token);
 }
 
-// Of "ipv4:127.0.0.1:80", as gRPC names a client; 0: it has none.
+// The port in "ipv4:127.0.0.1:80", gRPC's name of a client; 0 if it has none.
 int port_of(const std::string& peer) {
   int port = 0;
   const std::size_t colon = peer.rfind(':') + 1;
@@ -44,8 +44,8 @@ int port_of(const std::string& peer) {
   return error == std::errc() && end == peer.data() + peer.size() && port > 0 && port <= 0xffff ? port : 0;
 }
 
-constexpr auto kToEnd = std::chrono::milliseconds(500);   // for calls that are open when the run ends
-constexpr auto kToRead = std::chrono::milliseconds(200);  // for their clients to read that
+constexpr auto kToEnd = std::chrono::milliseconds(500);   // for open calls when the run ends
+constexpr auto kToRead = std::chrono::milliseconds(200);  // for their clients to read the end
 
 const grpc::Status kNoToken(StatusCode::UNAUTHENTICATED,
                             "no token, or a wrong one: give the file of control.token_file by --token-file");
@@ -140,15 +140,15 @@ class Service::Impl final : public pb::Run::CallbackService {
   grpc::ServerUnaryReactor* Stop(CallbackServerContext* context, const pb::StopRequest* request,
                                  pb::StopReply* reply) override {
     return answer(context, [&] {
-      board_.collect();  // up to this step
+      board_.collect();  // counts steps that were posted just now
       const std::uint64_t asked = board_.stop_asked();
-      // Asked to stop with a checkpoint, it may still be told to do without.
+      // A run that was asked to stop with a checkpoint can still be told to stop without one.
       if (asked != 0 && (!request->at_once() || (asked & runtime::kStopAtOnce) != 0))
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the run was asked to stop already");
       if (board_.status().state() == pb::ENDING)
         return grpc::Status(StatusCode::FAILED_PRECONDITION, "the last step is done: the run ends by itself");
       const Board::Stop stop = board_.ask_stop(request->at_once());
-      // Too late to do without a checkpoint, the request changes nothing.
+      // If it is too late to skip the checkpoint, the request changes nothing.
       if (stop.at_once == request->at_once())
         board_.add_event(stop.at_once ? "asked to stop without a checkpoint" : "asked to stop");
       reply->set_step(board_.steps_done());
@@ -158,7 +158,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     });
   }
 
-  // A call that stays open: finished once, by whoever comes first, and deleted by gRPC's last word.
+  // A call that stays open. Whoever is first finishes it, once; gRPC's last callback deletes it.
   class SaveCall final : public grpc::ServerUnaryReactor {
    public:
     SaveCall(Impl& owner, pb::CheckpointReply* reply, std::int64_t after)
@@ -252,7 +252,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       if (std::exchange(finished_, true)) return;
       Finish(status);
     }
-    // Once it has told of the last step.
+    // Ends the call after the last step was sent.
     void end_after_last(const grpc::Status& status) {
       {
         const std::lock_guard lock(mutex_);
@@ -307,7 +307,7 @@ class Service::Impl final : public pb::Run::CallbackService {
   }
   template <typename Call>
   void forget(std::list<std::shared_ptr<Call>>& calls, const Call* call) {
-    std::shared_ptr<Call> last;  // destroyed outside the lock
+    std::shared_ptr<Call> last;  // so that it is destroyed outside the lock
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(calls.begin(), calls.end(), [&](const auto& known) { return known.get() == call; });
     if (found == calls.end()) return;
@@ -316,7 +316,7 @@ class Service::Impl final : public pb::Run::CallbackService {
     if (watchers_.empty() && saves_.empty()) no_calls_.notify_all();
   }
   void end_calls() {
-    pump();  // what came last
+    pump();  // sends what was posted last
     const grpc::Status over(StatusCode::UNAVAILABLE, kHasEnded);
     const auto watchers = copy(watchers_);
     const auto saves = copy(saves_);
@@ -327,7 +327,7 @@ class Service::Impl final : public pb::Run::CallbackService {
       std::unique_lock lock(mutex_);
       no_calls_.wait_for(lock, kToEnd, [&] { return watchers_.empty() && saves_.empty(); });
     }
-    // A client that writes to a connection that is closed, if only that it has read, loses what it has not read yet.
+    // A client that writes to a closed connection, if only to acknowledge, loses what it has not read yet.
     std::this_thread::sleep_for(kToRead);
   }
 
@@ -335,9 +335,10 @@ class Service::Impl final : public pb::Run::CallbackService {
   const std::string token_;
   Sources sources_;
   std::atomic<bool> ended_{false};
-  std::atomic<std::size_t> dumps_{0};  // that are waited for
+  std::atomic<std::size_t> dumps_{0};  // dumps that are being waited for
   mutable std::mutex mutex_;
-  // Ports of connections. Two hosts' may be alike, which lets one stay as long as the other.
+  // Ports of connections that have shown the token. Two hosts may use the same port, which lets one stay as long as the
+  // other.
   std::bitset<0x10000> believed_;
   std::condition_variable no_calls_;
   std::list<std::shared_ptr<Watcher>> watchers_;

@@ -10,27 +10,28 @@
 
 namespace strata::launcher::control {
 
-// The gRPC service for people and tools (Run in control.proto), with health and reflection, over connections that it is
-// handed. Its threads are started by the thread that makes it, and inherit how quiet that is. All that clients can do
-// is bounded: calls under way, the size of a message, the memory of all of them.
+// The gRPC service for people and tools (Run in control.proto), with health and reflection, over connections that are
+// handed to it. Its threads are started by the constructing thread and inherit its priority and signal mask. Everything
+// a client can do is bounded: calls in progress, message sizes, and memory.
 class Service {
  public:
-  // What it asks others for, in its own threads.
+  // What the service asks others for, in its own threads.
   struct Sources {
     std::function<void(pb::Status&)> fill_ranks;
-    // Collects the state of all ranks; `done` is called once, in any thread.
+    // Collects the state of all ranks. `done` is called once, in any thread.
     std::function<void(std::function<void(pb::Dump)> done)> dump;
     bool can_save = false;  // there is a checkpoint.dir
   };
-  // The board outlives it.
+  // The board must outlive it.
   Service(Board& board, const Credentials& credentials, Sources sources);
   ~Service();  // ends every call
 
-  // The connection is its own from now on. Any thread.
+  // Takes over the connection. Callable from any thread.
   void adopt(Descriptor connection);
-  // Whether a call with the token, if one is needed, has come over the connection from this port. Any thread.
+  // Whether the connection from this port has carried a call with the token, if one is needed. Callable from any
+  // thread.
   bool believes(int port) const;
-  // Some ten times per second: tells those who wait what has happened.
+  // Tells waiting callers what has happened. Call it some ten times per second.
   void pump();
 
  private:

@@ -26,12 +26,12 @@ using namespace std::chrono_literals;
 
 constexpr auto kTick = 100ms;
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kSilent = 3 * kSecond;    // a rank that was not seen to run for so long does not speak
-constexpr std::int64_t kTogether = kSecond / 4;  // in which all ranks of a node have seen a verdict
+constexpr std::int64_t kSilent = 3 * kSecond;    // a rank that was not seen to run for so long cannot speak
+constexpr std::int64_t kTogether = kSecond / 4;  // by then all ranks of a node have seen a verdict
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
 constexpr int kMostTurns = 4;
 constexpr auto kRelaxed = std::memory_order_relaxed;
-// In which ranks unwind by themselves: lanes run empty, files are closed.
+// How long ranks have to unwind by themselves: to drain their lanes and close their files.
 constexpr std::chrono::seconds kToUnwind{6};
 
 std::int64_t now_ns() {
@@ -42,7 +42,8 @@ double seconds(std::int64_t ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
-// MiB that this process has read, written and touched for the first time: what moves while it loads, hashes or writes.
+// MiB that this process has read, written and touched for the first time: the measure of progress while it loads,
+// hashes or writes.
 std::uint64_t moved_mib() {
   std::uint64_t bytes = 0;
   std::ifstream in("/proc/self/io");
@@ -54,26 +55,26 @@ std::uint64_t moved_mib() {
   return bytes >> 20;
 }
 
-// Ends this rank for a reason that the control plane found: sets the run's token, with which every wait of the program
-// ends, and if the process is still there some seconds later (in a call of MPI or of a driver that polls no token)
-// ends it on the spot, with Exit::failed. Says `text` on stderr if `speaks`. Returns at once; any thread.
+// Ends this rank for a reason that the control plane found. Sets the run's abort token, with which every wait of the
+// program ends. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token),
+// ends it with Exit::failed. Prints `text` on stderr if `speaks`. Returns at once; callable from any thread.
 void end_run(AbortToken& token, const std::string& text, bool speaks) {
   const auto last_resort = [] {
     be_quiet("strata-end");
     std::this_thread::sleep_for(kToUnwind);
-    // Not exit(): threads are still at work in what that would take down.
+    // Not exit(): other threads still use what it would destroy.
     std::_Exit(static_cast<int>(Exit::failed));
   };
   bool is_armed = true;
   try {
-    // Outlives whoever called: the process ends first, or by it. Before a word is said: who reads stderr may have
-    // stopped, and then this returns no more.
+    // Detached, because the process ends before the thread or by it. Started before anything is printed: if the reader
+    // of stderr has stopped, the print below never returns.
     std::thread(last_resort).detach();
   } catch (const std::system_error&) {
     is_armed = false;
   }
   if (speaks) complain(text, Exit::failed);
-  // Nobody's fault who could tell it: nobody says it again.
+  // Rank -1: no rank that could print it is at fault. `told` is set so that nobody prints the sentence again.
   token.set({-1, text, Exit::failed, true});
   if (!is_armed) last_resort();
 }
@@ -123,7 +124,7 @@ void Attendant::attend(const std::stop_token& stop) {
   std::condition_variable_any wake;
   while (!stop.stop_requested()) {
     const std::int64_t now = now_ns();
-    // Stopped until now (Ctrl-Z, a debugger), it has heard nobody, and nobody it.
+    // A process that was stopped until now (Ctrl-Z, a debugger) has heard nobody, and nobody has heard it.
     const bool resumed = now - last_ > kSilent;
     last_ = now;
     if (resumed) {
@@ -152,18 +153,18 @@ bool Attendant::ended() {
   const auto verdict = memory_.verdict();
   if (!verdict) return false;
   const std::int64_t now = now_ns();
-  // Together: the first that leaves would be missed by the others before they know why. Without rank 0 nodes speak one
-  // after the other, and their launcher ends those that have not yet.
+  // All ranks of a node leave together: otherwise the others would miss the first one before they know why. If rank 0
+  // is lost, nodes speak one after the other, and their launcher ends those that have not spoken yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
   if (now - verdict->given < kTogether + turn * kTurn) return false;
-  // Once for all nodes where rank 0 can say it, else once for a node.
+  // One sentence for all nodes if rank 0 can print it, otherwise one per node.
   const bool speaks = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_speaker(now))
                                           : verdict->rank == -1 && is_speaker(now);
   end_run(*setup_.token, verdict->text, speaks);
   return true;
 }
 
-// The lowest rank of the node whose process runs.
+// Whether this is the lowest rank of the node whose process runs.
 bool Attendant::is_speaker(std::int64_t now) const {
   for (int other = 0; other < memory_.index(); ++other)
     if (now - memory_.places_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
@@ -180,7 +181,7 @@ pb::NodeReport Attendant::report(std::int64_t now) {
     memory_.asked().store(asked);
     const auto told = [&](std::size_t i) {
       return memory_.answer(i).number.load() == asked ||
-             now - memory_.places_of(i).beat.load(kRelaxed) > kSecond;  // it does not run, and cannot tell
+             now - memory_.places_of(i).beat.load(kRelaxed) > kSecond;  // its process does not run and cannot answer
     };
     bool all = true;
     for (std::size_t i = 0; i < memory_.ranks().size(); ++i) all = all && told(i);
@@ -213,7 +214,7 @@ void Attendant::answer_dump() {
 
 void Attendant::speak(std::int64_t now) {
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
-  // Once a second, and while a dump is asked for.
+  // Reports once a second, and more often while a dump is asked for.
   if (now - spoke_ < kSecond && asked == dump_told_) return;
   spoke_ = now;
   if (setup_.told) return setup_.told(report(now));
@@ -234,7 +235,7 @@ void Attendant::obey(const pb::NodeOrder& order) {
   if (!order.verdict().empty()) memory_.give({order.verdict(), order.verdict_rank()});
 }
 
-// Without rank 0 each node's verdict is its own. A node that never reached it knows nothing of it: rank 0 says so
+// Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 cannot judge: rank 0 reports that
 // (Watch).
 void Attendant::look_at_rank0(std::int64_t now) {
   const bool began = !std::exchange(speaker_, is_speaker(now)) && speaker_;
@@ -243,7 +244,7 @@ void Attendant::look_at_rank0(std::int64_t now) {
   double silent = 0;
   {
     const std::lock_guard lock(mutex_);
-    // One that begins to speak has not been told anything yet.
+    // A rank that becomes its node's speaker has not been told anything yet.
     if (memory_.node() == 0)
       rank0_.hear(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
     else if (began)

@@ -15,22 +15,22 @@
 
 namespace strata::launcher::control {
 
-// Every rank's: a thread that shows that its process runs, speaks for its node if no lower rank of it can, and ends the
-// rank when a verdict says so.
+// A thread of every rank. It shows that the process runs, speaks for the node if no lower rank of the node can, and
+// ends the rank when there is a verdict.
 class Attendant {
  public:
   struct Setup {
     AbortToken* token = nullptr;
     double timeout = 0;                               // seconds; 0: never
     std::string rank0;                                // "rank 0 on n1"
-    std::string target;                               // rank 0's addresses, for nodes other than its own
-    Credentials credentials;                          // of the streams
-    std::function<void(const pb::NodeReport&)> told;  // rank 0: takes its own node's report
+    std::string target;                               // addresses of rank 0, for other nodes
+    Credentials credentials;                          // for the streams
+    std::function<void(const pb::NodeReport&)> told;  // rank 0: receives its own node's report
     std::function<std::uint32_t()> dump_number;       // rank 0
     std::function<void()> start;                      // rank 0, once, before the constructor returns
     std::function<void(bool resumed)> tick;           // rank 0, ten times per second
   };
-  // The memory outlives it. What start() throws is thrown.
+  // The memory must outlive it. Passes on what start() throws.
   Attendant(NodeMemory& memory, Setup setup);
   ~Attendant();
 
@@ -52,7 +52,7 @@ class Attendant {
   const int rank_;
   std::mutex mutex_;
   TaskNames names_;
-  NodeLife rank0_;  // as this rank knows it; left: nobody watches any more
+  NodeLife rank0_;  // as seen from this rank; left: nobody watches any more
   std::atomic<std::uint32_t> dump_number_{0};
   std::uint32_t dump_told_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far

@@ -35,13 +35,13 @@ namespace fs = std::filesystem;
 
 constexpr int kMostFrames = 32;
 constexpr auto kAnswer = std::chrono::milliseconds(100);    // for a thread to begin
-constexpr auto kToWrite = std::chrono::milliseconds(2000);  // and to end: unwinding may wait for a drive
+constexpr auto kToWrite = std::chrono::milliseconds(2000);  // for it to end: unwinding may wait for a drive
 int the_signal() {
   return SIGRTMIN + 7;
 }
 
-// Where the one thread that is asked writes its frames; `asked` is its number, below zero while it writes, and 0 once
-// it has: one that is late must not write where the next one does.
+// Where the one thread that is asked writes its frames. `asked` is its thread number, negative while it writes and 0
+// when it is done, so that a late thread does not overwrite the next one's frames.
 std::array<void*, kMostFrames> frames;
 std::atomic<int> asked{0}, count{0};
 
@@ -55,7 +55,7 @@ void answer(int) {
   errno = error;
 }
 
-// The functions of this program, which are in no dynamic symbol table: by address.
+// Looks up this program's own functions by address, because they are in no dynamic symbol table.
 class Symbols {
  public:
   Symbols() try {
@@ -130,7 +130,7 @@ std::vector<int> threads_of(int pid) {
 }  // namespace
 
 void prepare_backtraces() {
-  // The first one loads a library, which no handler may.
+  // The first backtrace loads a library, which a signal handler must not do.
   std::array<void*, 1> ignored;
   (void)backtrace(ignored.data(), 1);
   struct sigaction action {};
@@ -148,7 +148,7 @@ std::string backtraces() {
   const int self = static_cast<int>(syscall(SYS_gettid));
   for (const int thread : threads_of(getpid())) {
     if (thread == self) continue;
-    // Bit n - 1 of the mask is signal n.
+    // Bit n - 1 of the mask stands for signal n.
     std::ifstream status(fmt::format("/proc/self/task/{}/status", thread));
     std::uint64_t blocked = 0;
     for (std::string line; std::getline(status, line);)
@@ -160,7 +160,7 @@ std::string backtraces() {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
     };
     int none = 0;
-    if (!asked.compare_exchange_strong(none, thread)) return out;  // one still writes, since the last time
+    if (!asked.compare_exchange_strong(none, thread)) return out;  // an earlier thread still writes
     if (syscall(SYS_tgkill, getpid(), thread, the_signal()) != 0) {
       asked.store(0);
       continue;
@@ -173,7 +173,7 @@ std::string backtraces() {
       out += fmt::format("{} does not come to its end of telling: others are not asked\n", thread);
       return out;
     }
-    // Without the handler's own two.
+    // The first two frames are the handler's own.
     for (int i = 2; i < count.load(); ++i)
       out += fmt::format("{} {}\n", thread, text_of_frame(frames[static_cast<std::size_t>(i)], symbols));
   }

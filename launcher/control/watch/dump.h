@@ -7,20 +7,20 @@
 
 namespace strata::launcher::control {
 
-// Where every thread of this process is: a line "TID FRAME" for each frame, the innermost first. Interrupts each of
-// them for some microseconds by a signal; threads that block it (those of the control plane) and that do not answer
-// within a tenth of a second are left out.
+// Where every thread of this process is: one line "TID FRAME" per frame, the innermost first. A signal interrupts each
+// thread for some microseconds. Threads that block the signal (the control plane's) or do not answer within a tenth of
+// a second are left out.
 std::string backtraces();
 
-// What is to be told of a rank of this machine: its places, its threads as the kernel has them, also where it is
-// stopped, and what backtraces() said in it.
+// The state of a rank on this machine: its places, its threads as the kernel shows them (even if the process is
+// stopped), and the text that backtraces() gave in it.
 pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlaces& places, const TaskNames& names,
                      const std::string& backtraces);
 
-// For people, what ranks told.
+// The ranks' answers as text for people.
 std::string text_of(const pb::Dump& dump);
 
-// Makes the process ready for backtraces(): before other threads ask for one.
+// Prepares the process for backtraces(). Call it before other threads may ask for one.
 void prepare_backtraces();
 
 }  // namespace strata::launcher::control

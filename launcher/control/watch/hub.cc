@@ -17,12 +17,12 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr double kToTell = 5;  // in which ranks that can tell what they do have told
+constexpr double kToTell = 5;  // seconds that ranks have to answer; one that can answer does so sooner
 constexpr double kDumpEvery = 2;
 constexpr double kLookEvery = 0.5;
-constexpr double kLooks = 5;  // without a look for so long nobody looks
+constexpr double kLooks = 5;  // if look() was not called for so long, its thread hangs
 
-// In a thread that outlives whoever waits for it: a drive may never answer.
+// Runs in a thread that outlives the caller, because a drive may never answer.
 std::future<bool> write_beside(std::function<void(const std::string&, const std::string&)> write, std::string path,
                                std::string text) {
   std::packaged_task<bool()> task([write = std::move(write), path = std::move(path), text = std::move(text)] {
@@ -37,7 +37,7 @@ std::future<bool> write_beside(std::function<void(const std::string&, const std:
   std::future<bool> written = task.get_future();
   try {
     std::thread(std::move(task)).detach();
-  } catch (const std::system_error&) {  // no thread is to be had: the future is broken, and get() throws
+  } catch (const std::system_error&) {  // no thread could be started: the promise is broken, and get() throws
   }
   return written;
 }
@@ -142,21 +142,21 @@ void Hub::end(const NodeMemory::Verdict& verdict) {
     ending_ = true;
     order_.set_verdict(verdict.text);
     order_.set_verdict_rank(verdict.rank);
-    // Under the lock, as everywhere: an older order must not come behind this one.
+    // Sent under the lock, as everywhere, so that an older order never follows a newer one.
     if (server_) server_->order(order_);
   }
   setup_.end(verdict);
 }
 
-// First what all of them do, which may take the ranks some seconds to tell; then the verdict, as soon as that is
-// written, or some seconds later: the drive may be what hangs.
+// First asks all ranks what they do, which may take some seconds. The verdict follows when the answer is written, or
+// some seconds later if it is not: the drive may be what hangs.
 void Hub::end_stuck(const Watch::Finding& finding) {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
   dump([this, finding](const pb::Dump& dump) {
-    if (const std::lock_guard lock(mutex_); left_) return;  // it went on meanwhile, to its end
+    if (const std::lock_guard lock(mutex_); left_) return;  // the run went on meanwhile and has ended
     const std::string path = fmt::format("{}/state-of-ranks-{}.txt", setup_.dump_folder, getpid());
     state_file_ = {finding, path, steady_seconds(),
                    write_beside(setup_.write, path, finding.text + "\n\n" + text_of(dump))};

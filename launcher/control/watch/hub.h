@@ -21,47 +21,47 @@
 
 namespace strata::launcher::control {
 
-// A file that appears whole or not at all (AtomicFile).
+// Writes a file atomically (AtomicFile): it appears whole or not at all.
 void write_whole(const std::string& path, const std::string& text);
 
-// Rank 0's: what all nodes tell comes together here, and the verdict is given. Thread-safe: gRPC's threads tell it, the
-// control thread looks.
+// Rank 0's collection point: all nodes report here, and the verdict is given here. Thread-safe: gRPC's threads report,
+// the control thread looks.
 class Hub {
  public:
   struct Setup {
     Watch::Limits limits;
-    // For the streams of other nodes; none if there are none.
+    // For the streams of other nodes; nullopt if there are no other nodes.
     std::optional<Listener> listener;
     Credentials credentials;
-    std::string dump_folder;  // where the state of a stuck run is written
-    double to_write = 5;      // seconds; a drive that does not answer by then keeps no run from its end
-    // Writes it whole, or throws Error; in a thread that may outlive the hub. Tests put a drive that hangs here.
+    std::string dump_folder;  // receives the state of a stuck run
+    double to_write = 5;      // seconds; a drive that does not answer by then does not keep the run from ending
+    // Writes the whole file or throws Error, in a thread that may outlive the hub. Tests put a hanging drive here.
     std::function<void(const std::string& path, const std::string& text)> write = write_whole;
-    Note say;                                             // is called in a thread of its own
-    std::function<void(const NodeMemory::Verdict&)> end;  // rank 0's node ends
+    Note say;                                             // called in a thread of its own
+    std::function<void(const NodeMemory::Verdict&)> end;  // ends rank 0's node
   };
-  // Memory and board outlive it.
+  // Memory and board must outlive it.
   Hub(NodeMemory& memory, Board& board, Setup setup);
   ~Hub();
 
-  // Lets the streams of other nodes in. gRPC's threads are started by the thread that calls it.
+  // Lets the streams of other nodes in. gRPC's threads are started by the calling thread.
   void open();
 
   void know(TaskNames names);
-  // Of this node.
+  // A report of rank 0's own node.
   void told(const pb::NodeReport& report);
-  // Ten times per second; `resumed`: this process was stopped until now.
+  // Call it ten times per second. `resumed`: this process was stopped until now.
   void look(bool resumed);
   void fill(pb::Status& status);
-  // Asks all ranks what they do, and calls done once they have told, or some seconds later with those that have. Who
-  // asks meanwhile is told the same, and the next ones are asked some seconds later: ranks are interrupted no more
-  // often than that. Of nobody, once rank 0 has left.
+  // Asks all ranks what they do. Calls done when all have answered, or some seconds later with the answers so far.
+  // Requests that come meanwhile share the answer. Ranks are interrupted at most once in some seconds, and not at all
+  // after rank 0 has left.
   void dump(std::function<void(pb::Dump)> done);
-  // Rank 0 leaves: the others are to watch no more.
+  // Rank 0 leaves: the other nodes stop watching.
   void leave();
   // The number of the newest request for a dump.
   std::uint32_t dump_number() const;
-  // Whether look() still comes: rank 0 whose thread hangs is to be missed by the others, and so does not answer them.
+  // Whether look() is still called. If rank 0's thread hangs, rank 0 must not answer the others, so that they miss it.
   bool is_looking() const;
 
  private:
@@ -70,13 +70,13 @@ class Hub {
     double since;
     std::map<int, pb::NodeReport> answers;  // by node
   };
-  struct StateFile {  // of a stuck run, while another thread writes it
+  struct StateFile {  // the state of a stuck run, while another thread writes it
     Watch::Finding finding;
     std::string path;
     double since;
     std::future<bool> written;
   };
-  void begin_dump(double now);  // under the lock
+  void begin_dump(double now);  // call with the lock held
   void finish_dump(double now);
   void end(const NodeMemory::Verdict& verdict);
   void end_stuck(const Watch::Finding& finding);
@@ -89,8 +89,8 @@ class Hub {
   Watch watch_;
   pb::NodeOrder order_;
   std::optional<Collection> collection_;
-  std::vector<std::function<void(pb::Dump)>> askers_;  // of the collection, or of the next one
-  std::optional<StateFile> state_file_;                // of the thread that looks
+  std::vector<std::function<void(pb::Dump)>> askers_;  // those who wait for this collection or the next one
+  std::optional<StateFile> state_file_;                // used by the looking thread only
   bool ending_ = false, left_ = false;
   double next_look_ = 0, next_dump_ = 0;
   std::atomic<double> looked_;
@@ -99,7 +99,7 @@ class Hub {
   std::unique_ptr<Doorkeeper> door_;
 };
 
-// Of the steady clock.
+// Seconds on the steady clock.
 double steady_seconds();
 
 }  // namespace strata::launcher::control

@@ -7,7 +7,8 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr double kBroken = 3;
-// A node that is heard of again after so long was cut off, or stood still: what held the run up is said.
+// A node that was silent for so long and is heard again was cut off or stood still. The user is told, because it held
+// up the run.
 constexpr double kSilent = 5;
 
 }  // namespace

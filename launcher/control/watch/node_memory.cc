@@ -34,8 +34,8 @@ constexpr std::size_t up(std::size_t bytes) {
 
 NodeMap map_nodes(const std::vector<Whereabouts>& ranks) {
   NodeMap out;
-  std::map<std::pair<std::string, int>, int> seen;            // of a host's name, ranks in that place so far
-  std::map<std::pair<std::string, int>, std::size_t> number;  // of the n-th node of that name
+  std::map<std::pair<std::string, int>, int> seen;            // by host name and node rank: how many ranks so far
+  std::map<std::pair<std::string, int>, std::size_t> number;  // by host name: the index of its n-th node
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const int nth = seen[{ranks[rank].host, ranks[rank].node_rank}]++;
     const auto [found, is_new] = number.try_emplace({ranks[rank].host, nth}, out.nodes.size());
@@ -59,7 +59,7 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
   const auto bytes = [](std::size_t n) {
     return up(sizeof(Words)) + n * (up(sizeof(runtime::RankPlaces)) + up(sizeof(Answer)));
   };
-  // The first rank of a node makes it, and the others map it.
+  // The first rank of a node makes the memory, and the others map it.
   std::string mine, refusal;
   std::vector<bool> alone(where.size(), true);
   if (ranks().size() > 1 && index_ == 0) {
@@ -86,7 +86,7 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
   }
   const std::vector<std::string> refusals = world.exchange(refusal);
   if (mapping_.data()) mapping_.close_file();
-  // All of a node, or none of it.
+  // All ranks of a node share the memory, or none does.
   for (const Node& node : map_.nodes) {
     const auto refused = std::find_if(node.ranks.begin(), node.ranks.end(),
                                       [&](int rank) { return !refusals[static_cast<std::size_t>(rank)].empty(); });
@@ -116,7 +116,7 @@ NodeMemory::NodeMemory(comm::World& world) : rank_(world.rank()) {
     own_ = {memory, [](std::byte* p) { std::free(p); }};
     memory_ = memory;
   }
-  // Zeroed memory, which every rank may find to be what it wants: nothing is to be made in it, and nothing overwritten.
+  // The memory is zeroed, and ranks may already use it: nothing may be constructed in it or overwritten.
   places().pid.store(getpid());
 }
 
@@ -144,7 +144,7 @@ bool NodeMemory::give(const Verdict& verdict) {
   w.rank = verdict.rank;
   w.given = std::chrono::steady_clock::now().time_since_epoch().count();
   std::size_t size = std::min(verdict.text.size(), w.text.size() - 1);
-  // Not within a character: protobuf takes whole ones only.
+  // The text is not cut within a character, because protobuf accepts whole characters only.
   while (size < verdict.text.size() && size > 0 && (static_cast<unsigned char>(verdict.text[size]) & 0xc0) == 0x80)
     --size;
   std::memcpy(w.text.data(), verdict.text.data(), size);

@@ -13,50 +13,51 @@
 
 namespace strata::launcher::control {
 
-// Which ranks share a machine: those that see each other's memory. The same on every rank.
+// The ranks that share a machine, that is, see each other's memory. The same on every rank.
 struct Node {
-  std::string name;        // its host's
-  std::vector<int> ranks;  // rising
+  std::string name;        // the host's
+  std::vector<int> ranks;  // in ascending order
 };
 struct NodeMap {
-  std::vector<Node> nodes;   // by their first ranks
+  std::vector<Node> nodes;   // ordered by their first ranks
   std::vector<int> node_of;  // by rank
   const Node& of(int rank) const { return nodes[static_cast<std::size_t>(node_of[static_cast<std::size_t>(rank)])]; }
 };
-// From what each rank says of itself: its host's name, and its place among the ranks that MPI put on its node. Hosts
-// may bear one name: the second rank that is, say, the third of a host called "node" is the third of another one.
+// What each rank says of itself: its host's name, and its place among the ranks that MPI put on its node. Several hosts
+// may have the same name: if two ranks both are, say, the third rank on host "node", they are on different hosts.
 struct Whereabouts {
   std::string host;
   int node_rank;
 };
 NodeMap map_nodes(const std::vector<Whereabouts>& ranks);
 
-// What the ranks of one node share: where each is, and words for all of them. Every field is written by whole.
+// Shared memory of one node's ranks: where each rank is, and messages for all of them.
 class NodeMemory {
  public:
-  // Collective. If ranks of a machine cannot map each other's memory (containers), each is a node of its own.
+  // Collective. If ranks of a machine cannot map each other's memory (containers), each becomes a node of its own.
   explicit NodeMemory(comm::World& world);
 
   const NodeMap& map() const { return map_; }
-  // Why ranks of one machine are nodes of their own, in the words of the first that cannot map it; empty: none are.
+  // Why ranks of one machine are separate nodes, as said by the first rank that cannot map the memory; empty if none
+  // are.
   const std::string& apart() const { return apart_; }
   int node() const { return map_.node_of[static_cast<std::size_t>(rank_)]; }
   const std::vector<int>& ranks() const { return map_.of(rank_).ranks; }
-  int index() const { return index_; }  // of this rank among them
+  int index() const { return index_; }  // of this rank among ranks()
 
   runtime::RankPlaces& places() { return places_of(static_cast<std::size_t>(index_)); }
   runtime::RankPlaces& places_of(std::size_t index);
 
-  // Why the run ends, for all ranks of the node: the first one stays. True for who gave it.
+  // Why the run ends, for all ranks of the node. The first verdict stays; give() returns true to its caller.
   struct Verdict {
     std::string text;
-    int rank = -1;           // whose fault it is; -1: rank 0 is not heard of
-    std::int64_t given = 0;  // when, in ns of the steady clock; set by give()
+    int rank = -1;           // whose fault it is; -1: rank 0 was lost
+    std::int64_t given = 0;  // ns on the steady clock; set by give()
   };
   bool give(const Verdict& verdict);
   std::optional<Verdict> verdict() const;
 
-  // The number of times that ranks were asked what their threads do, and each one's answer to the newest.
+  // How often the ranks were asked what their threads do, and each rank's answer to the newest request.
   std::atomic<std::uint32_t>& asked();
   struct Answer;
   Answer& answer(std::size_t index);
@@ -73,10 +74,10 @@ class NodeMemory {
   std::byte* memory_ = nullptr;
 };
 
-// What a rank's threads do, by themselves: instruction addresses, which mean something in that process alone, as text.
+// A rank's answer about its threads, as text: instruction addresses have a meaning in that process only.
 struct NodeMemory::Answer {
   static constexpr std::size_t kMost = 48 << 10;
-  std::atomic<std::uint32_t> number{0};  // of the question that it answers
+  std::atomic<std::uint32_t> number{0};  // the request that it answers
   std::atomic<std::uint32_t> size{0};
   std::array<char, kMost> text;
 };

@@ -17,11 +17,11 @@
 namespace strata::launcher::control {
 namespace {
 
-// A report of a hundred ranks with their dumps.
+// Room for a report of a hundred ranks with their dumps.
 constexpr std::size_t kMostReportBytes = 16 << 20;
 constexpr int kHandshakeMs = 5'000;
-constexpr int kIdleMs = 5'000;               // of a connection without a stream
-constexpr const char* kName = "strata-run";  // of the run's certificate
+constexpr int kIdleMs = 5'000;               // for a connection without a stream
+constexpr const char* kName = "strata-run";  // in the run's certificate
 
 }  // namespace
 
@@ -34,7 +34,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
         callbacks_(std::move(callbacks)) {
     grpc::ServerBuilder builder;
     limit(builder, kMostReportBytes, kHandshakeMs, kIdleMs);
-    // Strangers end in the handshake, and do not keep a node from its place.
+    // The handshake rejects strangers, who therefore cannot take a node's place.
     grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
     options.pem_root_certs = credentials.cert;
     options.pem_key_cert_pairs.push_back({credentials.key, credentials.cert});
@@ -156,7 +156,7 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
     return streams_;
   }
   void forget(const Stream* stream) {
-    std::shared_ptr<Stream> last;  // destroyed outside the lock
+    std::shared_ptr<Stream> last;  // so that it is destroyed outside the lock
     const std::lock_guard lock(mutex_);
     for (auto at = streams_.begin(); at != streams_.end(); ++at)
       if (at->get() == stream) {
@@ -179,8 +179,8 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
 };
 
 NodeServer::NodeServer(const Credentials& credentials, int nodes, double answer_every, Callbacks callbacks) {
-  // What streams need comes and goes in gRPC's threads: an arena for each of these would keep megabytes of what they
-  // freed. Nothing that computes allocates.
+  // One arena is enough: memory for streams comes and goes in gRPC's threads, and an arena for each would keep
+  // megabytes of freed memory. No compute code allocates.
   mallopt(M_ARENA_MAX, 1);
   impl_ = std::make_unique<Impl>(credentials, nodes, answer_every, std::move(callbacks));
 }
@@ -209,7 +209,7 @@ class NodeStream::Impl {
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
     arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-    // A connection of its own, through no proxy.
+    // A connection of its own, without a proxy.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     stub_ = pb::Nodes::NewStub(grpc::CreateCustomChannel(target, grpc::SslCredentials(options), arguments));
@@ -257,11 +257,11 @@ class NodeStream::Impl {
     void go(pb::Nodes::Stub& stub, const std::string& token) {
       context_.AddMetadata("authorization", "Bearer " + token);
       stub.async()->Attend(&context_, this);
-      AddHold();  // tell() starts writes from outside
+      AddHold();  // for writes that tell() starts from outside
       StartRead(&order_);
       StartCall();
     }
-    // Nothing is told after the last report, and rank 0 ends the stream once it has read that.
+    // Nothing follows the last report; rank 0 ends the stream when it has read it.
     void tell(const pb::NodeReport& report, bool last = false) {
       const std::lock_guard lock(mutex_);
       if (last_) return;
@@ -311,7 +311,8 @@ class NodeStream::Impl {
     bool waiting_ = false, writing_ = false, broken_ = false, last_ = false;
   };
 
-  // Not destroyed here: a call holds the channel, and gRPC's thread, in which this runs, would wait for its own end.
+  // The call is not destroyed here: it holds the channel, and gRPC's thread, which runs this, would wait for its own
+  // end.
   void forget(const Call* call) {
     const std::lock_guard lock(mutex_);
     STRATA_CHECK(call_.get() == call);

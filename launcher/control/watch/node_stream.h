@@ -11,22 +11,22 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// Rank 0's end of the streams: takes what nodes tell, and answers with the newest order: at once if that is new, else
-// now and then, so that nodes hear of it. Over TLS with the run's own certificate on both ends; whoever does not have
-// that, or does not know the run's secret, is refused.
+// Rank 0's end of the streams. It receives nodes' reports and answers with the newest order: at once if that is new,
+// otherwise now and then, so that nodes hear from rank 0. Both ends use TLS with the run's own certificate; a peer
+// without it or without the run's secret is refused.
 class NodeServer {
  public:
   struct Callbacks {                                  // called in gRPC's threads
-    std::function<bool(const pb::NodeReport&)> told;  // false: nobody looks at it, and it is not answered
-    std::function<void(int node)> broke;              // the stream ended without a farewell
+    std::function<bool(const pb::NodeReport&)> told;  // false: nobody processes it, so no answer is sent
+    std::function<void(int node)> broke;              // the stream ended without a goodbye
   };
-  // answer_every: seconds. From here on the process has one arena of malloc, so that 512 streams stay within 64 MiB.
+  // answer_every: seconds. From here on the process has one malloc arena, so that 512 streams stay within 64 MiB.
   NodeServer(const Credentials& credentials, int nodes, double answer_every, Callbacks callbacks);
   ~NodeServer();
 
-  // The connection is its own from now on. Any thread.
+  // Takes over the connection. Callable from any thread.
   void adopt(Descriptor connection);
-  // What nodes are told from now on, and all that are connected at once.
+  // The order that nodes are told from now on; connected nodes are told at once.
   void order(const pb::NodeOrder& order);
 
  private:
@@ -34,17 +34,17 @@ class NodeServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// A node's end: one stream to rank 0, made again whenever it breaks.
+// A node's end: one stream to rank 0, which is opened again whenever it breaks.
 class NodeStream {
  public:
-  // `target`: as gRPC names rank 0's addresses. ordered: is called in gRPC's threads, with each order.
+  // `target`: rank 0's addresses in gRPC's notation. ordered: called with each order, in gRPC's threads.
   NodeStream(const std::string& target, const Credentials& credentials,
              std::function<void(const pb::NodeOrder&)> ordered);
   ~NodeStream();
 
-  // Sends it, or what is told after it: never waits.
+  // Sends this report, or a newer one that replaces it. Never waits.
   void tell(const pb::NodeReport& report);
-  // The last word: waits until rank 0 has read it, for half a second at most.
+  // Sends the last report and waits for at most half a second until rank 0 has read it.
   void leave(pb::NodeReport report);
 
  private:

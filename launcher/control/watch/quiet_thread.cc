@@ -17,11 +17,11 @@ constexpr std::size_t kMostTexts = 64;
 void be_quiet(const char* name) {
   sigset_t all;
   sigfillset(&all);
-  // Those that a thread's own mistake raises stay, and so do profilers'.
+  // Signals that a thread's own fault raises stay unblocked, and so does a profiler's.
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF}) sigdelset(&all, signal);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   pthread_setname_np(pthread_self(), name);
-  // Of this thread alone, as Linux has it.
+  // On Linux this applies to the calling thread only.
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);
 }
 

@@ -11,8 +11,8 @@
 
 namespace strata::launcher::control {
 
-// What a thread of the control plane does first: it yields to the compute team (nice 10) and leaves the run's signals
-// to the run's threads. The threads that libraries start from it take both from it.
+// Every thread of the control plane calls this first: it yields to the compute team (nice 10) and leaves signals to the
+// run's threads. Threads that libraries start from it inherit both.
 void be_quiet(const char* name);
 
 template <typename F>
@@ -23,14 +23,14 @@ std::jthread start_quiet_thread(const char* name, F f) {
   });
 }
 
-// Says sentences in a thread of its own: a terminal that takes nothing (Ctrl-S, a pager) does not hold up whoever has
-// found something, for the others would miss that one.
+// Prints sentences in its own thread. A terminal that takes nothing (Ctrl-S, a pager) must not hold up the rank that
+// found something, because the others would then miss that rank.
 class Teller {
  public:
   explicit Teller(Note say);
-  ~Teller();  // says what is left
+  ~Teller();  // prints what is left
 
-  // Never waits; what finds no room is dropped.
+  // Never waits; a sentence that finds no room is dropped.
   void tell(std::string text);
 
  private:

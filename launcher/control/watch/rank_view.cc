@@ -59,7 +59,8 @@ const std::vector<int>* TaskNames::group(int task, int rank) const {
 
 int RankView::main_lane(const TaskNames& names) const {
   int best = -1;
-  // Of two alike the one that has lasted longer. The host reads when all is done, and so waits for the other lanes.
+  // Of two running tasks of the same weight, the one that has lasted longer counts. The host's lane counts less than
+  // other running ones, because it waits for them.
   const auto weight = [&](int lane) {
     const Lane& l = lanes[static_cast<std::size_t>(lane)];
     if (l.place.task < 0) return 0;
@@ -104,7 +105,8 @@ pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64
   out.set_pid(places.pid.load(kRelaxed));
   out.set_typical_step(places.typical.load(kRelaxed));
   for (const auto& lane : places.lanes) {
-    // The place first: an age of a later one would make this one look young, which no one is warned of.
+    // The place is read first: otherwise the age of a later place would make this one look young, and nobody would be
+    // warned.
     out.add_place(lane.place.load(kRelaxed));
     out.add_age(age(lane.since.load(kRelaxed)));
     out.add_typical(lane.typical.load(kRelaxed));

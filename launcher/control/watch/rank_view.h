@@ -14,7 +14,7 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// What places are told by: names of the plan's tasks, their lanes, and which of them wait for other ranks.
+// Names of the plan's tasks, their lanes, and which of them wait for other ranks. Places are described by these.
 struct TaskNames {
   struct Name {
     std::string text;
@@ -33,7 +33,7 @@ struct TaskNames {
   const std::vector<int>* group(int task, int rank) const;
 };
 
-// Where one rank was when its node last told, as somebody else sees it. Seconds.
+// Where a rank was when its node last reported, as others see it. Times are in seconds.
 struct RankView {
   struct Lane {
     runtime::LanePlace place;
@@ -43,25 +43,27 @@ struct RankView {
   runtime::Phase phase = runtime::Phase::starting;
   std::uint64_t counter = 0;
   double phase_age = 0;
-  std::int64_t step = 0;  // done
+  std::int64_t step = 0;  // steps done
   double compute = 0;     // of the newest step; 0: not known
-  double beat_age = 0;    // since its process was seen to run
+  double beat_age = 0;    // since its process was last seen to run
   int pid = 0;
-  double typical_step = 0;  // what its steps take; 0: not known
+  double typical_step = 0;  // typical time of its steps; 0: not known
   std::array<Lane, runtime::kLanes> lanes{};
 
-  // Its main place: in a step the task that it runs and nobody else could end, else the one that it is in, else the
-  // newest that it has done; outside of steps the phase. "'backward block 3' of step 120", "'loading weights'".
+  // The rank's main place. In a step: the running task that depends on no other rank, else another running task, else
+  // the newest finished one. Outside of steps: the phase. For example "'backward block 3' of step 120" or "'loading
+  // weights'".
   std::string text(const TaskNames& names) const;
-  // The lane of that place; -1: none.
+  // The lane of that place; -1 if there is none.
   int main_lane(const TaskNames& names) const;
-  // For how long it has been there: a lane's newest task may lie before what the rank did between two steps.
+  // How long the rank has been there. A lane's newest task may be older than the rank's phase, so the smaller age
+  // counts.
   double age(int lane) const {
     return lane < 0 ? phase_age : std::min(phase_age, lanes[static_cast<std::size_t>(lane)].age);
   }
 };
 
-// In ns of the steady clock at `now`, and back.
+// Converts places, with times in ns on the steady clock, to a report at `now`, and a report to a view.
 pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64_t now);
 RankView view_of(const pb::RankReport& report);
 

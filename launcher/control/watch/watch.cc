@@ -11,9 +11,9 @@
 namespace strata::launcher::control {
 namespace {
 
-// A process that did not run for so long does not run.
+// A process that was not seen to run for so many seconds is taken as stopped.
 constexpr double kStopped = 5;
-// What a task takes may vary; only beyond this many of its medians does it stand still.
+// Task times vary: only after this many medians does a task stand still.
 constexpr double kMedians = 10;
 
 std::size_t index(int i) {
@@ -24,7 +24,7 @@ double or_never(double limit) {
   return limit > 0 ? limit : std::numeric_limits<double>::infinity();
 }
 
-// Of ranks that have done as many steps, who is further: an evaluation comes behind a step and before the next one.
+// Orders ranks with the same number of steps: an evaluation comes after one step and before the next.
 int stage_of(const RankView& rank) {
   const int training = 2 * static_cast<int>(runtime::Phase::training);
   if (rank.phase == runtime::Phase::evaluating) return training + 1;
@@ -101,8 +101,8 @@ double Watch::heard_ago(int node, double now) const {
   return now - nodes_[index(node)].heard();
 }
 
-// A lost node, and those that never reached rank 0. These are not lost: MPI's way to them may be open, and this one
-// not.
+// Finds a lost node, and nodes that never reached rank 0. The latter are not lost: they may be reachable by MPI but not
+// by the control plane.
 std::vector<Watch::Finding> Watch::find_missed(double now) {
   std::vector<Finding> out;
   std::vector<std::string> unreachable;
@@ -115,7 +115,7 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
       if (first < 0) first = known.ranks.front();
     }
     if (change != NodeLife::Change::silent && change != NodeLife::Change::ended) continue;
-    // Of its ranks the one that is furthest behind.
+    // Names the node's rank that is furthest behind.
     const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
                                          [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
     const std::string why = change == NodeLife::Change::ended
@@ -125,7 +125,7 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
     out.push_back({Finding::Kind::lost, known.ranks.front(),
                    fmt::format("node {} ({}) is lost: {}; last in {}", known.name, ranks_text(known.ranks), why,
                                ranks_[index(*behind)].text(names_))});
-    break;  // the run ends with it
+    break;  // the run ends with the first lost node
   }
   if (!unreachable.empty())
     out.push_back({Finding::Kind::unknown, first,
@@ -135,14 +135,14 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
   return out;
 }
 
-// Of several that come back together, one sentence: then it was rank 0 that was cut off.
+// One sentence for all nodes that came back together: then it was rank 0 that was cut off.
 std::optional<Watch::Finding> Watch::find_returned() {
   std::vector<std::string> names;
   double longest = 0;
   int first = -1;
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     const double silence = nodes_[node].take_silence();
-    if (silence == 0 || static_cast<int>(node) == map_.node_of[0]) continue;  // no network lies before the own node
+    if (silence == 0 || static_cast<int>(node) == map_.node_of[0]) continue;  // rank 0's own node needs no network
     const Node& known = map_.nodes[node];
     names.push_back(fmt::format("{} ({})", known.name, ranks_text(known.ranks)));
     longest = std::max(longest, silence);
@@ -154,19 +154,19 @@ std::optional<Watch::Finding> Watch::find_returned() {
                              names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
 }
 
-// What is known of the others is old, or was never told.
+// What is known of ranks on other nodes is outdated, or was never reported.
 bool Watch::is_watched(const RankView& rank) const {
   return nodes_[index(map_.node_of[index(rank.rank)])].is_known();
 }
 
-// For how long the rank has been in what it is in, and from when on that is too long.
+// How long the rank has been in its place, and after how long that is too long.
 Watch::InPlace Watch::in_place(const RankView& rank, double now) const {
   const double since_told = now - told_[index(rank.rank)];
   if (rank.pid != 0 && rank.beat_age >= kStopped) return {rank.beat_age + since_told, stands_, true};
   if (rank.phase != runtime::Phase::training) return {now - still_[index(rank.rank)].since, stands_, false};
   const int lane = rank.main_lane(names_);
-  // A device's lanes do not say what their tasks take, and no lane runs at all while the whole step is the device's:
-  // there a step's own time is the measure.
+  // A device's lanes do not report task times, and no lane runs while the whole step is on the device. Then the step's
+  // own time is the measure.
   double typical = rank.typical_step;
   if (lane >= 0 && rank.lanes[index(lane)].place.running && rank.lanes[index(lane)].typical > 0)
     typical = rank.lanes[index(lane)].typical;
@@ -217,7 +217,7 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
     return found;
   };
   if (const auto found = among([](const Standing& s) { return s.stopped; })) return found;
-  // In something that no other rank has a part in.
+  // A rank in a task that involves no other rank.
   const auto busy = [&](const Standing& s) {
     const RankView& rank = ranks_[index(s.rank)];
     if (rank.phase != runtime::Phase::training) return false;
@@ -226,7 +226,7 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
            !names_.collective(rank.lanes[index(lane)].place.task);
   };
   if (const auto found = among(busy)) return found;
-  // Not yet where others wait: the place of the one that is furthest behind.
+  // Otherwise the rank that is furthest behind: it has not yet come to where the others wait.
   const auto progress = [&](int rank) {
     const RankView& r = ranks_[index(rank)];
     std::int64_t step = 0;
@@ -234,7 +234,7 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
     for (const runtime::LaneId lane : {runtime::LaneId::gather, runtime::LaneId::reduce}) {
       const runtime::LanePlace& place = r.lanes[static_cast<std::size_t>(lane)].place;
       step += place.step;
-      // One that is done is behind the next one that runs, and before it.
+      // A finished task counts as between itself and the next running one.
       task += 2 * (place.task + 1) + (place.running ? 0 : 1);
     }
     return std::tuple(r.step, stage_of(r), step, task);
@@ -247,13 +247,13 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
   }
   if (least == most) return *std::max_element(standing.begin(), standing.end(), oldest);
   if (const auto found = among([&](const Standing& s) { return progress(s.rank) == least; })) return found;
-  return std::nullopt;  // whoever is behind still moves
+  return std::nullopt;  // the rank that is furthest behind still moves
 }
 
 std::vector<Watch::Finding> Watch::look(double now) {
   std::vector<Finding> out = find_missed(now);
   if (auto returned = find_returned()) out.push_back(std::move(*returned));
-  const auto all_told = [&] {  // a node that is not heard of says nothing of its ranks
+  const auto all_told = [&] {  // a node that is silent reports nothing of its ranks
     return std::all_of(nodes_.begin(), nodes_.end(),
                        [&](const NodeLife& node) { return !node.is_known() || now - node.heard() < kStopped; });
   };

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/control/watch/ finds what is lost or stands still (here): every rank's attendant.h tells its place through
-// node_stream.h to rank 0's hub.h, which gives the verdict. What one end knows of the other is in node_life.h.
+// launcher/control/watch/ finds what is lost or stands still (here). Every rank's attendant.h sends its place through
+// node_stream.h to rank 0's hub.h, which gives the verdict. node_life.h holds what one end knows of the other.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,9 +14,9 @@
 
 namespace strata::launcher::control {
 
-// Finds nodes that are lost and ranks that stand still, from where all ranks say that they are. All ranks of a run go
-// through the same list of tasks, so that comparing their places names the one for which the others wait. Knows nothing
-// of threads, sockets or clocks: `now` is in seconds of whatever clock.
+// Finds nodes that are lost and ranks that stand still, from the places that all ranks report. All ranks of a run go
+// through the same list of tasks, so comparing their places names the rank that the others wait for. It knows nothing
+// of threads, sockets or clocks: `now` is in seconds on any clock.
 class Watch {
  public:
   struct Limits {
@@ -25,39 +25,39 @@ class Watch {
   struct Finding {
     enum class Kind : std::uint8_t { warning, recovered, stuck, lost, unknown };
     Kind kind;
-    int rank;          // whose fault it is: of a lost node the first
-    std::string text;  // a sentence for the user, without rank 0's own ending of it
+    int rank;          // whose fault it is; of a lost node, its first rank
+    std::string text;  // a sentence for the user; the caller adds how it ends
   };
 
   Watch(const Limits& limits, NodeMap map, double now);
   void know(TaskNames names) { names_ = std::move(names); }
   const TaskNames& names() const { return names_; }
 
-  // A node was heard of; it is leaving, or its connection broke without that.
+  // A node was heard of; left: it said goodbye; broke: its connection broke without that.
   void heard(int node, std::span<const RankView> ranks, double now);
   void left(int node);
   void broke(int node, double now);
 
-  // Who looks was stopped itself until now, and heard nobody: everyone counts as heard of.
+  // The caller was itself stopped until now and heard nobody: every node counts as heard from.
   void resume(double now);
 
   std::vector<Finding> look(double now);
 
   const std::vector<RankView>& ranks() const { return ranks_; }
   double heard_ago(int node, double now) const;
-  // The rank that takes longest to compute, if that is a twentieth more than the median; -1: none.
+  // The rank with the longest compute time, if that is 5% above the median; -1 otherwise.
   int slowest() const;
   double median_compute() const;
 
  private:
-  struct Still {  // of one rank: since when its phase has made no progress, and what was warned of
+  struct Still {  // per rank: since when its phase has made no progress, and what was warned of
     std::uint64_t counter = 0;
     runtime::Phase phase = runtime::Phase::starting;
     double since = 0;
     std::string warned;
   };
   struct InPlace {
-    double age, limit;  // for how long, and from when on that is too long, in seconds
+    double age, limit;  // seconds in this place, and after how many that is too long
     bool stopped;       // its process does not run
     bool stands() const { return age > 0 && age >= limit; }
   };
@@ -75,11 +75,11 @@ class Watch {
   std::string waiting_text(const Standing& found, double now) const;
 
   Limits limits_;
-  double stands_;  // a rank that makes no progress for so long stands still: the first of what is asked for
+  double stands_;  // a rank without progress for so long stands still: the shortest limit that is set
   NodeMap map_;
   TaskNames names_;
   std::vector<RankView> ranks_;
-  std::vector<double> told_;  // by rank, when
+  std::vector<double> told_;  // by rank: when it last reported
   std::vector<NodeLife> nodes_;
   std::vector<Still> still_;
 };
