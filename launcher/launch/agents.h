@@ -13,50 +13,51 @@
 
 namespace strata::launcher {
 
-// Launch's agents, one per node (launcher/launch/node/agent.h): what a node is, whether it is there, and what it
-// measures. They are kept for as long as the launch goes on, and end the ranks of nodes that are cut off.
+// Launch's agents, one per node (launcher/launch/node/agent.h). They report what a node is, whether it is still there,
+// and what it measures, and they end the ranks of a node that is cut off. They live as long as the launch.
 class Agents {
  public:
-  // run: the value of STRATA_LAUNCH of its ranks. timeout: seconds after which an agent that hears nothing ends its
-  // node's ranks, and a node that says nothing is lost a little later; 0: never. meanwhile: is called while something
-  // is waited for, and may throw to end that.
+  // run: the ranks' value of STRATA_LAUNCH. timeout: seconds after which an agent that hears nothing ends its node's
+  // ranks; a node that says nothing is lost a little later; 0: never. meanwhile: called during every wait; it may throw
+  // to end the wait.
   Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders,
          std::function<void()> meanwhile);
   ~Agents();
 
-  // Starts those of these nodes that have none, all at once, and waits for their facts. Of nodes that have none then,
-  // problems() has a sentence each that says why and what to do.
+  // Starts an agent on those of these nodes that have none, all at once, and waits for their facts. For each node that
+  // has none then, problems() holds a sentence that says why and what to do.
   void start(const std::vector<Host>& hosts, double seconds);
   // Ends the agent of a node that is left out.
   void drop(const std::string& host);
 
   bool answers(const std::string& host) const;
   const std::map<std::string, std::string>& problems() const { return problems_; }
-  // Why a node does not answer: of problems(), or that its agent ended since.
+  // Why a node does not answer: its entry in problems(), or that its agent has ended since.
   std::string problem(const std::string& host) const;
   const NodeFacts& facts(const std::string& host) const;
-  // Seconds that the node's clock is ahead of this one's, as far as known.
+  // How many seconds the node's clock is ahead of this one, if known.
   std::optional<double> clock_ahead(const std::string& host) const;
 
-  // Whoever waits for something calls it again and again: an agent that hears nothing ends itself. Reads what agents
-  // say for so long at most, and asks each for a sign of life about once per second.
+  // Reads what agents say, for at most so many milliseconds, and asks each for a sign of life about once per second.
+  // Every wait has to call it again and again, because an agent that hears nothing ends itself.
   void attend(int milliseconds);
-  // The same with pipes of the caller's, which read_lines() reads before.
+  // The same for callers with pipes of their own: they read readers() first by read_lines().
   std::vector<LineReader*> readers();
   void ask_for_life();
-  // Nodes that are lost since they were started: their agent ended, or nothing was heard of them.
+  // Nodes that were lost since they were started: their agent ended, or nothing was heard from them.
   struct Lost {
     std::string host, why;
   };
   std::vector<Lost> lost() const;
-  // Asks every node for a sign of life and waits until all came or the time is over. Returns those that gave none.
+  // Asks every node for a sign of life and waits until all have answered or the time is over. Returns those that did
+  // not.
   std::vector<std::string> silent(double seconds);
 
-  // Ends what is left of the run's ranks on these nodes. Returns those on which some are still there after so long:
-  // they wait for a device.
+  // Ends the run's remaining ranks on these nodes. Returns the nodes that still have some when the time is over: those
+  // ranks wait for a device.
   std::vector<std::string> end_ranks(const std::vector<std::string>& hosts, double seconds);
 
-  // Sends each node its line and waits for the answers, JSON objects by node; those that did not come are left out.
+  // Sends each node its line and waits for the answers: JSON objects by node, without those that did not come.
   std::map<std::string, std::string> ask(const std::map<std::string, std::string>& lines, double seconds);
 
  private:

@@ -39,7 +39,7 @@ std::optional<int> slots_of(std::string_view text) {
   return slots;
 }
 
-// Adds to what `hosts` has of that name: each mention that says no number is one slot more, as in Open MPI.
+// Adds a host, or slots to the host of that name. As in Open MPI, each mention without a number is one slot more.
 void add(std::vector<Host>& hosts, const std::string& name, std::optional<int> slots) {
   const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) { return host.name == name; });
   if (known == hosts.end())
@@ -48,8 +48,8 @@ void add(std::vector<Host>& hosts, const std::string& name, std::optional<int> s
     known->slots = known->slots.value_or(1) + slots.value_or(1);
 }
 
-// One name, or a list of Slurm's, with its slots. A name goes into command lines of ssh and mpirun: nothing else than
-// what names are made of gets there.
+// Adds one name, or a Slurm list of names, with its slots. Names go into command lines of ssh and mpirun, so only the
+// characters of host names are accepted.
 void add_names(std::vector<Host>& hosts, std::string_view names, std::optional<int> slots, const std::string& where) {
   constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   if (names.find('@') != std::string_view::npos)
@@ -64,7 +64,7 @@ void add_names(std::vector<Host>& hosts, std::string_view names, std::optional<i
   for (const std::string& name : slurm_names(std::string(names))) add(hosts, name, slots);
 }
 
-// NAME or NAME:N.
+// Adds NAME or NAME:N.
 void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int> slots, const std::string& where) {
   const std::size_t colon = word.rfind(':');
   if (colon == std::string_view::npos) return add_names(hosts, word, slots, where);
@@ -98,7 +98,7 @@ void add_line(std::vector<Host>& hosts, std::string_view line, const std::string
   add_word(hosts, name, slots, where);
 }
 
-// At commas that no brackets hold.
+// Splits at commas outside of brackets.
 std::vector<std::string_view> split_at_commas(std::string_view text) {
   std::vector<std::string_view> out;
   int depth = 0;
@@ -164,7 +164,7 @@ std::vector<std::string> slurm_names(const std::string& list) {
   if (said.code == 0 && !names.empty()) return names;
   if (!said.code)
     fail(Exit::usage, "\"{}\": scontrol, which reads lists of nodes, does not answer: write the names out", list);
-  // It may be without a configuration, and the list without a fault.
+  // scontrol may have no configuration, so the list itself may be right.
   const std::string why = said.errors.substr(0, said.errors.find('\n'));
   fail(Exit::usage,
        "\"{}\" could not be read by scontrol show hostnames ({}): correct the list, or write the names out", list,
@@ -204,7 +204,7 @@ void require_addresses(const std::vector<Host>& hosts, const std::string& origin
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       continue;
     }
-    // A word without a slash may be either.
+    // A word without a slash may be a host or a file.
     std::error_code ignored;
     const auto is_folder = [&](const std::string& name) { return std::filesystem::is_directory(name, ignored); };
     if (const auto folder = std::find_if(missing.begin(), missing.end(), is_folder); folder != missing.end())

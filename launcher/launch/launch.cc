@@ -35,10 +35,10 @@ namespace {
 
 using runtime::Recipe;
 
-constexpr double kAnswerSeconds = 30;       // that a node has to come up with its facts
+constexpr double kAnswerSeconds = 30;       // for a node to come up with its facts
 constexpr double kAnswerAgainSeconds = 15;  // the same after a failure: ssh gives up after 10
-constexpr double kForScreen = 60;           // that the end waits for a screen that takes nothing
-constexpr int kRestarts = 3;                // of a run that writes checkpoints
+constexpr double kForScreen = 60;           // the longest wait at the end for a screen that takes nothing
+constexpr int kRestarts = 3;                // for a run that writes checkpoints
 
 // Each node takes three pipes and a process.
 void raise_file_limit() {
@@ -74,7 +74,7 @@ class Launch {
     } catch (const StoppedBetween&) {
       code = stopped_between();
     }
-    // A terminal that takes nothing may have been stopped by its user, who can also end the wait.
+    // A terminal that takes nothing may have been stopped by its user, who can also end this wait.
     const int asked = stop_.times();
     const auto end = SteadyClock::now();
     while (!screen_.drain(0.1) && stop_.times() == asked && seconds_since(end) < kForScreen) {
@@ -82,12 +82,12 @@ class Launch {
     return code;
   }
 
-  // Whether the screen has not taken all of it.
+  // Whether output is left that the screen did not take.
   bool screen_hangs() { return !screen_.drain(0); }
 
  private:
   struct StoppedBetween {};
-  // Asked to stop while there are no ranks that would have to end first.
+  // Throws if a stop was asked for while there are no ranks to end first.
   void look_for_stop() const {
     if (!ranks_run_ && stop_.times() > 0) throw StoppedBetween();
   }
@@ -157,7 +157,7 @@ class Launch {
 
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
-  // Of a node by its own GPUs: the nodes need not be alike.
+  // Counts a node's slots by its own GPUs, because the nodes need not be alike.
   void settle_slots() {
     for (Host& host : allocation_.hosts) {
       if (!agents_.answers(host.name)) continue;
@@ -194,7 +194,7 @@ class Launch {
     return spread(allocation_.hosts, ranks, 1);
   }
 
-  // Once for all starts, on whatever ranks they have.
+  // The batch is settled once, for all starts, however many ranks they have.
   void settle_batch(int ranks) {
     const auto has_gpus = [&](const Host& host) { return !agents_.facts(host.name).gpus.empty(); };
     const bool on_gpus = recipe_.device.kind == runtime::DeviceKind::cuda ||
@@ -204,7 +204,7 @@ class Launch {
                        [this](const std::string& unseen) { screen_.note(unseen); });
   }
 
-  // At the first start every node that was named is meant, unless --min-nodes says otherwise.
+  // At the first start every named node is required, unless --min-nodes says otherwise.
   void leave_out_or_refuse() {
     std::vector<std::string> why;
     for (const auto& [host, problem] : agents_.problems()) why.push_back(problem);
@@ -229,7 +229,7 @@ class Launch {
                 allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
   }
 
-  // Once nothing is refused any more, so that a refusal stands alone.
+  // Shown only when nothing is refused any more, so that a refusal stands alone.
   void show_recipe() {
     screen_.write(true, "strata: the recipe, without what is at its default:\n");
     std::string keys = changed_keys(recipe_);
@@ -245,7 +245,7 @@ class Launch {
             one);
   }
 
-  // Settles the interface, too: asked for, or where the nodes' names lead.
+  // Also chooses the interface: the one that was asked for, or the one that the nodes' names lead to.
   void look_first(const std::vector<Share>& shares) {
     std::vector<Host> hosts;
     hosts.reserve(shares.size());
@@ -262,7 +262,7 @@ class Launch {
     if (!interface_ && nodes.size() > 1) interface_ = common_interface(nodes);
     if (interface_) say_interface();
   }
-  // What the user or the recipe has set is theirs, unless --interface says otherwise for all three.
+  // Variables that the user or the recipe has set are kept, unless --interface sets all three.
   void say_interface() {
     if (options_.interface) return screen_.say("MPI, NCCL and control use {}, as --interface says", *interface_);
     std::vector<std::string> others = interface_variables();
@@ -287,9 +287,9 @@ class Launch {
     return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} are used up", most_restarts());
   }
 
-  // The ranks to go on with; empty: there are none, which was said.
+  // The ranks to go on with. If there are none, the reason was printed and the result is empty.
   std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
-    for (const std::string& host : ended.lost) agents_.drop(host);  // asked anew: it may be back
+    for (const std::string& host : ended.lost) agents_.drop(host);  // asked again later: it may be back
     std::set<std::string> known;
     for (const Host& host : allocation_.hosts)
       if (agents_.answers(host.name)) known.insert(host.name);
@@ -330,7 +330,7 @@ class Launch {
     return shares;
   }
 
-  // Asked on a node, whose memory counts.
+  // Asked on a node, because its memory counts.
   bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";
@@ -355,8 +355,8 @@ class Launch {
     return static_cast<int>(end.code);
   }
 
-  AskedToStop stop_;     // first: a stop counts from here on
-  LaunchScreen screen_;  // what launch itself says goes there too, as the terminal may take nothing
+  AskedToStop stop_;     // declared first: a stop counts from here on
+  LaunchScreen screen_;  // also takes launch's own messages, because the terminal may hang
   LaunchOptions options_;
   Events& events_;
   TrainCommand command_;
@@ -365,10 +365,10 @@ class Launch {
   Allocation allocation_;
   std::string run_;
   std::optional<std::string> interface_;
-  Checkpoints found_;           // before the first start
-  std::optional<Ended> ended_;  // the start before
+  Checkpoints found_;           // those before the first start
+  std::optional<Ended> ended_;  // how the previous start ended
   bool ranks_run_ = false;
-  std::vector<Host> absent_;  // left out at the first start, and asked again at a restart
+  std::vector<Host> absent_;  // left out at the first start, asked again at a restart
   Agents agents_;
 };
 

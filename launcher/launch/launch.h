@@ -1,7 +1,7 @@
-// launcher/launch/ starts the ranks of a run on one or many nodes by mpirun or srun, and starts them again, on the
-// nodes that are left, when they fail. It is no scheduler: nodes come from Slurm, from an MPIJob or from --hosts. Open
-// next: launch.cc for the order of things, attempt.h for one start, restart.h for what comes after it, preflight.h for
-// what comes before, node/agent.h for what runs on every node.
+// launcher/launch/ starts a run's ranks on one or many nodes by mpirun or srun, and restarts them on the remaining
+// nodes when they fail. It is no scheduler: nodes come from Slurm, an MPIJob or --hosts. Read next: launch.cc for the
+// order of things, attempt.h for one start, restart.h for what follows it, preflight.h for what precedes it,
+// node/agent.h for what runs on every node.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -17,7 +17,7 @@ struct LaunchOptions {
   std::vector<std::string> env;
   std::optional<std::string> interface;
   bool preflight = true;
-  std::vector<std::string> command;  // what stands behind --
+  std::vector<std::string> command;  // the words after --
 };
 
 // Returns the exit code of the last run; throws Error.

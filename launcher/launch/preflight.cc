@@ -18,13 +18,13 @@
 namespace strata::launcher {
 namespace {
 
-constexpr double kSlow = 0.8;          // of the median
+constexpr double kSlow = 0.8;          // below this share of the median a node is slow
 constexpr double kClockSeconds = 1.0;  // that clocks may differ
-constexpr std::size_t kAtOnce = 16;    // files
+constexpr std::size_t kAtOnce = 16;    // files per question
 constexpr const char* kHangs = "it hangs, or has no memory left: end what else runs there, or leave it out";
 constexpr std::uint64_t kLocked = std::uint64_t{64} << 20;
 
-// A number of an agent's answer, or its problem into `problems`.
+// A number in an agent's answer. If there is none, adds the reason to `problems`.
 std::optional<double> number_in(const std::string& answer, std::string_view key, std::vector<std::string>& problems) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
@@ -35,8 +35,8 @@ std::optional<double> number_in(const std::string& answer, std::string_view key,
   return value;
 }
 
-// Where the node's name leads. Debian's installer gives a machine's own name the address 127.0.1.1, which leads no
-// other node there: then its first network counts.
+// The address that the node's name leads to. Debian's installer gives a machine's own name the address 127.0.1.1, which
+// leads no other node there; then the first interface counts.
 std::string address_by_name(const NodeCheck& node) {
   std::string out = address_of(node.host);
   if (out == "127.0.1.1" && !node.facts.interfaces.empty()) out = node.facts.interfaces[0].address;
@@ -50,14 +50,14 @@ std::string address_on(const NodeCheck& node, const std::optional<std::string>& 
   return {};
 }
 
-// Neighbours of a ring that starts at `shift`, two by two.
+// Pairs of neighbours in a ring that starts at `shift`.
 std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::size_t shift) {
   std::vector<std::pair<std::size_t, std::size_t>> out;
   for (std::size_t i = 0; i + 1 < nodes; i += 2) out.emplace_back((i + shift) % nodes, (i + 1 + shift) % nodes);
   return out;
 }
 
-// Of nodes with this very build: another one may not know the question.
+// Asks only nodes with this very build: another build may not know the question.
 void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes, double seconds) {
   const std::string program = program_hash();
   std::map<std::string, std::string> lines;
@@ -79,7 +79,7 @@ void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<Nod
   }
 }
 
-// A line must find room in a pipe, whatever the paths.
+// Asks in parts, because a line must fit into a pipe, however long the paths are.
 void look_for_all(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes, double seconds) {
   for (std::size_t at = 0; at < files.size(); at += kAtOnce)
     look_for(files.subspan(at, std::min(kAtOnce, files.size() - at)), agents, nodes, seconds);
@@ -115,7 +115,7 @@ void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t ro
     const auto gbit = number_in(answer->second, "gbit_per_s", nodes[client].problems);
     const auto trip = number_in(answer->second, "microseconds", unheard);
     if (!gbit || !trip) continue;
-    // Of a slow pair the one that is fast with another partner is not the slow one.
+    // A node in a slow pair that is fast with another partner is not the slow one.
     for (NodeCheck* node : {&nodes[server], &nodes[client]})
       if (*gbit > node->gbit_per_s.value_or(0)) {
         node->gbit_per_s = gbit;
@@ -135,7 +135,7 @@ std::optional<double> median(const std::vector<NodeCheck>& nodes, Value&& value)
   return *middle;
 }
 
-// What most nodes have, of those that come first among as many.
+// The value that most nodes have; the first one if several are equally common.
 template <typename Value>
 auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
   auto best = value(nodes[0]);
@@ -149,7 +149,7 @@ auto usual(const std::vector<NodeCheck>& nodes, Value&& value) {
   return best;
 }
 
-// Nodes whose `value` is another than most have.
+// Adds a remark for the nodes whose `value` differs from the usual one.
 template <typename Value>
 void note_others(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks, std::string_view what,
                  std::string_view advice, Value&& value) {
@@ -177,7 +177,7 @@ std::string gpus_of(const NodeCheck& node) {
   return fmt::format("{} {}", node.facts.gpus.size(), fmt::join(node.facts.gpus, ", "));
 }
 
-// What no node sees is not there; what some see is not shared.
+// A file that no node sees does not exist; a file that some nodes see is not shared.
 void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks) {
   std::vector<std::string> told;
   for (const NodeCheck& node : nodes)
@@ -297,7 +297,7 @@ std::string table(const std::vector<NodeCheck>& nodes) {
     std::uint64_t free = 0;
     for (const DriveFact& drive : node.facts.drives) free += drive.free;
     std::optional<double> clock = node.clock_ahead;     // in ms
-    if (clock) clock = std::round(*clock * 1e3) + 0.0;  // +: no "-0"
+    if (clock) clock = std::round(*clock * 1e3) + 0.0;  // +0.0 turns "-0" into "0"
     rows.push_back(
         {node.host, std::to_string(node.facts.cores), bytes_text(node.facts.memory),
          node.facts.memlock == std::numeric_limits<std::uint64_t>::max() ? "unlimited" : bytes_text(node.facts.memlock),

@@ -10,18 +10,18 @@
 
 namespace strata::launcher {
 
-// What was found of one node before anything starts there.
+// What was found out about one node before anything starts there.
 struct NodeCheck {
   std::string host;
   NodeFacts facts;
-  std::optional<double> clock_ahead;  // seconds, of this machine's clock
+  std::optional<double> clock_ahead;  // seconds ahead of this machine's clock
   std::optional<double> gflop_per_s;
-  std::optional<double> gbit_per_s, microseconds;  // of the better of its links
+  std::optional<double> gbit_per_s, microseconds;  // of its better link
   std::vector<std::string> problems;               // of its measurements
-  std::vector<std::string> unseen;                 // a sentence per file of the recipe that it does not see
+  std::vector<std::string> unseen;                 // one sentence per file of the recipe that it does not see
 };
 
-// What is off, as a sentence that says what to do. `refuses`: nothing can start so.
+// A sentence on what is wrong and what to do. `refuses`: nothing can start like this.
 struct Remark {
   std::string text;
   bool refuses;
@@ -29,29 +29,31 @@ struct Remark {
   bool operator==(const Remark&) const = default;
 };
 
-// Seconds that a node has to see some files, for a second of products, to open a port, and for the figures of a link.
+// Seconds that a node has for each question: to see files, to compute products for a second, to open a port, to measure
+// a link.
 struct Patience {
   double files = 20, products = 30, port = 10, link = 20;
 };
 
-// Asks all nodes at once: whether they see the files, a second of products, then links in pairs, for two rounds with
-// other partners. Nodes reach each other by the interface, or where their names lead.
+// Asks all nodes at once whether they see the files and how fast they compute, then measures links between pairs, in
+// two rounds with different partners. Nodes reach each other by the interface, or by the addresses of their names.
 std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
                                const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
                                const Patience& patience = {});
 
-// `program`: the hash of the launcher's own. A node below 0.8 of the median is a warning.
+// Judges what was found. `program`: the hash of the launcher's own program. A node below 0.8 of the median gets a
+// warning.
 std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
                           const std::optional<std::string>& interface);
 
-// Of a node that is taken in again: why it cannot be; empty: it can. Asks it for the files, and measures nothing.
+// Why a node cannot be taken back into the run; empty if it can. Asks it for the files, and measures nothing.
 std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
                       const std::vector<RecipeFile>& files, const std::optional<std::string>& interface);
 
-// A line per node, with the names of the columns above.
+// A table with one line per node below the names of the columns.
 std::string table(const std::vector<NodeCheck>& nodes);
 
-// The interface that the nodes' names lead to, if it has the same name on all.
+// The interface that the nodes' names lead to, if it has the same name on all nodes.
 std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes);
 
 }  // namespace strata::launcher

@@ -13,7 +13,7 @@
 namespace strata::launcher {
 namespace {
 
-// "HOST:PORT", as the recipe has checked it, of a host that names one node, and another one elsewhere.
+// Whether a "HOST:PORT", already checked by the recipe, names one particular node.
 bool is_of_one_node(std::string_view address) {
   if (address.find(':') == std::string_view::npos || address.starts_with("unix:")) return false;
   const std::string_view host = address.substr(0, address.rfind(':'));
@@ -95,7 +95,7 @@ std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const ru
 }
 
 BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume) {
-  // Before the first start, the same command does what it was to do.
+  // Before the first start the same command does what it would have done, so it resumes only with "auto".
   const bool resumes = kept && (started || resume == "auto");
   return {kept || !started ? Exit::requeue : Exit::failed,
           fmt::format("{}: {}",

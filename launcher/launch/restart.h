@@ -16,36 +16,36 @@
 
 namespace strata::launcher {
 
-// Why a run that ended so is not started again; empty: it is. `before`: how the start before it ended.
+// Why a run that ended like this is not restarted; empty if it is. `before`: how the previous start ended.
 std::string why_final(const Ended& ended, const std::optional<Ended>& before);
 
-// Seconds to wait before restart `number`, from 1: longer each time.
+// Seconds to wait before restart `number`, counted from 1; longer each time.
 double restart_wait(int number);
 
-// Sequences of a step of `ranks` ranks, and what sets them for another number: accumulation if the recipe has it,
-// else the batch.
+// The number of sequences in a step of `ranks` ranks, and the keys that keep it for another number of ranks:
+// accumulation if the recipe sets it, otherwise the batch.
 std::int64_t global_batch(const runtime::Recipe& recipe, int ranks);
 std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t batch, int ranks);
 
-// The checkpoints of a folder, with the time each was written.
+// The checkpoints in a folder, with the times they were written.
 using Checkpoints = std::set<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
 Checkpoints checkpoints_in(const std::optional<std::filesystem::path>& folder);
-// What makes a start go on from what the launch itself has written since `before`, whatever checkpoint.resume says of
-// the first start.
+// The keys that make a restart resume from what this launch has written since `before`, whatever checkpoint.resume says
+// for the first start.
 std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkpoints& before);
 
-// What keeps control.listen and control.metrics from an address that only one node has (HOST:PORT, but neither of this
-// host alone nor of any), as for a rank 0 that has moved: KEY=VALUE each.
+// The keys that keep control.listen and control.metrics off an address that only one node has (HOST:PORT, neither
+// loopback nor any address), as KEY=VALUE: rank 0 may have moved to another node.
 std::vector<std::string> front_sets(const runtime::Recipe& recipe);
 
-// The most ranks that these nodes have room for, that `batch` divides by with the recipe's micro-batch, and of which
-// `fits` says that the plan does; empty: there are none.
+// The largest number of ranks that these nodes have room for, that divides `batch` together with the recipe's
+// micro-batch, and whose plan fits according to `fits`; empty if there is none.
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
 
-// How launch ends if it is asked to stop, so many times, while no rank runs. As from ranks that were stopped, the code
-// says whether there is something to resume from. `kept`: a checkpoint. `started`: ranks ran before. `resume`:
-// checkpoint.resume as the user has it.
+// How launch ends if it is asked to stop, so many times, while no rank runs. The code says whether there is something
+// to resume from, as it does for ranks that were stopped. `kept`: there is a checkpoint. `started`: ranks ran before.
+// `resume`: checkpoint.resume as the user set it.
 struct BetweenStarts {
   Exit code;
   std::string text;

@@ -38,7 +38,8 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
   return recipe;
 }
 
-// Whether ranks share a GPU is not to be told from how many each sees: a launcher may show every rank its own alone.
+// The number of GPUs that each rank sees does not tell whether ranks share one: a launcher may show every rank only its
+// own.
 runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world) {
   runtime::Seat seat;
   agree(world, [&] { seat = runtime::choose_seat(recipe.device.kind, world.node_rank()); });

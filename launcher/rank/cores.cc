@@ -16,7 +16,7 @@
 namespace strata::launcher {
 namespace {
 
-// hwloc's view of the machine; owns it.
+// hwloc's view of the machine. Owns the topology.
 class Topology {
  public:
   Topology() {
@@ -34,7 +34,7 @@ class Topology {
 };
 
 CoreShare bind_share(int node_rank, int node_size) {
-  // Under mpirun the binding that is there is mpirun's, one core a rank; else it is the user's (taskset) and is kept.
+  // Under mpirun an existing binding is mpirun's, one core per rank. Otherwise it is the user's (taskset) and is kept.
   if (node_size == 1 && !std::getenv("OMPI_COMM_WORLD_SIZE")) {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);

@@ -44,7 +44,7 @@ runtime::Capacity agree_on_capacity(const runtime::Recipe& recipe, const runtime
   return least;
 }
 
-// training.micro_batch_size = auto, by the data and checkpoints that rank 0 sees, for a training on these ranks.
+// Settles training.micro_batch_size = auto for a training on these ranks, by the data and checkpoints that rank 0 sees.
 void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planning, const runtime::Seat& seat,
                           comm::World& world) {
   std::int64_t& size = workload.recipe.training.micro_batch_size;
@@ -60,7 +60,7 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
   size = std::stoll(world.exchange(std::to_string(size))[0]);
 }
 
-// As rank 0 sees the checkpoints.
+// Where the run begins, as rank 0 sees the checkpoints.
 runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World& world) {
   std::string text;
   if (world.rank() == 0) {
@@ -86,7 +86,7 @@ runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity
   return job;
 }
 
-// Ranks on other nodes may read another config.json, or have another number of cores.
+// Ranks on other nodes may read another config.json or have another number of cores.
 void require_same_plan(const runtime::Job& job, comm::World& world) {
   const std::vector<std::string> configs = world.exchange(job.config().to_json());
   const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
@@ -120,7 +120,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
     if (planning.looks_at_data && !generates)
       agree(world, [&] { run.data = runtime::settle(workload, planning.purpose == Purpose::evaluate); });
   };
-  // A training settles its batch by its data, an evaluation by the training's, which settles otherwise.
+  // A training settles its batch by its data. An evaluation takes the training's batch, which is settled differently.
   if (planning.purpose == Purpose::train) settle();
   if (!generates) agree_on_micro_batch(workload, planning, run.seat, world);
   if (planning.purpose == Purpose::evaluate) settle();

@@ -29,8 +29,8 @@ namespace {
 
 using comm::AgreedError;
 
-// The transport must be known before the recipe is agreed on: from whatever parses, else it is chosen. What is wrong
-// with the recipe is said by read_recipe, once.
+// The transport must be known before ranks can agree on the recipe, so it comes from this rank's own reading, or is
+// chosen if that fails. read_recipe reports what is wrong with the recipe, once.
 std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>& path,
                                      std::span<const std::string> sets) {
   comm::Backend backend = comm::Backend::automatic;
@@ -56,13 +56,13 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
   });
 }
 
-// "rank 5"; on several nodes also which one to look at.
+// "rank 5"; on several nodes it also names the node.
 std::string own_place(const comm::World& world) {
   return world.node_size() == world.size() ? fmt::format("rank {}", world.rank())
                                            : fmt::format("rank {} on {}", world.rank(), host_name());
 }
 
-// Ends a run that this rank or another one failed in. Returns the exit code, the same on all ranks.
+// Ends a run in which this rank or another one failed. Returns the exit code, the same on all ranks.
 int end_failed(comm::World& world, const std::exception& error) {
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
@@ -76,7 +76,7 @@ int end_failed(comm::World& world, const std::exception& error) {
   return static_cast<int>(failure.code);
 }
 
-// mpirun ends all ranks as soon as one has failed: by then rank 0 is to have said why.
+// mpirun ends all ranks soon after one has failed: by then rank 0 must have printed the reason.
 constexpr std::chrono::seconds kRankZeroSpeaks{2};
 
 struct Ancestor {
@@ -84,7 +84,7 @@ struct Ancestor {
   int parent = 0;  // 0: none
 };
 
-// None: this process may not see it.
+// Nothing if this process may not see it.
 std::optional<Ancestor> ancestor(int pid) {
   Ancestor out;
   std::ifstream file(fmt::format("/proc/{}/status", pid));
@@ -108,7 +108,7 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     world->leave();
     return static_cast<int>(Exit::done);
   } catch (const AgreedError& error) {
-    // Of a rank that no mpirun has started there is no rank 0 that would say it.
+    // A rank that no mpirun has started has no rank 0 to print the error.
     const std::string left_over = world ? "" : left_over_rank();
     if (!left_over.empty()) {
       complain(fmt::format("{}; or unset what the environment still has of another run, such as {}", error.what(),
@@ -134,7 +134,8 @@ int refuse_as_rank(const Error& error) {
 }
 
 bool starts_ranks(const std::string& name) {
-  // Of Open MPI and PRRTE, Slurm, MPICH and Intel MPI, PBS, Cray, IBM and Flux; the system cuts names at 15 letters.
+  // Programs of Open MPI and PRRTE, Slurm, MPICH and Intel MPI, PBS, Cray, IBM and Flux. The system cuts names at 15
+  // characters.
   constexpr std::string_view kBegin[] = {"mpirun", "mpiexec", "orte", "prte",   "prun",  "srun",  "slurm", "hydra",
                                          "pmi_",   "pbs_",    "pals", "apinit", "aprun", "jsrun", "jsm",   "flux-"};
   return std::any_of(std::begin(kBegin), std::end(kBegin),
@@ -145,7 +146,7 @@ std::string left_over_rank() {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     const char* const rank = std::getenv(variable);
     if (!rank) continue;
-    constexpr int kMost = 64;  // however /proc changes meanwhile
+    constexpr int kMost = 64;  // a bound, because /proc may change meanwhile
     int pid = ::getppid();
     for (int i = 0; i < kMost && pid > 0; ++i) {
       const auto above = ancestor(pid);

@@ -2,8 +2,8 @@
 
 namespace strata::launcher {
 
-// While one lives, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the step instead of ending the process. At
-// most one at a time: a handler can only reach a global flag, which this owns.
+// While one exists, SIGTERM, SIGHUP and SIGUSR1 ask for a stop after the step and do not end the process. At most one
+// may exist at a time: a handler can reach only a global flag, which this object owns.
 class StopSignal {
  public:
   StopSignal();

@@ -31,15 +31,15 @@ namespace {
 
 using Clock = SteadyClock;
 
-constexpr double kToClear = 5;  // seconds for ranks of a start before to go
+constexpr double kToClear = 5;  // seconds that ranks of an earlier start have to go
 
-// What goes to launch, a line at a time, from several threads.
+// Lines for launch, from several threads.
 class Replies {
  public:
   void say(const std::string& line) {
     const std::lock_guard lock(mutex_);
     const std::string text = line + "\n";
-    // A launch that is gone is noticed where its words are read.
+    // If launch is gone, the thread that reads its words notices.
     (void)!::write(STDOUT_FILENO, text.data(), text.size());
   }
 
@@ -47,7 +47,7 @@ class Replies {
   std::mutex mutex_;
 };
 
-// What takes its time runs beside, so that pings are answered meanwhile.
+// Slow questions are answered in threads of their own, so that pings are answered meanwhile.
 class Agent {
  public:
   explicit Agent(const AgentOptions& options) : options_(options) {}
@@ -144,7 +144,7 @@ class Agent {
   Replies replies_;
   Clock::time_point heard_;
   bool dismissed_ = false;
-  std::deque<std::jthread> threads_;  // last: they end before what they use
+  std::deque<std::jthread> threads_;  // declared last, so that they end before what they use
 };
 
 std::string content(const std::filesystem::path& path) {
@@ -152,20 +152,21 @@ std::string content(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What a process, or a thread of it, was started with, NAME=VALUE between zero bytes; empty if it is not ours to see.
+// The variables that a process or thread was started with, NAME=VALUE between zero bytes; empty if we may not see it.
 std::string environment_of(const std::filesystem::path& process) {
   const std::string variables = content(process / "environ");
   return variables.empty() ? "" : std::string(1, '\0') + variables;
 }
 
-// Containers may share the numbers of their processes: those of another network are another node's.
+// Containers may have the same process numbers: a process with another network namespace belongs to another node.
 bool shares_network(const std::filesystem::path& process) {
   std::error_code ignored;
   return std::filesystem::read_symlink(process / "ns/net", ignored) ==
          std::filesystem::read_symlink("/proc/self/ns/net", ignored);
 }
 
-// By what it was started with. A first thread that has ended before the others shows nothing any more: they do.
+// Decided by the environment it was started with. If the first thread has ended before the others, its environment
+// cannot be read any more, but theirs can.
 bool is_of_run(const std::filesystem::path& process, const std::string& run) {
   const std::string sign = std::string(1, '\0') + "STRATA_LAUNCH=" + run + std::string(1, '\0');
   if (const std::string all = environment_of(process); !all.empty())
@@ -176,7 +177,7 @@ bool is_of_run(const std::filesystem::path& process, const std::string& run) {
   return false;
 }
 
-// The numbers of this node's other processes that `belongs` takes, which is given their folders.
+// The numbers of this node's other processes that `belongs`, which is given their folders in /proc, accepts.
 template <typename Belongs>
 std::vector<int> processes(Belongs&& belongs) {
   std::vector<int> out;
@@ -191,7 +192,7 @@ std::vector<int> processes(Belongs&& belongs) {
   return out;
 }
 
-// Whether a thread of the process is left. Its first one may have ended before the others.
+// Whether any thread of the process is left. The first one may end before the others.
 bool is_left(int pid) {
   std::error_code ignored;
   for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored)) {
@@ -205,7 +206,8 @@ bool is_left(int pid) {
 }  // namespace
 
 void end_older_agents(const std::string& run, const std::string& host) {
-  // Behind the program's path: what starts an agent elsewhere (srun) has these words further behind.
+  // The words directly follow the program's path. srun, which starts agents on other nodes, has the same words further
+  // along in its command line.
   const std::string words = fmt::format("node-agent{0}--run{0}{1}{0}--host{0}{2}{0}", '\0', run, host);
   const auto is_agent = [&](const std::filesystem::path& process) {
     const std::string line = content(process / "cmdline");
@@ -218,7 +220,7 @@ void end_older_agents(const std::string& run, const std::string& host) {
 std::vector<int> end_ranks(const std::string& run, double seconds) {
   if (run.empty()) return {};
   std::set<int> ended;
-  // Again, for those that were started meanwhile.
+  // Two rounds, so that processes that were started meanwhile are ended, too.
   for (int round = 0; round < 2; ++round)
     for (const int pid : processes([&](const auto& process) { return is_of_run(process, run); }))
       if (::kill(pid, SIGKILL) == 0) ended.insert(pid);
@@ -232,8 +234,8 @@ std::vector<int> end_ranks(const std::string& run, double seconds) {
 }
 
 int node_agent(const AgentOptions& options) {
-  // Who ends a job (scancel) or a session asks the ranks to stop, which takes them a while: the agent ends by its
-  // input.
+  // scancel or the end of a session signals all processes and so asks the ranks to stop, which takes them a while. The
+  // agent ignores these signals and ends when its input ends.
   for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::signal(signal, SIG_IGN);
   return Agent(options).run();
 }

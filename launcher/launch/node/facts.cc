@@ -97,7 +97,7 @@ double products_on(device::Device device, std::int64_t edge, int threads, double
 }  // namespace
 
 std::string program_hash() {
-  const MappedFile file("/proc/self/exe");  // what runs, whatever lies there now
+  const MappedFile file("/proc/self/exe");  // the running program, even if its file was replaced
   const XXH128_hash_t hash = XXH3_128bits(file.bytes().data(), file.bytes().size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }

@@ -10,43 +10,43 @@ namespace strata::launcher {
 
 // A folder of memory.nvme on a node.
 struct DriveFact {
-  std::string folder, problem;  // why it cannot be used; empty: it can
+  std::string folder, problem;  // why it cannot be used; empty if it can
   std::string how;              // how it would be read and written
   std::uint64_t free = 0;       // bytes
 };
 
-// A network of a node.
+// A network interface of a node.
 struct Interface {
   std::string name, address;
 };
 
-// What one node of a cluster is and has, as far as a run depends on it. Sizes are bytes.
+// What one node of a cluster is and has, as far as a run depends on it. Sizes are in bytes.
 struct NodeFacts {
-  std::string name;                  // its own
-  std::string program;               // a hash of the program's file
-  std::string processor, libraries;  // the kind of it, on which bits depend
+  std::string name;                  // the node's own name
+  std::string program;               // hash of the program's file
+  std::string processor, libraries;  // kinds of processor and libraries, on which bits depend
   int cores = 0;
   std::uint64_t memory = 0;   // that a process can still take
   std::uint64_t memlock = 0;  // that a process may lock; all ones: no limit
   std::vector<DriveFact> drives;
-  std::vector<std::string> gpus;  // "NVIDIA H200", those that can be used
+  std::vector<std::string> gpus;  // the usable ones, "NVIDIA H200"
   std::string driver;
-  std::vector<Interface> interfaces;  // that are up, without loopback
+  std::vector<Interface> interfaces;  // those that are up, without loopback
 };
 
-// Of this machine.
+// The facts of this machine.
 NodeFacts facts_here(std::span<const std::filesystem::path> folders);
-// A hash of the file this process runs.
+// A hash of the file that this process runs.
 std::string program_hash();
-// What is to be done about a node with another one.
+// A sentence that says what to do about a node with another build.
 std::string another_build(const std::string& host);
 
-// One line of JSON, and back. Throws Error{failed} if the text is none of ours.
+// Converts facts to one line of JSON, and back. Throws Error{failed} if the text is something else.
 std::string to_json(const NodeFacts& facts);
 NodeFacts parse_facts(std::string_view json);
 
-// GFLOP/s of bf16 products over so many seconds: of the slowest of this machine's GPUs, if there are any and they are
-// meant; else of all its cores together.
+// GFLOP/s of bf16 products, measured for so many seconds: on the slowest of this machine's GPUs if `on_gpus` and there
+// are any, otherwise on all cores together.
 double products_per_second(double seconds, bool on_gpus);
 
 }  // namespace strata::launcher

@@ -23,7 +23,7 @@ namespace strata::launcher {
 namespace {
 
 using Clock = SteadyClock;
-constexpr double kSeconds = 0.3;  // of each direction
+constexpr double kSeconds = 0.3;  // per direction
 constexpr int kRoundTrips = 50;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 // What the connecting end asks for next.
@@ -57,7 +57,7 @@ bool receive_all(int fd, char* bytes, std::size_t size) {
   return true;
 }
 
-// Blocks for a while, each after a byte that says so, then a byte that ends it.
+// Sends blocks for kSeconds. A byte before each says that it follows; another byte ends the transfer.
 bool give(int fd, std::vector<char>& block) {
   const auto start = Clock::now();
   const char more = kGive, over = kDone;
@@ -65,7 +65,7 @@ bool give(int fd, std::vector<char>& block) {
     if (!send_all(fd, &more, 1) || !send_all(fd, block.data(), block.size())) return false;
   return send_all(fd, &over, 1);
 }
-// Gbit/s of what the other end gives; nothing if it is gone.
+// Gbit/s received from the other end; 0 if it is gone.
 double take(int fd, std::vector<char>& block) {
   const auto start = Clock::now();
   std::size_t bytes = 0;
@@ -74,7 +74,7 @@ double take(int fd, std::vector<char>& block) {
   return static_cast<double>(bytes) * 8 / seconds_since(start) / 1e9;
 }
 
-// False for somebody else's connection.
+// False if somebody else connected.
 bool serve(int fd, const std::string& token) {
   limit_waits(fd, 5);
   std::string said(token.size(), '\0');
@@ -112,7 +112,7 @@ JsonObject json_of(const LinkSpeed& speed) {
 }
 
 LinkListener::LinkListener(std::string token) : token_(std::move(token)) {
-  // Both families by one socket.
+  // One socket serves both address families.
   socket_ = Descriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in6 any{};
   any.sin6_family = AF_INET6;
@@ -121,7 +121,7 @@ LinkListener::LinkListener(std::string token) : token_(std::move(token)) {
   if (socket_.get() >= 0) ::setsockopt(socket_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   bool bound = socket_.get() >= 0 && ::bind(socket_.get(), reinterpret_cast<sockaddr*>(&any), size) == 0;
   sockaddr_in any4{};
-  if (!bound) {  // a machine without IPv6
+  if (!bound) {  // this machine has no IPv6
     socket_ = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     any4.sin_family = AF_INET;
     bound = socket_.get() >= 0 && ::bind(socket_.get(), reinterpret_cast<sockaddr*>(&any4), sizeof any4) == 0;
@@ -129,7 +129,7 @@ LinkListener::LinkListener(std::string token) : token_(std::move(token)) {
   if (!bound || ::listen(socket_.get(), 4) != 0 ||
       ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&any), &size) != 0)
     fail(Exit::failed, "no port can be opened: {}", std::strerror(errno));
-  port_ = ntohs(any.sin6_port);  // at the same place in both families
+  port_ = ntohs(any.sin6_port);  // at the same offset in both families
 }
 
 void LinkListener::serve_one(double seconds) {

@@ -6,22 +6,22 @@
 
 namespace strata::launcher {
 
-// What two nodes reach over one TCP connection.
+// The speed of one TCP connection between two nodes.
 struct LinkSpeed {
   double gbit_per_s = 0;    // of the slower direction
-  double microseconds = 0;  // there and back, the median
+  double microseconds = 0;  // median round trip
 };
-// "gbit_per_s":..,"microseconds":..
+// Members "gbit_per_s" and "microseconds".
 JsonObject json_of(const LinkSpeed& speed);
 
-// The listening end of one measurement: takes the first connection that begins with the token, and no other, so that
-// a port which is open for some seconds serves nobody else.
+// The listening end of one measurement. It serves the first connection that begins with the token and refuses all
+// others, so that a port which is open for some seconds serves nobody else.
 class LinkListener {
  public:
-  // Throws Error{failed} if no port can be had.
+  // Throws Error{failed} if no port can be opened.
   explicit LinkListener(std::string token);
   int port() const { return port_; }
-  // Returns when one measurement is done, or after so many seconds.
+  // Returns after one measurement, or after so many seconds.
   void serve_one(double seconds);
 
  private:
@@ -30,7 +30,7 @@ class LinkListener {
   int port_ = 0;
 };
 
-// The other end. Throws Error{failed} with address and the system's reason.
+// The connecting end. Throws Error{failed} with the address and the system's reason.
 LinkSpeed measure_link(const std::string& address, int port, const std::string& token);
 
 }  // namespace strata::launcher

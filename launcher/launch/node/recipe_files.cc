@@ -29,7 +29,7 @@ std::vector<RecipeFile> parse_recipe_files(std::string_view json) {
 std::vector<std::string> unseen_here(std::span<const RecipeFile> files) {
   std::vector<std::string> out;
   for (const RecipeFile& file : files) try {
-      // A model is a folder; token files are none.
+      // A model is a folder, which is not expanded; token files are no folders.
       std::error_code ignored;
       if (!file.key.starts_with("data.") && std::filesystem::is_directory(file.pattern, ignored)) continue;
       const std::string patterns[] = {file.pattern};

@@ -25,20 +25,20 @@ std::string variable(const char* name) {
   return text ? text : "";
 }
 
-// The first of these variables that is set, with its value; empty: none is.
+// The first of these variables that is set, with its value; empty if none is.
 std::pair<std::string, std::string> first_set(std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (std::string value = variable(name); !value.empty()) return {name, std::move(value)};
   return {};
 }
 
-// Why srun cannot start ranks here; empty: it can.
+// Why srun cannot start ranks here; empty if it can.
 std::string why_not_srun() {
   if (find_program("srun").empty()) return "there is no srun in PATH";
   const Said said = run_program({{"srun", "--mpi=list"}}, 20);
   const std::string text = said.errors + said.out;
   if (text.find("pmix") != std::string::npos) return {};
-  if (said.code != 0)  // it may be without a configuration
+  if (said.code != 0)  // Slurm may have no configuration here
     return fmt::format("srun --mpi=list does not say if this Slurm has PMIx ({})",
                        text.empty() ? "it says nothing" : text.substr(0, text.find('\n')));
   return "this Slurm has no PMIx (srun --mpi=list does not name pmix)";
@@ -49,7 +49,7 @@ Allocation slurm_allocation() {
   out.in_slurm = true;
   out.origin = "Slurm job " + variable("SLURM_JOB_ID");
   const std::vector<std::string> names = slurm_names(variable("SLURM_JOB_NODELIST"));
-  // Without --ntasks the processors are the room there is.
+  // Without --ntasks the processors are the available room.
   const bool asked = !variable("SLURM_NTASKS").empty() || !variable("SLURM_NTASKS_PER_NODE").empty();
   const std::vector<int> slots = per_node(variable(asked ? "SLURM_TASKS_PER_NODE" : "SLURM_JOB_CPUS_PER_NODE"));
   for (std::size_t i = 0; i < names.size(); ++i)
@@ -60,7 +60,7 @@ Allocation slurm_allocation() {
   return out;
 }
 
-// Of the allocation, those that --hosts names, with its slots unless --hosts says how many.
+// Keeps the nodes of the allocation that --hosts names. They keep their slots unless --hosts says how many.
 void narrow(Allocation& allocation, std::vector<Host> asked) {
   for (Host& host : asked) {
     const auto has = [&](const Host& known) { return known.name == host.name; };
@@ -216,7 +216,7 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
         host, said.substr(said.find("error while loading")));
   if (has("Unable to create step") && has("node configuration is not available"))
     return fmt::format("Slurm has taken {0} out of the job: scontrol show node {0} says why", host);
-  // Of this folder and this program alone: whatever else is not found there, its own words say.
+  // Only this folder and this program are recognised: the message about any other missing file speaks for itself.
   const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
   if (has("cd: ") && has(folder))
     return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host, folder);

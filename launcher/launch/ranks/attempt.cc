@@ -19,13 +19,13 @@ namespace {
 
 using Clock = SteadyClock;
 
-// Seconds. A rank that waits for a device cannot be ended, and the launcher of the ranks waits for it.
-constexpr double kAfterLastWords = 30;  // that the others have to end by themselves
-constexpr double kToEnd = 20;           // for the kernel to take a killed rank's memory back
+// Seconds. A rank that waits for a device cannot be ended, and mpirun or srun waits for it.
+constexpr double kAfterLastWords = 30;  // for the other ranks to end by themselves
+constexpr double kToEnd = 20;           // for the kernel to free a killed rank's memory
 
-// A terminal that is closed sends SIGHUP twice, the kernel's and the shell's, and one key may reach launch by two ways:
-// the second stop ends the run at once, and so has to be meant.
-constexpr int kMeant = 200;  // ms behind the first one
+// A closed terminal sends SIGHUP twice (the kernel and the shell), and one key may reach launch in two ways. A second
+// stop ends the run at once, so only one that comes later than this counts.
+constexpr int kMeant = 200;  // ms after the first one
 volatile std::sig_atomic_t stops_asked = 0, first_asked = 0;
 void ask_to_stop(int signal) {
   timespec now{};
@@ -39,14 +39,14 @@ void ask_to_stop(int signal) {
   stops_asked = stops_asked + 1;
 }
 
-// mpirun adds codes of its own, and a shell's 128 + signal.
+// mpirun adds exit codes of its own, and a shell's 128 + signal.
 int documented(int code) {
   for (const Exit known : {Exit::done, Exit::failed, Exit::usage, Exit::does_not_fit, Exit::corrupt, Exit::requeue})
     if (code == static_cast<int>(known)) return code;
   return static_cast<int>(Exit::failed);
 }
 
-// "n3 (ranks 4 to 5)", as the control service has it.
+// "n3 (ranks 4 to 5)", in the control service's words.
 std::string with_ranks(const std::string& host, const std::vector<Share>& shares) {
   int first = 0;
   for (const Share& share : shares) {
@@ -58,11 +58,11 @@ std::string with_ranks(const std::string& host, const std::vector<Share>& shares
   return host;
 }
 
-// Of a start whose ranks and nodes give no cause: what mpirun or srun said, with the last that a rank said.
+// The cause if neither ranks nor nodes give one: what mpirun or srun said, with a rank's last words.
 std::string cause_of_starter(const RankOutput& output, Starter starter, int code) {
   std::vector<std::string> words = output.of_starter();
   std::erase_if(words, [](const std::string& line) {
-    // It says that at each start where Slurm binds no processes, which we do ourselves.
+    // srun says this at each start if Slurm binds no processes; we bind them ourselves.
     return line.find_first_not_of(" -\t") == std::string::npos || line.find("support for cpu binding") != line.npos;
   });
   if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
@@ -73,8 +73,8 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
                      words.empty() ? "" : fmt::format("; it said: {}", fmt::join(words, " ")));
 }
 
-// Settles cause and told, by who knows best: the agents, a rank, mpirun or srun.
-// `said`: a rank's last sentence, if it is a cause.
+// Sets cause and told from the best source: the agents, then a rank, then mpirun or srun. `said`: a rank's last
+// sentence, if it is a cause.
 void settle_cause(Ended& out, const std::string& said, const RankOutput& output, const RankStart& start,
                   Starter starter, int code) {
   std::string node;
@@ -92,7 +92,7 @@ void settle_cause(Ended& out, const std::string& said, const RankOutput& output,
   if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
 }
 
-// Ends a process step by step: asked, and some seconds later killed.
+// Ends a process in steps: asks it, and kills it some seconds later.
 class Ending {
  public:
   Ending(Child& child, int signal) : child_(child), signal_(signal) {}
@@ -125,7 +125,7 @@ AskedToStop::AskedToStop() {
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
-  // Stopped, launch would ask no agent for a sign of life, and all of them would end their ranks.
+  // A stopped launch would give its agents no sign of life, and all of them would end their ranks.
   for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
@@ -140,12 +140,12 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   Child child(
       rank_program(allocation, start), [&](std::string_view line) { output.take(false, line); },
       [&](std::string_view line) { output.take(true, line); });
-  // mpirun ends ranks by SIGINT as by SIGTERM. The latter it does not hear (Program::holds_term): who ends a service
-  // sends it to all processes at once, and mpirun would kill the ranks before their checkpoint is written.
+  // mpirun ends ranks on SIGINT as on SIGTERM. It does not receive SIGTERM (Program::holds_term): a service manager
+  // sends that to all processes at once, and mpirun would kill the ranks before they have written their checkpoint.
   Ending ending(child, allocation.starter == Starter::srun ? SIGTERM : SIGINT);
   Ended out;
   bool passed_on = false;
-  bool too_early = false;  // asked to stop before the ranks could hear of it
+  bool too_early = false;  // asked to stop before the ranks could notice
   bool cut_short = false;  // launch ends the ranks for a cause of its own
   std::optional<Clock::time_point> complained;
   const auto cut = [&] {
@@ -162,7 +162,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     readers.push_back(&child.errors());
     read_lines(readers, 100);
     agents.ask_for_life();
-    // Open MPI kills ranks a second after any other signal, and dies of this one as long as it starts.
+    // SIGINT only: on any other signal Open MPI kills the ranks a second later, and while it starts, this one kills it.
     if (stop.times() > 0 && !passed_on) {
       passed_on = true;
       too_early = !output.heard();
@@ -178,7 +178,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     for (const Agents::Lost& lost : agents.lost()) {
       if (!has_ranks(lost.host) || !out.lost.empty() || child.exit_code()) continue;
       out.lost.push_back(lost.host);
-      // A rank may have said it already, as the control service found it out.
+      // A rank may have said it already, because the control service found it out.
       if (const std::string node = "node " + with_ranks(lost.host, start.shares);
           output.complaint().find(node) == std::string::npos)
         out.cause = fmt::format("{} is lost: {}", node, lost.why);
@@ -205,16 +205,17 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
                             start.again ? resume_command(start.resume) : "the same command");
     return out;
   }
-  // Asked to stop by launch alone, the ranks end as for any stop: that is no cause.
+  // If launch itself asked the ranks to stop, their reason ("a signal") is no cause.
   const bool by_launch = cut_short && output.end_reason().kind == EndReason::Kind::signal;
   out.reason = by_launch ? EndReason{} : output.end_reason();
   const std::string said = by_launch ? "" : output.complaint();
   if (cut_short && said.empty() && out.code == static_cast<int>(Exit::requeue))
     out.code = static_cast<int>(Exit::failed);
-  // A starter that is ended with its ranks (systemd ends all processes of a job at once) has a code that says nothing.
+  // If mpirun or srun was ended together with its ranks (systemd ends all processes of a job at once), its exit code
+  // says nothing.
   if (!said.empty() && out.code == static_cast<int>(Exit::failed))
     out.code = output.complaint_code().value_or(out.code);
-  // Who ends a job (scancel) ends the nodes' agents, too: no node is lost if the ranks say that they were asked.
+  // scancel ends the agents, too: if the ranks say that they were asked to stop, no node is lost.
   if (out.reason.is_stop()) {
     out.lost.clear();
     out.cause.clear();

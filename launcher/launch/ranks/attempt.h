@@ -12,8 +12,8 @@
 
 namespace strata::launcher {
 
-// While one lives, signals that ask for a stop (TERM, INT, USR1, HUP) are counted instead of ending the process, and
-// Ctrl-Z does nothing. At most one at a time.
+// While one exists, signals that ask for a stop (TERM, INT, USR1, HUP) are counted and do not end the process, and
+// Ctrl-Z does nothing. At most one may exist at a time.
 class AskedToStop {
  public:
   AskedToStop();
@@ -24,18 +24,18 @@ class AskedToStop {
 
 // How one start of the ranks ended.
 struct Ended {
-  int code = 0;                   // of the program's exit codes
+  int code = 0;                   // one of the program's exit codes
   std::string cause;              // one sentence; empty if all went well
-  bool told = false;              // a rank has said it: it is the last thing on the screen
+  bool told = false;              // a rank has printed the cause: it is the last thing on the screen
   std::vector<std::string> lost;  // nodes that do not answer any more
-  std::vector<std::string> held;  // nodes on which a rank cannot be ended, as it waits for a device
-  EndReason reason;               // that a rank gave
+  std::vector<std::string> held;  // nodes with a rank that cannot be ended, because it waits for a device
+  EndReason reason;               // given by a rank
 };
 
-// Starts the ranks and returns when none is left. Requests to stop go on to them, and a second one ends them. If a node
-// is lost the others' ranks are ended, and so they are if a rank's last words do not end them all: that is a failure
-// and no stop, though the ranks are asked to stop for it. Whatever is left on nodes that answer is ended before it
-// returns, if it can be.
+// Starts the ranks and returns when none is left. Passes requests to stop on to them; a second request ends them at
+// once. If a node is lost, or if ranks stay after one has ended with an error, launch asks the others to stop and ends
+// them: that counts as a failure, not as a stop. Before it returns, ends what is left on nodes that answer, if
+// possible.
 Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& agents, const AskedToStop& stop,
                 LaunchScreen& screen, const std::optional<std::filesystem::path>& logs);
 

@@ -33,7 +33,7 @@ Pipe make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// Whose pointers execve takes.
+// Pointers into `words`, as execve takes them.
 std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> out;
   out.reserve(words.size() + 1);
@@ -42,7 +42,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return out;
 }
 
-// This process's environment with `added` in the place of what has the same names.
+// This process's environment, with `added` replacing variables of the same names.
 std::vector<std::string> environment_with(const std::vector<std::string>& added) {
   std::vector<std::string> out;
   const auto name = [](std::string_view text) { return text.substr(0, text.find('=')); };
@@ -54,7 +54,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& added)
 }
 
 constexpr double kForPipes = 3;                          // seconds after the end
-constexpr std::size_t kMostLine = std::size_t{1} << 20;  // bytes; what is longer comes in pieces
+constexpr std::size_t kMostLine = std::size_t{1} << 20;  // bytes; a longer line comes in pieces
 
 }  // namespace
 
@@ -85,7 +85,7 @@ void LineReader::read() {
 
 void read_lines(std::span<LineReader* const> readers, int milliseconds) {
   std::vector<pollfd> polled;
-  for (LineReader* reader : readers) polled.push_back({reader->fd(), POLLIN, 0});  // poll passes over -1
+  for (LineReader* reader : readers) polled.push_back({reader->fd(), POLLIN, 0});  // poll ignores -1
   if (::poll(polled.data(), polled.size(), milliseconds) <= 0) return;
   for (std::size_t i = 0; i < polled.size(); ++i)
     if (polled[i].revents) readers[i]->read();
@@ -123,7 +123,7 @@ Child::Child(const Program& program, LineReader::Take out, LineReader::Take erro
     pid_ = -1;
     fail(Exit::failed, "{} cannot be started: {}", program.words[0], std::strerror(error));
   }
-  // A reader that hangs must not hang this process.
+  // A child that hangs and does not read must not hang this process.
   if (program.listens) ::fcntl(in.write.get(), F_SETFL, O_NONBLOCK);
   input_ = std::move(in.write);
   out_.open(std::move(said.read));

@@ -14,26 +14,26 @@
 
 namespace strata::launcher {
 
-// A program to start: its words, what is added to this process's environment (NAME=VALUE), and whether it is told
-// things by its standard input, which is empty otherwise.
+// A program to start: its words, what is added to this process's environment (NAME=VALUE), and whether it reads its
+// standard input, which is otherwise empty.
 struct Program {
   std::vector<std::string> words;
   std::vector<std::string> environment;
   bool listens = false;
-  bool holds_term = false;  // it hears no SIGTERM, which is blocked in it until it unblocks it for what it starts
+  bool holds_term = false;  // SIGTERM is blocked in it until it unblocks it for programs that it starts
 };
 
-// The lines that come out of a pipe. Owns its end of it.
+// The lines that come out of a pipe. Owns the reading end.
 class LineReader {
  public:
   using Take = std::function<void(std::string_view line)>;
 
   explicit LineReader(Take take) : take_(std::move(take)) {}
   void open(Descriptor pipe);
-  // Reads what there is without blocking and gives every whole line to `take`, without its end; at the end of the pipe
-  // also what has none. A line above 1 MiB comes in pieces.
+  // Reads what there is without blocking and passes every whole line, without its line break, to `take`; at the end of
+  // the pipe also a last line without one. A line above 1 MiB comes in pieces.
   void read();
-  // -1 at its end.
+  // -1 at the end of the pipe.
   int fd() const { return fd_.get(); }
 
  private:
@@ -42,11 +42,11 @@ class LineReader {
   std::string rest_;
 };
 
-// Sleeps until one of the pipes has something, which is then read, a signal came, or the time is over.
+// Sleeps until a pipe has something to read, which is then read, or a signal comes, or the time is over.
 void read_lines(std::span<LineReader* const> readers, int milliseconds);
 
-// A process that this one started, in a process group of its own, so that a Ctrl-C reaches this process alone. Its
-// lines are read by read_lines(). Killed with its group if it still runs at the end.
+// A process that this one started, in a process group of its own, so that Ctrl-C reaches only this process.
+// read_lines() reads its lines. If it still runs when this object is destroyed, it is killed with its group.
 class Child {
  public:
   // Throws Error{failed} if the program cannot be started.
@@ -55,18 +55,18 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // False if it does not read (any more): the line is lost.
+  // False if it does not read (any more); the line is lost.
   bool write_line(std::string_view line);
-  // Says that nothing more will be written.
+  // Tells the child that its input ends here.
   void close_input() { input_ = Descriptor(); }
 
   LineReader& out() { return out_; }
   LineReader& errors() { return errors_; }
 
-  // As a shell has it, 128 + N for signal N; nullopt while it runs.
+  // The exit code as a shell has it, 128 + N for signal N; nullopt while the process runs.
   std::optional<int> exit_code();
-  // It has ended, and all it said was read. What it left behind (ssh with ControlPersist, ssh of a node that is gone)
-  // may hold its pipes: some seconds later nobody waits for them.
+  // Whether it has ended and all its output was read. Something that it left running (ssh with ControlPersist, ssh to a
+  // node that is gone) may hold its pipes, so some seconds after the end they are not waited for.
   bool is_over();
   void send(int signal) const;
   void send_to_group(int signal) const;
@@ -74,20 +74,20 @@ class Child {
  private:
   pid_t pid_ = -1;
   std::optional<int> code_;
-  SteadyClock::time_point ended_;  // when code_ was seen
+  SteadyClock::time_point ended_;  // when code_ was set
   Descriptor input_;
   LineReader out_, errors_;
 };
 
-// What a program said and how it ended, after at most so many seconds: then it is killed and there is no code.
-// meanwhile: is called every 20 ms.
+// What a program printed and how it ended. After so many seconds it is killed, and there is no code. meanwhile: called
+// every 20 ms.
 struct Said {
   std::optional<int> code;
   std::string out, errors;
 };
 Said run_program(const Program& program, double seconds, const std::function<void()>& meanwhile = {});
 
-// The path of a program of this name in PATH; empty: there is none.
+// The path of the program of this name in PATH; empty if there is none.
 std::string find_program(std::string_view name);
 
 }  // namespace strata::launcher

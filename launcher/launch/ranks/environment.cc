@@ -12,7 +12,7 @@ extern char** environ;
 namespace strata::launcher {
 namespace {
 
-// Names of variables that begin so, or are so, in order.
+// Names of variables that begin with one of these, or are equal to it, in order.
 std::vector<std::string> names_like(std::initializer_list<std::string_view> beginnings) {
   std::vector<std::string> out;
   for (char** one = environ; *one; ++one) {

@@ -55,7 +55,7 @@ void LineWriter::Queue::work() {
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [this] { return over || !lines.empty(); });
-    // What was not written by the end's patience is not worth more of it.
+    // Lines that are left when the destructor's patience is over are given up.
     if (over) return;
     const Line line = std::move(lines.front());
     lines.pop_front();

@@ -9,26 +9,26 @@
 
 namespace strata::launcher {
 
-// Writes lines in a thread of its own, so that a terminal or a file system that takes none holds nobody up. What does
-// not fit into its queue is lost, and a line in its place says how much. Lines have a number that the caller gives
-// them: a file, a stream.
+// Writes lines in its own thread, so that a terminal or file system that hangs holds nobody up. Lines that do not fit
+// into the queue are lost; a line in their place says how much is missing. `to` is the caller's number of a
+// destination: a file or a stream.
 class LineWriter {
  public:
   using Write = std::function<void(int to, const std::string& text)>;
 
-  // most: bytes that may wait. patience: seconds that the end waits for what is queued; then the thread is left behind,
-  // in which `write` may be in a call that never returns: what it uses has to be its own.
+  // most: bytes that may wait. patience: seconds that the destructor waits for queued lines. After that it leaves the
+  // thread running, possibly in a call of `write` that never returns, so `write` must own what it uses.
   LineWriter(std::string name, Write write, std::size_t most, double patience);
   ~LineWriter();
   LineWriter(const LineWriter&) = delete;
   LineWriter& operator=(const LineWriter&) = delete;
 
   void add(int to, std::string text);
-  // Waits for so many seconds at most until all is written. False if it is not.
+  // Waits for at most so many seconds until all is written. False if it is not.
   bool drain(double seconds);
 
  private:
-  // Outlives this if the thread does.
+  // Outlives this object if the thread does.
   struct Queue {
     struct Line {
       int to;
@@ -41,7 +41,7 @@ class LineWriter {
     std::condition_variable changed;
     std::deque<Line> lines;
     std::size_t bytes = 0, lost = 0;
-    int lost_to = 0;  // of the first of the lost ones
+    int lost_to = 0;  // destination of the first lost line
     bool writing = false, over = false;
   };
   void tell_lost();

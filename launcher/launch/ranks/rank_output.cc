@@ -18,8 +18,7 @@
 namespace strata::launcher {
 namespace {
 
-// "[1,RANK]<stderr>:", where it begins and ends in a line of mpirun's; a long line has several. Open MPI 5 has a space
-// after it.
+// The place of "[1,RANK]<stderr>:" in a line of mpirun's; a long line has several. Open MPI 5 adds a space.
 struct Tag {
   std::size_t begin = std::string_view::npos, end = 0;
   int rank = 0;
@@ -44,8 +43,7 @@ Tag find_tag(std::string_view line, std::size_t from, bool spaced) {
   return {};
 }
 
-// What complaint_end() has after its character: the exit code, the kind of the reason and its step; 0 for what is not
-// there.
+// The numbers after the mark of complaint_end(): the exit code, the kind of reason, and its step; 0 if one is missing.
 using Numbers = std::array<std::int64_t, 3>;
 Numbers numbers_in(std::string_view text) {
   Numbers out{};
@@ -57,7 +55,7 @@ Numbers numbers_in(std::string_view text) {
   return out;
 }
 
-// "RANK: " of srun --label.
+// The prefix "RANK: " of srun --label.
 std::optional<std::pair<int, std::string_view>> labelled(std::string_view line) {
   const std::size_t begin = line.find_first_not_of(' ');
   if (begin == std::string_view::npos) return std::nullopt;
@@ -76,12 +74,12 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
   return "a node";
 }
 
-constexpr std::size_t kQueue = 4 << 20;       // bytes that a screen or a folder may be behind
+constexpr std::size_t kQueue = 4 << 20;       // bytes that a screen or a folder may lag behind
 constexpr double kPatience = 10;              // seconds that the end waits for the folder
-constexpr std::size_t kKept = 1000;           // lines of the starter, of which the last ones say why it ended
+constexpr std::size_t kKept = 1000;           // lines of the starter that are kept; the last ones say why it ended
 constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
 constexpr std::size_t kLongestPiece = 64 << 10;
-constexpr int kStarter = -1;  // in the place of a rank
+constexpr int kStarter = -1;  // stands for the starter in place of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {
@@ -150,7 +148,7 @@ void RankOutput::take(bool is_error, std::string_view line) {
   if (tag.begin > 0 && !line.empty()) keep(line.substr(0, tag.begin));
   while (tag.end > 0) {
     const Tag next = find_tag(line, tag.end, spaced);
-    const bool ends_line = next.end == 0;  // the line break is that of the last piece
+    const bool ends_line = next.end == 0;  // the line break belongs to the last piece
     std::string& piece = pieces_[{tag.rank, tag.is_error}];
     piece += line.substr(tag.end, ends_line ? std::string_view::npos : next.begin - tag.end);
     if (ends_line || piece.size() > kLongestPiece) say(tag.rank, tag.is_error, std::exchange(piece, {}));
@@ -185,7 +183,7 @@ void RankOutput::say(int rank, bool is_error, std::string_view text) {
   } else if (in_paragraph_ && rank == speaker_ && paragraph_.size() < kParagraph) {
     paragraph_ += "\n" + line;
   }
-  // A stop that a signal asked for is no cause of what was said before it: launch may have ended the others for that.
+  // A stop by a signal does not replace an earlier complaint: launch may have ended the other ranks because of it.
   const EndReason reason{static_cast<EndReason::Kind>(numbers[1]), numbers[2]};
   if (complains && (complaint_.empty() || reason.kind != EndReason::Kind::signal)) {
     complaint_ = paragraph_;
@@ -218,7 +216,7 @@ std::string cause_in(const std::vector<std::string>& of_starter, const std::vect
   for (std::size_t i = 0; i < of_starter.size(); ++i) {
     const std::string& line = of_starter[i];
     std::smatch found;
-    // Open MPI 5 breaks its sentences.
+    // Open MPI 5 wraps its sentences.
     const std::string both = i + 1 < of_starter.size() ? line + ' ' + of_starter[i + 1] : line;
     if (std::regex_search(both, found, by_mpirun))
       return fmt::format(

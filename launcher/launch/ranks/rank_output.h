@@ -17,14 +17,14 @@
 
 namespace strata::launcher {
 
-// What is written on the screen of a launch, by its ranks and by itself: it waits while the screen takes nothing
-// (Ctrl-S, | less), up to some MiB, and at the end for as long as it takes.
+// Writes the output of a launch, of its ranks and its own, to the screen. Up to some MiB wait while the screen takes
+// nothing (Ctrl-S, | less). The destructor waits a second for the rest; drain() waits longer.
 class LaunchScreen {
  public:
   LaunchScreen();
-  // Of standard error, or standard output; whole lines.
+  // Writes whole lines to standard error or standard output.
   void write(bool is_error, std::string text);
-  // "strata: TEXT", in one line, or in as many as it has.
+  // "strata: TEXT", in one line, or with its line breaks if `lines`.
   void note(std::string_view text, bool lines = false);
   template <typename... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) {
@@ -37,35 +37,36 @@ class LaunchScreen {
   LineWriter writer_;
 };
 
-// What ranks say goes to the screen, and with `logs` into a file per rank; what mpirun, srun or ssh themselves say is
-// kept apart, into launch.log, as it says no more than the ranks' own last sentence if there is one. A screen or a
-// folder that takes nothing holds nobody up: lines wait for it, up to some MiB, and then are lost.
+// Sends what ranks say to the screen and, with `logs`, into a file per rank. What mpirun, srun or ssh say themselves is
+// kept apart, in launch.log: it adds nothing to a rank's own last sentence. A screen or folder that hangs holds nobody
+// up: up to some MiB of lines wait for it, further ones are lost.
 class RankOutput {
  public:
-  // The screen outlives it. Throws Error{usage} if files are opened now and one cannot be.
+  // The screen must outlive it. Throws Error{usage} if files are opened now and one cannot be opened.
   RankOutput(Starter starter, LaunchScreen& screen, const std::optional<std::filesystem::path>& logs, int ranks,
              LogFile::Open open = LogFile::Open::now);
   ~RankOutput();
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
-  // A line of the starter's standard output or error.
+  // Takes a line of the starter's standard output or error.
   void take(bool is_error, std::string_view line);
-  // The starter has ended: what ranks said without a line break is taken for a line.
+  // Call it when the starter has ended. Remaining output without a line break counts as a line.
   void finish();
-  // Waits for so many seconds at most until all of it is written. False if it is not.
+  // Waits for at most so many seconds until all is written. False if it is not.
   bool drain(double seconds);
 
-  // The sentence that a rank ended with (complain()), without "strata: "; empty: none did.
+  // The sentence that a rank ended with (complain()), without "strata: "; empty if none did.
   const std::string& complaint() const { return complaint_; }
-  // The exit code that this rank said it ends with, and why.
+  // The exit code that this rank announced, and the reason.
   std::optional<int> complaint_code() const { return complaint_code_; }
   EndReason end_reason() const { return end_reason_; }
-  // The last line of a rank that began with "strata: ", without that, or the last step ("step 3/200"); empty: none.
+  // The last line of a rank that began with "strata: ", without that prefix, or its last step ("step 3/200"); empty if
+  // there is none.
   const std::string& last_words() const { return last_words_; }
-  // Whether a rank has said anything yet.
+  // Whether any rank has said anything yet.
   bool heard() const { return heard_; }
-  // What the starter said itself last.
+  // The last lines that the starter itself printed.
   const std::vector<std::string>& of_starter() const { return of_starter_; }
 
  private:
@@ -75,25 +76,25 @@ class RankOutput {
   void tell_failure();
 
   Starter starter_;
-  bool live_;          // steps go over each other, on a terminal
+  bool live_;          // steps overwrite each other on a terminal
   bool open_ = false;  // the live line has no line break yet
   bool heard_ = false;
-  std::map<std::pair<int, bool>, std::string> pieces_;  // of lines that have not ended, by rank and is_error
-  // paragraph_: the last line that began with "strata: ", and what the same rank said behind it.
+  std::map<std::pair<int, bool>, std::string> pieces_;  // unfinished lines, by rank and is_error
+  // paragraph_: the last line that began with "strata: ", and what the same rank said after it.
   std::string complaint_, paragraph_, last_words_;
   std::optional<int> complaint_code_;
   EndReason end_reason_;
   int speaker_ = -1;
   bool in_paragraph_ = false;
   std::vector<std::string> of_starter_;
-  std::filesystem::path folder_;         // of the logs
-  std::shared_ptr<LogFailure> failure_;  // shared with the writer, which may outlive this
+  std::filesystem::path folder_;         // the logs'
+  std::shared_ptr<LogFailure> failure_;  // shared with the writer, which may outlive this object
   std::optional<LineWriter> logs_;
   LaunchScreen& screen_;
 };
 
-// Of what mpirun or srun said, the cause in a sentence of ours: the rank that a signal ended, what was not found.
-// Empty: it says nothing that is known.
+// The cause that the messages of mpirun or srun contain, as a sentence of ours: the rank that a signal ended, or what
+// was not found. Empty if no known message is among them.
 std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares);
 
 }  // namespace strata::launcher

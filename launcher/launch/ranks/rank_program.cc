@@ -14,7 +14,7 @@
 namespace strata::launcher {
 namespace {
 
-constexpr const char* kMpi = "OMPI_MCA_btl_tcp_if_";  // include or exclude: Open MPI refuses both
+constexpr const char* kMpi = "OMPI_MCA_btl_tcp_if_";  // plus include or exclude; Open MPI refuses both together
 constexpr const char* kDaemons = "OMPI_MCA_oob_tcp_if_";
 constexpr const char* kPrrteDaemons = "PRTE_MCA_prte_if_";
 constexpr const char* kNccl = "NCCL_SOCKET_IFNAME";
@@ -43,7 +43,8 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
       ssh = std::string(given) + " " + ssh;
       break;
     }
-  // Ranks bind themselves; a hostfile of the environment would be filtered by --host, not replaced.
+  // Ranks bind themselves. A hostfile in the environment would be filtered by --host, not replaced, so it is set to
+  // none.
   std::vector<std::string> words = {"mpirun",
                                     "--bind-to",
                                     "none",
@@ -59,12 +60,12 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
     words.insert(words.end(), more.begin(), more.end());
   };
   if (prrte) {
-    // raw: what is read goes on as it comes. Else prterun puts the end of a read, if it is not that of a line, before
-    // the lines of the same read.
+    // raw passes on what is read as it is. Otherwise prterun moves the unfinished line at the end of a read before the
+    // other lines of that read.
     add({"--output", "tag:raw", "--prtemca", "plm_ssh_args", ssh, "--prtemca", "prte_default_hostfile", "none"});
-    // Between ranks of one node Open MPI 5 finds no way in IPv6, and each of them says so. All nodes have IPv4.
+    // Open MPI 5 cannot connect ranks of one node by IPv6, and each rank would report that. All nodes have IPv4.
     if (!std::getenv("OMPI_MCA_btl_tcp_disable_family")) add({"--mca", "btl_tcp_disable_family", "6"});
-    // It reads the variable of Open MPI 4 no more.
+    // Open MPI 5 does not read Open MPI 4's variable.
     if (const std::string agent = remote_shell_agent(); !agent.empty()) add({"--prtemca", "plm_ssh_agent", agent});
   } else {
     add({"--tag-output", "--mca", "plm_rsh_args", ssh, "--mca", "orte_default_hostfile", "none"});
@@ -80,7 +81,7 @@ std::vector<std::string> mpirun_words(const RankStart& start, bool prrte) {
 }
 
 std::vector<std::string> srun_words(const RankStart& start) {
-  // --wait: how long the others have for their own last words after one ended; they take seconds.
+  // --wait: how long other ranks may take for their own last words after one has ended; they take seconds.
   std::vector<std::string> words = {"srun",
                                     "--mpi=pmix",
                                     "--label",
@@ -93,7 +94,7 @@ std::vector<std::string> srun_words(const RankStart& start) {
                                     "--export=ALL",  // also in a job of sbatch --export=NONE
                                     fmt::format("--nodes={}", start.shares.size()),
                                     fmt::format("--ntasks={}", total(start.shares))};
-  // Each node as often as it has ranks: any numbers of them.
+  // Each node is listed once per rank, which allows any distribution.
   std::vector<std::string> hosts;
   for (const Share& share : start.shares) hosts.insert(hosts.end(), static_cast<std::size_t>(share.ranks), share.host);
   words.push_back(fmt::format("--nodelist={}", fmt::join(hosts, ",")));
@@ -120,10 +121,10 @@ Program rank_program(const Allocation& allocation, const RankStart& start) {
   };
   set("STRATA_LAUNCH", start.run);
   set(kTypedResume, start.resume);
-  set("STRATA_PROGRESS", "lines");  // the terminal is launch's
+  set("STRATA_PROGRESS", "lines");  // the terminal belongs to launch
   if (start.interface) {
     const bool asked = start.interface_asked;
-    if (asked || !std::getenv(kNccl)) set(kNccl, "=" + *start.interface);  // "=": this one, not all that begin so
+    if (asked || !std::getenv(kNccl)) set(kNccl, "=" + *start.interface);  // "=": exactly this name, not a prefix
     if (allocation.starter == Starter::srun && (asked || mpi_ones(kMpi).empty()))
       set(std::string(kMpi) + "include", *start.interface);
   }
