@@ -6,15 +6,15 @@
 
 namespace strata::launcher {
 
-// An integer of [least, most] in decimal digits. CLI11's own conversion, which takes 010 for 8 and 0x2 for 2, and cuts
-// what is too large, gets nothing else to see: every option that is an integer has this check.
+// An integer in [least, most] in decimal digits. Every integer option has this check, because CLI11's own conversion
+// reads 010 as 8, accepts 0x2, and truncates numbers that are too large.
 CLI::Validator integer(std::int64_t least, std::int64_t most);
-// A number of [least, most] in decimal digits, which NaN is not.
+// A number in [least, most] in decimal digits; NaN is refused.
 CLI::Validator within(double least, double most);
-// Makes of ~/x, which a shell leaves as it is in --out=~/x, a path.
+// Expands ~/x to a path: a shell leaves it as it is in --out=~/x.
 CLI::Validator as_path();
 
-// An option that names a file or a folder, or several.
+// Adds an option that names a file or folder, or several.
 template <typename Path>
 CLI::Option* add_path(CLI::App* command, std::string name, Path& path, std::string meaning) {
   return command->add_option(std::move(name), path, std::move(meaning))->transform(as_path());

@@ -25,7 +25,7 @@
 namespace strata::launcher {
 namespace {
 
-// Ids between commas, of one argument or of several. Throws CLI::ValidationError.
+// Parses token ids separated by commas, in one argument or several. Throws CLI::ValidationError.
 std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) {
   std::vector<std::uint32_t> out;
   for (std::string_view text : arguments) {
@@ -45,7 +45,7 @@ std::vector<std::uint32_t> token_ids(const std::vector<std::string>& arguments) 
   return out;
 }
 
-// What --format may be. JSONL is no format of records.
+// Checks --format. JSONL is not a format of records.
 CLI::Validator records_or_table() {
   const auto check = [](std::string& text) -> std::string {
     for (const char* known : {"text", "chat", "alpaca", "sharegpt", "completion", "csv", "tsv"})
@@ -60,7 +60,7 @@ CLI::Validator records_or_table() {
 
 }  // namespace
 
-// --adapter, which is a key of the recipe.
+// Adds --adapter, which sets a key of the recipe.
 void add_adapter(CLI::App* command, std::vector<std::string>& sets) {
   command->add_option_function<std::filesystem::path>(
       "--adapter",

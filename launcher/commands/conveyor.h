@@ -18,17 +18,17 @@
 
 namespace strata::launcher {
 
-// Threads take parts of the input in turn, and write what they made of them in the order of the parts.
+// Threads take parts of the input in turn and write their results in the order of the parts.
 template <typename Tokens>
 class Conveyor {
  public:
   using Work = std::function<void(const text::DocumentPart&, Tokens&)>;
 
-  // bytes: of all inputs; 0 if nobody knows. write: called by one thread at a time.
+  // bytes: the size of all inputs; 0 if unknown. write: called by one thread at a time.
   Conveyor(text::DocumentReader& reader, std::uint64_t bytes, std::function<void(const Tokens&)> write)
       : reader_(reader), bytes_(bytes), write_(std::move(write)) {}
 
-  // make_work: called once in each thread. Throws the first error in the order of the input.
+  // make_work: called once in each thread. Throws the error that comes first in the order of the input.
   void run(std::size_t threads, const std::function<Work()>& make_work) {
     const auto work = [&] {
       try {
@@ -37,7 +37,7 @@ class Conveyor {
         Tokens tokens;
         while (step(make, part, tokens)) {
         }
-      } catch (...) {  // make_work()'s
+      } catch (...) {  // thrown by make_work()
         const std::lock_guard reading(reading_), writing(writing_);
         ended_ = true;
         if (!error_) error_ = std::current_exception();
@@ -58,7 +58,7 @@ class Conveyor {
   }
 
  private:
-  // One part; false where there is none any more, or something went wrong with an earlier one.
+  // Processes one part. False if there is none left, or an earlier one failed.
   bool step(const Work& make, text::DocumentPart& part, Tokens& tokens) {
     std::exception_ptr error;
     std::uint64_t number = 0;
@@ -91,7 +91,7 @@ class Conveyor {
         error = std::current_exception();
       }
     }
-    // The first in the order of the input, whichever thread was first.
+    // Turns are in the order of the input, so this keeps the error of the earliest part, whichever thread failed first.
     if (error && !error_) error_ = error;
     ++written_;
     turn_.notify_all();

@@ -41,9 +41,9 @@ class Report {
  public:
   explicit Report(std::ostream& out) : out_(out) {}
   void ok(const char* what, const std::string& text) { line("ok", what, text); }
-  // Works, but could be better.
+  // It works, but could be better.
   void note(const char* what, const std::string& text) { line("note", what, text); }
-  // Does not work; the text says what to do.
+  // It does not work; the text says what to do.
   void fix(const char* what, const std::string& text) {
     line("fix", what, text);
     broken_ = true;
@@ -232,7 +232,7 @@ void gpu(Report& report) {
   }
 }
 
-// asked: the folder was named; otherwise it is only where the program happens to run.
+// asked: the user named the folder; otherwise it is merely the current one.
 void drive(Report& report, const fs::path& folder, bool asked) {
   const AbortToken abort;
   offload::IoOptions options;

@@ -37,7 +37,7 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-// Of a classifier, for programs: its metrics, each class, and what was taken for what.
+// Adds a classifier's results for programs: its metrics, each class, and the confusion matrix.
 void add_classes(JsonObject& out, const runtime::ClassReport& report, std::span<const std::string> names) {
   for (const auto& [name, value] : report.metrics) out.add(name, value);
   JsonArray classes, rows;
@@ -104,7 +104,7 @@ void run(const EvalOptions& options, comm::World& world, const StopSignal& stop)
     for (const std::string& line : wrapped("model", model)) note(line);
     for (const std::string& line : wrapped("ranks", {world.describe(), ranks_threads})) note(line);
     for (const std::string& line : wrapped("memory", {runtime::memory_text(job.plan) + " per rank"})) note(line);
-    tell_remarks(job.notes);  // the recipe's own are of a training
+    tell_remarks(job.notes);  // the recipe's own remarks are about a training
   }
 
   const auto weights = runtime::weights_to_evaluate(job, world, threads, note);

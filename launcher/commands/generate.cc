@@ -41,7 +41,7 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-// The whole of a file, or of standard input ("-").
+// The whole content of a file, or of standard input ("-").
 std::string read_all(const std::string& name) {
   if (name != "-") {
     const MappedFile file(name);
@@ -50,7 +50,7 @@ std::string read_all(const std::string& name) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-// A turn that is typed at the terminal of rank 0, on every rank; nullopt at its end.
+// A turn that was typed at rank 0's terminal, on every rank; nullopt at the end of input.
 std::optional<std::string> typed_turn(comm::World& world) {
   std::string line;
   if (world.rank() == 0) {
@@ -65,15 +65,15 @@ std::optional<std::string> typed_turn(comm::World& world) {
   return all.empty() ? std::nullopt : std::optional(all.substr(1));
 }
 
-// What a model answers to: tokens, a text, or a conversation.
+// What a model answers: tokens, a text, or a conversation.
 struct Question {
   std::vector<std::uint32_t> prompt, ends;
-  std::unique_ptr<text::Tokenizer> tokenizer;  // none: tokens in, tokens out
+  std::unique_ptr<text::Tokenizer> tokenizer;  // null: tokens in, tokens out
   std::optional<text::Dialogue> dialogue;
-  bool typed = false;  // turn by turn
+  bool typed = false;  // turn by turn at the terminal
 };
 
-// Messages as JSON; any other text is a turn of the user's.
+// Takes messages as JSON; any other text is one turn of the user.
 void take_chat(text::Dialogue& dialogue, const std::string& chat, const std::string& name) {
   constexpr const char* kWhite = " \t\r\n";
   const std::size_t first = chat.find_first_not_of(kWhite);
@@ -84,7 +84,7 @@ void take_chat(text::Dialogue& dialogue, const std::string& chat, const std::str
     dialogue.ask(chat.substr(first, chat.find_last_not_of(kWhite) + 1 - first));
 }
 
-// Of the model's folder, which need not have one.
+// The tokenizer in the model's folder; null if the folder has none.
 std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& folder) {
   try {
     return text::load_tokenizer(folder);
@@ -94,7 +94,7 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
   }
 }
 
-// speaks: says what reading it found.
+// speaks: whether this rank prints remarks about what was read.
 Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
                        bool typed, bool speaks) {
   Question out{.prompt = options.prompt_tokens, .typed = typed};
@@ -131,7 +131,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
   return out;
 }
 
-// Answers what is typed until that ends.
+// Answers typed turns until the input ends.
 void talk(Question& question, Answerer& answerer, comm::World& world, const StopSignal& stop) {
   const bool speaks = world.rank() == 0;
   while (const auto turn = typed_turn(world)) {
@@ -168,9 +168,9 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
   };
   require_same("model", options.model.string());
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-  // Held until the weights are read: a run may be writing newer checkpoints there.
+  // Held until the weights are read, because a run may be writing newer checkpoints to the folder.
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
-  // Rank 0's standard input is the only one that mpirun gives.
+  // mpirun passes standard input to rank 0 only.
   const bool typed =
       !world.exchange(speaks && options.chat == "-" && isatty(STDIN_FILENO) == 1 ? "typed" : "").front().empty();
   std::string chat;
@@ -219,7 +219,7 @@ void run(const GenerateOptions& options, comm::World& world, const StopSignal& s
       result.prompt_s, result.tokens.size(), result.tokens_per_s(), device::name_of(job.recipe.training.precision),
       world.describe(), ranks_threads, job.plan.sharded_parameters() ? ", weights sharded" : "");
   if (!json) return;
-  std::string text;  // JSON is UTF-8, and what a model writes need not be
+  std::string text;  // a model's output need not be UTF-8, but JSON is
   text::append_repaired(all, text);
   const std::string memory = runtime::memory_json(job.plan.memory, &answerer.executor().measured_memory());
   json->write(JsonObject()

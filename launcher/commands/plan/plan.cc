@@ -45,7 +45,7 @@
 namespace strata::launcher {
 namespace {
 
-// [{"zero.stage":3}, ...]: each the keys to change, with their values.
+// [{"zero.stage":3}, ...]: for each suggestion the keys to change, with their values.
 JsonArray nearest_json(const std::vector<runtime::Suggestion>& nearest) {
   JsonArray out;
   for (const runtime::Suggestion& s : nearest) {
@@ -56,7 +56,8 @@ JsonArray nearest_json(const std::vector<runtime::Suggestion>& nearest) {
   return out;
 }
 
-// What the recipe's folders have free where they are here: the run is another day's, so that too little is no refusal.
+// Prints the free space in the recipe's folders that exist here. Too little is no refusal, because the run is for
+// another day.
 void print_drives(const runtime::Job& job) {
   const std::size_t needed = job.plan.memory[static_cast<std::size_t>(runtime::Tier::nvme)].peak;
   std::size_t free = 0;
@@ -70,7 +71,8 @@ void print_drives(const runtime::Job& job) {
     fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", bytes_text(free));
 }
 
-// Of each kind, those that train: what the host does between steps, and for checkpoints, is not counted.
+// The number of tasks of each kind that belong to training; what the host does between steps and for checkpoints is
+// left out.
 using TaskCounts = std::array<std::size_t, runtime::kTaskKinds>;
 TaskCounts count_tasks(const runtime::StepPlan& plan) {
   TaskCounts counts{};
@@ -111,13 +113,13 @@ std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std:
                                                     : "each with its part of what is free");
 }
 
-// "RAM (device)": what a tier of this plan is.
+// "RAM (device)": the memory that a tier of this plan is.
 std::string tier_text(const runtime::StepPlan& plan, std::size_t tier) {
   const bool ram = tier == 0 && plan.device.kind == device::Kind::cpu;
   return ram ? "RAM (device)" : std::string(runtime::kTierNames[tier]);
 }
 
-// Whether two tiers of this plan lie in memory that is counted for each, and is there once.
+// Whether two tiers of this plan share one physical memory that is counted for each of them.
 bool same_memory(const runtime::StepPlan& plan, const runtime::Capacity& capacity) {
   const std::size_t ram = capacity[runtime::Tier::device], host = capacity[runtime::Tier::host];
   return plan.device.kind == device::Kind::cpu && plan.memory[0].peak > 0 && plan.memory[1].peak > 0 &&
@@ -173,7 +175,7 @@ void add_row(Rows& rows, std::string what, const runtime::TierMemory& memory, st
   for (const std::size_t bytes : memory.by_kind) row.push_back(bytes_text(bytes));
 }
 
-// What runs between two steps, with the state that stays there: its peak counts to the plan's.
+// Adds a row for what runs between two steps while the state stays in memory; its peak counts towards the plan's.
 void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, std::size_t tier) {
   if (job == nullptr || job->plan.memory[tier].peak == 0) return;
   add_row(rows, what, job->plan.memory[tier], "");
@@ -220,7 +222,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
                  bytes_text(written[tier]));
 }
 
-// Of a training whose data are here.
+// For a training whose data are on this machine.
 void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
   const auto sequences =
       runtime::training_sequences(job.recipe, std::move(data), static_cast<std::int64_t>(job.model->vocabulary));
@@ -231,7 +233,7 @@ void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
              counted(*sequences, "sequence"), job.recipe.data.seq_len, per_step);
 }
 
-// One page: the recipe's stage, and the others beside it.
+// Writes one page with the recipe's stage and the other stages for comparison.
 void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<Stage>& stages,
                 const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine, int ranks_per_node) {
   const std::string speeds = speeds_text(machine.has_value(), machine && machine->measured);
@@ -261,7 +263,7 @@ void write_page(const PlanOptions& options, const runtime::Job& job, const std::
   file.commit();
 }
 
-// What a machine file says of a machine that is elsewhere, where the recipe does not.
+// Applies what a machine file says of a machine elsewhere to keys that the recipe leaves open.
 void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& recipe) {
   if (!machine) return;
   if (machine->gpu && recipe.device.kind == runtime::DeviceKind::automatic)

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (here), and beside
-// each other the ZeRO stages (stages.h) and other settings (settings.h).
+// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (here), a comparison
+// of the ZeRO stages (stages.h), and one of other settings (settings.h).
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -17,13 +17,13 @@ struct PlanOptions {
   std::optional<std::filesystem::path> html;
   bool stages = false;     // also a table of ZeRO stages 0 to 3
   bool table = false;      // also a table of precisions, recomputation and stages
-  bool max_batch = false;  // of the largest micro-batch that fits, whatever the recipe says
+  bool max_batch = false;  // plan for the largest micro-batch that fits, whatever the recipe says
   bool verbose = false;    // also how many tasks of each kind a step has
-  bool force = false;      // json, trace and html are written over whatever they are
+  bool force = false;      // overwrites json, trace and html, whatever they are
 };
 
-// `strata plan`: what a run over `ranks` ranks will do and need; nothing is run. With a machine file also how long a
-// step takes, what bounds it and what would help. Returns the exit code; throws Error.
+// `strata plan`: shows what a run over `ranks` ranks will do and need, without running anything. With a machine file
+// also how long a step takes, what bounds it, and what would help. Returns the exit code; throws Error.
 int plan(const PlanOptions& options);
 
 }  // namespace strata::launcher

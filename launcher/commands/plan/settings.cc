@@ -42,7 +42,7 @@ std::string text_of(const runtime::Recompute& recompute) {
   return fmt::format("[{}]", fmt::join(recompute.blocks, ","));
 }
 
-// As wide as a column may be.
+// Shortened to the width of a column.
 std::string cell_of(const runtime::Recompute& recompute) {
   constexpr std::size_t kWidest = 16;
   const std::string text = text_of(recompute);

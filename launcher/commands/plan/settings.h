@@ -9,7 +9,7 @@
 
 namespace strata::launcher {
 
-// What `plan --table` has of one setting of a recipe: its plan's memory, and with a machine file how long a step takes.
+// A row of `plan --table`: one setting of a recipe, the memory of its plan, and with a machine file the time of a step.
 struct PlannedSetting {
   int stage;
   device::DType precision;
@@ -19,9 +19,8 @@ struct PlannedSetting {
   std::optional<double> step_ms, tokens_per_s;
 };
 
-// The recipe in each precision and with each recomputation, also of the blocks that it lists itself, and for several
-// ranks at each ZeRO stage; nothing is run.
-// What the recipe's other keys exclude is left out.
+// Plans the recipe in each precision and with each recomputation, including the blocks that it lists itself, and with
+// several ranks at each ZeRO stage. Settings that the recipe's other keys exclude are left out. Nothing is run.
 std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int ranks,
                                           const runtime::Capacity& capacity,
                                           const std::optional<runtime::Machine>& machine, int ranks_per_node);

@@ -77,7 +77,7 @@ void print_stages(const std::vector<Stage>& stages) {
   };
   std::vector<std::vector<std::string>> rows = {
       {"stage", "peak [0]", "fits", "params [2]", "grads [1]", "optimizer", "rest [3]", "paper", "sent", "a step"}};
-  // Of one micro-batch both orders are the same.
+  // With a single micro-batch both orders are the same.
   const bool has_orders = stages[0].job.plan.accumulation > 1;
   if (has_orders) rows[0].emplace_back("order");
   bool in_groups = false;

@@ -10,7 +10,7 @@
 
 namespace strata::launcher {
 
-// What the recipe would take at one ZeRO stage.
+// What the recipe needs at one ZeRO stage.
 struct Stage {
   runtime::Job job;
   bool fits;
@@ -18,7 +18,7 @@ struct Stage {
   std::string groups = {};  // key of zero.*_group that is "node" here, without "zero."; empty: the recipe's groups
 };
 
-// Of stages 0 to 3, on so many ranks. Throws what make_job throws.
+// Plans stages 0 to 3 on so many ranks. Throws what make_job throws.
 std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
                                const std::optional<runtime::Machine>& machine, int ranks_per_node);
 // And of state in groups, if there are several nodes of several ranks each: a node's ranks hold the parameters
@@ -28,7 +28,7 @@ void add_group_stages(std::vector<Stage>& stages, const runtime::Workload& workl
                       int ranks_per_node);
 // A row per stage, beside the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
 void print_stages(const std::vector<Stage>& stages);
-// The same, as a further member of a JSON object.
+// The same as a member of plan --json.
 JsonArray stages_json(const std::vector<Stage>& stages);
 
 }  // namespace strata::launcher

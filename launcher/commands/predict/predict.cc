@@ -83,7 +83,7 @@ runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFol
   return read_recipe(std::nullopt, sets, world, false);
 }
 
-// What can be said of OUT before anything is read.
+// Checks what can be known about OUT before anything is read.
 void require_writable(const PredictOptions& options) {
   require_apart({{"--out", options.out}}, {{"IN", options.input}});
   std::error_code ignored;
@@ -95,7 +95,7 @@ void require_writable(const PredictOptions& options) {
   require_own({"--out", options.out}, Content::prediction, options.force);
 }
 
-// A classifier, and how texts come to it.
+// A classifier, and the form in which texts reach it.
 struct Classifier {
   models::Classes classes;
   models::Objective objective{};
@@ -108,7 +108,7 @@ struct Classifier {
            models::named_objective(config) ? "it has the head of " : "it names no head, and is trained as ",
            models::name_of(objective));
     classes = models::read_classes(config, objective);
-    // As many as the model says that it has, of which a token needs some or other.
+    // The number of positions that the model has; the other sizes given here do not matter.
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});
     const auto room = static_cast<std::int64_t>(model->max_positions);
     if (options.max_length.value_or(0) > room)
@@ -125,7 +125,7 @@ struct Classifier {
   }
 
  private:
-  // Texts are cut as those of the training were, if nothing else is said.
+  // Texts are cut as in the training, unless the options say otherwise.
   void settle_limit(const PredictOptions& options, const models::Config& config, std::int64_t room) {
     constexpr std::int64_t kOtherwise = 512;
     const std::string length = fmt::format("{}.max_length", models::kTrainedOn);
@@ -140,7 +140,7 @@ struct Classifier {
   }
 };
 
-// That of the texts, on rank 0.
+// The tokenizer for the texts, on rank 0.
 std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, const runtime::ModelFolder& folder,
                                               const models::Config& config, bool any) {
   const auto beside = folder.hugging_face();
@@ -165,8 +165,8 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
   return tokenizer;
 }
 
-// Of all that results depend on beside the texts: the model as it is now, as another one may come to lie at the same
-// place; what the recipe says of mathematics and batches; and what products are computed by.
+// A hash of everything besides the texts that results depend on: the model's present weights (another model may be put
+// in the same place later), the recipe's keys for mathematics and batches, and the algorithms of products.
 std::string print_of(const runtime::Job& job, const runtime::WeightSource& weights,
                      const device::AlgorithmTable* algorithms) {
   std::string all = job.config().to_json();
@@ -183,7 +183,7 @@ std::string print_of(const runtime::Job& job, const runtime::WeightSource& weigh
   return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
 }
 
-// Of the text whose row has this number. The same on every rank.
+// A sentence about the text whose row has this number. The same on every rank.
 std::string not_finite(std::int32_t number, models::Objective objective, const fs::path& tokens) {
   auto text = static_cast<std::uint64_t>(number);
   if (objective == models::Objective::token_classification) {
@@ -199,13 +199,13 @@ std::string not_finite(std::int32_t number, models::Objective objective, const f
       text + 1);
 }
 
-// Asked on any rank.
+// Whether any rank was asked to stop.
 bool stop_requested(const StopSignal& stop, comm::World& world) {
   return std::ranges::any_of(world.exchange(stop.requested() ? "stop" : ""),
                              [](const std::string& text) { return !text.empty(); });
 }
 
-// A line per text: the label of each of its words, null for those without tokens.
+// Writes one line per text: the label of each of its words, null for words without tokens.
 void write_words(PredictPart& part, const PredictInput& input, const fs::path& tokens, const models::Classes& classes,
                  AtomicFile& out) {
   const runtime::TokenFile file(tokens, std::nullopt);
@@ -244,7 +244,8 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   models::Config description;
   agree(world, [&] {
     description = folder.config();
-    classifier.emplace(options, folder, models::Config(description));  // a copy, as it remembers what was read
+    classifier.emplace(options, folder, models::Config(description));  // a copy, because Config remembers which keys
+                                                                       // were read
   });
   const auto& [classes, objective, limit] = *classifier;
   const fs::path tokens_path = PredictInput::path_of(options.out);
@@ -257,7 +258,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
     if (!speaks) return;
     const auto tokenizer = tokenizer_of(options, folder, models::Config(description), recipe.data.any_tokenizer);
     const text::TextTemplate& made = tokenizer->text_template();
-    // An empty text has the template's tokens alone.
+    // An empty text consists of the template's tokens alone.
     least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
     input.emplace(options, *tokenizer, limit, objective == models::Objective::token_classification, stop);
   });
@@ -266,8 +267,8 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
         "{} of {} texts {} truncated to {} tokens{}", input->cut(), input->texts(), input->cut() == 1 ? "was" : "were",
         limit.tokens,
         objective == models::Objective::token_classification ? ": words that were cut off have the label null" : ""));
-  recipe.data.any_tokenizer = true;  // it was looked at, and the tokens' sidecar knows no folder
-  // So that products have one shape, whatever the texts: as many as fit in a sequence.
+  recipe.data.any_tokenizer = true;  // it was checked here, and the tokens' sidecar names no folder
+  // Rows are a fixed number (as many texts as fit in a sequence), so that products have one shape, whatever the texts.
   least = std::stoull(world.exchange(std::to_string(least))[0]);
   const std::uint64_t rows_of_loss =
       objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
@@ -292,7 +293,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const std::string begins = sidecar->documents->hash, types = sidecar->types ? sidecar->types->hash : "none";
   PredictPart part(
       PredictPart::path_of(options.out),
-      // What is done is counted in micro-batches, so that those of another size do not go on from it.
+      // Progress is counted in micro-batches, so a run with another micro-batch size must not resume from it.
       fmt::format("{}{} of {} {} {} {} {}", PredictPart::kBegins, print_of(job, *weights, algorithms.get()),
                   sidecar->hash, begins, types, k, evaluator.micro_batches()),
       k, evaluator.places());

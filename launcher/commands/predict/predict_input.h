@@ -11,23 +11,24 @@
 
 namespace strata::launcher {
 
-// Tokens of a text at most, with those of the template, and which of two texts is cut.
+// The most tokens of a text, including the template's, and which of two texts is cut.
 struct TextLimit {
   std::size_t tokens = 0;
   text::Truncation truncation = text::Truncation::longest_first;
 };
 
-// The texts of IN as a token file beside OUT, which goes away with this: a document per record, in their order.
+// The texts of IN as a token file next to OUT, one document per record, in order. The files are removed with this
+// object.
 class PredictInput {
  public:
-  // Where the tokens lie.
+  // Where the token file is.
   static std::filesystem::path path_of(const std::filesystem::path& out);
 
-  // All files that it makes, of which path_of() is the first.
+  // All files that it writes, path_of() first.
   static std::vector<std::filesystem::path> paths_of(const std::filesystem::path& out);
 
-  // words: texts are lists of words, and the first token of each counts. Says how many texts there are. Throws Error
-  // with IN's name and line if a record is not what the options say.
+  // words: texts are lists of words, and the first token of each word counts. Prints how many texts there are. Throws
+  // Error with IN's name and line if a record does not match the options.
   PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, const TextLimit& limit, bool words,
                const StopSignal& stop);
   ~PredictInput();
@@ -36,12 +37,12 @@ class PredictInput {
 
   std::uint64_t texts() const { return texts_; }
   std::uint64_t cut() const { return cut_; }  // texts that lost tokens to the limit
-  // Of lists of words: how many each text has, and how many of them have a token. A word may have none: it was cut off,
-  // or the tokenizer makes nothing of it.
+  // For lists of words: how many words each text has, and how many words have a token. A word has none if it was cut
+  // off or if the tokenizer makes nothing of it.
   const std::vector<std::uint32_t>& words() const { return words_; }
   std::uint64_t words_with_token() const { return words_with_token_; }
-  // Words with a token follow each other, and a text's first is its word 0, but for these: the one with this number
-  // among all that have a token is this word of its text.
+  // Words with a token are consecutive and start at word 0 of their text, except for these: among all words with a
+  // token, the one with this number is this word of its text.
   struct Skip {
     std::uint64_t number;
     std::uint32_t word;

@@ -13,10 +13,10 @@ struct PredictOptions {
   double threshold = 0.5;
   std::string field = "text";
   std::optional<std::string> pair = std::nullopt;
-  std::optional<std::int64_t> max_length = std::nullopt;          // that of training without it
-  std::optional<std::string> truncation = std::nullopt;           // likewise
-  std::optional<std::filesystem::path> tokenizer = std::nullopt;  // the model's without it
-  std::optional<std::string> precision = std::nullopt;            // of the weights without it
+  std::optional<std::int64_t> max_length = std::nullopt;          // default: the training's
+  std::optional<std::string> truncation = std::nullopt;           // default: the training's
+  std::optional<std::filesystem::path> tokenizer = std::nullopt;  // default: the model's
+  std::optional<std::string> precision = std::nullopt;            // default: that of the weights
   std::vector<std::string> sets = {};
   bool force = false;
 };

@@ -13,48 +13,50 @@
 
 namespace strata::launcher {
 
-// The first row of `classes` scores of which one is infinite or no number.
+// The first row of `classes` scores in which a score is infinite or NaN.
 std::optional<std::size_t> row_not_finite(std::span<const float> scores, std::size_t classes);
 
-// Refuses files beside OUT that bear the names of what a prediction writes there, unless OUT.part says that an earlier
-// prediction made them: throws Error{usage} that names the file.
+// Refuses existing files next to OUT with the names of files that a prediction writes, unless OUT.part shows that an
+// earlier prediction made them. Throws Error{usage} that names the file.
 void require_free_names(const std::filesystem::path& part, const std::vector<std::filesystem::path>& others);
 
-// Says in OUT.part, if there is none, that the files beside it are a prediction's: before they are there. A prediction
-// that is killed before its first round leaves them to the next one.
+// Creates OUT.part, if there is none, before the files next to it, to mark them as a prediction's. If the prediction is
+// killed before its first round, the next one may then replace them.
 void claim_names(const std::filesystem::path& part);
-// Removes the file again if nothing but that stands in it.
+// Removes the file again if it holds nothing but that mark.
 void give_up_names(const std::filesystem::path& part);
 
-// Scores of rows as they come, in OUT.part, so that a prediction which was stopped goes on: a line that says of what,
-// then of each round how many micro-batches are done, how many rows it has, their numbers and scores. In memory are
-// only the places of rows in the file.
+// Stores rows' scores in OUT.part as they come, so that a stopped prediction can resume. The file begins with a line
+// that says what it belongs to. Each round then adds the number of finished micro-batches, its number of rows, and the
+// rows' numbers and scores. Only the rows' places in the file are kept in memory.
 class PredictPart {
  public:
   static constexpr const char* kBegins = "strata predict by ";
   static std::filesystem::path path_of(const std::filesystem::path& out);
 
-  // of_what: without line breaks; begins with kBegins; scores of other models, texts or batches are of another.
-  // places: room for all rows; outlives this.
+  // of_what: one line, beginning with kBegins, that identifies model, texts and batches; a file with another line is
+  // not continued. places: room for all rows; must outlive this object.
   PredictPart(std::filesystem::path path, std::string of_what, std::size_t classes,
               std::span<runtime::RowPlace> places);
 
-  // Opens the file, of which what an earlier run has done of the same stays; returns its micro-batches. Throws
-  // Error{failed}, or Error{does_not_fit} for lack of room, if it cannot be written; add() too.
+  // Opens the file and keeps what an earlier run has done for the same line. Returns the number of finished
+  // micro-batches. Like add(), throws Error{failed} if the file cannot be written, or Error{does_not_fit} if the disk
+  // is full.
   std::uint64_t open();
-  // After open().
+  // Call it after open().
   void add(std::uint64_t done, std::span<const std::int32_t> rows, std::span<const float> scores);
   std::size_t rows() const { return rows_; }
-  // Every row in the order of their numbers, read again. Throws Error{failed} if the file cannot be read.
+  // Reads every row again, in the order of row numbers. Throws Error{failed} if the file cannot be read.
   void each_row(const std::function<void(std::int64_t row, std::span<const float> scores)>& f);
   void remove();
 
  private:
   std::size_t row_bytes() const { return sizeof(std::int32_t) + classes_ * sizeof(float); }
-  // All of `out`, from the byte `at` on; false: the file ends before.
+  // Fills `out` from byte `at` on. False if the file ends before.
   bool read(std::uint64_t at, std::span<std::byte> out) const;
   void write(std::span<const std::byte> bytes);
-  // Of a round behind `at`: how many micro-batches are done then; 0: there is none, or not all of it.
+  // Reads the round that starts at `at`. Returns how many micro-batches are done after it; 0 if there is no complete
+  // round.
   std::uint64_t read_round(std::uint64_t& at, std::uint64_t size);
 
   std::filesystem::path path_;
@@ -62,7 +64,7 @@ class PredictPart {
   std::size_t classes_;
   std::span<runtime::RowPlace> places_;
   std::size_t rows_ = 0;
-  std::uint64_t end_ = 0;  // of the file
+  std::uint64_t end_ = 0;  // the file's
   Descriptor file_;
   std::vector<std::byte> round_;
 };

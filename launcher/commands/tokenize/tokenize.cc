@@ -45,7 +45,7 @@ using text::RecordRules;
 using text::Tokenizer;
 using text::TokenWriter;
 
-// The token that ends a document: that of --eot, or the tokenizer's own.
+// The token that ends a document: --eot's, or the tokenizer's own.
 std::optional<std::uint32_t> end_token(const TokenizeOptions& options, const Tokenizer& tokenizer, bool needed) {
   if (options.eot && options.no_eot) fail(Exit::usage, "--eot and --no-eot contradict each other");
   if (options.no_eot) return std::nullopt;
@@ -66,7 +66,7 @@ bool is_table(std::string_view format) {
   return format == "csv" || format == "tsv";
 }
 
-// Whether a file named .json holds a whole object in its first line, as JSONL does: one list, or an object over several
+// Whether the first line of a file named .json holds a whole object, as in JSONL. A list, or an object over several
 // lines, does not.
 bool begins_with_object_in_line(std::string_view text) {
   const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
@@ -77,7 +77,7 @@ bool begins_with_object_in_line(std::string_view text) {
   return line.size() > 2 && line.starts_with('{') && line.ends_with('}');
 }
 
-// A file named .json of which no whole object was seen in the first line.
+// For a file named .json without a whole object in its first line.
 [[noreturn]] void refuse_json(const std::string& name, std::string_view head) {
   const std::string file = shell_word(name), lines = shell_word(name + "l");
   head.remove_prefix(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
@@ -99,7 +99,7 @@ bool begins_with_object_in_line(std::string_view text) {
       name);
 }
 
-// How an input holds documents: by --format, else by its name. head: how it begins.
+// How an input holds documents: by --format, otherwise by its name. head: how it begins.
 DocumentInput input_of(const std::string& name, std::string_view head, const TokenizeOptions& options) {
   const std::string format = options.format.value_or("");
   if (format == "csv") return {name, InputKind::comma_table};
@@ -116,7 +116,7 @@ DocumentInput input_of(const std::string& name, std::string_view head, const Tok
                     : InputKind::plain};
 }
 
-// What the first record says, if --format does not.
+// The format that the first record shows, unless --format says it.
 DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   if (options.format && !is_table(*options.format)) return *text::data_format(*options.format);
   const DocumentPart* part = reader.peek();
@@ -142,7 +142,7 @@ DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   }
 }
 
-// Whether the first record is a conversation that names its prompt. `format`: of the records.
+// Whether the first record is a conversation that names its prompt. `format`: the records' format.
 bool begins_with_prompt(DataFormat format, DocumentReader& reader) {
   if (format != DataFormat::chat) return false;
   const DocumentPart* part = reader.peek();
@@ -150,7 +150,7 @@ bool begins_with_prompt(DataFormat format, DocumentReader& reader) {
   return record && !record->find("messages") && record->find("prompt") && record->find("completion");
 }
 
-// What is made of each record; says what was found.
+// What is made of each record. Prints what was found.
 RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_text,
                      const std::optional<text::ChatTemplate>& made, bool has_prompts) {
   RecordRules rules{.format = format,
@@ -219,12 +219,12 @@ void write(const PartTokens& tokens, TokenWriter& writer) {
       text::name_of(rules.train_on), fmt::join(roles, ", "));
 }
 
-// By its sidecar; what else is no text is refused where it is read.
+// Recognises a token file by its sidecar. Other files that are no text are refused when they are read.
 void refuse_token_file(const std::filesystem::path& path) {
   bool made = false;
   try {
     made = runtime::read_sidecar(path).has_value();
-  } catch (const Error&) {  // a JSON file beside a text need not be a sidecar
+  } catch (const Error&) {  // a JSON file next to a text need not be a sidecar
   }
   if (made)
     fail(Exit::usage,
@@ -233,7 +233,7 @@ void refuse_token_file(const std::filesystem::path& path) {
          path.string(), runtime::sidecar_path(path).string());
 }
 
-// Options that are about another kind of input than what --labels, or its absence, says.
+// Refuses options that do not go with --labels, or that need it.
 void refuse_what_has_no_place(const TokenizeOptions& options) {
   const auto refuse = [](bool given, const char* name, const char* where) {
     if (given) fail(Exit::usage, "--{} has no place {}", name, where);
@@ -275,7 +275,7 @@ int tokenize(const TokenizeOptions& options) {
     compressed = compressed || head.compression != text::Compression::none;
     inputs.push_back(input_of(name, head.text, options));
   }
-  // How much there is to tokenize; 0 if nobody knows.
+  // The number of bytes to tokenize; 0 if unknown.
   const std::uint64_t bytes = compressed ? 0 : bytes_of(files, options.inputs.size());
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
   tell_remarks(tokenizer->remarks(), options.tokenizer);

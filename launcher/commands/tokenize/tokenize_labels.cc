@@ -23,7 +23,7 @@ namespace strata::launcher {
 namespace {
 
 bool is_tag(std::string_view field) {
-  constexpr std::string_view kPlaces = "BIELSUM";  // of BIO, BIOES, BILOU and their like
+  constexpr std::string_view kPlaces = "BIELSUM";  // prefixes of BIO, BIOES, BILOU and similar schemes
   return field == "O" || (field.size() > 2 && field[1] == '-' && kPlaces.find(field[0]) != kPlaces.npos);
 }
 
@@ -99,7 +99,7 @@ bool has_tag_columns(std::string_view text) {
   std::size_t lines = 0;
   for (std::size_t at = 0; at < text.size() && lines < kMost;) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    if (end == text.size() && lines >= kLeast) break;  // may be cut
+    if (end == text.size() && lines >= kLeast) break;  // this line may be cut
     std::string_view line = text.substr(at, end - at);
     at = end + 1;
     line = line.substr(0, line.find_last_not_of(kSpaces) + 1);

@@ -13,20 +13,21 @@
 
 namespace strata::launcher {
 
-// What both ways to tokenize ask: threads to start, and the bytes of all inputs, 0 if standard input is one of them.
+// What both kinds of tokenization need: the number of threads, and the bytes of all inputs (0 if standard input is
+// one).
 std::size_t threads_of(const TokenizeOptions& options);
 std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs);
 
-// `strata tokenize --labels`: a document per record, with what it is. bytes: of all inputs, 0 if nobody knows. Returns
-// the exit code; throws Error.
+// `strata tokenize --labels`: writes one document per record, with its label. bytes: the size of all inputs, 0 if
+// unknown. Returns the exit code; throws Error.
 int tokenize_labels(const TokenizeOptions& options, const std::vector<text::DocumentInput>& inputs, std::uint64_t bytes,
                     const text::Tokenizer& tokenizer, TokenOutput& output);
 
-// Whether a text begins as CoNLL's files of tagged words do (Tjong Kim Sang and De Meulder 2003): columns between
-// spaces or tabs, a word first and last its tag, "O", "B-TYPE" or "I-TYPE", with an empty line after each sentence.
-// text: the beginning, of which the last line may be cut.
+// Whether a text begins like CoNLL's files of tagged words (Tjong Kim Sang and De Meulder 2003): columns separated by
+// spaces or tabs, the word first and its tag last ("O", "B-TYPE" or "I-TYPE"), and an empty line after each sentence.
+// text: the beginning of the file, whose last line may be cut.
 bool has_tag_columns(std::string_view text);
-// What to do with such a file: the command that makes JSONL of it, and the options that read that.
+// What to do with such a file: the command that converts it to JSONL, and the options that read that.
 std::string conversion_of_columns(const std::string& name);
 
 }  // namespace strata::launcher

@@ -12,23 +12,25 @@
 
 namespace strata::launcher {
 
-// A training's checkpoints: writes one when it is due or asked for. Does nothing if the recipe names no folder. Made
-// before the trainer, so that a folder that cannot be used is refused early; every rank has one.
+// A training's checkpoints: writes one when it is due or asked for. Does nothing if the recipe names no folder. It is
+// made before the trainer, so that an unusable folder is refused early. Every rank has one.
 class Checkpoints {
  public:
   Checkpoints(const runtime::Job& job, comm::World& world);
-  // Once the trainer stands where the run begins or resumes. Job, world, trainer and control outlive this.
+  // Call it when the trainer is where the run begins or resumes. Job, world, trainer and control must outlive this
+  // object.
   void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
             control::Control& control);
 
   bool can_save() const { return writer_.has_value(); }
-  // After which step the newest was begun; -1: none was.
+  // The step of the newest checkpoint that was begun; -1 if none was.
   std::int64_t saved_step() const { return saved_step_; }
 
-  // After a step: writes what is due, or `asked` for. True if the run is to end here (checkpoint.stop_after).
+  // Call it after a step: writes a checkpoint if it is due or `asked` for. True if the run must end here
+  // (checkpoint.stop_after).
   bool after(const runtime::Trainer& trainer, bool asked);
   void save(const runtime::Trainer& trainer);
-  // Waits until what was begun is durable.
+  // Waits until the checkpoints that were begun are durable.
   void finish();
   std::optional<runtime::CheckpointFigures> figures() const;
 

@@ -57,7 +57,7 @@ std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
   return out;
 }
 
-// How drives are read and written, once for ranks that have it alike: nothing falls back silently.
+// Prints how drives are read and written, once for ranks that do it alike: there is no silent fallback.
 void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& executor, comm::World& world) {
   const std::vector<std::string> texts = world.exchange(executor.drives());
   if (world.rank() != 0) return;
@@ -69,7 +69,7 @@ void describe_drives(const runtime::Recipe& recipe, const runtime::Executor& exe
   }
 }
 
-// Spans of a clock as those of the step's own.
+// Shifts spans to start with the step.
 std::vector<runtime::Span> from_begin(const runtime::StepPlan& plan, std::vector<runtime::Span> spans) {
   const std::int64_t begin = runtime::extent_of(plan, spans).begin;
   for (runtime::Span& span : spans)
@@ -77,7 +77,7 @@ std::vector<runtime::Span> from_begin(const runtime::StepPlan& plan, std::vector
   return spans;
 }
 
-// For `strata report`: the plan, and the step as simulated.
+// Writes the plan and the simulated step for `strata report`.
 void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
                 const std::optional<runtime::Machine>& machine, int ranks_per_node) {
   const runtime::MachineProfile profile =
@@ -88,7 +88,7 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
   file.commit();
 }
 
-// From the plan to the last step.
+// Runs from the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World& world, const StopSignal& stop) {
   require_data(asked, true, world);
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
@@ -104,14 +104,14 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     if (!speaks) return;
     if (recipe.report.machine) {
       machine = runtime::read_machine(*recipe.report.machine);
-      (void)runtime::profile_of(*machine, job, world.node_size());  // what it lacks is better known now
+      (void)runtime::profile_of(*machine, job, world.node_size());  // reports early what the machine file lacks
     }
     require_apart(reports_of(recipe), inputs_of(recipe, options.recipe));
     require_outside_checkpoints(report_folders(recipe), recipe);
     require_outside_checkpoints(reports_of(recipe), recipe);
     require_own_reports(recipe, options.force);
   });
-  // Before anything is written.
+  // Prompts are read before anything is written.
   std::optional<runtime::Prompts> prompts;
   if (job.generation) prompts = runtime::read_prompts(job, world);
   const std::string ranks_threads = threads_text(share, threads, world);
@@ -120,7 +120,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   control.planned(job);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
-  // Outlives what writes its state, and is made once checkpoint.dir is known to be there.
+  // Declared before the checkpoints that write its state, so that it outlives them. It is made when checkpoint.dir is
+  // known to exist.
   std::optional<runtime::Trainer> made;
   Checkpoints checkpoints(job, world);
   control.enter(runtime::Phase::hashing);
@@ -162,7 +163,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
   evaluations.tell_rounds([&control] { control.evaluated_round(); });
   evaluations.ask_stop([&control] { return control.take_stop(); });
-  std::optional<runtime::RunReports> reports;  // opened once everything else is known to be there
+  std::optional<runtime::RunReports> reports;  // opened last, when everything else is known to exist
   agree(world, [&] {
     if (!speaks) return;
     std::optional<runtime::KeptLines> kept;
@@ -203,7 +204,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile =
       machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
-  // The run waited for all tasks of that step: also for an update, for which only the next step waits.
+  // The run waited for all tasks of that step, including an update for which usually only the next step waits.
   const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
   summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),
                                         static_cast<int>(ended_last - summary.spans.begin()));
@@ -248,7 +249,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
 }  // namespace
 
 int train(const TrainOptions& options) {
-  // From the start: mpirun tells the survivors of a lost rank to stop, and they have to say why first.
+  // Installed first: mpirun tells the survivors of a lost rank to stop, and they must first print why.
   const StopSignal stop;
   return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
     run(options, read_recipe(options.recipe, options.sets, world), world, stop);

@@ -1,6 +1,6 @@
 #pragma once
 // launcher/commands/train/ is `strata train`: from the recipe to the summary (train.cc), its steps and what happens
-// between two of them (training.h), its checkpoints (checkpoints.h).
+// between them (training.h), and its checkpoints (checkpoints.h).
 
 #include <filesystem>
 #include <optional>
@@ -12,10 +12,10 @@ namespace strata::launcher {
 struct TrainOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
-  bool force = false;  // report.* are written over whatever they are
+  bool force = false;  // overwrites report.* files, whatever they are
 };
 
-// `strata train`: one rank of a run. Returns the exit code; throws Error.
+// `strata train`: runs one rank. Returns the exit code; throws Error.
 int train(const TrainOptions& options);
 
 }  // namespace strata::launcher

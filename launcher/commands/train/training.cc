@@ -15,13 +15,13 @@ namespace {
 
 using comm::AgreedError;
 
-// Asked on any rank.
+// Whether any rank was asked to stop.
 bool stop_requested(const StopSignal& stop, comm::World& world) {
   const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
   return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
 }
 
-// Of the median step, the first two left out.
+// Speed of the median step. The first two steps are left out.
 double median_tokens_per_s(std::vector<double> rates) {
   if (rates.empty()) return 0;
   if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
@@ -37,7 +37,7 @@ Training::Training(const Parts& parts) : p_(parts) {}
 void Training::run() {
   begin();
   try {
-    if (!ended_ && p_.job.recipe.training.max_steps != 0) {  // 0 only checks
+    if (!ended_ && p_.job.recipe.training.max_steps != 0) {  // max_steps = 0 only checks
       evaluate();
       if (out_of_patience_ && speaks() && p_.trainer.progress().best)
         note(fmt::format(
@@ -91,12 +91,12 @@ void Training::tell(const runtime::StepReport& report) {
 
 void Training::evaluate() {
   const bool due = p_.evaluations.due();
-  if (due && stops_between_steps()) return;  // it is due again when the run goes on
+  if (due && stops_between_steps()) return;  // it is due again when the run resumes
   const bool best = due && p_.evaluations.run(p_.trainer, p_.reports);
   p_.control.evaluated();
   if (due && p_.evaluations.stopped()) stop_here(p_.evaluations.stopped_at_once());
-  out_of_patience_ = p_.evaluations.out_of_patience();  // of an earlier run, too
-  // Patience needs no folder: then the run ends with nothing but its figures.
+  out_of_patience_ = p_.evaluations.out_of_patience();  // perhaps in an earlier run already
+  // Patience does not require a checkpoint folder: without one the run leaves only its figures.
   if (p_.checkpoints.can_save() && (out_of_patience_ || (best && p_.job.recipe.checkpoint.keep_best)))
     p_.checkpoints.save(p_.trainer);
   if (out_of_patience_ && !p_.checkpoints.can_save() && speaks())
@@ -112,7 +112,7 @@ bool Training::stops_between_steps() {
 void Training::stop_here(bool at_once) {
   const runtime::Recipe::Checkpoint& recipe = p_.job.recipe.checkpoint;
   const std::int64_t step = p_.trainer.steps_done();
-  // Of rank 0, which says it.
+  // Only rank 0 knows this, and rank 0 prints it.
   const bool asked = p_.control.stop_asked() != 0 || recipe.stop_after == step;
   const EndReason reason{asked ? EndReason::Kind::request : EndReason::Kind::signal, step};
   const std::string again = resume_command(recipe.resume);

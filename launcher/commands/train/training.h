@@ -19,8 +19,8 @@
 
 namespace strata::launcher {
 
-// The steps of a training, with what happens between two of them: evaluations, checkpoints, reports, requests to stop.
-// Every rank has one and does the same; all that it is made of outlives it.
+// The steps of a training, and what happens between them: evaluations, checkpoints, reports, requests to stop. Every
+// rank has one and does the same. Everything in Parts must outlive it.
 class Training {
  public:
   struct Parts {
@@ -31,19 +31,19 @@ class Training {
     Checkpoints& checkpoints;
     Evaluations& evaluations;
     control::Control& control;
-    runtime::RunReports* reports;   // null but on rank 0
+    runtime::RunReports* reports;   // null except on rank 0
     runtime::TraceRecorder* trace;  // null: no step is traced
   };
   explicit Training(const Parts& parts);
 
-  // Steps until the last one, or until something ends the run early. Then its checkpoints are durable, and nothing
-  // that it began still runs.
+  // Takes steps until the last one, or until something ends the run early. When it returns, its checkpoints are durable
+  // and nothing that it began still runs.
   void run();
-  // What ended the run early, or why it failed though it came to its end.
+  // What ended the run early, or why it failed at its end.
   const std::optional<comm::AgreedError>& ended() const { return ended_; }
-  // Nothing: no step was taken.
+  // nullopt: no step was taken.
   const std::optional<RunEnd>& end() const { return end_; }
-  // What the steps came to.
+  // Fills in the results of the steps.
   void report(runtime::Summary& summary) const;
 
  private:
@@ -55,22 +55,23 @@ class Training {
   runtime::StepReport train_step();
   void tell(const runtime::StepReport& report);
   void evaluate();
-  // A step's consensus has only what was asked before it began. True: the run ends here.
+  // Whether the run ends here on request. A step's consensus carries only requests from before it began, so the time
+  // between steps needs this check.
   bool stops_between_steps();
-  // Ends the run early: with a checkpoint of where it stands, if there is a folder for it.
+  // Ends the run early, with a checkpoint if there is a folder for it.
   void stop_here(bool at_once = false);
 
   bool speaks() const { return p_.world.rank() == 0; }
 
   const Parts p_;
-  std::optional<Progress> progress_;  // of rank 0
+  std::optional<Progress> progress_;  // on rank 0
   std::optional<comm::AgreedError> ended_;
   std::optional<RunEnd> end_;
   bool out_of_patience_ = false;
-  std::int64_t steps_ = 0;     // of this process
-  std::vector<double> rates_;  // tokens/s of each
+  std::int64_t steps_ = 0;     // steps of this process
+  std::vector<double> rates_;  // tokens/s of each step
   double tokens_per_s_ = 0;
-  std::optional<double> timed_ms_;  // of the newest step whose tasks were timed
+  std::optional<double> timed_ms_;  // time of the newest step whose tasks were timed
   SteadyClock::time_point start_;
 };
 
