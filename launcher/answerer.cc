@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The recipe that the options stand for; zero.stage comes first, so that --set may say otherwise.
+// The recipe that the options stand for. zero.stage comes first, so that --set can override it.
 std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime::ModelFolder& folder,
                                    std::size_t positions) {
   std::vector<std::string> sets = {
@@ -40,13 +40,13 @@ std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime
   return sets;
 }
 
-// The same with weights shared out between ranks, unless --set says how they are.
+// The same with weights sharded over the ranks, unless --set says otherwise.
 std::vector<std::string> sharded(std::vector<std::string> sets) {
   sets[0] = "zero.stage=3";
   return sets;
 }
 
-// Shared out, weights are gathered anew for every token: only if they do not fit whole on the device.
+// Sharded weights are gathered again for every token, so they are sharded only if all of them do not fit on the device.
 bool fits_whole(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world) {
   bool fit = false;
   agree(world, [&] {
@@ -73,7 +73,7 @@ void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& pro
   const RunPlanning planning = {
       .purpose = runtime::Purpose::generate, .looks_at_data = false, .adjust = shard_if_large};
   const runtime::Recipe asked = read_recipe(std::nullopt, sets, world_, false);
-  // More positions are of the same model.
+  // More positions do not change the model, so the job is planned again without opening the model.
   job_ = std::move((first ? plan_run(asked, world_, planning) : plan_run(job_->with(asked), world_, planning)).job);
   const runtime::Recipe& recipe = job_->recipe;
   threads_ = static_cast<int>(recipe.device.threads.value_or(threads_));

@@ -13,12 +13,12 @@
 namespace strata::launcher {
 namespace {
 
-// Rounds between two looks at whether some rank was asked to stop.
+// Rounds between two checks of whether a rank was asked to stop.
 constexpr std::uint64_t kLook = 16;
-// A short evaluation says its result alone.
+// An evaluation shorter than this prints only its result.
 constexpr std::chrono::seconds kSay{10};
 
-// The metrics that a line has room for, among them `asked`, the one that says what is best.
+// The metrics that fit on a line, including `asked`, the one that decides what is best.
 std::string metrics_text(const runtime::EvaluationReport& report, std::string_view asked) {
   constexpr std::string_view kShown[] = {"accuracy", "f1", "matthews", "roc_auc", "pearson", "mse"};
   std::string out;

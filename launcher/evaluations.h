@@ -14,29 +14,32 @@
 
 namespace strata::launcher {
 
-// The evaluations between a training's steps, and what is said of them: progress with the time left, the result, which
-// one is the best, and why the run ends if patience does. Nothing if the recipe asks for none. Every rank has one; job,
-// world, trainer and signal outlive it.
+// The evaluations between a training's steps and their messages: progress with the time left, the result, which
+// evaluation is the best, and why the run ends if patience is used up. Does nothing if the recipe asks for no
+// evaluation. Every rank has one; job, world, trainer and signal must outlive it.
 class Evaluations {
  public:
-  // prompts: of evaluation.prompts. Collective.
+  // prompts: those of evaluation.prompts. Collective.
   Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
               std::optional<runtime::Prompts> prompts);
 
-  // Is called when one begins, and after each of its rounds and each token that it answers.
+  // Sets a callback for the beginning of an evaluation, each of its rounds, and each token that it generates.
   void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
-  // Says, now and then in one, what was asked for beside the signal: kStop and kStopAtOnce. Of any rank.
+  // Sets a source of stop requests (kStop, kStopAtOnce) besides the signal. Asked now and then during an evaluation;
+  // any rank's request counts.
   void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
 
   bool due() const { return evaluation_ && evaluation_->due(); }
-  // True: it is the best one so far. `reports`: null but on rank 0. Collective.
+  // Returns whether this evaluation is the best so far. `reports`: null except on rank 0. Collective.
   bool run(runtime::Trainer& trainer, runtime::RunReports* reports);
-  // The last one was stopped on request: it is due again when the run goes on. And without a checkpoint, as asked.
+  // Whether the last evaluation was stopped on request (it is due again when the run resumes), and whether without a
+  // checkpoint.
   bool stopped() const { return stopped_; }
   bool stopped_at_once() const { return at_once_; }
   bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
 
-  // What the whole run took at most, of what its steps did; what its steps sent, of what the whole run did.
+  // The peak memory of the whole run, given that of its steps; and the bytes that its steps sent, given those of the
+  // whole run.
   runtime::Memory measured_with(runtime::Memory training) const;
   comm::CommBytes without(comm::CommBytes sent) const;
 
@@ -52,7 +55,7 @@ class Evaluations {
   std::function<std::uint64_t()> asked_ = [] { return std::uint64_t{0}; };
   std::optional<runtime::PeriodicEvaluation> evaluation_;
   std::chrono::steady_clock::time_point began_, said_;
-  std::set<std::string> noted_;  // each note once a run
+  std::set<std::string> noted_;  // each note is printed once per run
 };
 
 }  // namespace strata::launcher

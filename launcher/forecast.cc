@@ -54,8 +54,8 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
   return out;
 }
 
-// Not if it is certain without a plan that it does not fit, or that all ranks would update more elements than hides
-// behind any step: a plan of 1T parameters that no rank shares out has millions of tasks, and takes a minute.
+// False if the job certainly does not fit, or if all ranks would update more elements than any step can hide. Such a
+// plan is not worth making: for 1T unsharded parameters it has millions of tasks and takes a minute.
 bool is_worth_planning(const runtime::Recipe& recipe, const runtime::Job& job, const runtime::Capacity& capacity) {
   constexpr std::size_t kMostUpdated = std::size_t{1} << 36;
   std::size_t elements = 0;
@@ -101,7 +101,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
       const double then = forecast(other, machine, ranks_per_node).tokens_per_s;
       if (then >= kWorthIt * now) out.push_back({s.key, s.value, then, s.same_numbers});
     } catch (const Error&) {
-      // A setting that does not go with the recipe's others.
+      // The setting contradicts other keys of the recipe.
     }
   }
   std::stable_sort(out.begin(), out.end(),

@@ -11,28 +11,30 @@
 
 namespace strata::launcher {
 
-// How long a step of a job takes on a machine that was measured, and what its time goes to.
+// How long a step of a job takes on a measured machine, and where its time goes.
 struct Forecast {
   std::vector<runtime::Span> spans;
   double step_ms, tokens_per_s;
-  runtime::BoundSeconds path;  // of the tasks that nothing hides
+  runtime::BoundSeconds path;  // time of tasks that nothing hides
   runtime::Bound bound() const;
 };
-// With so many of the job's ranks on each machine. Throws Error{usage} if the job needs what was not measured.
+// Predicts a step with so many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
+// measured.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node);
 
-// A setting with which the step is predicted to be faster.
+// A setting that is predicted to make the step faster.
 struct Gain {
   std::string key, value;
   double tokens_per_s;
-  bool same_numbers;  // losses stay as they are, bit for bit
+  bool same_numbers;  // losses stay bit for bit the same
 };
-// Those of one key that fit into `capacity` and gain at least 3%, most first; each was planned and simulated.
+// Changes of a single key that fit into `capacity` and gain at least 3%, the largest gain first. Each was planned and
+// simulated.
 std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// What a faster machine would need, if no setting helps: "another drive in memory.nvme".
+// What a faster machine would need if no setting helps, such as "another drive in memory.nvme".
 std::string advice(runtime::Bound bound, bool on_gpu = false);
 
 }  // namespace strata::launcher

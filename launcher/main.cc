@@ -22,8 +22,8 @@ namespace {
 
 using strata::Exit;
 
-// Names of files and folders are refused while nothing is done yet: an empty one would come to the current folder, or
-// to nothing, at the end of the work.
+// Refuses empty names of files and folders before any work is done: at the end, an empty name would mean the current
+// folder, or nothing.
 void refuse_empty_names(CLI::App& app) {
   const CLI::Validator not_empty([](std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
                                  "", "not empty");
@@ -34,8 +34,8 @@ void refuse_empty_names(CLI::App& app) {
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 
-// Whether another of the programs that one mpirun started is rank 0: commands of one process are its alone. What an
-// environment has of a run that is over makes no rank of this process.
+// Whether this is one of several programs of an mpirun and not rank 0: a command that needs only one process runs on
+// rank 0 alone. Variables left over from another run make no rank of this process.
 bool is_another_rank() {
   if (!strata::launcher::left_over_rank().empty()) return false;
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
@@ -48,7 +48,8 @@ bool is_of_one_process(std::string_view command) {
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
 }
 
-// An argument KEY=VALUE of a recipe's key that no --set goes before; empty: there is none.
+// The first argument of the form KEY=VALUE, with a key of the recipe, that does not follow --set; empty if there is
+// none.
 std::string assignment_among(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     std::string_view text = argv[i];
@@ -61,7 +62,7 @@ std::string assignment_among(int argc, char** argv) {
   return {};
 }
 
-// Of launch: the words behind the first --, which are another command's.
+// For launch: the words after the first --, which form another command.
 std::vector<std::string> behind_dashes(int argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes = std::find(argv, end, std::string_view("--"));
@@ -124,9 +125,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && is_of_one_process(argv[1]) && is_another_rank()) return static_cast<int>(Exit::done);
-  // A write above the file size limit is then an error with a path, not a signal.
+  // A write above the file size limit then fails with an error that names the path, not with a signal.
   std::signal(SIGXFSZ, SIG_IGN);
-  // A long run goes on if nobody reads any more what it says (`strata train 2>&1 | head`).
+  // A long run must not end because nobody reads its output any more (`strata train 2>&1 | head`).
   if (argc > 1 && (argv[1] == std::string_view("train") || argv[1] == std::string_view("eval")))
     std::signal(SIGPIPE, SIG_IGN);
   strata::device::prepare_for_gpus();

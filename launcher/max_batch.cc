@@ -13,10 +13,10 @@ namespace {
 
 using runtime::Recipe;
 
-// A step of more micro-batches than this takes long to simulate, and is no faster for being cut so fine.
+// A step with more micro-batches than this takes long to simulate, and splitting it so finely makes it no faster.
 constexpr int kMostMicroBatches = 256;
 
-// Sizes up to the largest whose speeds are worth knowing.
+// The sizes up to the largest whose speeds are worth knowing.
 std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std::int64_t largest) {
   std::vector<std::int64_t> sizes;
   const auto& global = recipe.training.global_batch_size;
@@ -39,7 +39,7 @@ BatchSpeed speed_of(const runtime::Job& job, const runtime::Machine& machine, in
   return speed;
 }
 
-// What most of the difference between two speeds is: "mostly optimizer (0.21 and 0.01 ms)".
+// What accounts for most of the difference between two speeds: "mostly optimizer (0.21 and 0.01 ms)".
 std::string reason(const BatchSpeed& fast, const BatchSpeed& slow) {
   std::size_t most = 0;
   const auto gained = [&](std::size_t b) { return slow.path_per_token[b] - fast.path_per_token[b]; };
@@ -99,7 +99,7 @@ std::string max_batch_text(const MaxBatch& found) {
   if (!fits) return "no micro-batch fits, not even of one sequence\n";
   std::string of_fits = runtime::memory_text(fits->memory), of_larger;
   if (too_large) of_larger = runtime::memory_text(too_large->memory);
-  if (of_fits == of_larger) {  // figures that differ look different
+  if (of_fits == of_larger) {  // exact figures, so that the two look different
     of_fits = exact_text(fits->memory);
     of_larger = exact_text(too_large->memory);
   }

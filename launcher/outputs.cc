@@ -18,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a file lies or would be made: absolute, without links, dots and slashes that are not needed.
+// The absolute path of a file that exists or would be created, without links, dots and superfluous slashes.
 fs::path place_of(fs::path path) {
-  constexpr int kMostLinks = 40;  // as the system's
+  constexpr int kMostLinks = 40;  // the system's limit
   std::error_code error;
   path = fs::absolute(path, error);
-  // A link to a file that is not made yet leads to it all the same.
+  // A link to a file that does not exist yet still leads to that file.
   for (int i = 0; i < kMostLinks && !fs::exists(path, error) && fs::is_symlink(fs::symlink_status(path, error)); ++i)
     path = path.parent_path() / fs::read_symlink(path, error);
   path = fs::weakly_canonical(path, error);
@@ -46,7 +46,7 @@ bool belongs_to_a_model(const fs::path& path) {
          name.ends_with(".safetensors.index.json") || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
-// What a folder holds of a model, itself or in checkpoints.
+// Adds the files of a model in a folder, at its top or in its checkpoints.
 void add_model_files(const std::string& name, const fs::path& folder, std::vector<NamedFile>& out) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error), end;
@@ -61,7 +61,7 @@ void add_model_files(const std::string& name, const fs::path& folder, std::vecto
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     std::error_code ignored;
-    // Terminals, pipes and /dev/null may be written to by several.
+    // Several outputs may go to one terminal, pipe or /dev/null.
     if (fs::exists(outputs[i].path, ignored) && !fs::is_regular_file(outputs[i].path, ignored)) continue;
     for (const NamedFile& input : inputs)
       if (same_file(outputs[i].path, input.path))
@@ -76,7 +76,7 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
 
 namespace {
 
-// The name in `folder` under which `path` lies, or its first folders do; empty: it lies elsewhere.
+// The entry of `folder` that is `path` or contains it; empty if `path` is elsewhere.
 std::string entry_of(const fs::path& folder, fs::path path) {
   for (; path.has_parent_path() && path != path.parent_path(); path = path.parent_path())
     if (!path.filename().empty() && same_file(path.parent_path(), folder)) return path.filename().string();
@@ -90,7 +90,7 @@ void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const ru
   const fs::path& folder = *recipe.checkpoint.dir;
   for (const NamedFile& output : outputs) {
     std::error_code ignored;
-    // A link in checkpoint.dir is removed as a checkpoint is; one into it leads there.
+    // A link in checkpoint.dir would be removed like a checkpoint; a link into it leads there.
     for (const fs::path& path : {fs::absolute(output.path, ignored).lexically_normal(), place_of(output.path)})
       if (const std::string entry = entry_of(folder, path);
           runtime::is_name_of_run(entry) || entry == control::kPlaceFile)
@@ -113,7 +113,7 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
             out.push_back({key, beside(path)});
         }
       } catch (const Error&) {
-        // Said by who opens it.
+        // Whoever opens the file reports this.
       }
     }
   };

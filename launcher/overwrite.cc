@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How a file of a content begins, and what it has soon after.
+// How files with some content begin, and a text that follows soon after.
 struct Mark {
   Content content;
   std::string_view name, begins, has;
@@ -30,7 +30,7 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::plan, "the JSON of a plan", "{\"fits\":", "\"parameters\":"},
     {Content::trace, "the trace of a step", "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"trace\":", ""},
     {Content::evaluation, "the JSON of an evaluation", "{\"loss\":", "\"loss_hex\":"},
-    {Content::evaluation, "", "{\"exit\":", ""},  // of one that did not fit
+    {Content::evaluation, "", "{\"exit\":", ""},  // an evaluation that did not fit
     {Content::generation, "the JSON of a generation", "{\"prompt_tokens\":[", ""},
     {Content::bench, "the JSON of a benchmark", "{\"tokens_per_s\":", "\"floor_ms\":"},
     {Content::bench, "", "{\"ns_per_param\":", ""},
@@ -57,7 +57,7 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::prediction, "a file of predictions with probabilities", "", ""},
 });
 
-// The file's first bytes; nullopt where it cannot be read.
+// The file's first bytes; nullopt if it cannot be read.
 std::optional<std::string> head_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
@@ -67,7 +67,8 @@ std::optional<std::string> head_of(const fs::path& path) {
   return head;
 }
 
-// Tokens and what lies beside them have no mark of their own: they are known by a sidecar that counts them.
+// Token files and the files next to them have no mark of their own. A sidecar that counts their content identifies
+// them.
 bool is_counted(const fs::path& path, Content content) {
   try {
     fs::path tokens = path;
@@ -88,7 +89,7 @@ bool is_counted(const fs::path& path, Content content) {
   }
 }
 
-// Whether a line says the classes of a text and their probabilities, and nothing else.
+// Whether a line holds the classes of a text and their probabilities, and nothing else.
 bool is_line_of_classes(const simdjson::dom::element& root) {
   simdjson::dom::object object, probabilities;
   simdjson::dom::element label;
@@ -99,8 +100,8 @@ bool is_line_of_classes(const simdjson::dom::element& root) {
   return one != many && object["probabilities"].get_object().get(probabilities) == simdjson::SUCCESS;
 }
 
-// Predictions have no mark either: their first lines have probabilities. Without them, as of words and of regressions,
-// a line is what people write as labels, too, so that such a file is never known to be our own.
+// Predictions have no mark either; they are recognised by the probabilities in their first lines. Predictions without
+// them (words, regressions) look like labels that people write, so such a file is never taken for our own.
 bool is_prediction(const fs::path& path) {
   constexpr int kLines = 16;
   constexpr std::size_t kLongest = std::size_t{1} << 24;
@@ -129,7 +130,7 @@ bool is_own(const fs::path& path, Content content) {
 
 std::string_view name_of(Content content) {
   for (const Mark& mark : kMarks)
-    if (mark.content == content) return mark.name;  // the first has it
+    if (mark.content == content) return mark.name;  // the first mark has the name
   return {};
 }
 
@@ -151,7 +152,7 @@ void require_place(const NamedFile& output) {
          output.path.string(), folder.string());
   if (fs::is_directory(output.path, error))
     fail(Exit::usage, "{} {} is a folder: give the name of a file", output.name, output.path.string());
-  // Whoever removes a checkpoint removes all that lies in its folder.
+  // Removing a checkpoint removes everything in its folder.
   for (fs::path at = fs::weakly_canonical(folder, error); at.has_relative_path(); at = at.parent_path())
     if (runtime::is_name_of_run(at.filename().string()) && fs::exists(at / runtime::kManifestName, error))
       fail(Exit::usage, "{} {} lies in the checkpoint {}, which a run removes as a whole: give a name outside of it",

@@ -5,7 +5,7 @@
 
 namespace strata::launcher {
 
-// What a command writes into a file, by which a file that it wrote before is known again.
+// What a command writes to a file. A file that an earlier command wrote is recognised by it.
 enum class Content : std::uint8_t {
   plan,
   trace,
@@ -30,12 +30,12 @@ enum class Content : std::uint8_t {
   prediction
 };
 
-// Throws Error{usage} for a folder, and for a file in a folder that is not there or is a checkpoint's.
+// Throws Error{usage} for a folder, and for a file in a folder that does not exist or belongs to a checkpoint.
 void require_place(const NamedFile& output);
 
-// A file that holds something is written over only if it is known to be of this content: anything else may be a recipe,
-// or another's data, named by a slip. Throws Error{usage} for that, before anything is written, unless `force`. What is
-// no regular file (a terminal, a pipe) is left to whoever opens it. Also throws what require_place() does.
+// A non-empty file may be overwritten only if it is known to have this content: anything else may be a recipe or
+// somebody's data, named by mistake. Throws Error{usage} in that case, before anything is written, unless `force`.
+// Special files (a terminal, a pipe) are left to the code that opens them. Also throws what require_place() does.
 void require_own(const NamedFile& output, Content content, bool force);
 
 // The same for all reports of a run.

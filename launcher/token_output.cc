@@ -24,14 +24,14 @@ void take_away(const fs::path& path) {
   if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
 }
 
-// Up to `most` bytes, whole characters, and "..." if there are more.
+// Up to `most` bytes, cut between characters, and "..." if there are more.
 std::string beginning(const std::string& text, std::size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
   return text.substr(0, most) + "...";
 }
 
-// What was found, so that a column that is no label is seen at once.
+// Prints what was found, so that a column that is no label is noticed at once.
 void describe(const text::LabelSummary& labels) {
   if (labels.problem == "regression") {
     say("labels: numbers from {} to {} (regression)", labels.least, labels.most);
@@ -69,7 +69,7 @@ TokenOutput::TokenOutput(fs::path out, const std::vector<NamedFile>& inputs, boo
       mask{"its mask", mask_}, types{"its token types", types_}, labels{"its labels", labels_};
   require_place(tokens);
   require_apart({tokens, sidecar, documents, mask, types, labels}, inputs);
-  require_own(sidecar, Content::sidecar, force);  // first: the others are known by it
+  require_own(sidecar, Content::sidecar, force);  // first, because it identifies the others
   require_own(tokens, Content::tokens, force);
   require_own(documents, Content::documents, force);
   require_own(mask, Content::mask, force);
@@ -119,7 +119,7 @@ void TokenOutput::commit(Tells tells) {
     sidecar.chat_template_hash = made_->hash();
   }
   if (types_writer_) types_writer_->finish();
-  if (types_writer_ && types_writer_->ones() == 0) types_file_.reset();  // what every token is without it
+  if (types_writer_ && types_writer_->ones() == 0) types_file_.reset();  // without the file, every token has type 0
   if (types_file_) sidecar.types = {types_writer_->ones(), types_writer_->hash()};
   if (labels_writer_) {
     const text::LabelSummary labels = labels_writer_->finish();
@@ -135,7 +135,7 @@ void TokenOutput::commit(Tells tells) {
     describe(labels);
   }
   sidecar_file_->write(runtime::to_json(sidecar));
-  // An older sidecar goes first: until the last rename the tokens stand alone, and never beside another's.
+  // Removes an older sidecar first: until the last rename the tokens have no sidecar, but never another file's.
   take_away(sidecar_);
   if (!mask_file_) take_away(mask_);
   if (!types_file_) take_away(types_);

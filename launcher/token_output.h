@@ -14,22 +14,22 @@
 
 namespace strata::launcher {
 
-// What a tokenization writes: OUT.bin, where documents begin in OUT.bin.documents, which tokens count as labels in
-// OUT.bin.mask, token types in OUT.bin.types, what documents are in OUT.bin.labels.jsonl, and OUT.bin.json, which names
-// them. All are replaced, or none.
+// The files that a tokenization writes: OUT.bin (tokens), OUT.bin.documents (where documents begin), OUT.bin.mask
+// (which tokens count as labels), OUT.bin.types (token types), OUT.bin.labels.jsonl (the documents' labels), and
+// OUT.bin.json, which describes them. All are replaced, or none.
 class TokenOutput {
  public:
-  // Throws Error{usage} if one of them is an input, or something else that would be written over.
+  // Throws Error{usage} if one of them is an input, or would overwrite something else.
   TokenOutput(std::filesystem::path out, const std::vector<NamedFile>& inputs, bool force);
 
-  // Opens the files, once. masked: not every token counts as a label, so that there is a mask.
+  // Opens the files; call it once. masked: not every token counts as a label, so a mask is written.
   text::TokenWriter& open(const text::Tokenizer& tokenizer, std::optional<std::uint32_t> separator, bool masked);
-  // The documents are conversations that this template writes.
+  // Records that the documents are conversations written by this template.
   void written_by(const text::ChatTemplate& made) { made_ = &made; }
-  // After open(): the types of its tokens, written beside them unless all are 0; and the labels of documents.
+  // Call these after open(): the types of its tokens, which are written unless all are 0; and the documents' labels.
   text::BitFile& open_types();
   text::LabelWriter& open_labels(const text::ClassRules& rules);
-  // Puts the files in place and tells what they hold. Throws Error{usage} if that is nothing.
+  // Puts the files in place and says what they hold. Throws Error{usage} if they hold nothing.
   enum class Tells : std::uint8_t { what_they_hold, nothing };
   void commit(Tells tells = Tells::what_they_hold);
 

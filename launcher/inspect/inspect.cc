@@ -99,7 +99,7 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
                fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
     if (tensor.readable())
       fmt::print(out, " {:>12.5g} {:>12.5g} {:>11}\n", s.mean(), s.deviation(), s.non_finite());
-    else  // integers and formats that Strata does not read
+    else  // integers, and formats that Strata does not read
       fmt::print(out, " {:>12} {:>12} {:>11}\n", "-", "-", "-");
   }
   fmt::print(out, "{}{}\n", counted(non_finite, "non-finite element"),
@@ -155,7 +155,7 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
   }
 }
 
-// By its name, or else by what it begins with: a header's length and an open brace.
+// Recognised by its name, or by its beginning: the header's length and an open brace.
 bool is_safetensors(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
@@ -174,7 +174,7 @@ bool holds_tensors(const fs::path& folder) {
   return false;
 }
 
-// peft's folder: what its configuration says, or why it is not read, and its tensors.
+// Prints what the configuration in peft's folder says, or why it cannot be read, and its tensors.
 void inspect_adapter(const fs::path& folder, Tensors wanted, std::ostream& out) {
   try {
     const runtime::PeftConfig config = runtime::read_peft_config(folder);
@@ -193,7 +193,7 @@ void inspect_adapter(const fs::path& folder, Tensors wanted, std::ostream& out) 
   inspect_tensors(folder / runtime::kPeftWeightsName, wanted, out);
 }
 
-// Of a folder that is nothing itself: what of its content can be inspected, for the end of a message.
+// For a folder that cannot be inspected itself: names what can be inspected in it, for the end of a message.
 std::string inspectable_in(const fs::path& folder) {
   constexpr std::size_t kMost = 4;
   std::vector<std::string> found;
@@ -218,7 +218,7 @@ bool has(const simdjson::dom::element& root, std::string_view key) {
   return root[key].error() == simdjson::SUCCESS;
 }
 
-// Of TOML: the key stands in every machine file, and no recipe has it.
+// Every machine file has this key, and no recipe does.
 std::string kind_of_toml(const fs::path& path, std::string_view text) {
   if (text.find("task_overhead_us") != std::string_view::npos)
     return fmt::format("is a machine file of strata calibrate: strata plan RECIPE --machine {} predicts with it",
@@ -253,7 +253,7 @@ std::string kind_of_object(const fs::path& path, const simdjson::dom::element& r
   return "is JSON and no header of safetensors: any tool for JSON reads it";
 }
 
-// The object that `text` is, where it is one; read by `use`.
+// Calls `use` with the object that `text` is, if it is one.
 template <typename Use>
 std::string with_object(std::string_view text, Use&& use) {
   simdjson::dom::parser parser;
@@ -262,8 +262,9 @@ std::string with_object(std::string_view text, Use&& use) {
   return use(root);
 }
 
-// What a file is that people have beside token files and weights, and what to do with it: the rest of a sentence that
-// begins with its path. Told by name and first bytes; empty: none of those known. Throws Error if it cannot be read.
+// What another file that people have next to token files and weights is, and what to do with it: the rest of a sentence
+// that begins with its path. Recognised by name and first bytes; empty if it is none of the known kinds. Throws Error
+// if it cannot be read.
 std::string other_kind_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".bin")) return "";

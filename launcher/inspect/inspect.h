@@ -1,6 +1,6 @@
 #pragma once
-// launcher/inspect/ looks into files: what one is and holds (here), checkpoints tensor by tensor (inspect_checkpoint.h,
-// statistics.h).
+// launcher/inspect/ looks into files: what a file is and holds (here), and checkpoints tensor by tensor
+// (inspect_checkpoint.h, statistics.h).
 #include <filesystem>
 #include <ostream>
 
@@ -8,10 +8,10 @@
 
 namespace strata::launcher {
 
-// `strata inspect`: what a checkpoint, a token file, a safetensors file or a Hugging Face directory holds, as text into
-// `out`. Returns the exit code; throws Error{corrupt} if the file is not what it says.
+// `strata inspect`: prints what a checkpoint, token file, safetensors file or Hugging Face directory holds to `out`.
+// Returns the exit code; throws Error{corrupt} if the file does not hold what it claims.
 int inspect(const std::filesystem::path& path, Tensors tensors, std::ostream& out);
-// How two checkpoints differ.
+// Prints how two checkpoints differ.
 int inspect(const std::filesystem::path& a, const std::filesystem::path& b, std::ostream& out);
 
 }  // namespace strata::launcher

@@ -36,7 +36,7 @@ using runtime::Extent;
 using runtime::floats_of;
 using runtime::TensorEntry;
 
-// A tensor's state from its first byte to its last, whatever extents it lies in.
+// Reads a tensor's state from its first byte to its last, across extents.
 class StateReader {
  public:
   StateReader(const Checkpoint& checkpoint, std::string_view kind, const std::string& tensor)
@@ -62,12 +62,12 @@ class StateReader {
   std::vector<std::byte> buffer_;
 };
 
-// Numbers of a moment in 8 bits, whose bytes come in pieces that are no whole blocks (device/numeric/storage_format.h).
+// Decodes 8-bit moments, whose bytes arrive in pieces that may split blocks (device/numeric/storage_format.h).
 class EightBitNumbers {
  public:
   EightBitNumbers(bool has_sign, std::uint64_t elements) : has_sign_(has_sign), left_(elements) {}
 
-  // Of the blocks that are whole with these bytes; the rest waits for the next ones.
+  // The numbers of the blocks that these bytes complete. The remaining bytes wait for the next call.
   std::vector<float> next(std::span<const std::byte> bytes) {
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
     std::vector<float> out;
@@ -93,7 +93,7 @@ class EightBitNumbers {
  private:
   static constexpr std::size_t kBlock = device::stored_bytes(device::StorageFormat::block8, device::kMomentBlock);
   bool has_sign_;
-  std::uint64_t left_;  // elements to come
+  std::uint64_t left_;  // elements still to come
   std::vector<std::byte> waiting_;
 };
 
@@ -103,16 +103,16 @@ std::size_t name_width(const std::vector<TensorEntry>& tensors) {
   return width;
 }
 
-// The lines of a checkpoint's tensors, below a heading that comes with the first of them.
+// The lines of a checkpoint's tensors, below a heading that is printed with the first line.
 class StateTable {
  public:
   StateTable(const Checkpoint& checkpoint, Tensors tensors, std::ostream& out)
       : checkpoint_(checkpoint), tensors_(tensors), width_(name_width(checkpoint.manifest().tensors)), out_(out) {}
 
-  // Reads a state whole. Its line is written where it is wanted.
+  // Reads a whole state and prints its line if that is wanted.
   void add(const std::string& kind, const TensorEntry& tensor) {
     StateReader reader(checkpoint_, kind, tensor.name);
-    if (!reader.there()) return;  // what is frozen has no moments
+    if (!reader.there()) return;  // frozen tensors have no moments
     Statistics statistics;
     std::string damage;
     const bool plain = reader.format() != StorageFormat::block8;
@@ -137,7 +137,7 @@ class StateTable {
     else
       fmt::print(out_, " {:>12} {:>12} {:>11}  DAMAGED\n", "-", "-", "-");
   }
-  // What they come to. Throws Error{corrupt} where one is damaged.
+  // Prints the totals. Throws Error{corrupt} if a tensor is damaged.
   void finish() const {
     if (damaged_)
       fail(Exit::corrupt, "{} ({} above {} damaged)", first_damage_, counted(damaged_, "line"),
@@ -160,7 +160,7 @@ class StateTable {
   std::uint64_t non_finite_ = 0;
 };
 
-// "differ first at element 5: 0.25 and 0.26"; empty: they are the same.
+// "differ first at element 5: 0.25 and 0.26"; empty if they are the same.
 std::string difference(StateReader a, StateReader b) {
   if (a.there() != b.there()) return fmt::format("only in the {} one", a.there() ? "first" : "second");
   if (!a.there()) return "";

@@ -39,7 +39,7 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const runtime::TokenFile& file,
   return made;
 }
 
-// A text with stretches that count in colour or brackets.
+// Prints a text in which tokens that count are marked by colour or brackets.
 class Shown {
  public:
   Shown(bool colour, std::ostream& out) : colour_(colour), out_(out) {}
@@ -64,17 +64,17 @@ class Shown {
   bool counts_ = false;
 };
 
-// Of labelled texts: what each one's line says, "label": "match".
+// The labels of a file of labelled texts, as each one's line says them: "label": "match".
 class LabelLines {
  public:
   explicit LabelLines(const runtime::TokenFile& file) {
     if (!file.sidecar() || !file.sidecar()->labels) return;
     path_ = runtime::labels_path(file.path());
-    if (std::filesystem::exists(path_)) (void)open_input(path_, path_.string());  // a pipe would be waited for
+    if (std::filesystem::exists(path_)) (void)open_input(path_, path_.string());  // opening a pipe would block
     lines_.emplace(path_);
   }
   bool there() const { return lines_.has_value(); }
-  // Of the next text. Throws Error{corrupt} if the file has fewer lines than texts, or is gone.
+  // The label of the next text. Throws Error{corrupt} if the file has fewer lines than there are texts, or is gone.
   std::string next() {
     std::string line;
     if (!std::getline(*lines_, line) || line.size() < 2)

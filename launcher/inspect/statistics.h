@@ -4,8 +4,9 @@
 
 namespace strata::launcher {
 
-// Mean and standard deviation of what is finite, and how many are not, of values that come piece by piece (Chan, Golub
-// & LeVeque 1979: pieces of two passes each, merged, as a running sum of squares would cancel).
+// Mean and standard deviation of the finite values, and the number of others, for values that come in pieces. Each
+// piece takes two passes and is then merged (Chan, Golub & LeVeque 1979), because a running sum of squares would
+// cancel.
 class Statistics {
  public:
   void add(std::span<const float> piece);

@@ -28,8 +28,8 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// The mean without the slowest twentieth. A step is the sum of many calls, so the slow ones of a machine that is now
-// quicker, now slower count in it as often as they come; what happens once does not.
+// The mean without the slowest 5%. A step is the sum of many calls, so on a machine of varying speed slow calls must
+// count as often as they occur, but a single outlier must not.
 double typical(std::vector<double>& seconds) {
   std::sort(seconds.begin(), seconds.end());
   const auto kept = static_cast<std::ptrdiff_t>(seconds.size() - (seconds.size() > 1 ? (seconds.size() + 19) / 20 : 0));
@@ -46,8 +46,8 @@ class Calibration {
     STRATA_CHECK(scope.passes > 0);
   }
 
-  // Pass after pass over all figures, each from its calls in all passes: what disturbs a machine for some seconds falls
-  // on a few of a figure's calls, not on all.
+  // Makes several passes over all figures and combines a figure's calls from all of them: a disturbance of some seconds
+  // then affects a few calls of each figure, not all calls of one.
   runtime::Machine run() {
     for (pass_ = 0; pass_ < scope_.passes; ++pass_) pass();
     activity_.clear();
@@ -56,7 +56,7 @@ class Calibration {
   std::vector<Figure> take_figures() { return std::move(figures_); }
 
  private:
-  // Seconds of each call of a group, in all passes.
+  // Seconds of each call of a group, over all passes.
   using Samples = std::vector<std::vector<double>>;
 
   void pass() {
@@ -75,14 +75,14 @@ class Calibration {
     measure_communication();
   }
 
-  // Of the figure that a pass comes to: the same in each pass, since all measure in the same order.
+  // The samples of the next figure. All passes measure in the same order, so a figure has the same index in each.
   std::vector<Samples>& samples(std::size_t groups) {
     activity_.show(static_cast<std::uint64_t>(pass_) * 100 + std::min<std::uint64_t>(4 * next_, 99),
                    static_cast<std::uint64_t>(scope_.passes) * 100);
     if (next_ == samples_.size()) samples_.emplace_back(groups);
     return samples_[next_++];
   }
-  // A figure of the newest samples' group g.
+  // Records a figure from group g of the newest samples.
   void show(std::string what, std::string unit, double value, std::size_t group) {
     double spread = 0, all = 0;
     for (const std::vector<double>& seconds : samples_[next_ - 1][group]) {
@@ -96,7 +96,8 @@ class Calibration {
     figures_.push_back({std::move(what), std::move(unit), value, all > 0 ? spread / all : 0});
   }
 
-  // Seconds of each group, the sum of its calls, all in turns after a round that is not counted; all ranks at once.
+  // The seconds of each group, as the sum of its calls. Groups take turns, after a round that is not counted, on all
+  // ranks at once.
   std::vector<double> time(Lane& lane, const std::vector<Calls>& groups) {
     world_.barrier();
     std::vector<Samples>& seconds = samples(groups.size());
@@ -122,7 +123,7 @@ class Calibration {
   }
   double time_one(Lane& lane, const std::function<void()>& call) { return time(lane, {Calls{call}})[0]; }
 
-  // From lane to lane and back, as a task that waits for another lane's.
+  // The time from lane to lane and back, as for a task that waits for one in another lane.
   void measure_waking() {
     constexpr int kTimes = 50;
     device::Event there, back;
@@ -147,7 +148,7 @@ class Calibration {
         const auto s = time(team_, {block.block(), block.products(), block.attention()});
         machine_.products_gflop_per_s[t].push_back(block.block_work().flops / s[1] / 1e9);
         machine_.attention_gflop_per_s[t] = block.block_work().attention_flops / s[2] / 1e9;
-        // At least a tenth: a difference of figures that are not exact.
+        // At least a tenth, because this is a difference of inexact figures.
         machine_.elementwise_gb_per_s[t].push_back(block.block_work().bytes / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) /
                                                    1e9);
         const std::string of = fmt::format("{}, width {}", runtime::kDTypeKeys[t], width);
@@ -185,7 +186,7 @@ class Calibration {
                 .moment1 = first.data,
                 .moment2 = second.data});
       });
-      // As the planner counts them: master in and out, gradient and parameter, moments in and out.
+      // Bytes as the planner counts them: master in and out, gradient and parameter, moments in and out.
       const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::stored_bytes(format, n));
       machine_.optimizer_gb_per_s[f] = bytes / seconds / 1e9;
       show(fmt::format("AdamW, moments in {}", runtime::kMomentKeys[f]), "GB/s", machine_.optimizer_gb_per_s[f], 0);
@@ -202,7 +203,7 @@ class Calibration {
     machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
     show("memory, y += x", "GB/s", machine_.triad_gb_per_s, 0);
     show("memory, copy", "GB/s", machine_.device_copy_gb_per_s, 1);
-    // What the lanes of one thread do: a copy between tiers, a bf16 gradient onto a sum, its squares.
+    // What single-threaded lanes do: a copy between tiers, adding a bf16 gradient to a sum, its sum of squares.
     const View gradient{x.data, n, DType::bf16};
     const std::array<const std::byte*, 1> pieces{gradient.data};
     device::ExactSum squares;
@@ -217,13 +218,14 @@ class Calibration {
     show("one thread, norm of gradients", "GB/s", machine_.norm_gb_per_s, 2);
   }
 
-  // Write and read, in calls as large as an update's chunk of fp32 state; and what a small one takes beyond its bytes.
+  // Writes and reads in calls as large as an update's chunk of fp32 state, and finds what a small call costs beyond its
+  // bytes.
   void measure_disk() {
     constexpr std::size_t kCall = std::size_t{8} << 20, kSmall = std::size_t{64} << 10;
     const std::size_t all = std::max(2 * kCall, scope_.bytes / (2 * kCall) * (2 * kCall));
     device::Arena staging(2 * kCall);  // outlives the swap
     const std::span<std::byte> out{staging.data(), kCall}, in{staging.at(kCall), kCall};
-    std::uint64_t state = 1;  // no zero pages, which some drives and virtual machines take for nothing
+    std::uint64_t state = 1;  // no zero pages, which some drives and virtual machines store at no cost
     for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       std::copy_n(reinterpret_cast<const std::byte*>(&state), sizeof(state), staging.at(at));
@@ -250,7 +252,7 @@ class Calibration {
                      .write_latency_us = beyond_bytes_us(s[2], s[0])};
     show("drives, read", "GB/s", machine_.disk->read_gb_per_s, 1);
     show("drives, write", "GB/s", machine_.disk->write_gb_per_s, 0);
-    // Each in a half of the files of its own, round and round.
+    // Writes and reads each go round in their own half of the files.
     const std::size_t half = all / 2;
     std::size_t written = 0, read = 0;
     const auto next = [half](std::size_t& at) { return std::exchange(at, (at + kCall) % half); };
@@ -259,21 +261,21 @@ class Calibration {
                         {[&] { swap.read(half + next(read), in); }, s[1] * share});
   }
 
-  // A transfer, and its seconds alone.
+  // A transfer, and the seconds it takes by itself.
   struct Transfer {
     std::function<void()> call;
     double seconds;
   };
 
-  // As in an update on NVMe, what is read and what is written beside it hold each other up, and products both.
+  // In an update on NVMe, reads, writes and products slow each other down.
   void measure_disk_beside(const Transfer& write, const Transfer& read) {
     ReferenceBlock block(
         team_, {scope_.widths[scope_.widths.size() / 2], scope_.batch, scope_.seq, scope_.vocabulary, DType::bf16});
     const double products = time(team_, {block.products()})[0];
     const Meanwhile writes(write.call, world_), reads(read.call, world_);
     const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
-    // Seconds for a second's worth of transfers, while `work` goes on. Of all passes together: a window ends amid
-    // calls, and the quickest would be those that caught the most ends.
+    // Seconds for one second's worth of transfers while `work` runs. Summed over all passes: a window ends in the
+    // middle of calls, and the quickest windows would be those that caught the most ends.
     const auto pace = [&](const std::function<void()>& work) {
       world_.barrier();
       Samples& group = samples(1)[0];
@@ -329,7 +331,7 @@ class Calibration {
     const double sent = static_cast<double>(whole - shard) / 1e9;
     const double all_gather = sent / seconds_of([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
     show("all-gather, sent per rank", "GB/s", all_gather, 0);
-    // As the step reduces bf16 gradients: in shared memory it is the sum that moves them.
+    // Includes the sum, as when a step reduces bf16 gradients: in shared memory the sum is what moves the bytes.
     const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
     const double all_to_all = sent / seconds_of([&] {
                                 communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());

@@ -14,7 +14,8 @@
 
 namespace strata::launcher {
 
-// What is timed by itself: short, so that most runs of a call see the machine alone even where it does other work.
+// Calls that are timed one by one. They are short, so that most runs see the machine undisturbed even if other work
+// runs on it.
 using Calls = std::vector<std::function<void()>>;
 
 // Memory of its own for each operand.
@@ -29,8 +30,8 @@ class Operands {
   std::vector<device::Arena> arenas_;
 };
 
-// The block and the head of a one-block GPT-2, to be timed: whole, as a step calls them, and their products and
-// attention alone. All work is issued to `lane`, which outlives it.
+// The block and head of a one-block GPT-2, for timing: the whole as a step calls it, and the products and attention by
+// themselves. All work is issued to `lane`, which must outlive it.
 class ReferenceBlock {
  public:
   struct Shape {
@@ -39,15 +40,15 @@ class ReferenceBlock {
   };
   ReferenceBlock(device::Lane& lane, const Shape& shape);
 
-  // Forward and backward of the block, part by part; its products alone; its attention alone.
+  // The block's forward and backward, part by part; its products by themselves; its attention by itself.
   Calls block();
   Calls products() { return calls_of(products_); }
   Calls attention();
-  // Forward, loss and backward of the head, and its products alone.
+  // The head's forward, loss and backward; its products by themselves.
   Calls head();
   Calls head_products() { return calls_of(head_products_); }
 
-  // Of the calls above, as the units say it.
+  // The work of the calls above, as the units state it.
   models::Work block_work() const;
   models::Work head_work() const { return model_->loss_unit().loss_work(true); }
 

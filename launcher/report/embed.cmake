@@ -1,4 +1,4 @@
-# The files of the pages as string literals: cmake -DOUT=pages.h -DFOLDER=launcher/report -P embed.cmake
+# Writes the files of the pages as string literals: cmake -DOUT=pages.h -DFOLDER=launcher/report -P embed.cmake
 set(text "#pragma once\n#include <string_view>\n\nnamespace strata::launcher::pages {\n")
 foreach(pair IN ITEMS kPage:page.html kStyle:style.css kCharts:charts.js kTimeline:timeline.js kReport:report.js kPlan:plan.js)
   string(REPLACE ":" ";" pair "${pair}")

@@ -50,7 +50,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// The distance of about five round marks up to `most`.
+// The distance between about five round marks up to `most`.
 double mark_distance(double most) {
   const double rough = most / 5, power = std::pow(10, std::floor(std::log10(rough)));
   for (const double step : {1.0, 2.0, 5.0})
@@ -58,7 +58,7 @@ double mark_distance(double most) {
   return 10 * power;
 }
 
-// From zero to a round mark at or above `most`.
+// An axis from zero to a round mark at or above `most`.
 struct Scale {
   double most, distance, from, to;
 
@@ -69,7 +69,7 @@ struct Scale {
   double at(double value) const { return from + (to - from) * value / most; }
 };
 
-// Of about the same area in every shape.
+// A marker with about the same area in every shape.
 std::string shape(Kind recompute, double x, double y, double radius, const std::string& classes,
                   const std::string& inside = {}) {
   const std::string rest = fmt::format(" class=\"dot {}\">{}</", classes, inside);
@@ -131,7 +131,7 @@ std::string axes(const Scale& x, const Scale& y, double unit, const char* unit_n
                      (kTop + kBottom) / 2);
 }
 
-// Only what there is more than one of is told apart.
+// The legend names only properties with more than one value.
 class Legend {
  public:
   explicit Legend(const std::vector<const MemoryRow*>& rows) : rows_(rows) {}
@@ -212,7 +212,7 @@ std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const 
   x.distance *= unit;
   const Scale y(most_ms, kBottom, kTop);
   out += axes(x, y, unit, unit == kMiB ? "MiB" : "GiB", of);
-  // The large ones first, so that none hides a smaller one.
+  // Large markers are drawn first, so that none hides a smaller one.
   std::stable_sort(ran.begin(), ran.end(), [](const MemoryRow* a, const MemoryRow* b) {
     return a->setting.accumulation < b->setting.accumulation;
   });

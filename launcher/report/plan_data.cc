@@ -11,7 +11,7 @@
 namespace strata::launcher {
 namespace {
 
-// Names once each, and which one a task or buffer has.
+// Stores each name once, and gives tasks and buffers its index.
 class Names {
  public:
   std::size_t of(const std::string& name) {
@@ -26,7 +26,7 @@ class Names {
   JsonArray all_;
 };
 
-// Of what f(i) makes of 0 .. n-1.
+// The list of f(i) for i in 0 .. n-1.
 template <typename F>
 JsonArray list(std::size_t n, F&& f) {
   JsonArray out;
@@ -34,7 +34,7 @@ JsonArray list(std::size_t n, F&& f) {
   return out;
 }
 
-// In microseconds, to the tenth.
+// Microseconds with one decimal.
 Decimals microseconds(std::int64_t ns) {
   return {static_cast<double>(ns) * 1e-3, 1};
 }
@@ -71,7 +71,7 @@ std::string plan_data(const runtime::Job& job, const runtime::Capacity& capacity
   Names names;
   const JsonArray task_names =
       list(tasks.size(), [&](std::size_t t) { return names.of(name_of(tasks[t], *job.model)); });
-  // Of lanes that train: the host's and a checkpoint's tasks have no row, but a place in the list.
+  // Only training lanes have a row. The tasks of the host's and checkpoint lanes have none, but stay in the list.
   const auto lane = [&](std::size_t t) {
     const auto at = static_cast<std::size_t>(tasks[t].lane);
     return at < runtime::kTrainingLanes ? static_cast<int>(at) : -1;

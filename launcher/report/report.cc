@@ -6,7 +6,7 @@
 #include "base/files/atomic_file.h"
 #include "base/quantity.h"
 #include "launcher/overwrite.h"
-#include "launcher/report/pages.h"  // made by embed.cmake of the files beside this one
+#include "launcher/report/pages.h"  // made by embed.cmake from the files next to this one
 #include "launcher/report/run_data.h"
 #include "launcher/screen/printable.h"
 
@@ -19,7 +19,8 @@ void replace(std::string& text, std::string_view mark, std::string_view by) {
   text.replace(at, mark.size(), by);
 }
 
-// JSON within a script element: what would end that is written otherwise, with the same meaning.
+// Escapes JSON for a script element: a sequence that would end the element is written in another way with the same
+// meaning.
 std::string within_script(std::string_view json) {
   std::string out;
   out.reserve(json.size());
@@ -49,7 +50,7 @@ std::string page_html(Page page, std::string_view json) {
   replace(text, "@STYLE@", pages::kStyle);
   replace(text, "@CHARTS@", std::string(pages::kCharts).append(pages::kTimeline));
   replace(text, "@PAGE@", page == Page::run ? pages::kReport : pages::kPlan);
-  replace(text, "@DATA@", within_script(json));  // last: it may hold anything
+  replace(text, "@DATA@", within_script(json));  // last, because it may contain anything
   return text;
 }
 

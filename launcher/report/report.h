@@ -1,6 +1,6 @@
 #pragma once
-// launcher/report/ makes pages for a browser: of a run (run_data.h) and of a plan (plan_data.h), each data that scripts
-// draw (charts.js, timeline.js, report.js, plan.js), put together in one file; and the picture of `bench memory`
+// launcher/report/ makes pages for a browser, of a run (run_data.h) and of a plan (plan_data.h): data and the scripts
+// that draw them (charts.js, timeline.js, report.js, plan.js) in one file. It also draws the picture of `bench memory`
 // (memory_chart.h).
 #include <cstdint>
 #include <filesystem>
@@ -15,13 +15,13 @@ struct ReportOptions {
   bool force = false;
 };
 
-// `strata report`: what a run wrote about itself, as one page. Returns the exit code; throws Error.
+// `strata report`: makes one page of what a run wrote about itself. Returns the exit code; throws Error.
 int report(const ReportOptions& options);
 
-// Which page is drawn: of a run, or of a plan.
+// The page to draw: a run's or a plan's.
 enum class Page : std::uint8_t { run, plan };
 
-// One HTML file that holds all it needs: styles, scripts, and `json` for them to draw.
+// One self-contained HTML file: styles, scripts, and the `json` that they draw.
 std::string page_html(Page page, std::string_view json);
 
 }  // namespace strata::launcher

@@ -32,7 +32,7 @@ using simdjson::dom::element;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// What is drawn of a step, by the name it has in report.jsonl.
+// What is drawn of a step, by its names in report.jsonl.
 constexpr std::array<const char*, 8> kColumns = {"step",         "loss",  "grad_norm", "lr",
                                                  "tokens_per_s", "epoch", "time",      "step_ms"};
 enum Column : std::size_t { kStep, kLoss, kNorm, kRate, kSpeed, kEpoch, kTime, kTook };
@@ -46,7 +46,7 @@ struct Event {
   std::string what, more;
 };
 
-// null, or not there: a number that is not finite, or that an older run did not write.
+// NaN if the key is null or missing: the number was not finite, or an older run did not write it.
 double number(const element& object, const char* key) {
   double value = kNone;
   return object[key].get(value) == simdjson::SUCCESS ? value : kNone;
@@ -57,7 +57,7 @@ std::string read_text(const fs::path& path) {
   return read_input(path, path.string(), kMostBytes);
 }
 
-// Calls use(element) for each line. The last one may be half written by a run that goes on.
+// Calls use(element) for each line. The last line may be incomplete if the run goes on.
 template <typename Use>
 void for_lines(const fs::path& path, Use&& use) {
   const std::string text = read_text(path);
@@ -94,7 +94,7 @@ Lines steps_of(const fs::path& path) {
       lines.evaluations.push_back({number(line, "step"), loss});
       return;
     }
-    if (line["prompt"].error() == simdjson::SUCCESS) return;  // an answer that an evaluation got
+    if (line["prompt"].error() == simdjson::SUCCESS) return;  // an answer in an evaluation
     Step& step = lines.steps.emplace_back();
     for (std::size_t i = 0; i < kColumns.size(); ++i) step[i] = number(line, kColumns[i]);
     bool skipped = false;
@@ -148,10 +148,10 @@ JsonArray column(const std::vector<Row>& rows, F&& f) {
   return out;
 }
 
-// When a rank's tasks ran, by task, in us; 0: it did not.
+// When a rank's tasks ran, by task, in us; 0: the task did not run.
 struct Timing {
   std::vector<double> begin, end;
-  double step_begin = -std::numeric_limits<double>::infinity();  // of its newest step
+  double step_begin = -std::numeric_limits<double>::infinity();  // of the rank's newest step
   std::string step = "0";
 };
 
@@ -182,9 +182,9 @@ void parse_object(const fs::path& path, element& root, simdjson::dom::parser& pa
     fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), found_in_json(text));
 }
 
-// The newest step of a measured trace: of the first ranks, as many as a page holds, in us from each one's own begin.
+// The newest step of a measured trace, for as many ranks as fit on a page, in us from each rank's own beginning.
 std::string measured(const fs::path& path, std::size_t tasks) {
-  constexpr std::size_t kMostTasks = 100'000;  // of all ranks: some 2 MB
+  constexpr std::size_t kMostTasks = 100'000;  // of all ranks together: some 2 MB
   simdjson::dom::parser parser;
   element trace;
   parse_object(path, trace, parser);
@@ -198,7 +198,7 @@ std::string measured(const fs::path& path, std::size_t tasks) {
     if (shown == 1) step = timing.step;
     double first = std::numeric_limits<double>::infinity();
     for (std::size_t t = 0; t < tasks; ++t) {
-      if (timing.begin[t] < timing.step_begin - 0.01) timing.end[t] = 0;  // of a step before: this one left it out
+      if (timing.begin[t] < timing.step_begin - 0.01) timing.end[t] = 0;  // from an earlier step
       if (timing.end[t] > 0) first = std::min(first, timing.begin[t]);
     }
     const auto shifted = [&, &end = timing.end](const std::vector<double>& times) {
@@ -211,7 +211,7 @@ std::string measured(const fs::path& path, std::size_t tasks) {
   return JsonObject().add("step", JsonText{step}).add("ranks", ranks).text();
 }
 
-// `keys`, as JSON pointers: what the page's script takes for granted of a part.
+// Requires `keys` (JSON pointers), which the page's script takes for granted.
 void require_keys(const fs::path& path, const element& root, std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys)
     if (root.at_pointer(key).error())
@@ -261,10 +261,11 @@ SummaryPart summary_of(const fs::path& path) {
   return {simdjson::minify(root), number(root, "exposed_step")};
 }
 
-// Reads a page's parts. One whose file is cut off or damaged is left out; once all are read, the user is told why.
+// Reads a page's parts. A part whose file is truncated or damaged is left out; when all are read, the user is told why.
 class Parts {
  public:
-  // What read(path) makes of a part; without one: of its type what is empty. A file is empty until a run writes it.
+  // The result of read(path); an empty value of its type if the part is left out. A file is empty until the run writes
+  // it.
   template <typename Read>
   auto read(const fs::path& path, Read&& read) {
     decltype(read(path)) part{};
@@ -281,7 +282,7 @@ class Parts {
   void tell() const {
     for (const Error& why : left_out_) say("left out of the page: {}", why.what());
   }
-  // Why there is no page: what was wrong with the first.
+  // Throws the error of the first part that was left out: there is no page.
   void refuse() const {
     if (!left_out_.empty()) throw left_out_.front();
   }
@@ -298,7 +299,7 @@ RunFiles files_of_run(const fs::path& from) {
   fs::path folder = from;
   if (!fs::is_directory(from, error)) {
     if (!fs::exists(from, error)) fail(Exit::usage, "{} is not there", from.string());
-    if (!fs::is_regular_file(from, error))  // a device might have no end
+    if (!fs::is_regular_file(from, error))  // a device might never end
       fail(Exit::usage,
            "{} is neither a file nor a folder: strata report takes a run's report.dir, or its report.jsonl",
            from.string());
@@ -347,7 +348,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
                           : files.steps.filename().string();
   std::string subtitle = plan.subtitle;
   if (!lines.steps.empty()) subtitle += (subtitle.empty() ? "" : ", ") + counted(lines.steps.size(), "step");
-  double exposed_ms = kNone;  // of the step whose critical path the summary has, which may be left out of the curves
+  double exposed_ms = kNone;  // of the step whose critical path the summary has; the curves may leave that step out
   for (const Step& step : lines.steps)
     if (step[kStep] == summary.exposed_step) exposed_ms = step[kTook];
   JsonArray events;

@@ -5,16 +5,17 @@
 
 namespace strata::launcher {
 
-// What a run left behind; empty where it is not there.
+// The files that a run left; a path is empty if there is no such file.
 struct RunFiles {
   std::filesystem::path steps, events, summary, plan, trace, recipe;
 };
-// Of a report.dir, or of its report.jsonl; of any other .jsonl that alone. Throws Error{usage} where there is none.
+// The files in a report.dir, or next to its report.jsonl; any other .jsonl stands alone. Throws Error{usage} if there
+// are none.
 RunFiles files_of_run(const std::filesystem::path& from);
 
-// What the page of a run draws, as JSON. Of more than `most` steps those are kept in which a loss was the least or the
-// largest of its neighbourhood, and the last. A part whose file is cut off or damaged is left out, and a note says why;
-// if nothing is left, throws Error{corrupt} naming file and line.
+// The data of a run's page as JSON. Of more than `most` steps it keeps the last one and those with the smallest or
+// largest loss around them. A part whose file is truncated or damaged is left out, and a note says why; if nothing is
+// left, throws Error{corrupt} that names file and line.
 std::string run_data(const RunFiles& files, std::size_t most = 4000);
 
 }  // namespace strata::launcher

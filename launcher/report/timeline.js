@@ -1,4 +1,4 @@
-// What a task stood still for: the awaited task of this step, or its lane's, that ended last.
+// The task that kept a task's lane idle: of the awaited tasks in this step the last to end, if the lane was free by then.
 function waitsOf(plan, times, t) {
   let best = -1;
   for (const w of plan.tasks.waits[t]) if (w < t && times.end[w] > 0 && (best < 0 || times.end[w] > times.end[best])) best = w;
@@ -20,7 +20,7 @@ const wordColour = (text) => {
   return i >= 0 ? i : word in alike ? alike[word] : 8;
 };
 
-// Tasks by lane; of several timings the first is drawn above the second in each lane: {name, begin, end} in us.
+// Tasks by lane. With several timings ({name, begin, end} in us), the first is drawn above the second in each lane.
 function timeline(plan, timings) {
   const used = plan.lanes.map((name, i) => i).filter((i) => plan.tasks.lane.some((lane, t) => lane === i && timings.some((times) => times.end[t] > 0)));
   const end = Math.max(...timings.flatMap((t) => [t.end.reduce((a, b) => Math.max(a, b), 0)]), 1);
@@ -61,7 +61,7 @@ function timeline(plan, timings) {
           const a = Math.max(px(times.begin[t]), left), b = Math.min(px(times.end[t]), width - right);
           if (b < left || a > width - right) continue;
           const k = wordColour(nameOf(plan, t));
-          if (b < drawnTo + 0.3 && k === drawnColour) continue;  // thousands within a pixel
+          if (b < drawnTo + 0.3 && k === drawnColour) continue;  // thousands of tasks may share a pixel
           c.fillStyle = colour(k);
           c.globalAlpha = pointed && pointed.row === row && pointed.task === t ? 1 : 0.82;
           c.fillRect(a, y, Math.max(b - a - (b - a > 3 ? 0.6 : 0), 0.6), rowHeight - 2);
@@ -156,7 +156,7 @@ function timeline(plan, timings) {
   return [tools, legend([...known].sort((a, b) => a[0] - b[0]).map(([i, names]) => [names, i])), canvas, said];
 }
 
-// Every buffer of a tier: tasks from left to right, addresses from bottom to top.
+// All buffers of a tier, with tasks from left to right and addresses from bottom to top.
 function memoryMap(plan, tier) {
   const buffers = plan.buffers.filter((b) => b[1] === tier), height = buffers.length < 5 ? 70 + 20 * buffers.length : 340;
   const peak = plan.tiers[tier].peak, count = plan.tasks.lane.length;
@@ -226,7 +226,7 @@ function memoryMap(plan, tier) {
   return [canvas, said];
 }
 
-// Milliseconds by what they went to, as rows of bars: [{name, values: {word: ms}}].
+// Where milliseconds went, as rows of bars: [{name, values: {word: ms}}].
 function boundBars(rows) {
   const words = [...new Set(rows.flatMap((r) => Object.keys(r.values)))].filter((w) => rows.some((r) => (r.values[w] || 0) > 0));
   const most = Math.max(...rows.map((r) => Object.values(r.values).reduce((a, b) => a + b, 0)), 1e-9);

@@ -31,7 +31,7 @@ void Activity::show(std::uint64_t done, std::uint64_t all, const std::string& mo
   if (now < next_) return;
   next_ = now + (live_ ? Clock::duration(kRedraw) : Clock::duration(kLine));
   const std::string line = text(done, all, more, std::chrono::duration<double>(now - start_).count());
-  // A stderr that cannot be written loses this and nothing else.
+  // If stderr cannot be written, this line is lost and nothing else.
   std::fprintf(out_, live_ ? "\r\033[K%s" : "strata: %s\n", line.c_str());
   std::fflush(out_);
   open_ = live_;

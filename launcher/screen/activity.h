@@ -9,25 +9,25 @@
 
 namespace strata::launcher {
 
-// Says on stderr how far something is that takes more than two seconds, and how long it will still take: on a terminal
-// in one line that goes with its end, elsewhere in a line per ten seconds. What is quicker says nothing. Any thread may
-// show; a terminal behind mpirun's pipe counts as none.
+// Shows on stderr the progress of work that takes more than two seconds, and how long it will still take: on a terminal
+// in one line that disappears at the end, elsewhere in one line per ten seconds. Quicker work shows nothing. Any thread
+// may call show(). Under mpirun, stderr is a pipe and does not count as a terminal.
 class Activity {
  public:
   enum class Unit : std::uint8_t { count, bytes };
-  // `what` goes before the numbers: "reading weights". `speaks`: false on ranks that keep silent.
+  // `what` precedes the numbers: "reading weights". `speaks`: false on ranks that print nothing.
   explicit Activity(std::string what, Unit unit = Unit::count, bool speaks = true, std::FILE* out = stderr);
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  // done of all (0: unknown). `more` follows the numbers: "loss 2.31".
+  // Shows `done` of `all` (0: unknown). `more` follows the numbers: "loss 2.31".
   void show(std::uint64_t done, std::uint64_t all, const std::string& more = {});
-  // show(), for who is given an Advance; the activity outlives it.
+  // show() as an Advance; the activity must outlive it.
   Advance advance() {
     return [this](std::uint64_t done, std::uint64_t all) { show(done, all); };
   }
-  // Takes the line away, before something else is written.
+  // Removes the line before something else is printed.
   void clear();
 
  private:
@@ -40,7 +40,7 @@ class Activity {
   std::FILE* out_;
   std::mutex mutex_;
   Clock::time_point start_ = Clock::now(), next_;
-  bool open_ = false;  // the line is there
+  bool open_ = false;  // the line is on the screen
 };
 
 }  // namespace strata::launcher

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostRows = 40, kMostColumns = 40, kLongestName = 30, kGap = 2;
 
-// Its beginning, of whole characters.
+// The beginning of a name, cut between characters.
 std::string cut(const std::string& name, std::size_t most) {
   if (name.size() <= most) return printable(name);
   std::size_t end = most;

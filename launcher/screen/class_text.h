@@ -8,9 +8,9 @@
 
 namespace strata::launcher {
 
-// What `strata eval` says of a classifier: its metrics, a table of classes, and the confusion matrix of few classes,
-// whose columns have names if they fit, else numbers; in lines of at most `columns`, or it says that --json has more.
-// of: what was judged, "texts" or "words".
+// What `strata eval` prints about a classifier: its metrics, a table of classes, and the confusion matrix if there are
+// few classes. The matrix's columns have names if they fit, otherwise numbers. Lines are at most `columns` wide; what
+// does not fit is left to --json, and a line says so. of: what was judged, "texts" or "words".
 std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::string_view of,
                        std::size_t columns);
 

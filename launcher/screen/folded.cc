@@ -11,7 +11,7 @@ namespace strata::launcher {
 
 std::string folded(std::string_view text, std::size_t indent, std::size_t columns) {
   std::string out;
-  std::size_t used = 0;  // of the line
+  std::size_t used = 0;  // columns of the line
   for (bool begun = false; !text.empty();) {
     const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
     const std::string_view word = text.substr(0, end);

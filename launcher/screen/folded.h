@@ -6,17 +6,17 @@
 
 namespace strata::launcher {
 
-constexpr std::size_t kColumns = 100;  // that a line of a command's output has at most
+constexpr std::size_t kColumns = 100;  // the maximum width of a command's output
 
-// Prose in lines of at most `columns`, broken at spaces; those that go on are indented. Line breaks in it stay, and a
-// word that is longer (a path) stays whole.
+// Wraps prose at spaces to lines of at most `columns`; continuation lines are indented. Existing line breaks stay, and
+// a word that is longer than a line (a path) stays whole.
 std::string folded(std::string_view text, std::size_t indent = 0, std::size_t columns = kColumns);
 
-// The same as notes (printable.h), within the columns with what stands before each.
+// Prints wrapped text as notes (printable.h), including each note's prefix in the width.
 void note_folded(std::string_view text);
 
-// Rows of as many cells each, in lines that end in a line break: the first cell stands at the left, the others below
-// each other's ends, two spaces apart, or one if `columns` are too few for that.
+// Rows with the same number of cells, as lines with line breaks. The first column is left-aligned, the others
+// right-aligned. Columns are two spaces apart, or one if the width is too small.
 std::string table(const std::vector<std::vector<std::string>>& rows, std::size_t columns = kColumns);
 
 }  // namespace strata::launcher

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/screen/ is what a user sees: printable texts (here), the live line (progress.h), how far long work is
-// (activity.h), and what a run says at its start and its end (run_text.h).
+// launcher/screen/ is what a user sees: printable texts (here), the live line (progress.h), the progress of long work
+// (activity.h), and what a run prints at its start and end (run_text.h).
 #include <fmt/format.h>
 
 #include <ostream>
@@ -15,19 +15,19 @@
 
 namespace strata::launcher {
 
-// A text for a terminal, on one line: line breaks as "\n", and '?' for the other control characters, which names in
-// files that others wrote may hold; tabs stay. `lines`: line breaks stay too.
+// Makes a text safe for a terminal, on one line: line breaks become "\n", and other control characters, which names in
+// other people's files may contain, become '?'. Tabs stay. `lines`: line breaks stay, too.
 std::string printable(std::string_view text, bool lines = false);
 
-// TEXT on stderr, as it is. A stderr that cannot be written (a full disk behind a log, a pipe that nobody reads any
-// more) loses the text and nothing else: what the program does, and its exit code, stay.
+// Prints the text to stderr unchanged. If stderr cannot be written (a full disk, a pipe that nobody reads any more),
+// the text is lost and nothing else: the program's behaviour and exit code stay the same.
 void tell(std::string_view text);
 
-// "strata: TEXT", printable.
+// Prints "strata: TEXT", made printable.
 void note(std::string_view text);
 
-// Notes of what loading something found that the user should read, each begun with `of` if that is given: of a job's
-// model and data; of a tokenizer; of a chat template. Each command that loads one of these says it, once.
+// Prints, as notes, the remarks that loading a model and data, a tokenizer or a chat template produced, each prefixed
+// by `of` if given. Each command that loads one of these prints them once.
 void tell_remarks(std::span<const std::string> remarks, std::string_view of = {});
 
 // note(), formatted by fmt.
@@ -36,15 +36,15 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
   note(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// "strata: TEXT" for what ends the program: a line, and a line for each change with which a plan would fit. Under
-// `strata launch` (STRATA_LAUNCH) it ends with complaint_end(), which launch takes away again: so that it knows the
-// cause from what else was said, and the rank's exit code from mpirun's.
+// Prints "strata: TEXT" for what ends the program: one line, plus one for each change with which a plan would fit.
+// Under `strata launch` (STRATA_LAUNCH) it ends with complaint_end(), which launch removes. By it, launch tells the
+// cause from other output, and the rank's exit code from mpirun's.
 void complain(std::string_view text, Exit code, EndReason reason = {});
-// A character that no other text has, the exit code and the reason: three numbers.
+// A character that no other text contains, then three numbers: the exit code and the reason.
 inline constexpr char kComplaintEnd = '\x1e';
 std::string complaint_end(Exit code, EndReason reason = {});
 
-// A stream that writes what it is given to another one, line by line, printable: whatever the names and paths in it.
+// A stream that passes its input to another stream line by line, made printable, whatever names and paths it contains.
 class PrintableStream : private std::streambuf, public std::ostream {
  public:
   explicit PrintableStream(std::ostream& to) : std::ostream(this), to_(to) {}
@@ -58,7 +58,7 @@ class PrintableStream : private std::streambuf, public std::ostream {
   int sync() override;
 
   std::ostream& to_;
-  std::string line_;  // the last one, which has not ended yet
+  std::string line_;  // the last line, which has not ended yet
 };
 
 }  // namespace strata::launcher

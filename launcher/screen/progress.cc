@@ -18,13 +18,13 @@
 namespace strata::launcher {
 namespace {
 
-// Faster than this nobody reads.
+// Nobody can read faster than this.
 constexpr std::chrono::milliseconds kRedraw{50};
-// Of a terminal that cannot be asked: what most have at least. A line that is longer than the terminal leaves its
-// first half behind with every step.
+// The width assumed for a terminal that cannot be asked: most are at least this wide. A line that is longer than the
+// terminal would leave its first half behind with every step.
 constexpr std::size_t kNarrow = 80;
 
-// Of the terminal at `fd`; 0: there is none, or it does not know.
+// The width of the terminal at `fd`; 0 if it is none or its width is unknown.
 std::size_t columns_at(int fd) {
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
@@ -41,8 +41,8 @@ bool shows_live_line(std::FILE* out) {
   return style == "live";
 }
 
-// mpirun hides the terminal behind a pipe, but the ranks that it starts here still belong to it. Asked anew for each
-// line: windows are resized.
+// mpirun hides the terminal behind a pipe, but ranks on this machine still belong to it. The width is read again for
+// each line, because windows are resized.
 std::size_t terminal_columns(std::FILE* out) {
   if (const std::size_t columns = columns_at(fileno(out)); columns > 1) return columns;
   const char* given = std::getenv("COLUMNS");
@@ -65,7 +65,8 @@ void Progress::remark(std::string_view text) {
 }
 
 void Progress::show(const runtime::StepReport& r) {
-  // The first step takes every page from the system for the first time: it says nothing of the steps to come.
+  // The first step is left out of the mean: it touches every page for the first time, so its time says nothing about
+  // later steps.
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;
   std::vector<std::string> fields = {
@@ -92,7 +93,7 @@ void Progress::show_live(std::vector<std::string> fields, bool last) {
   drawn_ = now;
   const std::size_t columns = terminal_columns(out_);
   std::string line = fmt::format("{}", fmt::join(fields, "  "));
-  // Narrow: without the norm, then the epoch, then the learning rate.
+  // If the terminal is narrow, leaves out the norm, then the epoch, then the learning rate.
   for (const std::size_t field : {3, 4, 2}) {
     if (line.size() < columns) break;
     fields.erase(fields.begin() + static_cast<std::ptrdiff_t>(field));

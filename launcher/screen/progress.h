@@ -11,16 +11,16 @@
 
 namespace strata::launcher {
 
-// Whether `out` gets one live line instead of lines of steps: it is a terminal, or STRATA_PROGRESS says so. Throws
-// Error{usage} for another value of that than live or lines.
+// Whether `out` gets one live line rather than a line per step: it is a terminal, or STRATA_PROGRESS says so. Throws
+// Error{usage} if that is neither live nor lines.
 bool shows_live_line(std::FILE* out);
-// Of the terminal that `out`, or this process, has; of one that cannot be asked what COLUMNS says, else 80.
+// The width of the terminal that `out` or this process has; if unknown, COLUMNS, otherwise 80.
 std::size_t terminal_columns(std::FILE* out);
 
-// What a person sees while a run goes on, on rank 0's stderr: one live line on a terminal; elsewhere a line for the
-// first step, every report.every-th, the last and each that was skipped, without control codes. mpirun hides the
-// terminal behind a pipe: STRATA_PROGRESS=live in the environment says that there is one (as wide as COLUMNS says, else
-// as the process's own terminal, else 80), STRATA_PROGRESS=lines asks for a line a step. Throws Error{usage} for
+// What a person sees during a run, on rank 0's stderr: one live line on a terminal; elsewhere a line for the first
+// step, every report.every-th, the last, and each skipped step, without control codes. mpirun hides the terminal behind
+// a pipe: STRATA_PROGRESS=live in the environment says that there is one (its width is COLUMNS, otherwise that of the
+// process's own terminal, otherwise 80), STRATA_PROGRESS=lines asks for a line per step. Throws Error{usage} for
 // another value.
 class Progress {
  public:
@@ -30,7 +30,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const runtime::StepReport& report);
-  // A sentence for the user, on a line of its own.
+  // Prints a sentence for the user on a line of its own.
   void remark(std::string_view text);
 
  private:
@@ -39,7 +39,7 @@ class Progress {
   const runtime::Job& job_;
   std::FILE* out_;
   bool live_;
-  bool open_ = false;  // the live line has no line break yet
+  bool open_ = false;  // the live line has not been ended by a line break
   std::int64_t shown_ = 0;
   double smooth_ms_ = 0;
   std::chrono::steady_clock::time_point drawn_;

@@ -62,13 +62,13 @@ std::vector<std::string> places(const runtime::Recipe& recipe) {
   return out;
 }
 
-// What a step went to, in ms, measured and predicted.
+// One part of a step's time, in ms, measured and predicted.
 struct Went {
   std::string_view to;
   double measured, predicted;
 };
 
-// Of all its time: what its critical path is made of, and what is in none of its tasks; what counts most first.
+// All parts of a step's time: those of its critical path, and the time in none of its tasks; the largest first.
 std::vector<Went> parts_of_step(const runtime::Summary& summary, const std::optional<Forecast>& predicted) {
   std::vector<Went> out;
   for (std::size_t b = 0; b < summary.path.size(); ++b)
@@ -79,7 +79,7 @@ std::vector<Went> parts_of_step(const runtime::Summary& summary, const std::opti
   return out;
 }
 
-// What `strata tokenize` says of the training data; nothing of files that are gone meanwhile.
+// What `strata tokenize` recorded about the training data; leaves out files that are gone by now.
 std::vector<runtime::TokenSidecar> sidecars_of(const runtime::Recipe& recipe) {
   std::vector<runtime::TokenSidecar> out;
   try {
@@ -91,14 +91,14 @@ std::vector<runtime::TokenSidecar> sidecars_of(const runtime::Recipe& recipe) {
   return out;
 }
 
-// The option that a model needs which comes without a tokenizer, as its tokens name it.
+// The tokenizer option for a model that comes without a tokenizer, as its tokens name it.
 std::string tokenizer_option(const runtime::Recipe& recipe, const std::vector<runtime::TokenSidecar>& sidecars) {
   if (recipe.model.path) return "";
   const bool bytes = std::ranges::any_of(sidecars, [](const auto& sidecar) { return sidecar.tokenizer == "byte"; });
   return bytes ? " --tokenizer byte" : " --tokenizer FOLDER";
 }
 
-// How to ask the model: by its chat template, if that wrote the data.
+// The command that asks the model: with its chat template if that was used for the data.
 std::string generate_command(const runtime::Recipe& recipe) {
   const auto sidecars = sidecars_of(recipe);
   const bool chats =
@@ -107,7 +107,7 @@ std::string generate_command(const runtime::Recipe& recipe) {
                      tokenizer_option(recipe, sidecars), chats ? "--chat -" : "--prompt TEXT");
 }
 
-// How to classify texts that come as those of the training did.
+// The command that classifies texts of the same form as in the training.
 std::string predict_command(const runtime::Recipe& recipe) {
   const auto sidecars = sidecars_of(recipe);
   const auto labelled = std::ranges::find_if(sidecars, [](const auto& sidecar) { return sidecar.labels.has_value(); });
@@ -261,7 +261,7 @@ constexpr const char* kForForwards = "set training.precision = bf16 or fp32, or 
 }  // namespace
 
 std::string skipped_text(const SkippedSteps& skipped, float scale) {
-  // Below it they are the price of a scale that is tried out again and again.
+  // Up to this share, skipped steps are the normal price of trying larger loss scales.
   constexpr double kFew = 0.02;
   const std::string what = fmt::format("{} of {} {} {}", grouped(static_cast<std::uint64_t>(skipped.skipped)),
                                        plural(static_cast<std::uint64_t>(skipped.steps), "step", "steps"),
@@ -311,7 +311,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
                                  bytes_text(*std::max_element(summary.peak_rss.begin(), summary.peak_rss.end()))));
   say_wrapped("memory", memory);
   if (const auto where = places(recipe); !where.empty()) say_wrapped("files", where);
-  // What comes next is done with the best checkpoint if it is kept and is not the newest one.
+  // The next commands use the best checkpoint if it is kept and is not the newest.
   runtime::Recipe of_best = recipe;
   if (recipe.checkpoint.dir && recipe.checkpoint.keep_best && summary.best) {
     const std::filesystem::path best = runtime::step_folder(*recipe.checkpoint.dir, summary.best->step);
@@ -330,7 +330,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
   }
   if (recipe.report.dir)
     next.push_back(fmt::format("strata report {} -o report.html", shell_word(recipe.report.dir->string())));
-  // A line each, as it is pasted: neither folded nor with a comma behind it.
+  // Each command is printed on one line, unwrapped and without a comma, so that it can be pasted.
   for (std::size_t i = 0; i < next.size(); ++i) say("{:<{}}{}", i == 0 ? "next" : "", kLabel, next[i]);
 }
 

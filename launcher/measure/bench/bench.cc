@@ -34,7 +34,7 @@ using comm::AgreedError;
 using device::DType;
 using device::View;
 
-// Seconds of one product of this shape, alone.
+// Seconds of one product of this shape by itself.
 double product_seconds(const device::ProductShape& s, int threads) {
   const device::Product product({}, s);
   const auto extent = [](std::int64_t rows, std::int64_t row) { return static_cast<std::size_t>(rows * row); };
@@ -47,7 +47,8 @@ double product_seconds(const device::ProductShape& s, int threads) {
   return stand.time(3, [&] { product.run(stand.lane(), va, vb, bias, vc, scratch); });
 }
 
-// The step's products timed alone with the same library, and the optimizer's bytes over the measured bandwidth.
+// A lower bound: the step's products timed by themselves with the same library, and the optimizer's bytes over the
+// measured bandwidth.
 struct Floor {
   double products_s = 0, optimizer_s = 0, triad = 0;
 };
@@ -67,7 +68,7 @@ Floor floor_of(const runtime::Job& job, int threads) {
   }
   for (const auto& [shape, count] : distinct)
     floor.products_s += product_seconds(shape, threads) * count * job.plan.accumulation;
-  // One pass: gradient in, fp32 state in and out, parameter out.
+  // The optimizer's single pass: gradient in, fp32 state in and out, parameter out.
   const double element = static_cast<double>(size_of(job.plan.dtype));
   const double gradient = job.plan.has_sums() ? 4 : element;
   const double per_parameter = gradient + 24 + (job.plan.dtype == DType::fp32 ? 0 : element);
@@ -98,7 +99,7 @@ void fill_random_tokens(runtime::Executor& executor, const runtime::Job& job, in
 struct StepFigures {
   double step_s;
   std::array<double, runtime::kTaskKinds> by_kind_ms{};
-  double waited_ms = 0;  // of the compute lane
+  double waited_ms = 0;  // by the compute lane
 };
 
 StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int steps) {
@@ -119,7 +120,7 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
   for (int warm = 0; warm < 2; ++warm) (void)step();
   std::vector<double> seconds(static_cast<std::size_t>(steps));
   for (double& s : seconds) s = step();
-  // Once more for the times of tasks, which a graph does not have, nor a step that leaves some of them to the next.
+  // Steps once more to time the tasks. Graphs give no task times, nor do steps that leave some tasks to the next one.
   for (int i = 0; i < steps; ++i) {
     executor.time_next_step();
     (void)step();
@@ -144,13 +145,13 @@ void bench_step(const BenchOptions& options, comm::World& world) {
                       "bench step knows the floor only for CPUs: set device.kind = cpu, or let strata train write "
                       "report.summary, which has the speed of a GPU's steps");
   const CoreShare share = bind_cores(world.node_rank(), world.node_size());
-  // Of random tokens.
+  // The job runs on random tokens.
   const PlannedRun planned = plan_run(asked, world, {.looks_at_data = false});
   const runtime::Job& job = planned.job;
   const runtime::Recipe& recipe = job.recipe;
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
 
-  // Before the run's memory is taken; all ranks at once, as in the step.
+  // Measured before the run's memory is allocated, on all ranks at once, as in the step.
   world.barrier();
   const Floor floor = floor_of(job, threads);
   world.barrier();
@@ -228,7 +229,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
                    .add("gb_per_s", Decimals{rate, 3}));
     };
     show("all_gather", time([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); }));
-    // With the ordered sum that every all-to-all is followed by: in shared memory it is what moves the bytes.
+    // Includes the ordered sum that follows every all-to-all: in shared memory the sum is what moves the bytes.
     const View sum{arena.at(2 * whole), shard / 4, DType::fp32};
     show("all_to_all", time([&] {
            communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());

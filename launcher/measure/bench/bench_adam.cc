@@ -19,8 +19,8 @@ namespace {
 using device::Algorithm, device::DType, device::StorageFormat, device::View;
 
 constexpr std::array<std::string_view, 3> kAlgorithms = {"adamw", "lion", "sgd"}, kFormats = {"fp32", "bf16", "8bit"};
-// Of small sizes more: the best of many short passes sees the machine alone even where it does other work. Not ever
-// more: waking the threads costs the smallest passes more than what they do.
+// Small sizes get more rounds: the best of many short passes sees the machine undisturbed even if other work runs on
+// it. The number is bounded, because the smallest passes are dominated by waking the threads.
 constexpr std::size_t rounds_of(std::size_t parameters) {
   return std::clamp<std::size_t>(400'000'000 / parameters, 9, 400);
 }
@@ -33,7 +33,7 @@ double median_of(std::vector<double> figures) {
 struct Case {
   Algorithm algorithm;
   StorageFormat format;
-  std::vector<double> ns = {};  // a parameter
+  std::vector<double> ns = {};  // per parameter
 
   std::string name() const {
     return fmt::format("{} {}", kAlgorithms[static_cast<std::size_t>(algorithm)],
@@ -61,7 +61,7 @@ int bench_adam(const BenchOptions& options) {
   const View gradient = stand.take(n, DType::bf16), parameter = stand.take(n, DType::bf16);
   const View master = stand.take(n, DType::fp32);
   const View first = stand.take(n, DType::fp32), second = stand.take(n, DType::fp32);
-  // Neither zeros nor alike: what an 8-bit code is made from takes all its ways.
+  // The values are neither zero nor equal, so that 8-bit codes take all their branches.
   auto* gradients = gradient.as<device::bf16>();
   for (std::size_t i = 0; i < n; ++i)
     gradients[i].bits = static_cast<std::uint16_t>((i * 2654435761u >> 16 & 0x8000u) | (0x3a00u + i * 40503u % 0x200u));

@@ -19,7 +19,7 @@
 namespace strata::launcher {
 namespace {
 
-// Of one call, as large as a unit of a large model: what is moved at once in a step.
+// Bytes of one call: as large as a unit of a large model, which is what a step moves at once.
 constexpr std::uint64_t kCall = std::uint64_t{256} << 20;
 
 double median(std::vector<double> values) {
@@ -28,7 +28,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// GB/s of f(offset, size) over `bytes`.
+// GB/s of f(offset, size), called over `bytes`.
 template <typename F>
 double speed(std::uint64_t bytes, F&& f) {
   const auto start = std::chrono::steady_clock::now();
@@ -38,7 +38,7 @@ double speed(std::uint64_t bytes, F&& f) {
 }
 
 offload::IoOptions io_options(const BenchOptions& options) {
-  // No model is needed, but a recipe may force a rung and name the folders.
+  // No model is needed, but a recipe may force a method of I/O and name the folders.
   std::vector<std::string> sets = options.sets;
   if (!options.recipe) sets.insert(sets.begin(), "model.preset=tiny-gpt2");
   offload::IoOptions io = runtime::load_recipe(options.recipe, sets).io_options();
@@ -56,7 +56,7 @@ int bench_io(const BenchOptions& options) {
   const AbortToken abort;
   offload::Swap swap(io_options(options), bytes, 0, abort);
   device::Arena staging(std::min(kCall, bytes));
-  // No zero pages, which some drives and virtual machines take for nothing.
+  // No zero pages, which some drives and virtual machines store at no cost.
   std::uint64_t state = 1;
   for (std::size_t at = 0; at < staging.size(); at += sizeof(state)) {
     state = state * 6364136223846793005u + 1442695040888963407u;

@@ -26,11 +26,11 @@ namespace {
 
 using device::DType, device::View;
 
-// Widths of gpt2-124m, qwen-1.5b and qwen-7b; the vocabulary of the latter two.
+// The widths of gpt2-124m, qwen-1.5b and qwen-7b, and the vocabulary of the latter two.
 constexpr std::size_t kNormWidths[] = {768, 1536, 3584};
 constexpr std::size_t kMlpWidth = 18944, kVocabulary = 151936;
 constexpr int kRounds = 5;
-// Of memory beside operands: workspaces, what is kept of rows, labels, pages that operands are rounded up to.
+// Memory in addition to operands: workspaces, values kept per row, labels, rounding to pages.
 constexpr std::size_t kBeside = std::size_t{256} << 20;
 
 struct Row {
@@ -43,7 +43,7 @@ class Kernels {
  public:
   Kernels(int threads, device::Device device, std::size_t bytes)
       : bytes_(bytes), on_host_(device.kind == device::Kind::cpu), stand_(threads, bytes + kBeside, device) {
-    // Zeros may be faster than a step's numbers: they take less power.
+    // Zeros take less power and may therefore be faster than the numbers in a step.
     std::minstd_rand engine(1);
     std::uniform_real_distribution<float> uniform(-1, 1);
     for (device::bf16& x : halves_) x = device::from_float<device::bf16>(uniform(engine));
@@ -51,7 +51,7 @@ class Kernels {
   }
 
   const std::vector<Row>& rows() const { return rows_; }
-  // A second one is the same row: the machine's best counts.
+  // A second call updates the same row: the machine's best time counts.
   void copies() {
     const std::size_t n = elements(8);
     const View from = random(n, DType::fp32), to = stand_.take(n, DType::fp32);
@@ -113,7 +113,7 @@ class Kernels {
     const auto n = static_cast<double>(logits.size);
     add(fmt::format("softmax_statistics {}", kVocabulary), 4 * n,
         [&] { softmax_statistics(stand_.lane(), tile, of_rows, kept); });
-    // Overwrites the logits: from the second run on they are what bits of gradients read as, which costs the same.
+    // Overwrites the logits: from the second run on they are gradients read as logits, which costs the same.
     add(fmt::format("cross_entropy_gradient {}", kVocabulary), 6 * n, [&] {
       cross_entropy_gradient(stand_.lane(), tile, of_rows, kept,
                              reinterpret_cast<const device::StepScalars*>(scalars.data), DType::bf16);
@@ -168,7 +168,7 @@ class Kernels {
     View x, dx, gain, bias, mean, rstd;
   };
 
-  // So many that they are what is moved; whole blocks of everything.
+  // So many elements that they account for the bytes moved, in whole blocks of every format.
   std::size_t elements(double bytes_of_each) const {
     return static_cast<std::size_t>(static_cast<double>(bytes_) / bytes_of_each) / 4096 * 4096;
   }
@@ -192,7 +192,7 @@ class Kernels {
   void add(const std::string& name, double bytes, const std::function<void()>& run) {
     rows_.push_back(time(name, bytes, run));
   }
-  // By the lane's own stamps. All that was taken is given back.
+  // Timed by the lane's own stamps. Gives back all memory that was taken.
   Row time(const std::string& name, double bytes, const std::function<void()>& run) {
     const int runs = on_host_ ? 1 : 10;
     std::vector<double> seconds;

@@ -41,7 +41,7 @@ namespace fs = std::filesystem;
 using runtime::Recipe;
 using simdjson::dom::element;
 
-// A folder for as long as this lives.
+// A folder that is removed with this object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -62,12 +62,12 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// A recipe's run as a process of its own, so that each begins with nothing.
+// Runs a recipe in a process of its own, so that each run starts afresh.
 class Runs {
  public:
   Runs(const fs::path& folder, MemoryOf of) : folder_(folder), of_(of) {}
 
-  // Fills the row's result, or failure.
+  // Fills the row's result or its failure.
   void run(const Recipe& recipe, MemoryRow& row) {
     const fs::path file = folder_ / "run.toml", steps = folder_ / "steps.jsonl", summary = folder_ / "summary.json";
     AtomicFile written(file);
@@ -123,7 +123,7 @@ class Runs {
   AskedToStop stop_;
 };
 
-// That documents have for this objective.
+// The labels that documents need for this objective.
 RandomLabels labels_for(const runtime::Job& job) {
   const models::Objective objective = job.model->objective;
   const bool per_token = objective == models::Objective::token_classification;
@@ -137,11 +137,11 @@ RandomLabels labels_for(const runtime::Job& job) {
           number ? std::vector<std::string>{} : std::move(classes.names)};
 }
 
-// The recipe's data, or random documents in `folder`, enough for all steps.
+// Uses the recipe's data, or writes random documents to `folder`, enough for all steps.
 void settle_documents(Recipe& recipe, const runtime::Job& job, std::int64_t batch, int steps, const fs::path& folder) {
   if (!recipe.data.train.empty()) return;
   const fs::path file = folder / "random.bin";
-  // Shorter documents leave rows empty where they are packed; sequences that are left over are not read.
+  // Rows into which shorter documents are packed stay partly empty; sequences that are left over are not read.
   const auto sequences = static_cast<std::uint64_t>(2 * batch * std::min(steps, 64));
   write_random_documents(file, static_cast<std::int64_t>(job.model->vocabulary), recipe.data.seq_len,
                          sequences * static_cast<std::uint64_t>(recipe.data.seq_len), labels_for(job));
@@ -158,7 +158,8 @@ std::string title_of(const runtime::Job& job, std::int64_t batch) {
                      job.recipe.data.seq_len);
 }
 
-// Once, rather than in every run that uses them. Throws what a run would say of a folder that takes no swap file.
+// Checks the drives once, not in every run that uses them. Throws what a run would say of a folder that takes no swap
+// file.
 void require_drives(const std::vector<fs::path>& folders) {
   const AbortToken abort;
   offload::IoOptions options;
@@ -216,14 +217,14 @@ int bench_memory(const BenchOptions& options) {
       const runtime::Job job =
           runtime::make_job(workload.with(recipe_with(recipe, setting, batch, options.steps)), 1, capacity);
       settle_documents(workload.recipe, job, batch, options.steps, folder.path());
-      // The classes that the data has are those of the configuration (labels_for): every run finds them again.
+      // The data's classes are those of the configuration (labels_for); every run finds them again.
       runtime::settle(workload, false);
       workload.recipe.model.config = recipe.model.config;
       title = title_of(job, batch);
     }
     recipes.push_back(recipe_with(workload.recipe, setting, batch, options.steps));
     const runtime::Job job = runtime::make_job(workload.with(recipes.back()), 1, capacity);
-    MemoryRow& row = rows.emplace_back();  // GCC 14 takes the result of a row that is moved in for uninitialized
+    MemoryRow& row = rows.emplace_back();  // GCC 14 takes the result of a moved-in row for uninitialized
     row.setting = setting;
     row.planned = job.plan.memory;
     row.fits = runtime::fits(job.plan, capacity);
@@ -257,7 +258,7 @@ int bench_memory(const BenchOptions& options) {
       std::fflush(stdout);
     }
   } catch (const Error&) {
-    write();  // what there is
+    write();  // what there is so far
     throw;
   }
   fmt::print("\n{}", promise_text(rows));

@@ -12,10 +12,10 @@
 
 namespace strata::launcher {
 
-// A lane with its own memory, to time operations in.
+// A lane with its own memory, for timing operations.
 class Stand {
  public:
-  // bytes: of the arena.
+  // bytes: the size of the arena.
   Stand(int threads, std::size_t bytes, device::Device device = {})
       : lane_("bench", threads, 0, abort_, device), arena_(bytes, device) {}
 
@@ -28,9 +28,9 @@ class Stand {
     zero(lane_, view);
     return view;
   }
-  // Gives what was taken out again.
+  // Gives all memory back that was taken.
   void clear() { used_ = 0; }
-  // Writes `bytes` over the view, again and again.
+  // Fills the view with `bytes`, repeated.
   void fill(device::View view, std::span<const std::byte> bytes) {
     lane_.synchronize();
     const auto begin = static_cast<std::size_t>(view.data - arena_.data());
@@ -60,7 +60,7 @@ class Stand {
   std::size_t used_ = 0;
 };
 
-// y += x over arrays far larger than the caches: 12 bytes per element, GB/s.
+// Bandwidth in GB/s of y += x over arrays far larger than the caches, at 12 bytes per element.
 double triad_gb_per_s(int threads);
 
 }  // namespace strata::launcher

@@ -24,7 +24,7 @@ constexpr std::array kRecomputes = {Kind::none, Kind::sqrt, Kind::block};
 constexpr std::array kAccumulations = {1, 2, 4};
 constexpr std::array kOptimizers = {Tier::device, Tier::host, Tier::nvme};
 
-// The values of a setting by the names that --only has for them.
+// A setting's values by the names that --only uses.
 constexpr std::array<std::string_view, 4> kNames = {"precision", "recompute", "accumulation", "optimizer"};
 std::array<std::string, 4> values_of(const MemorySetting& setting) {
   return {std::string(device::name_of(setting.precision)), std::string(name_of(setting.recompute)),
@@ -41,7 +41,7 @@ std::vector<MemorySetting> all_settings() {
   return out;
 }
 
-// Values between commas.
+// Splits values at commas.
 std::vector<std::string> split(const std::string& list) {
   std::vector<std::string> out;
   std::istringstream in(list);
@@ -56,7 +56,7 @@ std::vector<std::string> split(const std::string& list) {
        only);
 }
 
-// Takes away what `only` does not name.
+// Removes the settings that `only` excludes.
 void keep(const std::string& only, std::vector<MemorySetting>& settings) {
   const std::size_t equals = only.find('=');
   const auto at = std::find(kNames.begin(), kNames.end(), only.substr(0, equals));

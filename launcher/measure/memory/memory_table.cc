@@ -11,7 +11,7 @@
 namespace strata::launcher {
 namespace {
 
-// With the first row of its numerics that ran; null: none did before.
+// The first row with the same numerics that ran; null if there is none.
 const MemoryRow* first_of(const std::vector<MemoryRow>& rows, const MemoryRow& row) {
   for (const MemoryRow& other : rows)
     if (other.result && other.setting.same_numerics(row.setting)) return &other;

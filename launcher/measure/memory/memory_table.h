@@ -9,15 +9,15 @@
 
 namespace strata::launcher {
 
-// What a run with a setting came to.
+// The result of a run with one setting.
 struct MemoryResult {
-  std::array<std::uint64_t, runtime::kTiers> measured;  // bytes of each tier at its peak
-  std::uint64_t process;                                // bytes that the process took in all: resident, or of its GPU
-  double step_ms;                                       // the median
+  std::array<std::uint64_t, runtime::kTiers> measured;  // peak bytes of each tier
+  std::uint64_t process;                                // peak bytes of the whole process: resident, or on its GPU
+  double step_ms;                                       // median
   double loss;                                          // of the last step
-  std::string bits;                                     // a hash of every step's loss and of the weights
+  std::string bits;                                     // hash of every step's loss and of the weights
 };
-// A line of the table. Neither fits nor failure: it did not run yet.
+// A row of the table. If it has neither result nor failure, it has not run yet.
 struct MemoryRow {
   MemorySetting setting;
   runtime::Memory planned;
@@ -26,19 +26,19 @@ struct MemoryRow {
   std::string failure = {};  // why it did not run to its end
 };
 
-// Which tiers are one memory: on a CPU the device is RAM, as the host is.
+// Which tiers share a memory: on a CPU the device tier is in RAM, as the host tier is.
 enum class MemoryOf : std::uint8_t { cpu, gpu };
-// Bytes of the memory that is short: RAM, or the GPU's.
+// Bytes of the scarce memory: RAM, or the GPU's.
 std::uint64_t planned_bytes(const MemoryRow& row, MemoryOf of);
 std::uint64_t measured_bytes(const MemoryRow& row, MemoryOf of);
 
-// For people: two lines of header, and a line for each row.
+// For people: two header lines, and one line per row.
 std::string memory_header(MemoryOf of);
 std::string memory_line(const MemoryRow& row, MemoryOf of);
 
-// Rows whose numerics are promised to be the same and that have other bits; empty: the promise is kept.
+// Rows with other bits than promised; empty if the promise is kept.
 std::vector<const MemoryRow*> broken_promises(const std::vector<MemoryRow>& rows);
-// How many settings of how many numerics were compared, or which differ.
+// How many settings of how many numerics were compared, or which of them differ.
 std::string promise_text(const std::vector<MemoryRow>& rows);
 
 // [{"precision":"fp32",...}, ...]
