@@ -28,7 +28,7 @@ namespace {
 using comm::agree;
 using comm::AgreedError;
 
-// The same on every rank.
+// The sequences that an evaluation covers, the same on every rank.
 DisjointSequences evaluated(std::unique_ptr<Sequences> sequences, const Recipe& recipe) {
   DisjointSequences out(std::move(sequences), recipe.data.seq_len, recipe.training.micro_batch_size,
                         most_validation_sequences(recipe));
@@ -58,7 +58,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
   return evaluated(std::move(data), recipe);
 }
 
-// The sum over all ranks, the same bits on each.
+// The sum over all ranks, with the same bits on each.
 device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
   mine.normalize();
   device::ExactSum total{};
@@ -81,7 +81,7 @@ models::Classes classes_of(const Job& job) {
   return models::read_classes(job.config(), job.model->objective);
 }
 
-// As the plan was made with.
+// The same layout as the plan was made with.
 ScoreMemory score_memory(const Job& job, const models::Classes& classes) {
   const ScoreMemory layout(classes, job.data.scored_rows, job.plan.mesh().data(), job.model->loss_rows());
   STRATA_CHECK_EQ(layout.chunk_bytes, job.plan.chunks.bytes);
@@ -107,7 +107,7 @@ std::optional<ScoreCollector> scores_of(const Job& job, Executor& executor, int 
 std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& world, int threads, const Note& note) {
   const Recipe::Checkpoint& recipe = job.recipe.checkpoint;
   std::string path;
-  // Rank 0's choice stays open until all ranks have it so: a run may be writing beside it.
+  // Rank 0's choice stays open until all ranks have it, because a run may be writing checkpoints there.
   std::optional<ModelFolder> named;
   std::optional<Checkpoint> newest;
   agree(world, [&] {
@@ -178,7 +178,7 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   labels_so_far_ = 0;
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
-    // Behind the last micro-batch a rank still takes part in the gathers, on labels that do not count.
+    // After its last micro-batch a rank still takes part in the gathers, with labels that do not count.
     data_.fill(mesh.micro_batch(0, round, mesh.at(world_.rank())), batch);
     (void)executor_->step({}, false);
     const device::ExactSum of_round = executor_->loss_sum();

@@ -6,8 +6,8 @@
 
 namespace strata::runtime {
 
-// The loss scale of fp16 training, as torch.amp.GradScaler: halved after a step with a non-finite gradient, doubled
-// after growth_interval steps in a row without one. Off (scale 1, update does nothing) in fp32 and bf16.
+// The loss scale of fp16 training, as in torch.amp.GradScaler: halved after a step with a non-finite gradient, doubled
+// after growth_interval finite steps in a row. Off in fp32 and bf16: the scale is 1 and update does nothing.
 class LossScaler {
  public:
   using State = LossScale;
@@ -15,11 +15,11 @@ class LossScaler {
   LossScaler(bool enabled, const Recipe::Fp16& fp16);
 
   bool enabled() const { return enabled_; }
-  // The scale of the step about to run.
+  // The scale of the next step.
   float scale() const { return state_.scale; }
-  // After the step whose gradients were, anywhere on any rank, not finite or all finite.
+  // Call it after a step. non_finite: some rank's gradients were not finite.
   void update(bool non_finite);
-  // Halved so often that its inverse is no number any more: no scale would help.
+  // The scale was halved until its inverse is not finite any more: no scale would help.
   bool exhausted() const;
 
   const State& state() const { return state_; }

@@ -24,7 +24,7 @@ PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Train
 
 std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t step, std::optional<double> value,
                                bool greater) {
-  // One that is no number is no value: nothing could ever be better.
+  // NaN counts as no value: otherwise nothing could ever be better.
   if (value && !std::isnan(*value) && (!before || (greater ? *value > before->value : *value < before->value)))
     return Best{step, *value, 0, step};
   if (!before) return std::nullopt;

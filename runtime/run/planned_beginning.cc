@@ -20,7 +20,8 @@ std::string measure_of_recipe(const Recipe& recipe) {
   return measure_of(keys);
 }
 
-// Of a run that goes on from there. Out of patience it begins no step, and its plan is that of any run.
+// The beginning of a run that resumes from this checkpoint. If patience is used up the run takes no step, and its plan
+// is the usual one.
 Beginning after(const Manifest& manifest, const Recipe& recipe) {
   std::optional<Best> best = manifest.progress.best;
   if (measure_of(manifest.recipe) != measure_of_recipe(recipe)) best.reset();

@@ -31,7 +31,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Keys without which the run would be another one. What else differs (rates, steps, placement, ranks) may.
+// With another value of one of these keys it would be another run. Other keys may differ (rates, steps, placement,
+// ranks).
 constexpr std::array<std::string_view, 10> kSameKeys = {
     "data.long",     "data.order",      "data.packing",          "data.seq_len",       "optimizer.name",
     "training.seed", "training.freeze", "training.reduce_group", "training.objective", "training.mlm_probability"};
@@ -50,7 +51,7 @@ std::map<std::string, std::string> keys_of(const std::string& config) {
   simdjson::dom::parser parser;
   const simdjson::dom::object object = parser.parse(models::without_python_numbers(config));
   for (const auto field : object) out.emplace(std::string(field.key), simdjson::minify(field.value));
-  // Sizes that a configuration leaves to its class are those that older presets wrote out.
+  // Older presets wrote out sizes that a configuration now leaves to its class.
   const auto size = [&](const char* key) {
     const auto found = out.find(key);
     std::int64_t value = 0;
@@ -87,18 +88,18 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
 }
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
-  const bool packing = key == "data.packing";  // which nobody need have given
+  const bool packing = key == "data.packing";  // this key need not have been set by anyone
   fail(Exit::usage, "{} was written with {} = {}, and {} {}{}: keep the value, or start over from exported weights",
        path.string(), key, was, packing ? "this run has" : "the recipe says", now,
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
 }
 
-// "auto" that nobody settled is of files without masks.
+// An unsettled "auto" comes from a run with files without masks.
 bool is_stream(std::string_view packing) {
   return packing == "\"stream\"" || packing == "\"auto\"";
 }
 
-// Of data.train: which files there are may change, how they are mixed may not.
+// The files of data.train may change, but not how they are mixed.
 void require_same_weights(const Manifest& manifest, const fs::path& path, const Recipe::Data& data) {
   constexpr std::string_view kOne = "of one source";
   const auto stored = manifest.recipe.find("data.train.weights");
@@ -107,15 +108,16 @@ void require_same_weights(const Manifest& manifest, const fs::path& path, const 
   if (was != now) other_run(path, "the weights of data.train", was, now);
 }
 
-// What a rank needs of one tensor's state, where that lies in its part, and a block of an extent that has some of it.
+// What a rank needs of one tensor's state and where it goes in the rank's part, with the block of an extent that holds
+// some of it.
 struct Need {
   std::size_t unit, run;
   StateKind kind;
-  std::uint64_t begin, end;  // elements of the tensor; once its format is known, bytes of its state
-  std::size_t offset;        // of `begin`, in the rank's part
+  std::uint64_t begin, end;  // elements of the tensor; when its format is known, bytes of its state
+  std::size_t offset;        // offset of `begin` in the rank's part
 
   bool frozen() const { return kind == StateKind::frozen; }
-  // Weights are rounded to what this run computes in.
+  // Weights are rounded to the type that this run computes in.
   bool weights() const { return kind == StateKind::master || frozen(); }
 };
 struct Block {
@@ -143,7 +145,8 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
     };
     for (const StateKind kind : kStateKinds) {
       if (!executor.storage().has_state(kind)) continue;
-      const bool master = kind == StateKind::master;  // parameters come of it, which may be more than the part
+      const bool master = kind == StateKind::master;  // parameters are made from it, and they may cover more than the
+                                                      // part
       add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
     }
     add(layout.frozen, StateKind::frozen, executor.storage().held(unit, StateKind::frozen));
@@ -168,7 +171,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";
     const std::string now = key.text(job.recipe);
-    // Checkpoints from before there was the key are of streams, and trained everything.
+    // Checkpoints from before these keys existed are of streams, and trained everything.
     const std::string before = packing                         ? "\"stream\""
                                : key.name == "training.freeze" ? "none"
                                : of_adapter                    ? key.text(Recipe{})
@@ -189,7 +192,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
          path.string(), counted(progress.next_micro_batch, "micro-batch", "micro-batches"), counted(was, "sequence"),
          size, was);
   progress.next_micro_batch = progress.next_micro_batch * was / size;
-  // Another precision's run has no loss scale to go on with.
+  // A run in another precision has no loss scale to continue with.
   if (const auto precision = manifest.recipe.find("training.precision");
       precision == manifest.recipe.end() || precision->second != "\"fp16\"")
     progress.loss_scale = {static_cast<float>(job.recipe.fp16.initial_scale), 0};
@@ -264,10 +267,10 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
 
 namespace {
 
-// As rank 0 sees it, on all ranks.
+// Rank 0's view, on all ranks.
 ResumeChoice agree_on_choice(const Recipe::Checkpoint& recipe, comm::World& world) {
   std::string
-      texts;  // path and damage in turn, each with a zero behind it; before them the folder, and whether it is one
+      texts;  // the folder, whether it is one checkpoint, then path and damage in turn; each text is followed by a zero
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
     const ResumeChoice choice = checkpoints_to_resume(recipe);
@@ -289,7 +292,7 @@ ResumeChoice agree_on_choice(const Recipe::Checkpoint& recipe, comm::World& worl
     found.path = next();
     found.damage = next();
   }
-  if (out.one) out.found.front().path = recipe.resume;  // what this rank finds there is compared when it is read
+  if (out.one) out.found.front().path = recipe.resume;  // manifests of all ranks are compared when they are read
   return out;
 }
 
@@ -303,7 +306,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
   ResumeChoice choice = agree_on_choice(job.recipe.checkpoint, world);
   const auto load = [&](FoundCheckpoint& found) {
     const comm::Seen manifest = comm::look_at(found.path / kManifestName, "the checkpoint to resume from");
-    comm::require_same({&manifest, 1}, world);  // the checksums of all else are in it
+    comm::require_same({&manifest, 1}, world);  // it contains the checksums of everything else
     try {
       Progress progress;
       std::string change;

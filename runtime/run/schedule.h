@@ -5,8 +5,8 @@
 
 namespace strata::runtime {
 
-// The learning rate of step `step` in 1 .. max_steps: peak * step / warmup up to warm-up, then the decay of
-// scheduler.name down to peak * min_lr_ratio at max_steps (docs/guide.md, "What a step means").
+// The learning rate of step `step` in 1 .. max_steps: peak * step / warmup during warmup, then scheduler.name's decay
+// to peak * min_lr_ratio at max_steps (docs/guide.md, "What a step means").
 double learning_rate(const Recipe::Scheduler& scheduler, double peak, std::int64_t max_steps, std::int64_t step);
 
 }  // namespace strata::runtime

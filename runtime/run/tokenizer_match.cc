@@ -23,8 +23,8 @@ bool names_tokenizer(const TokenFile& file) {
   return file.sidecar() && !file.sidecar()->tokenizer_hash.empty();
 }
 
-// Of each file that defines the directory's tokenizer, as sidecars have them: tokens may be of any, and by whatever
-// folder they were made.
+// Hashes of the files that define the directory's tokenizer, as sidecars store them. Tokens may come from any of these
+// files, and from a copy in another folder.
 std::vector<std::string> tokenizer_hashes(const fs::path& directory) {
   std::vector<std::string> out;
   for (const char* name : text::kTokenizerFiles) {
@@ -74,8 +74,8 @@ void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Co
 }
 
 void require_types_of_model(const models::Model& model, std::span<const TokenFile> files) {
-  // DistilBERT and the causal families have no types at all, and are given none: their tokenizers' templates still name
-  // some for pairs, which transformers drops, too.
+  // DistilBERT and the causal families have no token types and are given none. Their tokenizers' templates still name
+  // types for pairs, which transformers drops, too.
   constexpr std::array<std::string_view, 4> kOfTypes = {"bert", "roberta", "xlm-roberta", "camembert"};
   if (model.batch.types || std::ranges::find(kOfTypes, model.family) == kOfTypes.end()) return;
   for (const TokenFile& file : files)

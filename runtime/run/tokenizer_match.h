@@ -11,15 +11,15 @@
 
 namespace strata::runtime {
 
-// Throws Error{usage} if the sidecar of one of `files` names another tokenizer than the one that the recipe's model
-// comes with: to the model these tokens mean something else. Not compared: files whose sidecar names none, models
-// without a tokenizer's file (presets), and with data.any_tokenizer.
+// Throws Error{usage} if a sidecar of `files` names a tokenizer other than the model's own: to the model these tokens
+// mean something else. Not compared: files whose sidecar names no tokenizer, models without a tokenizer file (presets),
+// and runs with data.any_tokenizer.
 void require_tokens_of_model(const Recipe& recipe, std::span<const TokenFile> files);
-// The same of a classifier and the tokenizer at `where` that texts for it are to be tokenized by: compared with the one
-// that its training's tokens were of (models::kTrainedOn), else with the one that it comes with.
+// The same for a classifier and the tokenizer at `where` for new texts. It is compared with the one of the training's
+// tokens (models::kTrainedOn), or, if that is unknown, with the model's own.
 void require_tokenizer_of_classifier(const ModelFolder& folder, const models::Config& config,
                                      const text::Tokenizer& tokenizer, const std::filesystem::path& where);
-// Throws Error{usage} if one of `files` has tokens of a second type, and the model knows of types, but of one alone.
+// Throws Error{usage} if one of `files` has tokens of a second type but the model has only one.
 void require_types_of_model(const models::Model& model, std::span<const TokenFile> files);
 
 }  // namespace strata::runtime

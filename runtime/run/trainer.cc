@@ -48,7 +48,7 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
     if (recipe.evaluation.asked())
       validation_ = open_validation_data(recipe, of_validation, std::move(opened.validation));
     else if (!recipe.data.validation.empty())
-      check_validation_data(recipe, of_validation);  // for `strata eval`: what is wrong with them is better known now
+      check_validation_data(recipe, of_validation);  // for `strata eval`: reports early what is wrong
   });
   comm::require_same(train, world);
   comm::require_same(validation, world);
@@ -113,7 +113,7 @@ StepReport Trainer::step(std::uint64_t requests) {
   const device::StepResult result = executor_.step(scalars, requests);
   const bool skipped = executor_.skipped();
   if (skipped && !scaler_.enabled()) report_nonfinite(result);
-  // The scale multiplies gradients: it neither breaks nor mends a forward, which says nothing about it.
+  // The scale multiplies gradients only: whether the forward is finite does not depend on it.
   const bool forward_is_finite = std::isfinite(result.loss_sum);
   std::string remark;
   if (forward_is_finite) {
@@ -152,7 +152,7 @@ StepReport Trainer::step(std::uint64_t requests) {
   };
 }
 
-// Where the numbers of the last step broke first, over all ranks.
+// The first unit, over all ranks, whose numbers were not finite in the last step.
 std::string Trainer::first_nonfinite() {
   int unit = -1;
   for (const std::string& text : world_.exchange(std::to_string(executor_.first_nonfinite_unit())))

@@ -1,7 +1,7 @@
 #pragma once
-// runtime/run/ is a run over its steps: training (here), evaluation (evaluator.h), generation (generator.h, sampler.h).
-// What changes from step to step is here too: schedule.h, loss_scaler.h, and where a run resumes (resume.h). report.h
-// and trace_recorder.h write what it says of itself. What a step is, the plan says; what a run is for, launcher/.
+// runtime/run/ is a run over its steps: training (here), evaluation (evaluator.h), generation (generation/). What
+// changes from step to step is in schedule.h and loss_scaler.h, where a run resumes in resume.h, and what it reports in
+// reports/. The plan says what a step is; launcher/ says what a run is for.
 
 #include <cstdint>
 #include <memory>
@@ -25,11 +25,11 @@
 
 namespace strata::runtime {
 
-// What a step may be asked to end with: the sum over the ranks tells all of them. Any rank may ask for a stop; rank 0
-// alone for a checkpoint, or for a stop without one.
+// What a step may be asked to do at its end; the sum over the ranks tells all of them. Any rank may ask for a stop, but
+// only rank 0 for a checkpoint, or for a stop without one.
 inline constexpr std::uint64_t kStop = 1, kCheckpoint = std::uint64_t{1} << 40, kStopAtOnce = std::uint64_t{1} << 41;
 
-// What a step says of itself: a line of report.jsonl.
+// The report of a step: a line of report.jsonl.
 struct StepReport {
   std::int64_t step = 0;  // from 1
   double loss = 0, grad_norm = 0, learning_rate = 0, loss_scale = 1;
@@ -38,55 +38,56 @@ struct StepReport {
   double step_ms = 0;
   bool stop = false;             // some rank was asked to stop after this step
   std::uint64_t disk_bytes = 0;  // read from and written to the nvme tier by this rank
-  double time = 0;               // of its end, seconds since the epoch
-  double epoch = 0;              // of the data: how often the run has gone over it by then
-  std::uint64_t labels = 0;      // of the step that count, over all ranks
-  bool at_once = false;          // the stop is to be without a checkpoint
+  double time = 0;               // of the step's end, seconds since the epoch
+  double epoch = 0;              // how often the run has gone over its data by then
+  std::uint64_t labels = 0;      // of the step, those that count, over all ranks
+  bool at_once = false;          // stop without a checkpoint
   bool save = false;             // a checkpoint of this step was asked for
-  std::string remark = {};       // fp16: a sentence about the run's first forward that was not finite
+  std::string remark = {};       // fp16: a sentence about the run's first non-finite forward
 
   double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
 };
 
-// Takes a run from its first step to its last: data, schedule, loss scale, one executor. Every rank has one and calls
-// step() in step; all ranks get the same report. Job and world outlive it.
+// Takes a run from its first step to its last: data, schedule, loss scale, and one executor. Every rank has one and
+// calls step() at the same time; all ranks get the same report. Job and world must outlive it.
 class Trainer {
  public:
-  // `weights`: whether to start with the recipe's initial weights; else load_initial_weights() or a checkpoint and
-  // restore() come before the first step. `io`: how drives are used, if not as the recipe says. `opened`: what was
-  // opened of the data before the plan was made.
+  // `weights`: initial starts with the recipe's initial weights; with later, the caller calls load_initial_weights(),
+  // or loads a checkpoint and calls restore(), before the first step. `io`: how drives are used, if not as the recipe
+  // says. `opened`: the data that was opened before the plan was made.
   enum class Weights : std::uint8_t { initial, later };
   Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
           const std::optional<offload::IoOptions>& io = std::nullopt, OpenedData opened = {});
 
-  // Collective. note: as of first_weights().
+  // note: as for first_weights(). Collective.
   void load_initial_weights(
       int threads, const Note& note = [](const std::string&) {}, const Advance& advance = {});
-  // Of an adapter's base alone, whose BaseHash has to be this; before a checkpoint without it is restored. Collective.
+  // Loads only an adapter's base, whose BaseHash must be `hash`, before a checkpoint without the base is restored.
+  // Collective.
   void load_base(const std::string& hash, int threads, const Note& note, const Advance& advance);
-  // The BaseHash of an adapter's base; empty: it was not read by itself.
+  // The BaseHash of an adapter's base; empty if it was not read separately.
   const std::string& base() const { return base_; }
-  // Where the run stands, between two steps, without the tensors; and resuming from there.
+  // Where the run is between two steps, without the tensors. restore() resumes from there.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
   void set_best(const Best& best) { progress_.best = best; }
 
   std::int64_t steps_done() const { return progress_.step; }
-  // The newest step that was run: one more than steps_done() if its numbers ended the run before the update.
+  // The newest step that was run: steps_done() + 1 if non-finite numbers ended the run before the update.
   std::int64_t newest_step() const { return newest_step_; }
   bool done() const { return progress_.step >= job_.recipe.training.max_steps.value_or(0); }
 
-  // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks, before the
-  // update, naming the step and the first unit whose output was not finite. In fp16 the step is skipped; what throws is
-  // the third loss in a row that is not finite, and a loss scale that has halved down to nothing.
+  // Runs the next step. In bf16 and fp32 a loss or norm that is not finite throws AgreedError on all ranks before the
+  // update, naming the step and the first unit with non-finite output. In fp16 such a step is skipped; the third
+  // non-finite loss in a row throws, and so does a loss scale that has been halved to nothing.
   StepReport step(std::uint64_t requests);
-  // fp16: how many of this process's steps were skipped because the forward was not finite.
+  // fp16: the steps of this process that were skipped because the forward was not finite.
   std::int64_t nonfinite_forwards() const { return nonfinite_forwards_.all; }
 
   Executor& executor() { return executor_; }
-  // For who evaluates between its steps, once: null if the recipe asks for no evaluation.
+  // For the code that evaluates between steps; call it once. Null if the recipe asks for no evaluation.
   std::unique_ptr<Sequences> take_validation() { return std::move(validation_); }
-  // What it trains on; null: nothing, with no step to take.
+  // The training batches; null if there are no steps to take.
   const Batches* batches() const { return batches_.get(); }
   std::string weights_hash(const Advance& advance = {}) {
     return runtime::weights_hash(executor_, job_.plan, world_, advance);
@@ -100,8 +101,8 @@ class Trainer {
   std::uint64_t micro_batches_per_step() const { return job_.plan.micro_batches(); }
   void load_batches();
   [[noreturn]] void report_nonfinite(const device::StepResult& result);
-  // Counts a forward in fp16 that was not finite, and throws if there were kNonfiniteForwards in a row. Returns what to
-  // tell the user: something at the first one only.
+  // Counts an fp16 forward that was not finite, and throws after kNonfiniteForwards in a row. Returns a message for the
+  // user at the first one only.
   std::string take_nonfinite_forward();
   [[noreturn]] void report_exhausted_scale();
   std::string first_nonfinite();
@@ -116,9 +117,9 @@ class Trainer {
   std::string base_;
   Progress progress_;
   std::int64_t newest_step_ = 0;
-  std::uint64_t labels_ = 0;  // of the step about to run, over all ranks
+  std::uint64_t labels_ = 0;  // of the next step, over all ranks
 
-  // A batch may overflow once; weights that overflow do so in every step.
+  // A single batch may overflow once; weights that overflow do so in every step.
   static constexpr std::int64_t kNonfiniteForwards = 3;
   struct {
     std::int64_t all = 0, in_a_row = 0;

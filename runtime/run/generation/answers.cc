@@ -19,7 +19,7 @@ Answer Answers::answer(const Prompts::Prompt& prompt, const std::function<void()
   for (std::size_t n = 0; n < most; ++n) {
     after_token();
     const std::uint32_t token = sampler.pick(logits, n);
-    // Words that the model has beyond the tokenizer's mean nothing.
+    // Tokens that the model has beyond the tokenizer's vocabulary mean nothing.
     if (std::find(prompt.ends.begin(), prompt.ends.end(), token) != prompt.ends.end() ||
         token >= prompts_.tokenizer->vocab_size())
       break;

@@ -9,15 +9,15 @@
 
 namespace strata::runtime {
 
-// Answers to prompts, with the weights that a training has between two of its steps: the likeliest token each time,
-// kAnswerTokens at most, up to what ends the answer. Every rank has one; job and training outlive it.
+// Answers prompts with the weights that a training has between two of its steps. Takes the likeliest token each time,
+// up to kAnswerTokens tokens or a token that ends the answer. Every rank has one; job and training must outlive it.
 inline constexpr std::size_t kAnswerTokens = 64;
 class Answers {
  public:
-  // `job` has a generation.
+  // `job` must have a generation.
   Answers(const Job& job, Executor& training, Prompts prompts);
 
-  // After a drain; after_token is called after each token. Collective; the same on all ranks.
+  // Call it after a drain; after_token is called after each token. Collective; the result is the same on all ranks.
   std::vector<Answer> run(const std::function<void()>& after_token = [] {});
   const Memory& measured_memory() const { return generator_.executor().measured_memory(); }
 

@@ -31,7 +31,7 @@ std::span<const float> Generator::append(std::span<const std::uint32_t> tokens) 
   std::span<const float> logits;
   while (!tokens.empty()) {
     const std::size_t rows = std::min(tokens.size(), batch.tokens.size());
-    // Rows behind these are computed and let go; they only have to be in range.
+    // Further rows are computed and discarded; their tokens and positions only have to be in range.
     std::fill(batch.tokens.begin(), batch.tokens.end(), 0u);
     std::fill(batch.positions.begin(), batch.positions.end(), 0u);
     for (std::size_t i = 0; i < rows; ++i) {

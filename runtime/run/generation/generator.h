@@ -1,6 +1,6 @@
 #pragma once
-// runtime/run/generation/ goes on from a prompt: probabilities of the next token (here), which one is taken
-// (sampler.h), and answers to the prompts of an evaluation (answers.h).
+// runtime/run/generation/ continues a prompt: the logits of the next token (here), the choice of a token (sampler.h),
+// and the answers to an evaluation's prompts (answers.h).
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace strata::runtime {
 
-// Reads one sequence piece by piece and says what may come next: a plan of forwards alone, whose blocks keep keys and
-// values. Every rank calls it alike, with the weights placed as the job says, and gets the same bits. Job (made for
-// Purpose::generate) and world outlive it.
+// Reads one sequence piece by piece and returns the logits of what may come next. Its plan consists of forwards only,
+// whose blocks keep keys and values. Every rank makes the same calls, with the weights placed as the job says, and gets
+// the same bits. Job (made for Purpose::generate) and world must outlive it.
 class Generator {
  public:
   // Collective. algorithms: as agreed on (runtime/job/algorithms.h).
   Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {});
-  // With the weights that a training has, whenever it is drained: `job` is Job::generation of its job.
+  // Uses a training's weights, whenever the training is drained. `job` is Job::generation of the training's job.
   Generator(const Job& job, Executor& training);
 
   // Begins a new sequence.
@@ -31,7 +31,7 @@ class Generator {
   std::span<const float> append(std::span<const std::uint32_t> tokens);
 
   std::size_t length() const { return length_; }
-  // Of the sequence, at most.
+  // The maximum length of the sequence.
   std::size_t capacity() const { return static_cast<std::size_t>(job_.recipe.data.seq_len); }
   const Executor& executor() const { return *executor_; }
 

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those of data.train and data.validation that there are, by their files.
+// The existing files of data.train and data.validation, with their sidecars.
 std::vector<std::pair<fs::path, TokenSidecar>> sidecars_of(const Recipe& recipe) {
   std::vector<fs::path> files = expand_patterns(recipe.data.validation, "data.validation");
   for (const DataSource& source : recipe.data.train)
@@ -83,7 +83,7 @@ class Reader {
  private:
   using Sidecars = std::vector<std::pair<fs::path, TokenSidecar>>;
 
-  // Of the model's folder; of a preset, the one that its training tokens were made with, if that is in the program.
+  // The tokenizer in the model's folder; for a preset, the one that made its training tokens, if it is built in.
   fs::path tokenizer_of(const Sidecars& sidecars) {
     if (job_.recipe.model.path) folder_ = ModelFolder(*job_.recipe.model.path).hugging_face();
     if (folder_) return *folder_;
@@ -94,7 +94,7 @@ class Reader {
          "directory that has one");
   }
 
-  // What writes the prompts; nullopt: they stand as they are.
+  // The template that writes the prompts; nullopt if they are taken as they are.
   std::optional<text::ChatTemplate> template_of(const fs::path& where, const text::Tokenizer& tokenizer,
                                                 const Sidecars& sidecars, bool records) const {
     const std::pair<fs::path, TokenSidecar>* chats = nullptr;

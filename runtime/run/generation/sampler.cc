@@ -9,10 +9,10 @@
 namespace strata::runtime {
 namespace {
 
-// Apart from the sites of dropout and of weights.
+// Differs from the sites of dropout and of initial weights.
 constexpr std::uint32_t kSite = 0x7fffffff;
 
-// In [0, 1), 53 bits.
+// Uniform in [0, 1), with 53 bits.
 double uniform(std::uint64_t seed, std::uint64_t n) {
   const device::PhiloxBlock block = device::random_block({seed, 0, kSite}, n);
   const std::uint64_t bits = static_cast<std::uint64_t>(block.word[0]) << 32 | block.word[1];
@@ -48,7 +48,7 @@ std::uint32_t Sampler::pick(std::span<const float> logits, std::uint64_t n) {
   double left = uniform(seed_, n) * total;
   for (const Candidate& c : candidates_)
     if ((left -= c.weight) < 0) return c.token;
-  return candidates_.back().token;  // rounding
+  return candidates_.back().token;  // reached only by rounding
 }
 
 }  // namespace strata::runtime

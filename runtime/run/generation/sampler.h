@@ -6,10 +6,10 @@
 
 namespace strata::runtime {
 
-// Chooses the next token from logits. Temperature 0: the largest, the first of equals. Else by the probabilities of
-// softmax(logits / temperature), restricted to the most likely tokens whose probabilities reach top_p together (nucleus
-// sampling, Holtzman et al. 2020). The random number of the n-th token is Philox's for (seed, n): the same on all ranks
-// and whatever was drawn before.
+// Chooses the next token from logits. Temperature 0: the largest logit, the first if several are equal. Otherwise at
+// random by softmax(logits / temperature), restricted to the most likely tokens whose probabilities add up to top_p
+// (nucleus sampling, Holtzman et al. 2020). The random number of the n-th token is Philox's for (seed, n): the same on
+// all ranks and independent of earlier draws.
 class Sampler {
  public:
   // temperature >= 0, 0 < top_p <= 1.

@@ -10,8 +10,8 @@ namespace strata::runtime {
 void log_odds(std::span<const float> scores, std::span<double> out) {
   STRATA_CHECK_EQ(scores.size(), out.size());
   const double most = *std::max_element(scores.begin(), scores.end());
-  // 1 - p is the sum of the others, and not a difference, which would lose all of its digits beside a p of nearly 1.
-  // First out[c] is what the classes before c come to.
+  // 1 - p is computed as the sum of the other probabilities, because the difference would lose all digits if p is
+  // nearly 1. First, out[c] is the sum of the classes before c.
   double before = 0;
   for (std::size_t c = 0; c < scores.size(); ++c) {
     out[c] = before;
@@ -29,7 +29,7 @@ std::optional<double> area_under_curve(std::span<double> positive, std::span<dou
   if (positive.empty() || negative.empty()) return std::nullopt;
   std::sort(positive.begin(), positive.end());
   std::sort(negative.begin(), negative.end());
-  // Pairs of a positive and a negative that are in the right order count 2, equal ones 1: whole numbers, so exact.
+  // Pairs of a positive and a negative in the right order count 2, equal ones 1: whole numbers, so the sum is exact.
   unsigned __int128 twice = 0;
   auto below = negative.begin(), not_above = below;
   for (const double score : positive) {
@@ -65,7 +65,7 @@ std::vector<std::optional<double>> ClassCurves::areas() {
   std::size_t column = 0;
   for (std::size_t c = first_; c < classes_; c += step_, ++column) {
     const std::span<double> scores = columns_.subspan(column * labels_.size(), used_);
-    // Scores of the class to the front: a place that was passed is not looked at again, so labels stay where they are.
+    // Moves the scores of the class to the front. Places that were passed are not read again, so labels need not move.
     std::size_t begin = 0, end = used_;
     for (;; ++begin) {
       while (begin < end && is(labels_[begin], c)) ++begin;

@@ -8,26 +8,26 @@
 
 namespace strata::runtime {
 
-// log(p / (1 - p)) of each class's probability p, of a softmax of scores: it orders documents as p does, also where p
-// is 1 to the last bit.
+// log(p / (1 - p)) of each class's probability p under a softmax of scores. It orders documents as p does, even if p
+// rounds to 1.
 void log_odds(std::span<const float> scores, std::span<double> out);
 
-// The area under the curve of true positives over false ones, of two lists of scores, which it sorts; ties count half.
-// nullopt if one is empty.
+// The area under the ROC curve (true positives over false positives) of two lists of scores, which it sorts. Ties count
+// half. nullopt if a list is empty.
 std::optional<double> area_under_curve(std::span<double> positive, std::span<double> negative);
 
-// Areas under the curves of some classes, each against the rest: a column of scores for each of them.
+// Areas under the ROC curves of some classes, each against the rest, with one column of scores per class.
 class ClassCurves {
  public:
-  // Classes first, first + step, ... below `classes`. Room for that many columns of `rows` doubles, and for a label of
-  // each row. many: labels have bit c for class c.
+  // Covers the classes first, first + step, ... below `classes`. columns has room for that many columns of `rows`
+  // doubles, labels for one label per row. many: bit c of a label means class c.
   ClassCurves(std::span<double> columns, std::span<std::int32_t> labels, std::size_t first, std::size_t step,
               std::size_t classes, bool many);
 
   void clear() { used_ = 0; }
-  // scores: of all classes, by which documents are ordered.
+  // scores: one of each class; documents are ordered by them.
   void add(std::int32_t label, std::span<const double> scores);
-  // Of each of its classes; nullopt: none or all of the rows are of it. Leaves the columns in another order.
+  // The area of each of its classes; nullopt if none or all of the rows belong to it. Reorders the columns.
   std::vector<std::optional<double>> areas();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// runtime/run/metrics/ says how good a classifier is: numbers of scikit-learn (here, class_curves.h) and of seqeval
-// (entity_metrics.h), from what all rows came to. It knows no model; score_collector.h gathers the rows of all ranks.
+// runtime/run/metrics/ says how good a classifier is, with scikit-learn's metrics (here, class_curves.h) and seqeval's
+// (entity_metrics.h). It knows no model; score_collector.h gathers the rows of all ranks.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,48 +11,48 @@
 
 namespace strata::runtime {
 
-// Precision, recall and F1, 0 where they divide by 0, as scikit-learn's zero_division=0.
+// Precision, recall and F1; 0 if they divide by 0, as with scikit-learn's zero_division=0.
 struct ClassQuality {
   double precision = 0, recall = 0, f1 = 0;
   std::uint64_t support = 0;  // documents of the class
 };
 
 struct ClassMetrics {
-  double accuracy = 0;  // of many classes: documents of which all are right
+  double accuracy = 0;  // with several classes per document: documents with all classes right
   std::vector<ClassQuality> classes;
   ClassQuality macro, micro;
-  // Of one class each: classes that no document is of and none was said to be of, which macro leaves out.
+  // For one class per document: classes that no document has and none was predicted to have. macro leaves them out.
   std::vector<std::size_t> unseen;
-  std::optional<double> matthews;  // of one class each (Gorodkin 2004)
-  // [label][prediction], of one class each; empty: there are too many.
+  std::optional<double> matthews;  // for one class per document (Gorodkin 2004)
+  // [label][prediction], for one class per document; empty if there are too many classes.
   std::vector<std::vector<std::uint64_t>> confusion;
 };
 
-// Counts what documents are and what was said of them: whole numbers, so that nothing depends on their order.
+// Counts labels and predictions in whole numbers, so that the order of documents does not matter.
 class ClassTally {
  public:
   enum class Confusion : std::uint8_t { counted, left_out };
   ClassTally(std::size_t classes, Confusion confusion);
 
   void clear();
-  // A document of one class.
+  // Adds a document with one class.
   void add_one(std::size_t label, std::size_t said);
-  // Of any number of classes: bit c is class c.
+  // Adds a document with any number of classes: bit c is class c.
   void add_many(std::uint32_t label, std::uint32_t said);
 
-  // Of add_one() alone.
+  // Metrics of documents from add_one() only.
   ClassMetrics of_one() const;
-  // Of add_many() alone.
+  // Metrics of documents from add_many() only.
   ClassMetrics of_many() const;
 
  private:
-  // Of a class: documents of it that were found, that were said to be of it, and that there are.
+  // Per class: its documents that were found, documents predicted to be in it, and its documents.
   struct Counts {
     std::uint64_t found = 0, said = 0, there = 0;
     ClassQuality quality() const;
   };
-  // Averages over classes leave out those that no document is or was said to be of, if `among` says so: scikit-learn
-  // does of one class each, where it takes the classes from the documents.
+  // With `seen`, averages leave out classes that no document has or was predicted to have. scikit-learn does so for one
+  // class per document, because it takes the classes from the documents.
   enum class Among : std::uint8_t { all, seen };
   ClassMetrics with_averages(Among among) const;
   double matthews() const;
@@ -62,15 +62,15 @@ class ClassTally {
   std::vector<std::vector<std::uint64_t>> confusion_;
 };
 
-// The class of the highest score, of equal ones the first.
+// The class with the highest score, the first if several are equal.
 std::size_t best_of(std::span<const float> scores);
-// The classes with scores of at least 0, which is a probability of one half: bit c is class c.
+// The classes with scores of at least 0, that is, a probability of at least one half: bit c is class c.
 std::uint32_t all_of(std::span<const float> scores);
 
-// Of a regression.
+// The metrics of a regression.
 struct RegressionMetrics {
   double mean_squared_error = 0, mean_absolute_error = 0;
-  std::optional<double> pearson;  // nullopt: one of both is constant
+  std::optional<double> pearson;  // nullopt: predictions or labels are constant
 };
 RegressionMetrics metrics_of_numbers(std::span<const float> predictions, std::span<const float> labels);
 

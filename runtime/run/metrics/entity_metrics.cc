@@ -36,7 +36,7 @@ void EntityTally::add(std::span<const std::size_t> labels, std::span<const std::
   const std::vector<Entity> there = tags_.entities(labels), claimed = tags_.entities(said);
   counts_.there += there.size();
   counts_.said += claimed.size();
-  // Both are in order of their beginnings, of which no two are alike.
+  // Both lists are ordered by beginnings, and no two beginnings in a list are equal.
   for (std::size_t i = 0, j = 0; i < there.size() && j < claimed.size();) {
     counts_.found += there[i] == claimed[j] ? 1 : 0;
     const std::size_t a = there[i].begin, b = claimed[j].begin;

@@ -9,17 +9,17 @@
 
 namespace strata::runtime {
 
-// An entity of a text: its words [begin, end), and its type's number.
+// An entity of a text: its words [begin, end) and the number of its type.
 struct Entity {
   std::size_t begin, end, type;
   bool operator==(const Entity&) const = default;
 };
 
-// Finds entities in tags of words as seqeval's default mode and conlleval do: one begins at "B-", and at an "I-" behind
-// a word outside or of another type; it ends before the next, and before "O".
+// Finds entities in the tags of words as seqeval's default mode and conlleval do. An entity begins at "B-", and at an
+// "I-" that follows a word outside of entities or of another type. It ends before the next entity, and before "O".
 class EntityTags {
  public:
-  // names: of classes, for which models::are_entity_tags() holds.
+  // names: the classes' names; models::are_entity_tags() must hold for them.
   explicit EntityTags(std::span<const std::string> names);
   std::vector<Entity> entities(std::span<const std::size_t> words) const;
 
@@ -31,12 +31,12 @@ class EntityTags {
   std::vector<Tag> tags_;
 };
 
-// Counts entities over texts: one is found if begin, end and type are right.
+// Counts entities over texts. An entity is found if begin, end and type are right.
 class EntityTally {
  public:
   explicit EntityTally(std::span<const std::string> names) : tags_(names) {}
   void clear() { counts_ = {}; }
-  // The words of a text that have labels, in order: what they are, and what was said of them.
+  // The words of a text that have labels, in order: their labels and their predictions.
   void add(std::span<const std::size_t> labels, std::span<const std::size_t> said);
 
   struct Counts {

@@ -8,7 +8,7 @@
 
 namespace strata::runtime {
 
-// A chunk is how many rows each round has, then the rows, without gaps.
+// A chunk holds the number of rows of each round, then the rows, without gaps.
 RowGather::RowGather(Exchange exchange, std::size_t words, std::size_t of_round, std::size_t rounds)
     : exchange_(std::move(exchange)), words_(words), of_round_(of_round), rounds_(rounds) {
   STRATA_CHECK_LE(place_of(rounds_ * of_round_), exchange_.own.size());
@@ -38,7 +38,7 @@ void RowGather::flush(const Take& take) {
   if (round_ == 0) return;
   const std::span<const std::byte> all = exchange_.gather();
   const std::size_t bytes = exchange_.own.size(), ranks = all.size() / bytes;
-  std::vector<std::size_t> next(ranks);  // row, by rank
+  std::vector<std::size_t> next(ranks);  // the next row, by rank
   std::vector<float> said(words_ - 1);
   for (std::size_t round = 0; round < round_; ++round)
     for (std::size_t rank = 0; rank < ranks; ++rank) {

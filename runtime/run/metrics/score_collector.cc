@@ -15,7 +15,7 @@ namespace {
 
 using device::ClassTarget;
 
-// Classes that a note has room for.
+// The number of classes that fit into a note.
 constexpr std::size_t kNamed = 8;
 
 template <typename T>
@@ -83,7 +83,7 @@ void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride
       gather_.add(labels[row], of_row);
       continue;
     }
-    // Of so many classes only which of them.
+    // With so many classes, only the predicted classes are sent, not the scores.
     const auto said = std::bit_cast<float>(static_cast<std::uint32_t>(many() ? all_of(of_row) : best_of(of_row)));
     gather_.add(labels[row], {&said, 1});
   }
@@ -91,7 +91,7 @@ void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride
   gather_.end_round([this](std::int32_t label, std::span<const float> said) { take(label, said); });
 }
 
-// A text lies in one micro-batch whole.
+// A text is never split between micro-batches.
 void ScoreCollector::add_entities(std::span<const float> scores, std::size_t stride,
                                   std::span<const std::int32_t> labels, std::span<const device::RowRange> documents,
                                   std::size_t seq_len) {
@@ -142,7 +142,7 @@ ClassReport ScoreCollector::report_numbers() const {
   return out;
 }
 
-// Rank r has the curves of classes r, r + ranks, ... behind the first.
+// Rank r computes the areas of classes first_curve + r, first_curve + r + ranks, and so on.
 void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
   const std::vector<std::optional<double>> mine = curves_->areas();
   const std::string text(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);

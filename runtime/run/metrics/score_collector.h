@@ -17,32 +17,32 @@
 
 namespace strata::runtime {
 
-// What an evaluation says of a classifier beside its loss.
+// An evaluation's results for a classifier, in addition to its loss.
 struct ClassReport {
   std::vector<std::pair<std::string, double>> metrics;  // "eval_accuracy", ..., as a run reports them
-  std::vector<std::string> notes;                       // what could not be computed, and why
-  // Of classes: each one's quality, and [label][prediction] if each text has one. Empty for a regression, and the
-  // latter also of more than kMostTabled classes.
+  std::vector<std::string> notes;                       // metrics that could not be computed, and why
+  // Each class's quality, and the confusion matrix [label][prediction] if each text has one class. Both are empty for a
+  // regression; the matrix is empty for more than kMostTabled classes, too.
   std::vector<ClassQuality> classes;
   std::vector<std::vector<std::uint64_t>> confusion;
 };
 
-// Gathers what a model says of an evaluation's rows over its rounds and ranks, and makes metrics of it: the same bits
-// on every rank and any number of ranks.
+// Gathers a model's scores for an evaluation's rows over rounds and ranks, and computes metrics from them, with the
+// same bits on every rank and for any number of ranks.
 class ScoreCollector {
  public:
-  // words: classes are of words, and their tags may be of entities. kept: layout.bytes, aligned as a page; it and what
-  // `exchange` names outlive this.
+  // words: classes are of words, and may be tags of entities. kept: layout.bytes, aligned to a page. `kept` and what
+  // `exchange` refers to must outlive this object.
   ScoreCollector(models::Classes classes, bool words, const ScoreMemory& layout, std::span<std::byte> kept,
                  Exchange exchange, int rank, int ranks);
 
   const models::Classes& classes() const { return classes_; }
   void clear();
-  // The rows of a round of this rank: scores lie `stride` apart, labels that do not count are left out. documents: of
-  // all rows of the micro-batch, whose sequences have seq_len of them; of words alone. Collective.
+  // Adds the rows of this rank's round. Scores are `stride` apart; rows with labels that do not count are left out.
+  // documents: of all rows of the micro-batch, whose sequences have seq_len rows; used for words only. Collective.
   void add_round(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
                  std::span<const device::RowRange> documents, std::size_t seq_len);
-  // Collective, after the last round.
+  // Call it after the last round. Collective.
   ClassReport report(comm::World& world);
 
  private:
@@ -60,9 +60,9 @@ class ScoreCollector {
   RowGather gather_;
   ClassTally tally_;
   std::optional<ClassCurves> curves_;
-  std::optional<EntityTally> entities_;  // of this rank's texts
-  std::span<float> numbers_;             // of a regression: all labels, and from the middle on all predictions
-  std::size_t count_ = 0;                // of those
+  std::optional<EntityTally> entities_;  // in this rank's texts
+  std::span<float> numbers_;             // regression: labels in the first half, predictions in the second
+  std::size_t count_ = 0;                // how many of each
   std::vector<double> odds_;
 };
 

@@ -22,9 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kBegins = "events.out.tfevents.", kEnds = ".strata";
-constexpr std::size_t kFrame = 16;  // length and its checksum, 12 bytes, before a record's bytes; 4 behind them
+constexpr std::size_t kFrame = 16;  // length and its checksum, 12 bytes, before a record's bytes; 4 bytes after them
 
-// Little-endian, as the machines are that Strata runs on.
+// Little-endian, like the machines that Strata runs on.
 template <typename T>
 void append(std::string& out, T value) {
   static_assert(std::endian::native == std::endian::little);
@@ -37,12 +37,12 @@ T read_at(std::string_view bytes, std::size_t at) {
   return value;
 }
 
-// A checksum of bytes that hold checksums themselves is masked, as in TensorFlow's record files.
+// As in TensorFlow's record files, the checksum is masked, because it protects bytes that contain checksums themselves.
 std::uint32_t masked_sum(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;
 }
 
-// Protobuf's wire format: a field's key is its number and type, a length goes before bytes.
+// Protobuf's wire format: a field's key is its number and type, and bytes are preceded by their length.
 enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 void append_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
@@ -57,7 +57,7 @@ void append_bytes(std::string& out, int field, std::string_view bytes) {
   out += bytes;
 }
 
-// Event, of tensorflow/core/util/event.proto.
+// Event in tensorflow/core/util/event.proto.
 enum EventField : int { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
 std::string event_of(double time, std::int64_t step, EventField field, std::string_view content) {
   std::string out;
@@ -71,7 +71,7 @@ std::string event_of(double time, std::int64_t step, EventField field, std::stri
   return out;
 }
 
-// Summary, with a Value each: tag = 1, simple_value = 2.
+// A Summary with one Value per scalar: tag = 1, simple_value = 2.
 std::string summary_of(std::span<const Scalar> scalars) {
   std::string out;
   for (const Scalar& scalar : scalars) {
@@ -95,7 +95,7 @@ std::optional<std::uint64_t> read_varint(std::string_view& bytes) {
   return std::nullopt;
 }
 
-// The step of an event that has scalars; nullopt: it has none.
+// The step of an event with scalars; nullopt if it has none.
 std::optional<std::int64_t> step_of_scalars(std::string_view event) {
   std::int64_t step = 0;
   bool scalars = false;
@@ -140,7 +140,7 @@ std::vector<fs::path> own_files(const fs::path& folder) {
   return out;
 }
 
-// TensorBoard reads a folder's files in the order of their names: in that of the seconds in them.
+// TensorBoard reads a folder's files in the order of their names, so a new name contains a later second.
 fs::path next_file(const fs::path& folder, const std::vector<fs::path>& earlier) {
   std::int64_t second =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -168,7 +168,7 @@ std::vector<fs::path> unused_files(const fs::path& folder) {
   return files;
 }
 
-// Leaves what a run that goes on still stands by.
+// Cuts a file to the events that a resumed run keeps.
 void cut(const fs::path& path, const std::optional<KeptLines>& keep) {
   std::size_t kept = 0, size = 0;
   if (keep) {
@@ -201,11 +201,11 @@ std::size_t events_up_to(std::string_view file, const KeptLines& kept) {
   while (file.size() - at >= kFrame) {
     const auto length = read_at<std::uint64_t>(file, at);
     if (masked_sum(file.substr(at, 8)) != read_at<std::uint32_t>(file, at + 8) || length > file.size() - at - kFrame)
-      break;  // where a killed run left off
+      break;  // a killed run stopped writing here
     const std::string_view event = file.substr(at + 12, length);
     if (masked_sum(event) != read_at<std::uint32_t>(file, at + 12 + length)) break;
     if (const auto step = step_of_scalars(event)) {
-      // Evaluations have this tag, and no step's scalars do.
+      // Only evaluations have this tag.
       const bool again = *step == kept.step && !kept.evaluation && event.find("eval/loss") != event.npos;
       if (*step > kept.step || again) break;
     }
@@ -225,7 +225,7 @@ void EventFile::write(double time, std::int64_t step, std::span<const Scalar> sc
   if (!std::exchange(begun_, true)) {
     for (const fs::path& path : earlier_) cut(path, kept_);
     text = record_of(event_of(time, 0, kFileVersion, "brain.Event:2"));
-    // SessionLog, status = START: a TensorBoard that is open lets go of what it has read of these steps and later ones.
+    // SessionLog, status = START: makes an open TensorBoard discard what it has read of these and later steps.
     text += record_of(event_of(time, kept_ ? kept_->step + 1 : 1, kSessionLog, "\x08\x01"));
   }
   file_.write(text + record_of(event_of(time, step, kSummary, summary_of(scalars))));

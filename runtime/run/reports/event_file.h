@@ -11,19 +11,19 @@
 
 namespace strata::runtime {
 
-// A number of a step under its tag: "train/loss".
+// A number of a step with its tag: "train/loss".
 struct Scalar {
   std::string_view tag;
   double value;
 };
 
-// Event files of TensorBoard in a folder, which is made: records with masked CRC-32C around hand-encoded `Event`
-// messages (docs/formats.md, "TensorBoard"). Files of other programs stay as they are. Throws Error{failed} with path
-// and reason.
+// TensorBoard event files in a folder, which is created: records with masked CRC-32C around hand-encoded `Event`
+// messages (docs/formats.md, "TensorBoard"). Files of other programs are left alone. Throws Error{failed} with path and
+// reason.
 class EventFile {
  public:
-  // With the first write goes what the folder's event files of earlier runs hold, but for what is `kept`: a run that
-  // goes on is one run. Throws Error{usage} if another run writes there.
+  // The first write removes the content of earlier runs' event files in the folder except what is `kept`: a resumed run
+  // continues them. Throws Error{usage} if another run writes there.
   EventFile(std::filesystem::path folder, const std::optional<KeptLines>& kept);
   void write(double time, std::int64_t step, std::span<const Scalar> scalars);
   void close() { file_.close(); }
@@ -31,14 +31,14 @@ class EventFile {
  private:
   std::filesystem::path folder_;
   std::optional<KeptLines> kept_;
-  std::vector<std::filesystem::path> earlier_;  // files of runs before this one
+  std::vector<std::filesystem::path> earlier_;  // files of earlier runs
   ReportFile file_;
   bool begun_ = false;
 };
 
-// A record: length, its checksum, the bytes, their checksum.
+// Builds a record: length, its checksum, the bytes, their checksum.
 std::string record_of(std::string_view bytes);
-// Bytes at the start of an event file that are whole records, none of them with scalars that are not kept.
+// The length of the beginning of an event file that consists of whole records and has only scalars that are kept.
 std::size_t events_up_to(std::string_view file, const KeptLines& kept);
 
 }  // namespace strata::runtime

@@ -13,7 +13,7 @@ namespace strata::runtime {
 
 namespace {
 
-// The bits of a loss, as printf's %a has them.
+// The bits of a loss in the format of printf's %a.
 JsonObject& add_bits(JsonObject& line, std::string_view name, double loss) {
   if (!std::isfinite(loss)) return line.add(name, JsonText{"null"});
   char hex[64];
@@ -54,7 +54,7 @@ std::string evaluation_line(const EvaluationReport& r) {
 }
 
 std::string answer_line(std::int64_t step, const Answer& answer) {
-  // JSON is UTF-8, and what a model writes need not be.
+  // A model's output need not be UTF-8, but JSON is.
   const auto utf8 = [](const std::string& text) {
     std::string repaired;
     text::append_repaired(text, repaired);

@@ -22,15 +22,15 @@ namespace strata::runtime {
 
 namespace {
 
-// Whether a line is of an evaluation, or an answer of one, and not of a step itself.
+// Whether a line is an evaluation's or an answer's, not a step's.
 bool is_of_evaluation(std::string_view line, bool table) {
-  // The last columns of a table are an evaluation's.
+  // A table's last columns belong to evaluations.
   if (table) return !line.ends_with(",,");
   const std::string_view rest = line.substr(std::min(line.find(','), line.size()));
   return rest.starts_with(",\"eval_") || rest.starts_with(",\"prompt\":");
 }
 
-// Bytes of the lines at the start of a report that are the heading or are kept: JSON's, or those of a table.
+// The length in bytes of the heading and the lines that are kept, at the start of a JSONL file or a table.
 std::size_t bytes_up_to(const std::filesystem::path& path, const std::string& heading, const KeptLines& kept) {
   std::ifstream file(path);
   std::size_t bytes = 0;
@@ -53,7 +53,7 @@ ReportFile::ReportFile(const std::filesystem::path& path, const char* name, std:
   do {
     open();
     lock(name);
-    // Another run may have taken its file away between the two.
+    // Another run may have removed its file between opening and locking.
   } while (locked_ && !lies_at(file_, path_));
 }
 
@@ -61,7 +61,7 @@ void ReportFile::open() {
   constexpr mode_t kMode = 0644;
   file_ = create_new_file(path_, O_WRONLY, kMode);
   is_new_ = file_.get() >= 0;
-  // Not blocking: a pipe's reader is waited for, but not for ever.
+  // Opened without blocking, so that the wait for a pipe's reader can time out.
   constexpr int kTries = 100;
   for (int i = 0; file_.get() < 0 && (i == 0 ? errno == EEXIST : errno == ENXIO) && i < kTries; ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -75,7 +75,7 @@ void ReportFile::open() {
   if (file_.get() < 0) refused_write(fmt::format("{} cannot be written", path_.string()), errno);
 }
 
-// The lock is the open file's: it ends with the process, however that ends.
+// The lock belongs to the open file, so it ends with the process in any case.
 void ReportFile::lock(const char* name) {
   struct stat status {};
   const bool regular = fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode);
@@ -83,7 +83,7 @@ void ReportFile::lock(const char* name) {
   if (!regular || is_handed_over(path_)) return;
   const int error = lock_file(file_);
   locked_ = error == 0;
-  if (error != EWOULDBLOCK) return;  // else the file system has no locks
+  if (error != EWOULDBLOCK) return;  // otherwise the file system has no locks
   file_.reset();
   fail(Exit::usage, "{}: {} is in use: another run writes its reports there; give this one another", name,
        path_.string());
@@ -102,11 +102,11 @@ ReportFile::ReportFile(ReportFile&& other) noexcept
       locked_(other.locked_),
       written_(other.written_) {}
 
-// What the file held before, but for the steps that are kept.
+// Removes what the file held before, except the lines that are kept.
 void ReportFile::cut() {
   struct stat status {};
   off_t kept = 0;
-  if (fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {  // no pipe, no terminal
+  if (fstat(file_.get(), &status) == 0 && S_ISREG(status.st_mode)) {  // neither a pipe nor a terminal
     if (kept_) kept = static_cast<off_t>(bytes_up_to(path_, heading_, *kept_));
     if (ftruncate(file_.get(), kept) != 0 || lseek(file_.get(), kept, SEEK_SET) != kept)
       refused_write(fmt::format("{} cannot be written", path_.string()), errno);

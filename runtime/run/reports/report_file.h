@@ -8,28 +8,28 @@
 
 namespace strata::runtime {
 
-// What a run that goes on keeps of a report: the lines of its steps up to `step`; the evaluation after that one only if
-// it is not made again.
+// What a resumed run keeps of a report: the lines of steps up to `step`, and the evaluation after that step unless it
+// is made again.
 struct KeptLines {
   std::int64_t step = 0;
   bool evaluation = true;
 };
 
-// A file that a report goes to, locked against other runs for as long as it is open. Every write is checked: a full
-// disk is an Error{failed} naming the path. A pipe, a terminal or what the process was started with (/dev/stdout) is
+// A file for a report, locked against other runs while it is open. Every write is checked: a full disk throws
+// Error{failed} with the path. A pipe, a terminal or a stream that the process was started with (/dev/stdout) is
 // written as it is; a link to anything else is refused.
 class ReportFile {
  public:
-  // What the file held before goes with the first write, but for what is `kept`. A file that nothing is kept of begins
-  // with `heading`. A new file that nothing was written to is removed again. Throws Error{usage} if another run writes
-  // it: `name` is the key that names it.
+  // The first write removes earlier content except what is `kept`. A file of which nothing is kept starts with
+  // `heading`. A new file that was never written is removed again. `name` is the key that names the file. Throws
+  // Error{usage} if another run writes it.
   explicit ReportFile(const std::filesystem::path& path, const char* name, std::optional<KeptLines> kept = {},
                       std::string heading = {});
   ~ReportFile();
   ReportFile(ReportFile&& other) noexcept;
   ReportFile& operator=(ReportFile&&) = delete;
   void write(const std::string& text);
-  // Flushes to the disk and reports what the system kept back until then.
+  // Flushes to the disk and reports errors that the system had delayed.
   void close();
 
  private:

@@ -27,7 +27,7 @@ constexpr std::string_view kHeading =
     "step,time,epoch,loss,grad_norm,learning_rate,loss_scale,skipped,tokens,labels,step_ms,tokens_per_s,eval_loss,"
     "eval_tokens\n";
 
-// Empty where it is not finite.
+// Empty if x is not finite.
 std::string cell(double x) {
   return std::isfinite(x) ? fmt::format("{}", x) : "";
 }
@@ -40,7 +40,7 @@ std::string evaluation_row(const EvaluationReport& r) {
   return fmt::format("{},{:.3f},,,,,,,,,,,{},{}\n", r.step, r.time, cell(r.loss), r.tokens);
 }
 
-// Bytes of this process that are in memory now.
+// Resident memory of this process in bytes.
 double resident_bytes() {
   std::ifstream file("/proc/self/statm");
   double all = 0, resident = 0;
@@ -61,7 +61,7 @@ RunReports::RunReports(const Recipe& recipe, const std::optional<KeptLines>& kep
   const Recipe::Report& report = recipe.report;
   if (report.dir) {
     make_folder(*report.dir);
-    // First, as its lock stands for the folder. Events of all its starts stay.
+    // Opened first, because its lock protects the folder. Events of all the run's starts are kept.
     std::optional<KeptLines> all;
     if (kept) all = KeptLines{std::numeric_limits<std::int64_t>::max()};
     events_.emplace(*report.dir / kEventsReport, "report.dir", all);
@@ -103,7 +103,7 @@ void RunReports::evaluation(const EvaluationReport& r) {
   }
   if (csv_) csv_->write(evaluation_row(r));
   if (!tensorboard_) return;
-  std::vector<std::string> tags;  // "eval/accuracy", of eval_accuracy
+  std::vector<std::string> tags;  // eval_accuracy becomes "eval/accuracy"
   for (const auto& [name, value] : r.metrics)
     tags.push_back(name.starts_with("eval_") ? "eval/" + name.substr(5) : "eval/" + name);
   std::vector<Scalar> scalars = {{"eval/loss", r.loss}};

@@ -15,29 +15,30 @@
 
 namespace strata::runtime {
 
-// What report.dir holds beside the reports that have keys of their own.
+// Files in report.dir in addition to the reports that have keys of their own.
 inline constexpr std::string_view kRecipeReport = "recipe.toml", kEventsReport = "events.jsonl",
                                   kPlanReport = "plan.json";
 
-// Everything that a run writes about itself, as its recipe's report.* say; of rank 0. Opened once all else is known to
-// be there: a run that is refused leaves what was there before. Throws Error{failed} naming the path.
+// Everything that a run writes about itself, as report.* in its recipe says; only on rank 0. It is opened when
+// everything else is known to exist, so that a run that is refused leaves earlier reports alone. Throws Error{failed}
+// with the path.
 class RunReports {
  public:
-  // Reports of a run that goes on keep what is `kept`. Throws Error{usage} if another run writes to one of them.
+  // A resumed run keeps what is `kept`. Throws Error{usage} if another run writes to one of the reports.
   RunReports(const Recipe& recipe, const std::optional<KeptLines>& kept);
 
-  // `measured`: peaks until now.
+  // `measured`: peaks so far.
   void step(const StepReport& report, const Memory& measured);
-  // An evaluation after that step.
+  // An evaluation after the last step.
   void evaluation(const EvaluationReport& report);
-  // Into report.dir's events.jsonl: what happened, after which step, and figures (JSON) under their names.
+  // Adds to events.jsonl in report.dir: what happened, after which step, and figures (JSON) under their names.
   void event(std::string_view what, std::int64_t step,
              const std::vector<std::pair<std::string_view, std::string>>& figures = {});
 
-  // Written at the end, by whoever knows what.
+  // Written at the end by the code that knows their content.
   std::optional<ReportFile> summary, trace;
 
-  // Of the steps and events: what the system has kept back goes to the disk.
+  // Flushes steps and events to the disk.
   void close();
 
  private:

@@ -12,7 +12,7 @@
 namespace strata::runtime {
 namespace {
 
-// The row above the lanes, with a slice for each step.
+// The row above the lanes, with one slice per step.
 constexpr std::size_t kStepRow = kTrainingLanes;
 
 std::size_t index(int i) {
@@ -23,18 +23,18 @@ bool ran(const Span& span) {
   return span.end != 0;
 }
 
-// What the host does between steps, and for checkpoints, has no row.
+// Work of the host between steps and for checkpoints has no row.
 bool is_shown(const Task& task) {
   return static_cast<std::size_t>(task.lane) < kTrainingLanes;
 }
 
-// Microseconds, which the format counts in, to the nanosecond.
+// The format counts in microseconds; this keeps nanoseconds.
 std::string microseconds(std::int64_t ns) {
   const std::int64_t whole = ns < 0 ? -ns : ns;
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", whole / 1000, whole % 1000);
 }
 
-// Bytes that a task costs, as the simulator sees them; those that are none are left out.
+// The bytes that a task costs in the simulator, without those that are zero.
 JsonObject cost_json(const Cost& cost) {
   JsonObject out;
   for (const auto& [name, bytes] : {std::pair{"memory_bytes", cost.bytes},
@@ -129,7 +129,8 @@ void Trace::add_slices(std::string& text, int rank, std::int64_t number, std::sp
     if (ran(spans[t]) && is_shown(plan_.tasks[t])) add(spans[t], tasks_[t]);
 }
 
-// From the end of each task that another waited for to that one's begin: of this step, or of the one before.
+// Arrows from the end of each task that another waited for to the beginning of that other task, in this step or from
+// the previous one.
 void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) {
   if (crosses_ && before_.size() <= index(rank)) before_.resize(index(rank) + 1);
   Before* before = crosses_ ? &before_[index(rank)] : nullptr;
@@ -149,7 +150,7 @@ void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::sp
 
 void Trace::add_arrow(std::string& text, int rank, int earlier, const Span& from, const Task& later, const Span& to) {
   const std::uint64_t id = ++arrows_;
-  // An arrow belongs to the slice around its time, of which the end is no part any more.
+  // An arrow belongs to the slice around its time, and a slice's end is outside of it.
   const std::int64_t begin = std::max(from.begin, std::min(from.end - 1, to.begin));
   const auto add = [&](const JsonObject& phase, LaneId lane, std::int64_t at) {
     add_event(text, JsonObject(phase)
@@ -164,7 +165,7 @@ void Trace::add_arrow(std::string& text, int rank, int earlier, const Span& from
   add(JsonObject().add("ph", "f").add("bp", "e"), later.lane, to.begin);
 }
 
-// A buffer lives from the begin of the first to the end of the last task that uses it.
+// A buffer lives from the beginning of the first to the end of the last task that uses it.
 void Trace::add_memory(std::string& text, int rank, std::span<const Span> spans) const {
   std::vector<Span> lives(plan_.buffers.size(), {std::numeric_limits<std::int64_t>::max(), 0});
   for (std::size_t t = 0; t < spans.size(); ++t) {
@@ -191,7 +192,8 @@ void Trace::add_memory(std::string& text, int rank, std::span<const Span> spans)
   const std::int64_t begin = extent_of(plan_, spans).begin;
   for (std::size_t tier = 0; tier < kTiers; ++tier)
     if (plan_.memory[tier].peak > 0) add_counter(text, rank, tier, begin, live);
-  // What happens at one instant is one event of each tier, so that what ends and what starts do not add up.
+  // Changes at one instant are combined into one event per tier, so that buffers that end and begin there do not add
+  // up.
   for (auto change = changes.begin(); change != changes.end();) {
     const Live earlier = live;
     const std::int64_t at = change->at;

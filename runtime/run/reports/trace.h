@@ -16,20 +16,21 @@ namespace strata::runtime {
 // What a trace says of itself, and the names of its processes.
 struct TraceHead {
   std::string_view kind;               // "measured" or "planned"
-  int ranks;                           // of the run; a trace may hold fewer
+  int ranks;                           // of the run; a trace may contain fewer
   std::vector<std::string> processes;  // by rank
-  std::vector<std::int64_t> steps;     // none: a plan's, which has no number
+  std::vector<std::int64_t> steps;     // empty for a plan, whose step has no number
   std::string_view clocks;             // how times of different ranks compare
 };
 
 // A trace of a plan's tasks (docs/formats.md, "Traces") as text, piece by piece: begin(), then step() for each rank of
-// each step, steps rising, then end(). Plan and model outlive it.
+// each step in ascending order, then end(). Plan and model must outlive it.
 class Trace {
  public:
   Trace(const StepPlan& plan, const models::Model& model);
 
   std::string begin(const TraceHead& head) const;
-  // When the rank's tasks ran in that step (0: a plan's), in ns; {0, 0}: not in this step. `zero`: the trace's begin.
+  // spans: when the rank's tasks ran in that step (0: a plan's), in ns; {0, 0} if not in this step. `zero`: where the
+  // trace begins.
   std::string step(int rank, std::int64_t number, std::span<const Span> spans, std::int64_t zero);
   static std::string end() { return "\n]}\n"; }
 
@@ -43,24 +44,25 @@ class Trace {
   void add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const;
 
   const StepPlan& plan_;
-  std::vector<JsonObject> tasks_;                       // by task: what a slice says whenever it ran
+  std::vector<JsonObject> tasks_;                       // by task: the parts of a slice that do not depend on when it
+                                                        // ran
   std::array<bool, kLanes> used_{};                     // by lane
   std::array<std::array<bool, kKinds>, kTiers> has_{};  // kinds that the plan keeps in a tier
-  Live lasting_{};                                      // what lives from step to step
+  Live lasting_{};                                      // buffers that live from step to step
   struct Before {
     std::int64_t number = -1;
     std::vector<Span> spans;
   };
-  std::vector<Before> before_;  // by rank: its step before this one; empty if no task waits for such a one's
-  bool crosses_ = false;        // a task waits for one of the step before
+  std::vector<Before> before_;  // by rank: the previous step; empty unless crosses_
+  bool crosses_ = false;        // some task waits for one of the previous step
   std::uint64_t arrows_ = 0;
   std::int64_t zero_ = 0;
 };
 
-// From the first task's begin to the end of the last one that the step's end waits for; {0, 0}: none ran.
+// From the first task's beginning to the end of the last task that the step's end waits for; {0, 0} if no task ran.
 Span extent_of(const StepPlan& plan, std::span<const Span> spans);
 
-// The whole trace of a plan's simulated step. Every rank has it alike: one process stands for all.
+// The whole trace of a plan's simulated step. One process stands for all ranks, because every rank has the same plan.
 std::string planned_trace(const StepPlan& plan, const models::Model& model, std::span<const Span> spans);
 
 }  // namespace strata::runtime

@@ -17,17 +17,17 @@
 namespace strata::runtime {
 namespace {
 
-// A steady clock counts from its machine's start, in the time namespace of its process.
+// A steady clock counts from the machine's start, within the process's time namespace.
 std::string clock_name(int rank) {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   std::array<char, 64> space{};
   const ssize_t length = readlink("/proc/self/ns/time", space.data(), space.size());
-  if (boot.empty()) return fmt::format("rank {}", rank);  // unknown: shared with nobody
+  if (boot.empty()) return fmt::format("rank {}", rank);  // unknown, so it is shared with no other rank
   return boot + std::string(space.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
 }
 
-// What each rank says once: its clock, then its host.
+// What each rank says once: its clock and its host.
 struct Places {
   std::vector<std::string> clocks, hosts;
 };
@@ -46,7 +46,7 @@ bool all_equal(const std::vector<T>& values) {
   return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
 }
 
-// A step's number and spans as bytes, for ranks of one program on machines of one kind.
+// A step's number and spans as bytes. All ranks run the same program on the same kind of machine.
 std::string packed(std::int64_t step, std::span<const Span> spans) {
   std::string bytes(sizeof step + spans.size_bytes(), '\0');
   std::memcpy(bytes.data(), &step, sizeof step);
@@ -54,7 +54,7 @@ std::string packed(std::int64_t step, std::span<const Span> spans) {
   return bytes;
 }
 
-// Empty where they are of another step: a rank that launched its steps as graphs may have timed an earlier one.
+// Empty if the spans are of another step: a rank that launches its steps as graphs may have timed an earlier one.
 std::vector<Span> unpacked(const std::string& bytes, std::int64_t step, std::size_t tasks) {
   std::int64_t theirs = 0;
   std::vector<Span> spans(tasks);
@@ -64,7 +64,7 @@ std::vector<Span> unpacked(const std::string& bytes, std::int64_t step, std::siz
   return theirs == step ? spans : std::vector<Span>{};
 }
 
-// Onto rank 0's clock, by the end of the step's consensus, which all ranks leave together.
+// Shifts times to rank 0's clock, by the end of the step's consensus, which all ranks leave together.
 void align(std::vector<std::vector<Span>>& ranks, std::span<const std::string> clocks, const StepPlan& plan) {
   std::vector<std::int64_t> together(ranks.size());
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)
@@ -172,7 +172,7 @@ int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan&
                                                        : fmt::format("rank {} on {}", r, places.hosts[r]));
     file->write(trace.begin(head));
   }
-  std::int64_t zero = std::numeric_limits<std::int64_t>::max();  // the first step's first task, on any rank
+  std::int64_t zero = std::numeric_limits<std::int64_t>::max();  // beginning of the first step's first task on any rank
   for (std::size_t i = 0; i < steps; ++i) {
     const std::int64_t number = recorder.steps()[i];
     const bool traced = static_cast<std::size_t>(world.rank()) < ranks;
