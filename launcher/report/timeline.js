@@ -1,4 +1,4 @@
-// The task that kept a task's lane idle: of the awaited tasks in this step the last to end, if the lane was free by then.
+// The task that kept a task's lane idle: of those it awaits in this step the last to end, if the lane was free by then.
 function waitsOf(plan, times, t) {
   let best = -1;
   for (const w of plan.tasks.waits[t]) if (w < t && times.end[w] > 0 && (best < 0 || times.end[w] > times.end[best])) best = w;

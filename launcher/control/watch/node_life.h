@@ -16,8 +16,8 @@ namespace strata::launcher::control {
 //   lost         | -        | left | -           | -
 //   left         | -        | -    | -           | -
 //
-//   * if it broke within 3 s of the newest word: it ended with its process, which may still come back to it. A
-//     connection that breaks later was cut by the network, which the timeout decides.
+//   * Only if it broke within 3 s of the newest word: then it ended together with the process, or the node connects
+//     again. A connection that breaks later was cut by the network, and the timeout decides.
 class NodeLife {
  public:
   enum class State : std::uint8_t { unreached, unreachable, present, broken, lost, left };
