@@ -22,7 +22,7 @@ namespace strata::launcher::control {
 //   client, ctl, top                strata ctl and strata top;
 //   node_memory, node_stream, watch how ranks report, and who finds that one is lost or stands still;
 //   metrics                         Prometheus.
-// Only service, client and node_stream see gRPC.
+// Only service, client, node_stream and grpc_setup see gRPC.
 class Control {
  public:
   // Collective. Opens what control.* of rank 0's recipe names, before anything else of the run starts. A mistake there

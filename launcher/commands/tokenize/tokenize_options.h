@@ -25,7 +25,7 @@ struct TokenizeOptions {
   std::optional<std::int64_t> max_length = std::nullopt;              // tokens of a document
   std::optional<std::string> truncation = std::nullopt;
   int threads = 0;     // 0: one per core
-  bool force = false;  // overwrites both files, whatever they are
+  bool force = false;  // overwrites the output files, whatever they are
 };
 
 }  // namespace strata::launcher
