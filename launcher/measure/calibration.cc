@@ -64,7 +64,7 @@ class Calibration {
     figures_.clear();
     machine_.processor = device::cpu::describe();
     const int near = runtime::ranks_per_node(world_.nodes(), world_.size());
-    machine_.ranks = near > 0 ? near : world_.size();  // as if all were on one, if nodes are not alike
+    machine_.ranks = near > 0 ? near : world_.size();  // if nodes differ, as if all ranks were on one
     machine_.threads = team_.threads();
     next_ = 0;
     measure_waking();
@@ -302,10 +302,10 @@ class Calibration {
     machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 0.0);
   }
 
-  // Of a collective that all ranks call at once.
+  // Seconds of a collective that all ranks call at once.
   template <typename F>
   double seconds_of(F&& collective) {
-    // So many on every rank: those that end early would leave the others waiting.
+    // The same number on every rank: a rank that ended early would leave the others waiting.
     const int times = std::max(1, 12 / scope_.passes);
     Samples& group = samples(1)[0];
     group.resize(1);
@@ -342,7 +342,8 @@ class Calibration {
     machine_.collectives = {all_gather, all_to_all};
   }
 
-  // Between the ranks that have the same place on each node, of all places at once: they share the node's links.
+  // Measures between ranks with the same place on each node, for all places at once, because they share the node's
+  // links.
   void measure_network(const comm::Group& group, int ranks_of_node) {
     const auto nodes = static_cast<std::size_t>(group.size());
     const std::size_t shard = std::max<std::size_t>(4096, scope_.bytes / 16 / nodes / 4096 * 4096);

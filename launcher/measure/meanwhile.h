@@ -8,7 +8,7 @@
 
 namespace strata::launcher {
 
-// Calls `work` again and again in a lane of its own, until it goes.
+// Calls `work` repeatedly in a lane of its own until this object is destroyed.
 class Meanwhile {
  public:
   Meanwhile(const std::function<void()>& work, comm::World& world)
@@ -23,7 +23,7 @@ class Meanwhile {
  private:
   std::atomic<bool> stop_ = false;
   std::atomic<long> calls_ = 0;
-  device::Lane lane_;  // last: it goes first, and waits for its work
+  device::Lane lane_;  // declared last: destroyed first, after its work is done
 };
 
 }  // namespace strata::launcher

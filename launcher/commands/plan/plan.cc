@@ -81,8 +81,8 @@ TaskCounts count_tasks(const runtime::StepPlan& plan) {
   return counts;
 }
 
-// Of a run's ranks on one machine like this one, or like the one of the machine file: as many as it has cores or, for a
-// run on GPUs, as it has of those; of one with a network, as its file says.
+// How many of the run's ranks share one machine like this one, or like the machine file's: as many as it has cores, or
+// GPUs if the run uses them; as many as the file says, if the file has a network.
 int ranks_on_a_node(const PlanOptions& options, int ranks, const std::optional<runtime::Machine>& machine,
                     runtime::Seat& seat) {
   const auto found = device::find_gpus().gpus;
@@ -142,7 +142,7 @@ std::string sent_text(const runtime::StepPlan& plan) {
   return text;
 }
 
-// What groups of ranks hold copies of (zero.*_group); empty: nothing is in groups.
+// The state that groups of ranks hold copies of (zero.*_group); empty if there are no groups.
 std::string copies_text(const runtime::StepPlan& plan) {
   const runtime::Mesh& mesh = plan.mesh();
   std::string text;

@@ -14,19 +14,19 @@ namespace strata::launcher {
 struct Stage {
   runtime::Job job;
   bool fits;
-  std::optional<double> step_ms;  // with a machine file
+  std::optional<double> step_ms;  // only with a machine file
   std::string groups = {};  // key of zero.*_group that is "node" here, without "zero."; empty: the recipe's groups
 };
 
 // Plans stages 0 to 3 on so many ranks. Throws what make_job throws.
 std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
                                const std::optional<runtime::Machine>& machine, int ranks_per_node);
-// And of state in groups, if there are several nodes of several ranks each: a node's ranks hold the parameters
-// together, or all that the stage shards. Nothing of a recipe that sets groups itself.
+// Adds stages with state in groups, if there are several nodes with several ranks each: a node's ranks together hold
+// the parameters, or everything that the stage shards. Adds nothing if the recipe sets groups itself.
 void add_group_stages(std::vector<Stage>& stages, const runtime::Workload& workload, int ranks,
                       const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
                       int ranks_per_node);
-// A row per stage, beside the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
+// Prints one row per stage next to the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
 void print_stages(const std::vector<Stage>& stages);
 // The same as a member of plan --json.
 JsonArray stages_json(const std::vector<Stage>& stages);

@@ -20,16 +20,16 @@ struct TaskNames {
     std::string text;
     runtime::LaneId lane;
     bool collective;
-    int group_set = -1;  // in `group_sets`: the groups that it is of; -1: it is among all ranks, or none
+    int group_set = -1;  // index into `group_sets`; -1: all ranks take part, or one alone
   };
   std::vector<Name> tasks;
-  std::vector<std::vector<std::vector<int>>> group_sets;  // of each, groups of ranks, rising
+  std::vector<std::vector<std::vector<int>>> group_sets;  // each set's groups of ranks, in ascending order
 
   TaskNames() = default;
   TaskNames(const runtime::StepPlan& plan, const models::Model& model);
   std::string_view text(int task) const;
   bool collective(int task) const;
-  // The ranks, rising, that a rank waits for in a task; null: all, or none.
+  // The ranks that a rank waits for in a task, in ascending order; null if it waits for all ranks or for none.
   const std::vector<int>* group(int task, int rank) const;
 };
 

@@ -173,8 +173,8 @@ Watch::InPlace Watch::in_place(const RankView& rank, double now) const {
   return {rank.age(lane) + since_told, std::max(stands_, kMedians * typical), false};
 }
 
-// Of the others, those that have been where they are for half as long: they came to wait a moment later. Those of a
-// group that the rank is in wait for it there, and others for them.
+// Names the other ranks that have been in their place for at least half as long: they came to wait a little later.
+// Ranks in a group with the found one wait for it in their task; the rest wait for those ranks.
 std::string Watch::waiting_text(const Standing& found, double now) const {
   std::vector<int> near;
   int all = 0, task = -1;

@@ -71,7 +71,7 @@ class Watch {
   bool is_watched(const RankView& rank) const;
   InPlace in_place(const RankView& rank, double now) const;
   std::optional<Standing> culprit(double now) const;
-  // "; ranks 2 and 3 wait for it in 'gather block 4' (group of ranks 0 to 3)"; empty: nobody waits.
+  // "; ranks 2 and 3 wait for it in 'gather block 4' (group of ranks 0 to 3)"; empty if nobody waits.
   std::string waiting_text(const Standing& found, double now) const;
 
   Limits limits_;

@@ -47,7 +47,7 @@ std::string evaluation_line(const EvaluationReport& report);
 // {"device": {"planned_peak_bytes": ..., ...}}: planned memory, and measured memory if there is any.
 std::string memory_json(const Memory& planned, const Memory* measured);
 std::string comm_json(const comm::CommBytes& bytes);
-// {"data":8,"tensor":1,"stages":1,"node":4}; node: the ranks of each, null if nodes are not alike.
+// {"data":8,"tensor":1,"stages":1,"node":4}. node: the ranks per node, null if nodes differ.
 std::string mesh_json(const Mesh& mesh);
 std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 // Bytes that a step moves to and from each tier below the device.
