@@ -13,6 +13,7 @@
 #include "device/ops/step/consensus.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
+#include "device/ops/unpack.h"
 
 // Every operation that a twin provides, by the name that device/ops/ declares. A twin defines them in its own
 // namespace. device/dispatch/ checks the operands, once for all twins, and calls the function of the lane's twin.
@@ -24,7 +25,7 @@
   X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
   X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \
   X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
-  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(update) X(zero)
+  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(unpack) X(update) X(zero)
 // clang-format on
 
 namespace strata::device {

@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "device/view.h"
@@ -12,30 +14,45 @@ struct ElementRange {
   std::size_t size() const { return end - begin; }
 };
 
-// A unit's parameters lie in two pools, each a flat buffer: what is trained, and what is frozen. An offset counts
-// elements from the start of a pool, and its highest bit says of which.
-inline constexpr std::size_t kFrozen = ~(~std::size_t{0} >> 1);
+// A unit's parameters lie in up to three pools, each a flat buffer: what is trained, what is frozen, and what is frozen
+// and quantised, which is stored in a format of its own (nf4).
+enum class PoolKind : std::uint8_t { trained, frozen, quantised };
+inline constexpr std::array<PoolKind, 3> kPools = {PoolKind::trained, PoolKind::frozen, PoolKind::quantised};
+
+// An offset counts elements from the start of a pool, and its two highest bits say of which.
+inline constexpr int kPoolBits = 62;
+constexpr std::size_t offset_in(PoolKind pool, std::size_t place) {
+  return place | std::size_t{static_cast<std::uint8_t>(pool)} << kPoolBits;
+}
+constexpr PoolKind pool_of(std::size_t offset) {
+  return static_cast<PoolKind>(offset >> kPoolBits);
+}
 constexpr bool is_frozen(std::size_t offset) {
-  return (offset & kFrozen) != 0;
+  return pool_of(offset) != PoolKind::trained;
 }
 constexpr std::size_t place_in_pool(std::size_t offset) {
-  return offset & ~kFrozen;
+  return offset & ((std::size_t{1} << kPoolBits) - 1);
 }
 
-// Elements of a unit's pools from `begin` and `frozen_begin` on: all of them, or the part that is at hand. Offsets
-// count from the starts of the pools. Nothing that is frozen has a gradient: its view is empty.
+// Elements of a unit's pools from `begin`, `frozen_begin` and `quantised_begin` on: all of them, or the part that is at
+// hand; what is quantised has been unpacked. Offsets count from the starts of the pools. Nothing that is frozen has a
+// gradient: its view is empty.
 template <typename V>
 struct FlatRange {
   V values = {};
   std::size_t begin = 0;
   V frozen = {};
   std::size_t frozen_begin = 0;
+  V unpacked = {};
+  std::size_t quantised_begin = 0;
 
   V sub(std::size_t offset, std::size_t count) const {
     if (is_frozen(offset)) {
       if constexpr (std::is_same_v<V, device::View>) return {};
-      STRATA_CHECK_LE(frozen_begin, place_in_pool(offset));
-      return frozen.sub(place_in_pool(offset) - frozen_begin, count);
+      const bool quantised = pool_of(offset) == PoolKind::quantised;
+      const std::size_t first = quantised ? quantised_begin : frozen_begin;
+      STRATA_CHECK_LE(first, place_in_pool(offset));
+      return (quantised ? unpacked : frozen).sub(place_in_pool(offset) - first, count);
     }
     STRATA_CHECK_LE(begin, offset);
     return values.sub(offset - begin, count);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "device/ops/step/gradient_sum.h"
+#include "models/files/quantisation.h"
 #include "models/freeze.h"
 
 namespace strata::models {
@@ -25,17 +26,22 @@ SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> u
   return {std::move(name), unit, parameter, {begin, (begin + p.size() + kBlock - 1) / kBlock * kBlock}, !p.trained()};
 }
 
-std::size_t Unit::place_parameter(Parameter parameter, bool frozen) {
-  std::size_t& size = frozen ? frozen_size_ : size_;
-  parameter.offset = size | (frozen ? kFrozen : 0);
-  size = (size + parameter.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
+std::size_t Unit::place_parameter(Parameter parameter, PoolKind pool) {
+  std::size_t& size = sizes_[static_cast<std::size_t>(pool)];
+  const std::size_t alignment = alignment_of(pool);
+  parameter.offset = offset_in(pool, size);
+  size = (size + parameter.size() + alignment - 1) / alignment * alignment;
   return parameters_.emplace_back(std::move(parameter)).offset;
 }
 
 std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                                 bool fp32_moments) {
-  const bool frozen = adapter_ ? !is_saved_whole(*adapter_, name) : is_frozen_by(freeze_, name);
-  return place_parameter({std::move(name), std::move(shape), 0, decay, init, fp32_moments}, frozen);
+  const bool matrix = quantises_ && shape.size() >= 2;
+  const bool stored = matrix && not_quantised_ && !lies_in(*not_quantised_, name);
+  const bool quantised = stored || (matrix && !not_quantised_);
+  const bool frozen = stored || (adapter_ ? !is_saved_whole(*adapter_, name) : is_frozen_by(freeze_, name));
+  const PoolKind pool = !frozen ? PoolKind::trained : quantised ? PoolKind::quantised : PoolKind::frozen;
+  return place_parameter({std::move(name), std::move(shape), 0, decay, init, fp32_moments}, pool);
 }
 
 std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearShape> layers) {
@@ -43,7 +49,7 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
   for (const LinearShape& layer : layers) all.push_back(adapter_ ? low_rank_for(*adapter_, layer.name) : LowRank{});
   const auto add = [&](const LinearShape& layer, const char* factor, std::size_t rows, std::size_t columns, Init init) {
     const std::vector<std::int64_t> shape{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
-    return place_parameter({layer.name + factor, shape, 0, true, init, false, true}, false);
+    return place_parameter({layer.name + factor, shape, 0, true, init, false, true}, PoolKind::trained);
   };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (all[i].rank == 0) continue;
@@ -67,7 +73,9 @@ device::Dropout Unit::adapter_dropout(const Context& c, std::size_t layer) const
 
 void Unit::end_part() {
   const Part before = parts_.empty() ? Part{{0, 0}} : parts_.back();
-  const Part part{{before.end, size_}, {before.frozen.end, frozen_size_}};
+  const Part part{{before.end, size()},
+                  {before.frozen.end, size(PoolKind::frozen)},
+                  {before.quantised.end, size(PoolKind::quantised)}};
   if (part.elements() > 0) parts_.push_back(part);
 }
 
@@ -79,14 +87,16 @@ std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size
   const std::size_t offset =
       add_parameter(std::move(name), {static_cast<std::int64_t>(tiles.vocabulary()), static_cast<std::int64_t>(width)},
                     true, init, fp32_moments);
-  const std::size_t begin = place_in_pool(offset), end = is_frozen(offset) ? frozen_size_ : size_;
+  const PoolKind pool = pool_of(offset);
+  STRATA_CHECK(pool != PoolKind::quantised);  // a table is none of a linear layer
+  const std::size_t begin = place_in_pool(offset), end = size(pool), trained = size(), frozen = size(PoolKind::frozen);
   for (std::size_t tile = 0; tile < tiles.count(); ++tile) {
     const ElementRange rows{begin + tiles.first(tile) * width,
                             tile + 1 < tiles.count() ? begin + tiles.first(tile + 1) * width : end};
-    if (is_frozen(offset))
-      parts_.push_back({{size_, size_}, rows});
+    if (pool == PoolKind::frozen)
+      parts_.push_back({{trained, trained}, rows});
     else
-      parts_.push_back({rows, {frozen_size_, frozen_size_}});
+      parts_.push_back({rows, {frozen, frozen}});
   }
   return offset;
 }

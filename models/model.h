@@ -5,6 +5,7 @@
 // units. Open families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
 // families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "device/lane.h"
 #include "device/numeric/exact_sum.h"
+#include "device/numeric/storage_format.h"
 #include "device/ops/dropout.h"
 #include "device/ops/products/product.h"
 #include "device/step_scalars.h"
@@ -48,9 +50,14 @@ struct Parameter {
   bool of_adapter = false;  // a factor of a low-rank adapter: no tensor of the model's files
 
   bool trained() const { return !is_frozen(offset); }
+  PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;
 };
 inline constexpr std::size_t kParameterAlignment = 256;
+// In the pool of what is quantised a tensor begins with a whole block.
+constexpr std::size_t alignment_of(PoolKind pool) {
+  return pool == PoolKind::quantised ? device::kNf4Block : kParameterAlignment;
+}
 
 // The shape of a micro-batch, and what is fixed for a run. Products are prepared for it.
 struct RunShape {
@@ -75,6 +82,10 @@ struct RunShape {
   std::vector<std::string> freeze = {};
   // Low-rank adapters of linear layers, beside which everything is frozen but what it saves whole; null: none.
   std::shared_ptr<const Adapter> adapter = {};
+  // How those of them are stored that are matrices of a block's linear layers; nullopt: in the compute dtype.
+  std::optional<device::StorageFormat> quantise = {};
+  // Modules that are not quantised in files whose other matrices are, and are frozen for that; null: files of numbers.
+  std::shared_ptr<const std::vector<std::string>> not_quantised = {};
 
   std::size_t tokens() const { return batch * seq; }
   float adapter_dropout() const { return adapter ? static_cast<float>(adapter->dropout) : 0; }
@@ -111,13 +122,16 @@ struct UnitBytes {
   std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0, cache = 0;
 };
 
-// Elements [begin, end) of a unit's trained pool, and some of its frozen one, that can be gathered, used and freed by
-// themselves: the tile of a unit that does not fit whole. Either may be empty. Borders are multiples of
-// kParameterAlignment and depend alone on the model's shapes and on what is frozen.
+// Elements [begin, end) of a unit's trained pool, and some of its other ones, that can be gathered, used and freed by
+// themselves: the tile of a unit that does not fit whole. Any may be empty. Borders are multiples of the pool's
+// alignment and depend alone on the model's shapes and on what is frozen.
 struct Part : ElementRange {
-  ElementRange frozen = {0, 0};
+  ElementRange frozen = {0, 0}, quantised = {0, 0};
 
-  std::size_t elements() const { return size() + frozen.size(); }
+  const ElementRange& in(PoolKind pool) const {
+    return pool == PoolKind::trained ? *this : pool == PoolKind::frozen ? frozen : quantised;
+  }
+  std::size_t elements() const { return size() + frozen.size() + quantised.size(); }
 };
 
 // Parts [first, last) of a unit.
@@ -135,7 +149,7 @@ struct SharedParameter {
   bool frozen = false;
 
   // Of its first element, in the holder.
-  std::size_t offset() const { return elements.begin | (frozen ? kFrozen : 0); }
+  std::size_t offset() const { return offset_in(frozen ? PoolKind::frozen : PoolKind::trained, elements.begin); }
 };
 class Unit;
 // Shares parameter `parameter` of units[unit], which starts at a whole block of the gradient norm.
@@ -169,10 +183,9 @@ class Unit {
 
   const std::string& name() const { return name_; }
   std::span<const Parameter> parameters() const { return parameters_; }
-  // Elements of its pools, before they are padded to equal shards; multiples of kParameterAlignment.
-  std::size_t size() const { return size_; }
-  std::size_t frozen_size() const { return frozen_size_; }
-  bool trains() const { return size_ > 0; }
+  // Elements of a pool, before it is padded to equal shards; a multiple of its alignment.
+  std::size_t size(PoolKind pool = PoolKind::trained) const { return sizes_[static_cast<std::size_t>(pool)]; }
+  bool trains() const { return size() > 0; }
   const Ports& ports() const { return ports_; }
   // The tensor of another unit that it uses, if any; at most one.
   const std::optional<SharedParameter>& shared() const { return shared_; }
@@ -222,6 +235,11 @@ class Unit {
     freeze_ = std::move(patterns);
     adapter_ = std::move(adapter);
   }
+  // The same: matrices of linear layers are quantised if they are frozen, or as RunShape::not_quantised says.
+  void quantise_matrices(std::shared_ptr<const std::vector<std::string>> but) {
+    quantises_ = true;
+    not_quantised_ = std::move(but);
+  }
   // Places the parameter after those of its pool that were added before; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                             bool fp32_moments = false);
@@ -252,11 +270,13 @@ class Unit {
   std::vector<Part> parts_;
   std::vector<LinearLayer> linear_layers_;
   std::vector<std::string> freeze_;
+  bool quantises_ = false;
+  std::shared_ptr<const std::vector<std::string>> not_quantised_;
   std::shared_ptr<const Adapter> adapter_;
   std::uint32_t first_linear_layer_ = 0;
-  std::size_t size_ = 0, frozen_size_ = 0;
+  std::array<std::size_t, kPools.size()> sizes_{};
 
-  std::size_t place_parameter(Parameter parameter, bool frozen);
+  std::size_t place_parameter(Parameter parameter, PoolKind pool);
 };
 
 // The steps of a loss whose table is gathered by tiles, in this order: the norm, the statistics of all tiles, their
@@ -318,6 +338,7 @@ class Model {
   std::size_t heads, head_dim;
   bool bidirectional = false;  // rows attend to all of their document
   std::vector<std::unique_ptr<Unit>> units;
+  device::StorageFormat quantised = device::StorageFormat::nf4;  // of units' pools of that kind
   std::size_t constants_bytes = 0;
   // Endings of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
   // tables).

@@ -11,15 +11,22 @@ namespace strata::device {
 //   fp32, bf16, fp16   as that dtype; bf16 moments are rounded stochastically at each update;
 //   block8             blocks of 256 elements: a float, the largest magnitude of the block, then 256 codes of a dynamic
 //                      map (device/numeric/dynamic_map.h) that are parts of it: "8-bit Optimizers via Block-wise
-//                      Quantization" (Dettmers et al. 2022).
+//                      Quantization" (Dettmers et al. 2022);
+//   nf4, nf4_plain     blocks of 16,384 elements in 4 bits each (device/numeric/nf4.h): frozen weights.
 // Bytes that are all zero hold zeros in every format. Tables of the moments' formats count them from 0.
-enum class StorageFormat : std::uint8_t { fp32, bf16, block8, fp16 };
+enum class StorageFormat : std::uint8_t { fp32, bf16, block8, fp16, nf4, nf4_plain };
 
 // Elements of a block of block8; moments lie in whole ones in every format.
 inline constexpr std::size_t kMomentBlock = 256;
+// Elements of a block of nf4, and its bytes: in nf4 two floats, 256 scales of 8 bits and 8,192 bytes of codes; in
+// nf4_plain the scales are floats.
+inline constexpr std::size_t kNf4Block = 16384, kNf4Bytes = 8456, kNf4PlainBytes = 9216;
 
-// Bytes of so many elements, the last block being a whole one. Elements and blocks follow each other, so block k begins
-// at byte k * stored_bytes(format, kMomentBlock).
+constexpr bool is_nf4(StorageFormat format) {
+  return format == StorageFormat::nf4 || format == StorageFormat::nf4_plain;
+}
+
+// Bytes of so many elements, the last block being a whole one. Elements and blocks follow each other.
 constexpr std::size_t stored_bytes(StorageFormat format, std::size_t elements) {
   switch (format) {
     case StorageFormat::bf16:
@@ -27,6 +34,10 @@ constexpr std::size_t stored_bytes(StorageFormat format, std::size_t elements) {
       return 2 * elements;
     case StorageFormat::block8:
       return (elements + kMomentBlock - 1) / kMomentBlock * (sizeof(float) + kMomentBlock);
+    case StorageFormat::nf4:
+      return (elements + kNf4Block - 1) / kNf4Block * kNf4Bytes;
+    case StorageFormat::nf4_plain:
+      return (elements + kNf4Block - 1) / kNf4Block * kNf4PlainBytes;
     case StorageFormat::fp32:
       break;
   }

@@ -164,6 +164,10 @@ void add_export(CLI::App& app, int& status) {
   command->add_flag("--adapter", options->adapter, "the adapter alone, as a folder of peft's")
       ->excludes(dtype)
       ->excludes(merge);
+  command
+      ->add_flag("--quantized", options->quantised,
+                 "write what is stored in 4 bits (model.frozen_format) as bitsandbytes does, for transformers")
+      ->excludes(merge);
   command->callback([options, &status] { status = export_model(*options); });
 }
 

@@ -28,6 +28,7 @@ struct ExportOptions {
   std::string dtype = "fp32";
   bool adapter = false;  // export only the adapter, as peft's folder
   bool merge = false;    // an adapter must be present, and is merged
+  bool quantised = false;
 };
 
 // `strata export`: writes a Hugging Face directory that transformers loads without changes. Returns the exit code;

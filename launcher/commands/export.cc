@@ -24,12 +24,14 @@ int export_model(const ExportOptions& options) {
   }
   const auto remarks = [&] {
     Activity exporting("exporting", Activity::Unit::bytes);
-    return runtime::export_model(
-        folder, options.to,
-        {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32, .advance = exporting.advance()});
+    return runtime::export_model(folder, options.to,
+                                 {.dtype = options.dtype == "bf16" ? device::DType::bf16 : device::DType::fp32,
+                                  .quantised = options.quantised,
+                                  .advance = exporting.advance()});
   }();
   tell_remarks(remarks);
-  say("{} exported to {} in {}{}", folder.path().string(), options.to.string(), options.dtype,
+  say("{} exported to {} in {}{}{}", folder.path().string(), options.to.string(), options.dtype,
+      options.quantised ? ", and what is quantised in NF4" : "",
       folder.hugging_face()
           ? ""
           : "; the model comes with no tokenizer: give generate the one of its tokens, --tokenizer byte or a folder");

@@ -62,17 +62,34 @@ class StateReader {
   std::vector<std::byte> buffer_;
 };
 
-// Decodes 8-bit moments, whose bytes arrive in pieces that may split blocks (device/numeric/storage_format.h).
-class EightBitNumbers {
+bool in_blocks(StorageFormat format) {
+  return format == StorageFormat::block8 || is_nf4(format);
+}
+
+std::string_view name_of_blocks(StorageFormat format) {
+  return is_nf4(format) ? "nf4" : "8bit";
+}
+
+// Decodes numbers that are stored in blocks, and whose bytes arrive in pieces that may split blocks
+// (device/numeric/storage_format.h).
+class BlockNumbers {
  public:
-  EightBitNumbers(bool has_sign, std::uint64_t elements) : has_sign_(has_sign), left_(elements) {}
+  // has_sign: of moments in 8 bits.
+  BlockNumbers(StorageFormat format, bool has_sign, std::uint64_t elements)
+      : format_(format), has_sign_(has_sign), left_(elements) {}
 
   // The numbers of the blocks that these bytes complete. The remaining bytes wait for the next call.
   std::vector<float> next(std::span<const std::byte> bytes) {
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
     std::vector<float> out;
     std::size_t at = 0;
-    for (; at + kBlock <= waiting_.size(); at += kBlock) {
+    if (is_nf4(format_)) {
+      at = waiting_.size() / stored_bytes(format_, 1) * stored_bytes(format_, 1);
+      out = floats_of(format_, std::span(waiting_).first(at));
+      out.resize(std::min<std::uint64_t>(out.size(), left_));
+      left_ -= out.size();
+    }
+    for (; !is_nf4(format_) && at + kBlock <= waiting_.size(); at += kBlock) {
       float largest = 0;
       std::memcpy(&largest, &waiting_[at], sizeof(largest));
       const auto count = std::min<std::uint64_t>(left_, device::kMomentBlock);
@@ -85,13 +102,16 @@ class EightBitNumbers {
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
     return out;
   }
-  static std::uint64_t element_at(std::uint64_t byte) {
+  // The first that the byte is of.
+  static std::uint64_t element_at(StorageFormat format, std::uint64_t byte) {
+    if (is_nf4(format)) return byte / stored_bytes(format, 1) * device::kNf4Block;
     const std::uint64_t in_block = byte % kBlock;
     return byte / kBlock * device::kMomentBlock + (in_block < sizeof(float) ? 0 : in_block - sizeof(float));
   }
 
  private:
   static constexpr std::size_t kBlock = device::stored_bytes(device::StorageFormat::block8, device::kMomentBlock);
+  StorageFormat format_;
   bool has_sign_;
   std::uint64_t left_;  // elements still to come
   std::vector<std::byte> waiting_;
@@ -115,8 +135,8 @@ class StateTable {
     if (!reader.there()) return;  // frozen tensors have no moments
     Statistics statistics;
     std::string damage;
-    const bool plain = reader.format() != StorageFormat::block8;
-    EightBitNumbers blocks(kind == name_of(runtime::StateKind::moment1), tensor.elements());
+    const bool plain = !in_blocks(reader.format());
+    BlockNumbers blocks(reader.format(), kind == name_of(runtime::StateKind::moment1), tensor.elements());
     try {
       for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
         statistics.add(plain ? floats_of(reader.format(), bytes) : blocks.next(bytes));
@@ -130,7 +150,8 @@ class StateTable {
       fmt::print(out_, "{:<{}}  {:<8} {:<9} {:<16} {:>12} {:>12} {:>11}  {}\n", "tensor", width_, "state", "dtype",
                  "shape", "mean", "std", "non-finite", "checksums");
     fmt::print(out_, "{:<{}}  {:<8} {:<9} {:<16}", printable(tensor.name), width_, kind,
-               plain ? reader.dtype() : "8bit", fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
+               plain ? reader.dtype() : name_of_blocks(reader.format()),
+               fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
     if (damage.empty())
       fmt::print(out_, " {:>12.5g} {:>12.5g} {:>11}  ok\n", statistics.mean(), statistics.deviation(),
                  statistics.non_finite());
@@ -173,8 +194,8 @@ std::string difference(StateReader a, StateReader b) {
     const std::size_t n = std::min(left.size(), right.size());
     const auto found = std::mismatch(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n), right.begin());
     if (const auto same = static_cast<std::size_t>(found.first - left.begin()); same < n) {
-      if (a.format() == StorageFormat::block8)
-        return fmt::format("first at element {}", EightBitNumbers::element_at(at + same));
+      if (in_blocks(a.format()))
+        return fmt::format("first at element {}", BlockNumbers::element_at(a.format(), at + same));
       const std::size_t size = stored_bytes(a.format(), 1), begin = same / size * size;
       return fmt::format("first at element {}: {} and {}", (at + begin) / size,
                          floats_of(a.format(), left.subspan(begin, size))[0],

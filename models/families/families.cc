@@ -9,6 +9,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "models/families/other_mathematics.h"
+#include "models/files/quantisation.h"
 #include "models/freeze.h"
 
 namespace strata::models {
@@ -285,6 +286,10 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     still.dropout = 0;
     run.adapter = std::make_shared<const Adapter>(std::move(still));
   }
+  if (auto quantisation = quantisation_of(config)) {
+    run.quantise = quantisation->format;
+    run.not_quantised = std::make_shared<const std::vector<std::string>>(std::move(quantisation->skipped));
+  }
   std::unique_ptr<Model> model = family.make(config, run);
   // A tensor that two units use is frozen under either's name.
   const std::size_t patterns = run.freeze.size();
@@ -298,6 +303,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     linear_layers += static_cast<std::uint32_t>(unit->linear_layers().size());
   }
   model->objective = *run.objective;
+  if (run.quantise) model->quantised = *run.quantise;
   model->batch.tokens = run.tokens();
   model->batch.loss_rows = run.loss_rows;
   if (!run.class_weights.empty()) {

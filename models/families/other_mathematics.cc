@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "models/files/quantisation.h"
 
 namespace strata::models {
 namespace {
@@ -296,8 +297,9 @@ constexpr ForeignWord kForeignWords[] = {
     {"num_mtp_", true, kAhead},
 };
 
-// Quantization settings that the loader then does not use.
+// Quantization settings that the loader does not use, or that are read (files/quantisation.h).
 bool quantises_nothing(const Config& config, const std::string& group) {
+  if (group == "quantization_config" && quantisation_of(config)) return true;
   const std::string four = config.json(group + ".load_in_4bit"), eight = config.json(group + ".load_in_8bit");
   if (four == "null" && eight == "null") return false;
   return is_off(four) && is_off(eight) && is_off(config.json(group + ".bits"));

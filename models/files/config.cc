@@ -147,6 +147,10 @@ void Config::override_key(const std::string& key, std::string_view json) {
   }
 }
 
+void Config::remove(const std::string& key) {
+  std::erase_if(values_, [&](const auto& entry) { return entry.first == key || entry.first.starts_with(key + "."); });
+}
+
 const std::string* Config::first_inside(std::string_view key) const {
   const std::string prefix = std::string(key) + ".";
   const auto first = values_.lower_bound(prefix);

@@ -34,6 +34,9 @@ class Config {
   // Replaces or adds one key with JSON text, for `model.config.KEY`. An object replaces all of KEY.*.
   void override_key(const std::string& key, std::string_view json);
 
+  // Takes away a key and all inside it.
+  void remove(const std::string& key);
+
   // Adds a key that the text does not have but expresses in another way.
   void add(const std::string& key, Value value) { values_.emplace(key, std::move(value)); }
 

@@ -14,14 +14,16 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-std::string_view stored_name(device::DType t) {
+std::string_view stored_name(const TensorSpec& tensor) {
+  if (tensor.of_bytes) return "U8";
+  const device::DType t = tensor.dtype;
   return t == device::DType::fp32 ? "F32" : t == device::DType::bf16 ? "BF16" : "F16";
 }
 
 }  // namespace
 
 std::uint64_t TensorSpec::bytes() const {
-  std::uint64_t n = size_of(dtype);
+  std::uint64_t n = of_bytes ? 1 : size_of(dtype);
   for (const std::int64_t d : shape) n *= static_cast<std::uint64_t>(d);
   return n;
 }
@@ -52,7 +54,7 @@ std::string safetensors_header(std::span<const TensorSpec> tensors) {
   std::uint64_t offset = 0;
   for (const TensorSpec& t : tensors) {
     header.add(t.name, JsonObject()
-                           .add("dtype", stored_name(t.dtype))
+                           .add("dtype", stored_name(t))
                            .add("shape", JsonArray().add_all(t.shape))
                            .add("data_offsets", JsonArray().add(offset).add(offset + t.bytes())));
     offset += t.bytes();

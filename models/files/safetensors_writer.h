@@ -15,6 +15,7 @@ struct TensorSpec {
   std::string name;
   device::DType dtype;
   std::vector<std::int64_t> shape;
+  bool of_bytes = false;  // elements are bytes (U8), whatever dtype says
 
   std::uint64_t bytes() const;
 };

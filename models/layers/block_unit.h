@@ -59,6 +59,7 @@ class BlockUnit : public Unit {
  protected:
   BlockUnit(std::size_t layer, const RunShape& run) : Unit("block " + std::to_string(layer)), layer_(layer) {
     freeze(run.freeze, run.adapter);
+    if (run.quantise) quantise_matrices(run.not_quantised);
   }
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }

@@ -14,8 +14,10 @@
 #include "models/files/safetensors_writer.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/checkpoint/quantised_export.h"
 #include "runtime/weights/merged_weights.h"
 #include "runtime/weights/peft_folder.h"
+#include "runtime/weights/quantised_weights.h"
 #include "runtime/weights/untie.h"
 
 namespace strata::runtime {
@@ -91,9 +93,10 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// A parameter by its place in the model.
+// A parameter by its place in the model; and if it is quantised, which of its tensors.
 struct Source {
   std::size_t unit, parameter;
+  std::optional<std::size_t> tensor = {};
 };
 
 void write_tensor(Sequential& file, const WeightSource& weights, const Source& source, std::size_t size,
@@ -117,11 +120,19 @@ void write_tensor(Sequential& file, const WeightSource& weights, const Source& s
 }
 
 void write_weights(FileSystem& system, const fs::path& folder, const models::Model& model, const WeightSource& weights,
-                   const ExportOptions& options) {
+                   const QuantisedExport* quantised, const ExportOptions& options) {
   std::vector<models::TensorSpec> tensors;
   std::vector<Source> sources;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
     for (std::size_t p = 0; p < model.units[unit]->parameters().size(); ++p) {
+      if (quantised && quantised->has(unit, p)) {
+        const std::size_t first = tensors.size();
+        for (models::TensorSpec& tensor : quantised->tensors(unit, p)) {
+          sources.push_back({unit, p, tensors.size() - first});
+          tensors.push_back(std::move(tensor));
+        }
+        continue;
+      }
       const models::Parameter& parameter = model.units[unit]->parameters()[p];
       tensors.push_back({parameter.name, options.dtype, parameter.shape});
       sources.push_back({unit, p});
@@ -135,8 +146,16 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
     for (const std::size_t i : shard.tensors) in_file.push_back(tensors[i]);
     Sequential file(system, folder / shard.name);
     file.write(models::safetensors_header(in_file));
-    for (const std::size_t i : shard.tensors)
-      write_tensor(file, weights, sources[i], tensors[i].bytes() / size_of(options.dtype), options.dtype, advancing);
+    for (const std::size_t i : shard.tensors) {
+      const Source& source = sources[i];
+      if (source.tensor)
+        quantised->write(source.unit, source.parameter, *source.tensor, [&](std::span<const std::byte> piece) {
+          file.write(piece);
+          advancing.add(piece.size());
+        });
+      else
+        write_tensor(file, weights, source, tensors[i].bytes() / size_of(options.dtype), options.dtype, advancing);
+    }
     file.close();
   }
   if (plan.files.size() > 1)
@@ -164,6 +183,7 @@ void require_new(const fs::path& to) {
 std::unique_ptr<models::Model> adapted_model(const ModelFolder& folder, const models::Config& config) {
   models::RunShape shape{1, 1, device::DType::fp32, 1, false};
   shape.adapter = folder.adapter().shared();
+  shape.quantise = folder.quantised();
   return models::make_model(config, shape);
 }
 
@@ -189,9 +209,23 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   std::error_code ignored;
   require_new(to);
   const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+  std::optional<QuantisedExport> quantised;
+  models::Config written = config;
+  written.remove("quantization_config");
+  if (options.quantised) {
+    quantised.emplace(*model, weights, options.dtype);
+    if (!quantised->any())
+      fail(Exit::usage,
+           "--quantized writes what is stored in 4 bits, and this model has nothing that is: train it with "
+           "model.frozen_format = \"nf4\", or leave the option out");
+    if (model->family == "gpt2")
+      fail(Exit::usage,
+           "--quantized does not support gpt2 models, whose matrices bitsandbytes transposes: leave the option out");
+    quantised->describe(written);
+  }
   const auto system = posix_file_system();
   TemporaryFolder out(*system, (to / "").parent_path());
-  write_text(*system, out.path() / "config.json", config_json(config, options.dtype));
+  write_text(*system, out.path() / "config.json", config_json(written, options.dtype));
   const auto copy = [&](const fs::path& name) {
     const fs::path file = *tokenizer / name;
     if (!fs::is_regular_file(file, ignored)) return;
@@ -211,7 +245,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
       system->sync_folder(out.path() / more);
     }
   }
-  write_weights(*system, out.path(), *model, weights, options);
+  write_weights(*system, out.path(), *model, weights, quantised ? &*quantised : nullptr, options);
   out.put((to / "").parent_path());
 }
 
@@ -223,7 +257,7 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
                plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
     std::unique_ptr<WeightSource> weights = folder.weights(*adapted);
     verify_base(*weights, *adapted);
-    weights = merged_weights(std::move(weights), *adapted, *plain);
+    weights = merged_weights(quantised_weights(std::move(weights), *adapted), *adapted, *plain);
     export_model(config, *weights, folder.hugging_face(), to, options);
     return config.remarks();
   }

@@ -10,6 +10,7 @@ namespace strata::runtime {
 
 struct ExportOptions {
   device::DType dtype = device::DType::fp32;  // fp32 or bf16
+  bool quantised = false;                     // what is quantised as it is; Error{usage} if nothing is
   Advance advance = {};
   std::uint64_t shard_bytes = 5'000'000'000;  // of tensors in one file, at most (or one tensor)
 };

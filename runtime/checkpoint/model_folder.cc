@@ -39,6 +39,13 @@ class SharedCheckpoint final : public WeightSource {
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
     weights_->prefetch(unit, parameter, begin, count);
   }
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    return weights_->quantised(unit, parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    weights_->read_block(unit, parameter, begin, block);
+  }
   // With the checksums of everything else in it.
   std::vector<comm::Seen> seen() const override {
     return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
@@ -113,6 +120,13 @@ void take_peft_keys(Recipe& recipe) {
 }
 
 // Of the run that wrote the checkpoint; kind none: it had none.
+Recipe::Model frozen_format_of(const Manifest& manifest) {
+  std::vector<std::string_view> names;
+  for (const std::string_view key : {"model.frozen_format", "model.double_quant"})
+    if (manifest.recipe.contains(std::string(key))) names.push_back(key);
+  return stored_keys(manifest.recipe, names).model;
+}
+
 Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
   std::map<std::string, std::string> stored;
   std::vector<std::string_view> names;
@@ -172,8 +186,14 @@ Workload open_workload(Recipe recipe) {
     if (!folder.is_checkpoint()) {
       untie_what_differs(description, folder.path(), recipe.training.objective);
     } else if (recipe.adapter.kind == AdapterKind::none) {
-      recipe.adapter = adapter_of(read_manifest(folder.path()));
+      const Manifest manifest = read_manifest(folder.path());
+      recipe.adapter = adapter_of(manifest);
       recipe.adapter.of_checkpoint = recipe.adapter.kind != AdapterKind::none;
+      if (recipe.adapter.of_checkpoint) {  // what it was trained beside
+        const Recipe::Model stored = frozen_format_of(manifest);
+        recipe.model.frozen_format = stored.frozen_format;
+        recipe.model.double_quant = stored.double_quant;
+      }
     }
   }
   return {std::move(recipe), std::move(description)};
@@ -202,6 +222,11 @@ models::Config ModelFolder::config() const {
   }
   const std::string json = open_ ? open_->manifest().config : read_manifest(path_).config;
   return models::Config::parse(json, (path_ / kManifestName).string());
+}
+
+std::optional<device::StorageFormat> ModelFolder::quantised() const {
+  if (!has_adapter()) return std::nullopt;
+  return frozen_format_of(open_ ? open_->manifest() : read_manifest(path_)).quantised();
 }
 
 Recipe::AdapterKeys ModelFolder::adapter() const {
@@ -233,8 +258,9 @@ device::DType ModelFolder::dtype() const {
   if (checkpoint_) return device::DType::fp32;
   const models::Safetensors file = models::Safetensors::open(path_);
   const auto& tensors = file.tensors();
-  const auto largest = std::max_element(tensors.begin(), tensors.end(),
-                                        [](const auto& a, const auto& b) { return a.elements() < b.elements(); });
+  const auto size = [](const models::StoredTensor& tensor) { return tensor.type ? tensor.elements() : 0; };
+  const auto largest =
+      std::max_element(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) { return size(a) < size(b); });
   return largest == tensors.end() ? device::DType::fp32 : largest->type.value_or(device::DType::fp32);
 }
 

@@ -34,6 +34,8 @@ class ModelFolder {
   bool has_adapter() const;
   // The adapter's keys; kind none: it has no adapter.
   Recipe::AdapterKeys adapter() const;
+  // The format of what an adapter's base has quantised; nullopt: nothing, or there is no adapter.
+  std::optional<device::StorageFormat> quantised() const;
   // Of a checkpoint: the run's model.path, if it had one.
   std::optional<std::filesystem::path> base() const { return checkpoint_ ? began_with() : std::nullopt; }
   // Thread-safe; a checkpoint's master weights are verified as they are read.

@@ -64,6 +64,11 @@ std::optional<CheckpointHold> hold_for_reading(const fs::path& path) {
   return hold;
 }
 
+// Of the first whole block that an element lies in.
+std::uint64_t bytes_before(device::StorageFormat format, std::uint64_t element) {
+  return stored_bytes(format, is_nf4(format) ? element / device::kNf4Block * device::kNf4Block : element);
+}
+
 }  // namespace
 
 Checkpoint::~Checkpoint() = default;
@@ -183,9 +188,30 @@ void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::u
   for (const Extent& e : extents(kind, tensor)) {
     const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, begin + count);
     if (from >= to || e.format == device::StorageFormat::block8) continue;
-    const std::uint64_t first = stored_bytes(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
+    const std::uint64_t first = bytes_before(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
     for (std::uint64_t block = first / kBlockBytes; block * kBlockBytes < last; ++block) prefetch_block(e, block);
   }
+}
+
+std::vector<std::byte> Checkpoint::read_bytes(const Extent& e, std::uint64_t begin, std::uint64_t end) const {
+  std::vector<std::byte> buffer(kBlockBytes), stored;
+  for (std::uint64_t block = begin / kBlockBytes; block * kBlockBytes < end; ++block) {
+    const auto bytes = read_block(e, block, buffer);
+    const std::uint64_t at = block * kBlockBytes, a = std::max(begin, at), b = std::min(end, at + bytes.size());
+    stored.insert(stored.end(), bytes.begin() + static_cast<std::ptrdiff_t>(a - at),
+                  bytes.begin() + static_cast<std::ptrdiff_t>(b - at));
+  }
+  return stored;
+}
+
+void Checkpoint::read_nf4_block(std::string_view kind, std::string_view tensor, std::uint64_t begin,
+                                std::span<std::byte> block) const {
+  for (const Extent& e : extents(kind, tensor)) {
+    if (begin < e.begin || begin >= e.end) continue;
+    const std::uint64_t at = stored_bytes(e.format, begin - e.begin);
+    return void(std::ranges::copy(read_bytes(e, at, at + block.size()), block.begin()));
+  }
+  STRATA_CHECK(!"a block of a tensor");
 }
 
 void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const {
@@ -197,8 +223,16 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
     if (e.format == device::StorageFormat::block8)
       fail(Exit::corrupt, "{}: expected {} of tensor {} in F32, BF16 or F16, found {}", path_.string(), kind, tensor,
            stored_dtype(e.format));
-    const std::size_t in_block = kBlockBytes / stored_bytes(e.format, 1);
     const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, end);
+    if (is_nf4(e.format)) {
+      const std::uint64_t first = bytes_before(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
+      const std::vector<float> values = floats_of(e.format, read_bytes(e, first, last));
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>((from - e.begin) % device::kNf4Block), to - from,
+                  out.begin() + static_cast<std::ptrdiff_t>(from - begin));
+      done += to - from;
+      continue;
+    }
+    const std::size_t in_block = kBlockBytes / stored_bytes(e.format, 1);
     for (std::size_t block = (from - e.begin) / in_block; e.begin + block * in_block < to; ++block) {
       const std::uint64_t first = e.begin + block * in_block;
       const std::vector<float> values = floats_of(e.format, read_block(e, block, buffer));
@@ -256,6 +290,16 @@ class CheckpointWeights final : public WeightSource {
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
     if (const auto& place = match_.places[unit][parameter])
       checkpoint_.prefetch("master", name_at(*place), begin, count);
+  }
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    const auto& place = match_.places[unit][parameter];
+    if (!place) return false;
+    const auto extents = checkpoint_.extents("master", name_at(*place));
+    return !extents.empty() && extents[0].format == format;
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    checkpoint_.read_nf4_block("master", name_at(*match_.places[unit][parameter]), begin, block);
   }
   std::vector<std::string> drawn() const override { return match_.drawn; }
   std::vector<std::string> left_out() const override {

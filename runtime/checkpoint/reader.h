@@ -49,6 +49,9 @@ class Checkpoint {
   // Says that it will be read soon.
   void prefetch_block(const Extent& extent, std::size_t block) const;
 
+  // The block of a tensor in nf4 that begins at this element.
+  void read_nf4_block(std::string_view kind, std::string_view tensor, std::uint64_t begin,
+                      std::span<std::byte> block) const;
   // Elements [begin, begin + out.size()) of a tensor's fp32 state; and the same said ahead.
   void prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::uint64_t count) const;
   void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;
@@ -57,6 +60,8 @@ class Checkpoint {
   class OpenFiles;
   void add_file(const ShardEntry& promised);
   void require_coverage() const;
+  // Bytes [begin, end) of an extent.
+  std::vector<std::byte> read_bytes(const Extent& extent, std::uint64_t begin, std::uint64_t end) const;
   std::span<const std::byte> checked_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer,
                                            std::string_view advice) const;
 

@@ -20,7 +20,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "strata shard 1";
-constexpr std::array<std::string_view, 4> kDTypes = {"F32", "BF16", "U8", "F16"};  // by StorageFormat
+constexpr std::array<std::string_view, 6> kDTypes = {"F32", "BF16", "U8", "F16", "U8", "U8"};  // by StorageFormat
+
+// Of blocks of bytes: which format has so many for these elements.
+device::StorageFormat block_format(std::uint64_t elements, std::uint64_t bytes) {
+  for (const auto format : {device::StorageFormat::nf4, device::StorageFormat::nf4_plain})
+    if (stored_bytes(format, elements) == bytes) return format;
+  return device::StorageFormat::block8;
+}
 
 // "50257,768 0 19298688 0123456789abcdef...": shape, begin, end, checksums.
 std::string place_text(const Extent& e) {
@@ -70,6 +77,13 @@ bool parse_place(std::string_view text, Extent& e) {
   return in.done();
 }
 
+// Settles the format of what is stored in blocks.
+bool has_its_bytes(Extent& e) {
+  if (e.format == device::StorageFormat::block8) e.format = block_format(e.elements(), e.bytes);
+  if (is_nf4(e.format) && e.begin % device::kNf4Block != 0) return false;
+  return e.bytes == stored_bytes(e.format, e.elements());
+}
+
 }  // namespace
 
 std::string_view stored_dtype(device::StorageFormat format) {
@@ -88,7 +102,7 @@ std::string shard_header(std::span<const Extent> extents) {
   text += "}";
   std::uint64_t at = 0;
   for (const Extent& e : extents) {
-    const bool whole_bytes = e.format == device::StorageFormat::block8;
+    const bool whole_bytes = stored_dtype(e.format) == "U8";
     const JsonObject entry = JsonObject()
                                  .add("dtype", stored_dtype(e.format))
                                  .add("shape", JsonArray().add(whole_bytes ? e.bytes : e.elements()))
@@ -129,7 +143,7 @@ std::vector<Extent> read_shard_header(const fs::path& path, const ShardEntry& pr
     const auto format = format_of(tensor.dtype);
     e.format = format.value_or(e.format);
     if (!format || slash == std::string::npos || place == file.metadata().end() || !parse_place(place->second, e) ||
-        e.begin % device::kMomentBlock != 0 || e.bytes != stored_bytes(e.format, e.elements()))
+        e.begin % device::kMomentBlock != 0 || !has_its_bytes(e))
       fail(Exit::corrupt, "{}: expected the place of {} in its tensor, found {}", path.string(), tensor.name,
            place == file.metadata().end() ? "none" : place->second.substr(0, 64));
     e.kind = tensor.name.substr(0, slash);

@@ -17,8 +17,8 @@ inline constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 // The header of a shard file, padded, is a multiple of this: what follows can be written past the page cache.
 inline constexpr std::size_t kShardHeaderAlignment = 4096;
 
-// safetensors' name of a format: "F32", "BF16", "F16", and "U8" for blocks of 256 elements in 8 bits, of which there
-// are always whole ones. format_of: of such a name; of any other nothing.
+// safetensors' name of a format: "F32", "BF16", "F16", and "U8" for blocks of 256 elements in 8 bits or of 16,384 in 4,
+// of which there are always whole ones. format_of: of such a name, of "U8" that in 8 bits; of any other nothing.
 std::string_view stored_dtype(device::StorageFormat format);
 std::optional<device::StorageFormat> format_of(std::string_view dtype);
 

@@ -90,11 +90,12 @@ void CheckpointWriter::plan_file(const Job& job) {
     const UnitLayout& layout = job.plan.layout.units[unit];
     const auto parameters = job.model->units[unit]->parameters();
     const std::size_t part_begin = job.plan.parts_of(unit).piece(rank).begin;
-    for (const StateKind kind : {StateKind::master, StateKind::moment1, StateKind::moment2, StateKind::frozen}) {
+    for (const StateKind kind :
+         {StateKind::master, StateKind::moment1, StateKind::moment2, StateKind::frozen, StateKind::quantised}) {
       if (!executor_.storage().has_state(kind)) continue;
-      const bool frozen = kind == StateKind::frozen;
+      const bool frozen = is_frozen(kind);
       if (frozen && !manifest_.base_hash.empty()) continue;
-      const Pool& pool = layout.pool(frozen);
+      const Pool& pool = layout.pool(pool_of(kind));
       for (const Run& run : pool.runs) {
         const auto [begin, end] = pool.shards.piece_of({run.begin, run.end}, rank);
         if (begin >= end) continue;
@@ -102,7 +103,7 @@ void CheckpointWriter::plan_file(const Job& job) {
         Extent& e = extents_.emplace_back();
         e.kind = name_of(kind);
         e.tensor = parameter.name;
-        e.format = frozen                      ? format_of(job.plan.dtype)
+        e.format = frozen                      ? job.plan.stored_in(pool_of(kind))
                    : kind == StateKind::master ? device::StorageFormat::fp32
                                                : run.moments;
         e.shape.assign(parameter.shape.begin(), parameter.shape.end());

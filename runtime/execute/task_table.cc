@@ -8,6 +8,7 @@
 #include "runtime/tasks/pass.h"
 #include "runtime/tasks/reduce.h"
 #include "runtime/tasks/save.h"
+#include "runtime/tasks/unpack.h"
 #include "runtime/tasks/update.h"
 
 namespace strata::runtime {
@@ -16,6 +17,8 @@ RunTask run_of(TaskKind kind) {
   switch (kind) {
     case TaskKind::gather:
       return Gather::run;
+    case TaskKind::unpack:
+      return Unpack::run;
     case TaskKind::forward:
     case TaskKind::recompute:
       return Forward::run;

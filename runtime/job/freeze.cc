@@ -40,4 +40,15 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
          fmt::join(patterns, ", "));
 }
 
+void require_quantised(const models::Model& model) {
+  if (std::ranges::any_of(model.units, [](const auto& unit) { return unit->size(models::PoolKind::quantised) > 0; }))
+    return;
+  const bool frozen = std::ranges::any_of(model.units, [](const auto& unit) {
+    return std::ranges::any_of(unit->parameters(), [](const models::Parameter& p) { return !p.trained(); });
+  });
+  fail(Exit::usage, "model.frozen_format = \"nf4\" is about matrices of blocks' linear layers that are frozen, and {}",
+       frozen ? "none of them is: name some in training.freeze, or leave it out"
+              : "nothing is frozen: give training.freeze, or leave it out");
+}
+
 }  // namespace strata::runtime

@@ -10,4 +10,7 @@ namespace strata::runtime {
 // nearest, and if nothing is left to train.
 void require_freezable(const models::Model& model, std::span<const std::string> patterns);
 
+// Throws Error{usage} if model.frozen_format names a format of which the model has nothing.
+void require_quantised(const models::Model& model);
+
 }  // namespace strata::runtime

@@ -53,6 +53,7 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
         false, recipe.training.objective};
     shape.freeze = recipe.training.freeze;
     shape.adapter = recipe.adapter.shared();
+    shape.quantise = recipe.model.quantised();
     return shape;
   }
   const bool trains = purpose == Purpose::train;
@@ -68,7 +69,8 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
           loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
           {recipe.training.class_weights.begin(), recipe.training.class_weights.end()},
           recipe.training.freeze,
-          recipe.adapter.shared()};
+          recipe.adapter.shared(),
+          recipe.model.quantised()};
 }
 
 // Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
@@ -237,6 +239,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     require_adaptable(*job.model, *shape.adapter, recipe.adapter.path.has_value());
   else if (purpose == Purpose::train)
     require_freezable(*job.model, recipe.training.freeze);
+  if (shape.quantise) require_quantised(*job.model);
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,

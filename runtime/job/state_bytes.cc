@@ -7,15 +7,15 @@ namespace strata::runtime {
 
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
   const Placement placement = placement_of(recipe.zero, layout.mesh.node);
-  const auto elements = [&](const StatePlacement& state, bool frozen) {
+  const auto elements = [&](const StatePlacement& state, PoolKind pool) {
     std::size_t sum = 0;
     for (const UnitLayout& unit : layout.units)
-      sum += unit.pool(frozen).shards.in_pieces(state.pieces(layout.mesh)).size();
+      sum += unit.pool(pool).shards.in_pieces(state.pieces(layout.mesh)).size();
     return sum;
   };
   const device::DType dtype = recipe.training.precision;
-  const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer, false);
-  const std::size_t sums = elements(placement.sums(), false);
+  const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer, PoolKind::trained);
+  const std::size_t sums = elements(placement.sums(), PoolKind::trained);
   // The sums of all units are there when their norm is known.
   const bool has_sums = layout.mesh.data() > 1 || recipe.accumulation_steps(layout.mesh.world) > 1;
   const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // the parameters are the master
@@ -24,8 +24,10 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
 
   std::array<std::size_t, kTiers> bytes{};
   const auto add = [&](Tier tier, std::size_t size) { bytes[static_cast<std::size_t>(tier)] += size; };
-  add(placement.parameters.tier,
-      (elements(placement.parameters, false) + elements(placement.parameters, true)) * parameter);
+  for (const PoolKind pool : kPools) {
+    const device::StorageFormat format = pool == PoolKind::quantised ? layout.quantised : format_of(dtype);
+    add(placement.parameters.tier, stored_bytes(format, elements(placement.parameters, pool)));
+  }
   add(placement.gradients.tier, sums * (has_sums ? sizeof(float) : parameter));
   add(placement.optimizer.tier, part * (master + moments * moment));
   for (std::size_t tier = 0; tier < kTiers; ++tier)

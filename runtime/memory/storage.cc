@@ -83,7 +83,7 @@ View Storage::view(const Task& task, Role role, DType dtype) const {
 }
 
 models::ElementRange Storage::held(std::size_t unit, StateKind kind) const {
-  if (kind == StateKind::frozen) return plan_.parameters_of(unit, true).piece(rank_);
+  if (is_frozen(kind)) return plan_.parameters_of(unit, pool_of(kind)).piece(rank_);
   const Cut cut = kind == StateKind::parameters ? plan_.parameters_of(unit) : plan_.parts_of(unit);
   return cut.piece(rank_);
 }
@@ -103,6 +103,8 @@ bool Storage::has_state(StateKind kind) const {
       return true;
     case StateKind::frozen:
       return any(&Home::frozen);
+    case StateKind::quantised:
+      return any(&Home::quantised);
   }
   return false;
 }
@@ -115,8 +117,7 @@ Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::si
     STRATA_CHECK_LE(offset + there, b.bytes);
     return {b.tier, b.offset + offset, there};
   };
-  if (kind == StateKind::parameters) return place(home.parameters, begin, bytes);
-  if (kind == StateKind::frozen) return place(home.frozen, begin, bytes);
+  if (kind == StateKind::parameters || is_frozen(kind)) return place(home.of(pool_of(kind)), begin, bytes);
   const std::size_t part = held(unit, kind).begin;
   if (kind == StateKind::master) {
     if (home.master >= 0) return place(home.master, begin, bytes);

@@ -25,17 +25,18 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(forma
 }
 
 ElementRange Draft::range_of(const UnitPart& which) const {
-  const Pool& pool = layout(which.unit).pool(which.frozen);
+  const Pool& pool = layout(which.unit).pool(which.pool);
   if (which.part < 0) return {0, pool.padded()};
   const models::Part& part = unit(which.unit).parts()[static_cast<std::size_t>(which.part)];
-  const ElementRange range = which.frozen ? part.frozen : part;
+  const ElementRange range = part.in(which.pool);
   return {range.begin, range.size() > 0 && range.end == pool.size ? pool.padded() : range.end};
 }
 
 std::string Draft::text_of(std::string_view what, const UnitPart& which) const {
   const std::string& name = unit(which.unit).name();
   const std::string of_part = which.part < 0 ? "" : fmt::format(", part {}", which.part);
-  return fmt::format("{} {}{}{}", what, name, of_part, which.frozen ? ", frozen" : "");
+  constexpr std::array<std::string_view, kPools.size()> kPoolTexts = {"", ", frozen", ", quantised"};
+  return fmt::format("{} {}{}{}", what, name, of_part, kPoolTexts[static_cast<std::size_t>(which.pool)]);
 }
 
 int Draft::add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool whole_cycle) {

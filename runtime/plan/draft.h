@@ -28,11 +28,10 @@ struct Written {
   Access access() const { return starts ? Access::write : Access::update; }
 };
 
-// What one call is about: a unit (part -1), or a part of it; and what one gather or upload brings of it: what it
-// trains, or what of it is frozen.
+// What one call is about: a unit (part -1), or a part of it; and which pool of it one gather or upload brings.
 struct UnitPart {
   int unit, part = -1;
-  bool frozen = false;
+  PoolKind pool = PoolKind::trained;
 };
 
 // A plan being written: tasks in issue order with the buffers they use. What each kind of task uses and costs is said
@@ -52,6 +51,9 @@ class Draft {
   bool single() const { return request.mesh.data() == 1; }
   bool fp32() const { return request.shape.dtype == device::DType::fp32; }
   std::size_t bytes_of(std::size_t elements) const { return stored_bytes(computed, elements); }
+  std::size_t bytes_of(PoolKind pool, std::size_t elements) const {
+    return stored_bytes(plan.stored_in(pool), elements);
+  }
   const UnitLayout& layout(int unit) const { return plan.layout.units[static_cast<std::size_t>(unit)]; }
   const Home& home(int unit) const { return plan.homes[static_cast<std::size_t>(unit)]; }
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }

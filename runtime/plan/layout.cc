@@ -19,17 +19,17 @@ StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted
 }  // namespace
 
 Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat moments) {
-  Layout layout{mesh, {}};
-  const std::size_t multiple = kShardAlignment * static_cast<std::size_t>(mesh.data());
+  Layout layout{mesh, {}, false, model.quantised};
   // Of the trained and the frozen pool. What is shared is rounded up to whole blocks, which must lie inside.
   std::vector<std::array<std::size_t, 2>> used;
-  for (const auto& unit : model.units) used.push_back({unit->size(), unit->frozen_size()});
+  for (const auto& unit : model.units) used.push_back({unit->size(), unit->size(PoolKind::frozen)});
   for (const auto& unit : model.units)
     if (const auto& shared = unit->shared()) {
       std::size_t& of_pool = used[shared->unit][shared->frozen ? 1 : 0];
       of_pool = std::max(of_pool, shared->elements.end);
     }
-  const auto cut = [&](std::size_t elements) -> Cut {
+  const auto cut = [&](std::size_t elements, std::size_t alignment = kShardAlignment) -> Cut {
+    const std::size_t multiple = alignment * static_cast<std::size_t>(mesh.data());
     return {mesh.data(), 1, (elements + multiple - 1) / multiple * multiple};
   };
   for (const auto& unit : model.units) {
@@ -37,15 +37,16 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
     UnitLayout& u = layout.units.emplace_back();
     u.size = unit->size();
     u.shards = cut(used[number][0]);
-    u.frozen.size = unit->frozen_size();
+    u.frozen.size = unit->size(PoolKind::frozen);
     u.frozen.shards = cut(used[number][1]);
+    u.quantised.size = unit->size(PoolKind::quantised);
+    u.quantised.shards = cut(u.quantised.size, kQuantisedAlignment);
     u.moments = moments;
     const auto parameters = unit->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const models::Parameter& p = parameters[i];
       const std::size_t begin = models::place_in_pool(p.offset);
-      Pool& pool = p.trained() ? u : u.frozen;
-      pool.runs.push_back({begin, begin + p.size(), i, p.decay, format_of(p, moments)});
+      u.pool(p.pool()).runs.push_back({begin, begin + p.size(), i, p.decay, format_of(p, moments)});
       layout.adapted = layout.adapted || p.of_adapter;
     }
     if (const auto& shared = unit->shared()) {

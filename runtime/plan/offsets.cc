@@ -125,8 +125,7 @@ void assign_offsets(StepPlan& plan, const StepPlan* beside) {
       shared[b] = true;
     };
     for (std::size_t unit = 0; unit < plan.homes.size(); ++unit) {
-      place(plan.homes[unit].parameters, beside->homes[unit].parameters);
-      place(plan.homes[unit].frozen, beside->homes[unit].frozen);
+      for (const PoolKind pool : kPools) place(plan.homes[unit].of(pool), beside->homes[unit].of(pool));
     }
   }
   std::vector<int> order;

@@ -39,7 +39,8 @@ std::string name_of(const Task& task, const models::Model& model) {
   std::string name{traits_of(task.kind).name};
   if (task.unit >= 0) name += " " + model.units[static_cast<std::size_t>(task.unit)]->name();
   if (task.shared) name += " (tied)";
-  if (task.frozen) name += " (frozen)";
+  if (task.kind == TaskKind::gather && task.pool == PoolKind::frozen) name += " (frozen)";
+  if (task.kind == TaskKind::gather && task.pool == PoolKind::quantised) name += " (quantised)";
   if (task.step) {
     constexpr std::array<std::string_view, 4> kSteps = {"norm", "statistics", "gradients", "norm's gradients"};
     name += fmt::format(", {}", kSteps[static_cast<std::size_t>(*task.step)]);
@@ -66,22 +67,24 @@ class Hash {
 };
 
 void add(Hash& hash, const Layout& layout) {
-  hash << layout.mesh.world << layout.mesh.node << layout.units.size();
+  hash << layout.mesh.world << layout.mesh.node << layout.units.size() << layout.quantised;
   for (const UnitLayout& unit : layout.units) {
-    for (const Pool* pool : {static_cast<const Pool*>(&unit), &unit.frozen})
-      hash << pool->size << pool->padded() << pool->shard() << pool->runs.size();
+    for (const PoolKind kind : kPools) {
+      const Pool& pool = unit.pool(kind);
+      hash << pool.size << pool.padded() << pool.shard() << pool.runs.size();
+    }
     if (unit.shared) hash << unit.shared->unit << unit.shared->elements.begin << unit.shared->elements.end;
-    for (const bool frozen : {false, true})
-      for (const Run& run : unit.pool(frozen).runs)
+    for (const PoolKind kind : kPools)
+      for (const Run& run : unit.pool(kind).runs)
         hash << run.begin << run.end << run.parameter << run.decay << run.moments;
   }
 }
 
 void add(Hash& hash, const Task& task) {
-  hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.frozen << task.first
+  hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.pool << task.first
        << task.when;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.frozen_begin
-       << task.at_once;
+       << task.quantised_begin << task.at_once;
   hash << task.uses.size();
   for (const Use& use : task.uses) hash << use.buffer << use.role << use.access << use.offset << use.bytes << use.own;
   hash << task.waits.size();

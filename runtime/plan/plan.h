@@ -63,7 +63,9 @@ inline constexpr std::size_t kWhens = 3;
 // What a buffer is to the task that uses it.
 enum class Role : std::uint8_t {
   parameters,         // of the unit, those that it trains: whole, in the compute dtype
-  frozen,             // and those that it does not
+  frozen,             // those that it does not
+  quantised,          // of these what is quantised, as it is stored
+  unpacked,           // and in the compute dtype
   shared_parameters,  // those of the unit that holds what this one shares
   shard,              // this rank's shard of the unit's parameters
   x,                  // input of the unit
@@ -148,13 +150,14 @@ struct Task {
   int part = -1;         // of a unit that is gathered part by part; of a loss step, the table's tile; -1: all
   std::optional<models::LossStep> step = {};  // loss: by tiles of the table
   // Elements of the trained pool (the holder's if `shared`) that its parameters or gradients buffer holds; update: of
-  // the rank's part, counted from its start; combine: those that another unit shares; with `frozen`: of that pool.
+  // the rank's part, counted from its start; combine: those that another unit shares; gather, unpack: of `pool`.
   std::size_t begin = 0, end = 0;
-  std::size_t frozen_begin = 0;  // forward, backward, loss: the first element that its buffer of the frozen pool holds
-  std::size_t at_once = 0;       // reduce: elements that travel at once
-  bool shared = false;           // reduce, accumulate, round: of the unit's gradient for what it shares with another
-  bool frozen = false;           // gather: of the frozen pool
-  bool first = false;            // reduce, accumulate: the sum starts here
+  // Forward, backward, loss: the first element that its buffers of the other pools hold.
+  std::size_t frozen_begin = 0, quantised_begin = 0;
+  std::size_t at_once = 0;  // reduce: elements that travel at once
+  bool shared = false;      // reduce, accumulate, round: of the unit's gradient for what it shares with another
+  PoolKind pool = PoolKind::trained;  // gather, unpack: of which pool
+  bool first = false;                 // reduce, accumulate: the sum starts here
   bool border = false;  // it stands between two steps: by its kind, or as a copy of what the host writes and reads
   When when = When::always;
   std::vector<Use> uses;
@@ -189,11 +192,15 @@ struct IoBytes {
 
 // Where a unit's state lies from step to step: buffers. In fp32 the master is the parameters' buffer.
 struct Home {
-  int parameters = -1, frozen = -1, master = -1, moment1 = -1, moment2 = -1;
+  int parameters = -1, frozen = -1, quantised = -1, master = -1, moment1 = -1, moment2 = -1;
   // The update goes by chunks of so many elements of the rank's part. A chunk's moments, whose bytes depend on their
   // formats and so on the rank, lie in a slot that is large enough for every rank's: [slots[i], slots[i + 1]) of bytes.
   std::size_t chunk = 0;
   std::vector<std::size_t> slots = {};
+
+  int of(PoolKind pool) const {
+    return pool == PoolKind::trained ? parameters : pool == PoolKind::frozen ? frozen : quantised;
+  }
 };
 
 // What the tasks of a step share, a buffer each; -1: the plan has none. By role.
@@ -260,8 +267,12 @@ struct StepPlan {
   }
   // How a unit's flat buffer is cut into what ranks hold of its parameters, and of its optimizer state, which a rank's
   // piece of is its part: that is what it updates.
-  Cut parameters_of(std::size_t unit, bool frozen = false) const {
-    return layout.units[unit].pool(frozen).shards.in_pieces(placement.parameters.pieces(mesh()));
+  Cut parameters_of(std::size_t unit, PoolKind pool = PoolKind::trained) const {
+    return layout.units[unit].pool(pool).shards.in_pieces(placement.parameters.pieces(mesh()));
+  }
+  // How parameters at rest lie in memory.
+  device::StorageFormat stored_in(PoolKind pool) const {
+    return pool == PoolKind::quantised ? layout.quantised : format_of(dtype);
   }
   Cut parts_of(std::size_t unit) const {
     return layout.units[unit].shards.in_pieces(placement.optimizer.pieces(mesh()));

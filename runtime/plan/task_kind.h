@@ -9,6 +9,7 @@ namespace strata::runtime {
 
 enum class TaskKind : std::uint8_t {
   gather,       // all-gather of a unit's parameter shards into a buffer
+  unpack,       // quantised parameters of a unit in the compute dtype
   forward,      // a unit's forward of one micro-batch
   recompute,    // the same once more, in backward, for what it saves
   loss,         // forward, loss and backward of the last unit and one micro-batch
@@ -51,6 +52,7 @@ struct TaskTraits {
 // The one list of kinds, in the order of the enumeration. What carries a kind out is in execute/task_table.h.
 inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::gather, "gather", Collective::all_gather},
+    {TaskKind::unpack, "unpack"},
     {TaskKind::forward, "forward"},
     {TaskKind::recompute, "recompute"},
     {TaskKind::loss, "loss", Collective::none, Traffic::loss},

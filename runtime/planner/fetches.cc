@@ -18,13 +18,13 @@ Fetches::Fetches(Draft& draft) : d_(draft) {
   std::size_t pieces = 0;
   for (const auto& unit : d_.model.units) {
     first_piece_.push_back(pieces);
-    pieces += 2 * (unit->parts().size() + 1);
+    pieces += kPools.size() * (unit->parts().size() + 1);
   }
   present_.assign(pieces, -1);
 }
 
 std::size_t Fetches::index(const UnitPart& which) const {
-  return first_piece_[at(which.unit)] + 2 * at(which.part + 1) + (which.frozen ? 1 : 0);
+  return first_piece_[at(which.unit)] + kPools.size() * at(which.part + 1) + static_cast<std::size_t>(which.pool);
 }
 
 void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
@@ -41,16 +41,16 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
   for (int v = 0; v < n; ++v) {
     const Visit& visit = visits[at(v)];
     if (!visit.needs_parameters) continue;
-    for (const bool frozen : {false, true})
-      if (const UnitPart which{visit.unit, visit.part, frozen}; has(which)) needs[index(which)].push_back(v);
+    for (const PoolKind pool : kPools)
+      if (const UnitPart which{visit.unit, visit.part, pool}; has(which)) needs[index(which)].push_back(v);
     const auto& shared = d_.layout(visit.unit).shared;
-    if (shared && !tiling.tiled(shared->unit)) needs[index({shared->unit, -1, shared->frozen})].push_back(v);
+    if (shared && !tiling.tiled(shared->unit)) needs[index({shared->unit, -1, shared->pool()})].push_back(v);
   }
   const auto fetch = [&](const UnitPart& which) {
     const auto& when = needs[index(which)];
     const UnitLayout& layout = d_.layout(which.unit);
     const int ahead = which.part < 0 ? d_.request.prefetch : std::min(d_.request.prefetch, 1);
-    const bool stays = !(which.frozen ? layout.frozen_sharers : layout.sharers).empty() && !tiling.tiled(which.unit);
+    const bool stays = !layout.sharers_of(which.pool).empty() && !tiling.tiled(which.unit);
     for (std::size_t i = 0; i < when.size(); ++i) {
       const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
       if (!held) add(which, when[i], when[i] - ahead);
@@ -60,7 +60,7 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
   };
   for (int unit = 0; unit < d_.units(); ++unit)
     for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part)
-      for (const bool frozen : {false, true}) fetch({unit, part, frozen});
+      for (const PoolKind pool : kPools) fetch({unit, part, pool});
   add_shards();
   // Each lane runs in order: what is needed first goes first.
   for (auto& hops : hops_before_)
@@ -73,9 +73,9 @@ void Fetches::add(const UnitPart& which, int needed, int visit) {
   const Tier tier = d_.plan.placement.parameters.tier;
   const int gather = d_.plan.sharded_parameters() ? 1 : 0;
   if (gather && which.part >= 0 && tier != Tier::device) {
-    const auto [found, is_new] = shards_.try_emplace({pass_[at(needed)], which.frozen}, Shard{all_.size(), visit});
+    const auto [found, is_new] = shards_.try_emplace({pass_[at(needed)], which.pool}, Shard{all_.size(), visit});
     Shard& shard = found->second;
-    const UnitPart unit{which.unit, -1, which.frozen};
+    const UnitPart unit{which.unit, -1, which.pool};
     if (is_new) all_.push_back({unit, needed, at_home(unit)});
     shard.visit = std::min(shard.visit, visit);
     all_[shard.fetch].needed = std::min(all_[shard.fetch].needed, needed);
@@ -102,15 +102,14 @@ void Fetches::add_shards() {
 }
 
 int Fetches::home_of(const UnitPart& which) const {
-  const Home& home = d_.plan.homes[at(which.unit)];
-  return which.frozen ? home.frozen : home.parameters;
+  return d_.home(which.unit).of(which.pool);
 }
 
 std::vector<Slice> Fetches::at_home(const UnitPart& which) const {
   const int home = home_of(which);
   if (which.part < 0 || d_.plan.sharded_parameters()) return {d_.whole(home)};
   const ElementRange range = d_.range_of(which);
-  return {{home, d_.bytes_of(range.begin), d_.bytes_of(range.size())}};
+  return {{home, d_.bytes_of(which.pool, range.begin), d_.bytes_of(which.pool, range.size())}};
 }
 
 namespace {
@@ -145,8 +144,8 @@ void Fetches::run(const Hop& next) {
 
 void Fetches::gather(const Fetch& f) {
   const ElementRange range = d_.range_of(f.which);
-  const int buffer =
-      d_.add_buffer(d_.text_of("gathered", f.which), Kind::parameters, Tier::device, d_.bytes_of(range.size()), false);
+  const int buffer = d_.add_buffer(d_.text_of("gathered", f.which), Kind::parameters, Tier::device,
+                                   d_.bytes_of(f.which.pool, range.size()), false);
   const Fetch& source = f.shard < 0 ? f : all_[at(f.shard)];
   Gather{.which = f.which, .shard = source.slices[0], .parameters = buffer}.add(d_);
   present_[index(f.which)] = buffer;

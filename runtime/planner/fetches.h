@@ -30,7 +30,7 @@ class Fetches {
 
   // The highest unit that is fetched before the visit; -1: none.
   int last_unit(int visit) const;
-  // Where the parameters of a unit or part lie now, those of the pool; -1: it has none.
+  // Where the parameters of a unit or part lie now, those of the pool, as stored; -1: it has none.
   int buffer(const UnitPart& which) const;
 
  private:
@@ -63,11 +63,11 @@ class Fetches {
   void gather(const Fetch& fetch);
 
   Draft& d_;
-  std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts, two pools of each
+  std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts, all pools of each
   std::vector<int> present_;              // by unit, part and pool: its buffer; -1: not there
   std::vector<Fetch> all_;
   std::vector<int> pass_;  // by visit: the first of those about the same unit's parts that follow each other
-  std::map<std::pair<int, bool>, Shard> shards_;       // by that, and whether it is frozen
+  std::map<std::pair<int, PoolKind>, Shard> shards_;   // by that, and pool
   std::vector<std::vector<Hop>> hops_before_;          // by visit
   std::vector<std::vector<UnitPart>> releases_after_;  // by visit
 };

@@ -22,6 +22,7 @@
 #include "runtime/tasks/loss.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
+#include "runtime/tasks/unpack.h"
 
 namespace strata::runtime {
 namespace {
@@ -66,7 +67,7 @@ class Builder {
         const Call* next = c + 1 < calls.size()    ? &calls[c + 1]
                            : v + 1 < visits.size() ? &visits[v + 1].calls[0]
                                                    : nullptr;
-        run(calls[c]);
+        run_call(visits[v], calls[c]);
         gradients_.after_call(!next || next->unit != calls[c].unit || next->kind == TaskKind::forward);
       }
       fetches_.after(static_cast<int>(v));
@@ -162,8 +163,43 @@ class Builder {
     const auto& shared = d_.layout(unit).shared;
     if (tile < 0) return shared->elements;
     const models::Part& part = d_.unit(tiling_.table_unit()).parts()[at(tiling_.table_first() + tile)];
-    const ElementRange& rows = shared->frozen ? part.frozen : part;
+    const ElementRange& rows = part.in(shared->pool());
     return {rows.begin, tile + 1 == tiling_.tiles() ? shared->elements.end : rows.end};
+  }
+
+  // A call of a unit of which some is quantised goes part by part, so that no more is unpacked at once.
+  void run_call(const Visit& visit, const Call& call) {
+    unpacked_ = -1;
+    if (!visit.needs_parameters || d_.range_of({visit.unit, visit.part, PoolKind::quantised}).size() == 0)
+      return run(call);
+    if (visit.part >= 0) {
+      unpack(visit.part, visit);
+      return run(call);
+    }
+    const models::Unit& unit = d_.unit(call.unit);
+    const bool saves = call.kind == TaskKind::recompute && !call.wants_output;
+    const int parts = static_cast<int>(saves ? unit.saving_parts() : unit.parts().size());
+    for (int i = 0; i < parts; ++i) {
+      Call one = call;
+      one.part = call.kind == TaskKind::backward ? parts - 1 - i : i;
+      one.starts = i == 0;
+      one.ends = i + 1 == parts;
+      one.of_whole = true;
+      unpack(one.part, visit);
+      run(one);
+    }
+  }
+  // What a part needs in the compute dtype that is stored otherwise.
+  void unpack(int part, const Visit& visit) {
+    unpacked_ = -1;
+    const UnitPart which{visit.unit, part, PoolKind::quantised};
+    const ElementRange range = d_.range_of(which);
+    if (range.size() == 0) return;
+    const std::size_t begin = visit.part < 0 ? d_.bytes_of(which.pool, range.begin) : 0;
+    const int gathered = fetches_.buffer({visit.unit, visit.part, which.pool});
+    unpacked_ =
+        d_.add_buffer(d_.text_of("unpacked", which), Kind::parameters, Tier::device, d_.bytes_of(range.size()), false);
+    Unpack{which, {gathered, begin, d_.bytes_of(which.pool, range.size())}, unpacked_}.add(d_);
   }
 
   // An update that the last step left is done before anything of its unit is fetched or used.
@@ -228,7 +264,7 @@ class Builder {
         gradients_.before_call(call.unit);
         return loss(call);
       default:
-        gradients_.before_call(call.unit);
+        if (!call.of_whole || call.starts) gradients_.before_call(call.unit);
         return backward(call);
     }
   }
@@ -248,14 +284,16 @@ class Builder {
   }
   UnitCall unit_call(const Call& call, std::size_t workspace) {
     const models::Ports ports = d_.unit(call.unit).ports();
-    const UnitPart which{call.unit, call.part};
-    UnitCall c{which, call.micro_batch};
+    UnitCall c{{call.unit, call.part}, call.micro_batch};
+    c.of_whole = call.of_whole;
     if (call.kind != TaskKind::backward || ports.parameters_in_backward) {
-      c.parameters = fetches_.buffer(which);
-      c.frozen = fetches_.buffer({call.unit, call.part, true});
+      const int gathered = call.of_whole ? -1 : call.part;
+      c.parameters = fetches_.buffer({call.unit, gathered});
+      c.frozen = fetches_.buffer({call.unit, gathered, PoolKind::frozen});
+      c.unpacked = unpacked_;
     }
     if (const auto& shared = d_.layout(call.unit).shared)
-      c.shared_parameters = fetches_.buffer({shared->unit, -1, shared->frozen});
+      c.shared_parameters = fetches_.buffer({shared->unit, -1, shared->pool()});
     if (ports.input) c.x = input_of(call.unit, call.micro_batch);
     c.workspace = workspace_for(call, workspace);
     return c;
@@ -316,7 +354,7 @@ class Builder {
     const UnitPart norm{call.unit, tiling_.tiled(call.unit) ? 0 : -1};
     UnitPart gathered = of_norm ? norm : UnitPart{tiling_.table_unit(), tiling_.table_first() + call.part};
     const bool shares = gathered.unit != call.unit;
-    if (shares) gathered.frozen = d_.layout(call.unit).shared->frozen;
+    if (shares) gathered.pool = d_.layout(call.unit).shared->pool();
     TiledLoss l{.which = {call.unit, call.part},
                 .micro_batch = g,
                 .step = step,
@@ -324,13 +362,13 @@ class Builder {
                 .range = shares ? shared_range(call.unit, call.part) : d_.range_of(gathered),
                 .parameters = fetches_.buffer(gathered),
                 .workspace = workspace_for(call, d_.model.loss_unit().tiled_loss_workspace())};
-    if (!shares) l.frozen = fetches_.buffer({gathered.unit, gathered.part, true});
+    if (!shares) l.frozen = fetches_.buffer({gathered.unit, gathered.part, PoolKind::frozen});
     if (of_norm) l.x = input_of(call.unit, g);
     if (step == LossStep::finish && !r_.forward_only) l.residual = add_residual(g);
     if (!r_.forward_only && (step == LossStep::gradients || step == LossStep::finish)) {
       if (!shares)
         l.gradients = add_gradients(gathered, g);
-      else if (!gathered.frozen)
+      else if (gathered.pool == PoolKind::trained)
         l.gradients = gradients_.add_shared(l.which, l.range, g);
     }
     l.add(d_);
@@ -341,7 +379,12 @@ class Builder {
     Backward b{unit_call(call, bytes.backward_workspace)};
     if (bytes.saved) b.saved = saved_of(call.unit, call.micro_batch);
     b.residual = residual_[at(call.micro_batch)];
-    b.gradients = add_gradients({call.unit, call.part}, call.micro_batch);
+    if (call.of_whole) {
+      if (call.starts) written_ = add_gradients({call.unit}, call.micro_batch);
+      if (d_.range_of({call.unit, call.part}).size() > 0) b.gradients = written_;
+    } else {
+      b.gradients = add_gradients({call.unit, call.part}, call.micro_batch);
+    }
     if (d_.layout(call.unit).trains_shared()) b.shared_gradients = add_shared_gradients(call.unit, call.micro_batch);
     b.add(d_);
   }
@@ -360,6 +403,8 @@ class Builder {
   // The newest buffer of each unit, or micro-batch, or both; -1: none.
   std::vector<int> residual_, inputs_, saved_, kept_;
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being run
+  int unpacked_ = -1;                 // of the part
+  int written_ = -1;                  // gradients of the unit, of which a call's parts write some each
 };
 
 }  // namespace

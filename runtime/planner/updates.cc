@@ -36,15 +36,15 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
       return buffer;
     };
     Home& h = d_.plan.homes.emplace_back();
-    const auto add_parameters = [&](bool frozen) {
-      const Cut cut = d_.plan.parameters_of(static_cast<std::size_t>(unit), frozen);
+    const auto add_parameters = [&](PoolKind pool, const char* kind) {
+      const Cut cut = d_.plan.parameters_of(static_cast<std::size_t>(unit), pool);
       if (cut.elements == 0) return -1;
-      const std::string what =
-          fmt::format("{}{} of", frozen ? "frozen " : "", d_.plan.sharded_parameters() ? "shard" : "parameters");
-      return add(what.c_str(), Kind::parameters, placement.parameters.tier, d_.bytes_of(cut.size()));
+      const std::string what = fmt::format("{}{} of", kind, d_.plan.sharded_parameters() ? "shard" : "parameters");
+      return add(what.c_str(), Kind::parameters, placement.parameters.tier, d_.bytes_of(pool, cut.size()));
     };
-    h.parameters = add_parameters(false);
-    h.frozen = add_parameters(true);
+    h.parameters = add_parameters(PoolKind::trained, "");
+    h.frozen = add_parameters(PoolKind::frozen, "frozen ");
+    h.quantised = add_parameters(PoolKind::quantised, "quantised ");
     if (d_.request.forward_only || !d_.layout(unit).trains()) continue;
     h.chunk = apart ? d_.request.update_chunk : part;
     h.slots = {0};

@@ -117,7 +117,7 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
     const auto parts = parts_of(table_unit_);  // a table that goes by tiles begins with a part of its unit
     if (tiles_ > 0) {
       const auto first = std::ranges::find_if(parts, [&](const models::Part& part) {
-        const models::ElementRange& range = shared->frozen ? part.frozen : part;
+        const models::ElementRange& range = part.in(shared->pool());
         return range.size() > 0 && range.begin == shared->elements.begin;
       });
       STRATA_CHECK(first != parts.end());

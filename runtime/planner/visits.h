@@ -17,6 +17,7 @@ struct Call {
   int part = -1;             // -1: the whole unit; with a step of the loss, the tile of the table
   bool starts = true, ends = true;
   std::optional<models::LossStep> step = {};  // of a loss whose table is gathered by tiles
+  bool of_whole = false;                      // a part of a unit that is gathered whole
 };
 
 // Consecutive work on one unit, or one part, for which its parameters are gathered once.

@@ -124,6 +124,9 @@ class Loader {
     if (!recipe_.model.path && !recipe_.model.preset) {
       fail(Exit::usage, "the recipe names no model: give model.path or model.preset");
     }
+    if (given("model.double_quant") && recipe_.model.frozen_format == FrozenFormat::compute)
+      recipe_.notes.push_back(fmt::format("model.double_quant = {} has no effect: model.frozen_format is \"compute\"",
+                                          given_.at("model.double_quant").shown));
     if (recipe_.report.dir) name_reports(recipe_.report);
     if (!recipe_.report.trace_steps.empty()) check_traced_steps();
     for (const char* key : {"checkpoint.every", "checkpoint.stop_after"})

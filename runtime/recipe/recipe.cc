@@ -7,6 +7,11 @@
 
 namespace strata::runtime {
 
+std::optional<device::StorageFormat> Recipe::Model::quantised() const {
+  if (frozen_format == FrozenFormat::compute) return std::nullopt;
+  return double_quant ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain;
+}
+
 device::Algorithm Recipe::Optimizer::algorithm() const {
   return name == OptimizerName::lion  ? device::Algorithm::lion
          : name == OptimizerName::sgd ? device::Algorithm::sgd

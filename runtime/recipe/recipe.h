@@ -25,6 +25,8 @@
 namespace strata::runtime {
 
 enum class Init : std::uint8_t { pretrained, random };
+// How frozen matrices are stored: in the compute dtype, or in 4 bits.
+enum class FrozenFormat : std::uint8_t { compute, nf4 };
 enum class DataOrder : std::uint8_t { shuffle, sequential };
 enum class Packing : std::uint8_t { automatic, stream, documents };
 enum class LongDocuments : std::uint8_t { cut, drop, refuse };
@@ -76,7 +78,12 @@ struct Recipe {
     std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
     Init init = Init::random;                   // `pretrained` unless said otherwise if path is set
     bool new_head = false;                      // classes are the data's, and the layer of their scores is drawn
+    FrozenFormat frozen_format = FrozenFormat::compute;
+    bool double_quant = true;                   // nf4: scales in 8 bits
     std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
+
+    // Of frozen matrices; nullopt: the compute dtype.
+    std::optional<device::StorageFormat> quantised() const;
   } model;
   struct Data {
     std::vector<DataSource> train;

@@ -33,9 +33,10 @@ namespace fs = std::filesystem;
 
 // With another value of one of these keys it would be another run. Other keys may differ (rates, steps, placement,
 // ranks).
-constexpr std::array<std::string_view, 10> kSameKeys = {
-    "data.long",     "data.order",      "data.packing",          "data.seq_len",       "optimizer.name",
-    "training.seed", "training.freeze", "training.reduce_group", "training.objective", "training.mlm_probability"};
+constexpr std::array<std::string_view, 12> kSameKeys = {
+    "model.frozen_format", "model.double_quant",    "data.long",          "data.order",
+    "data.packing",        "data.seq_len",          "optimizer.name",     "training.seed",
+    "training.freeze",     "training.reduce_group", "training.objective", "training.mlm_probability"};
 
 // Keys of config.json that do not change what a trained weight means.
 bool is_free(std::string_view key) {
@@ -116,9 +117,8 @@ struct Need {
   std::uint64_t begin, end;  // elements of the tensor; when its format is known, bytes of its state
   std::size_t offset;        // offset of `begin` in the rank's part
 
-  bool frozen() const { return kind == StateKind::frozen; }
-  // Weights are rounded to the type that this run computes in.
-  bool weights() const { return kind == StateKind::master || frozen(); }
+  // Weights are rounded to the type that this run computes in; quantised ones stay as they are.
+  bool weights() const { return kind == StateKind::master || kind == StateKind::frozen; }
 };
 struct Block {
   Need need;
@@ -140,7 +140,10 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
         if (begin >= end) continue;
         const Need need{unit, r, kind, begin - run.begin, end - run.begin, 0};
         out.push_back(need);
-        if (!need.weights()) out.back().offset = layout.state_offset(kind, part, begin);
+        if (kind == StateKind::quantised)
+          out.back().offset = stored_bytes(job.plan.layout.quantised, begin - range.begin);
+        else if (!need.weights())
+          out.back().offset = layout.state_offset(kind, part, begin);
       }
     };
     for (const StateKind kind : kStateKinds) {
@@ -149,7 +152,8 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
                                                       // part
       add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
     }
-    add(layout.frozen, StateKind::frozen, executor.storage().held(unit, StateKind::frozen));
+    for (const StateKind kind : {StateKind::frozen, StateKind::quantised})
+      add(layout.pool(pool_of(kind)), kind, executor.storage().held(unit, kind));
   }
   return out;
 }
@@ -172,10 +176,11 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     const bool packing = key.name == "data.packing";
     const std::string now = key.text(job.recipe);
     // Checkpoints from before these keys existed are of streams, and trained everything.
-    const std::string before = packing                         ? "\"stream\""
-                               : key.name == "training.freeze" ? "none"
-                               : of_adapter                    ? key.text(Recipe{})
-                                                               : now;
+    const std::string before = packing                             ? "\"stream\""
+                               : key.name == "training.freeze"     ? "none"
+                               : key.name == "model.frozen_format" ? "\"compute\""
+                               : of_adapter                        ? key.text(Recipe{})
+                                                                   : now;
     const std::string was = stored != manifest.recipe.end() ? stored->second : before;
     if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
@@ -226,12 +231,15 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
   require_same_tensors(checkpoint, *job.model);
   std::vector<Block> blocks;
   for (Need need : needs_of(job, executor, job.plan.mesh().at(rank))) {
-    if (need.frozen() && !checkpoint.manifest().base_hash.empty()) continue;
-    const Run& run = job.plan.layout.units[need.unit].pool(need.frozen()).runs[need.run];
+    if (is_frozen(need.kind) && !checkpoint.manifest().base_hash.empty()) continue;
+    const Run& run = job.plan.layout.units[need.unit].pool(pool_of(need.kind)).runs[need.run];
     const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
-    device::StorageFormat format = need.weights() ? device::StorageFormat::fp32 : run.moments;
-    if (need.frozen() && !extents.empty() && extents[0].format != device::StorageFormat::block8)
+    const bool frozen = need.kind == StateKind::frozen && !extents.empty();
+    device::StorageFormat format = need.weights()                      ? device::StorageFormat::fp32
+                                   : need.kind == StateKind::quantised ? job.plan.layout.quantised
+                                                                       : run.moments;
+    if (frozen && extents[0].format != device::StorageFormat::block8 && !is_nf4(extents[0].format))
       format = extents[0].format;
     need.begin = stored_bytes(format, need.begin);
     need.end = stored_bytes(format, need.end);
@@ -254,9 +262,9 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
     const auto bytes = checkpoint.read_block(*extent, index, buffer);
     const std::uint64_t begin = blocks[i].begin();
     if (need.weights()) {
-      const Run& run = job.plan.layout.units[need.unit].pool(need.frozen()).runs[need.run];
+      const Run& run = job.plan.layout.units[need.unit].pool(pool_of(need.kind)).runs[need.run];
       const std::size_t first = begin / stored_bytes(extent->format, 1);
-      return store_weights(executor, job.plan, need.unit, need.frozen(), run.begin + first,
+      return store_weights(executor, job.plan, need.unit, pool_of(need.kind), run.begin + first,
                            floats_of(extent->format, bytes));
     }
     const std::uint64_t from = std::max(begin, need.begin), to = std::min(begin + bytes.size(), need.end);

@@ -31,17 +31,17 @@ void Gather::add(Draft& draft) const {
   const ElementRange range = draft.range_of(which);
   Task& task = draft.add_task(TaskKind::gather, LaneId::gather, which.unit);
   task.part = which.part;
-  task.frozen = which.frozen;
+  task.pool = which.pool;
   task.begin = range.begin;
   task.end = range.end;
   Draft::use(task, shard, Role::shard, Access::read);
   Draft::use(task, parameters, Role::parameters, Access::write);
-  count(draft, task, draft.plan.parameters_of(index(which.unit), which.frozen), draft.computed);
+  count(draft, task, draft.plan.parameters_of(index(which.unit), which.pool), draft.plan.stored_in(which.pool));
 }
 
 void Gather::run(Site& site, const Task& task, device::Lane&) {
-  const Cut cut = site.plan.parameters_of(index(task.unit), task.frozen);
-  site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, format_of(site.plan.dtype)),
+  const Cut cut = site.plan.parameters_of(index(task.unit), task.pool);
+  site.over.parameters.all_gather(range_of(cut, {task.begin, task.end}, site.plan.stored_in(task.pool)),
                                   site.view(task, Role::shard).data, site.view(task, Role::parameters).data);
 }
 

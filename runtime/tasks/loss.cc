@@ -79,7 +79,7 @@ void TiledLoss::add(Draft& draft) const {
     const std::size_t bytes = gathered.part < 0 ? 0 : draft.bytes_of(draft.range_of(pool).size());
     Draft::use(task, Slice{buffer, 0, bytes}, role, Access::read);
   };
-  const UnitPart kept{gathered.unit, gathered.part, true};
+  const UnitPart kept{gathered.unit, gathered.part, PoolKind::frozen};
   use_pool(parameters, gathered, shared ? Role::shared_parameters : Role::parameters);
   use_pool(frozen, kept, Role::frozen);
   if (!shared) task.frozen_begin = draft.range_of(kept).begin;

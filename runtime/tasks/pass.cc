@@ -39,15 +39,19 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   task.end = range.end;
   STRATA_CHECK_EQ(x >= 0, draft.unit(which.unit).ports().input);
   STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());
-  const auto use_pool = [&](int buffer, const ElementRange& elements, Role role) {
-    if (buffer < 0) return;  // an upload of a part ends where its elements do, before its buffer
+  const auto use_pool = [&](int buffer, const ElementRange& elements, Role role, bool whole) {
+    if (buffer < 0 || (whole && elements.size() == 0)) return;
+    // An upload of a part ends where its elements do, before its buffer.
     const std::size_t bytes = which.part < 0 ? 0 : draft.bytes_of(elements.size());
-    Draft::use(task, Slice{buffer, 0, bytes}, role, Access::read);
+    Draft::use(task, Slice{buffer, whole ? draft.bytes_of(elements.begin) : 0, bytes}, role, Access::read);
   };
-  const ElementRange kept = draft.range_of({which.unit, which.part, true});
+  const ElementRange kept = draft.range_of({which.unit, which.part, PoolKind::frozen});
+  const ElementRange quantised = draft.range_of({which.unit, which.part, PoolKind::quantised});
   task.frozen_begin = kept.begin;
-  use_pool(parameters, range, Role::parameters);
-  use_pool(frozen, kept, Role::frozen);
+  task.quantised_begin = quantised.begin;
+  use_pool(parameters, range, Role::parameters, of_whole);
+  use_pool(frozen, kept, Role::frozen, of_whole);
+  use_pool(unpacked, quantised, Role::unpacked, false);
   use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);
   Draft::use_if_any(task, shared_parameters, Role::shared_parameters, Access::read);
@@ -73,7 +77,9 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
   if (control.constants >= 0) c.constants = site.at<std::byte>(control.constants);
   if (!site.model.class_weights.empty())
     c.class_weights = reinterpret_cast<const float*>(c.constants + site.model.class_weights_at);
-  c.parameters = {site.view(task, Role::parameters), task.begin, site.view(task, Role::frozen), task.frozen_begin};
+  c.parameters = {site.view(task, Role::parameters), task.begin,
+                  site.view(task, Role::frozen),     task.frozen_begin,
+                  site.view(task, Role::unpacked),   task.quantised_begin};
   const bool tile = task.step.has_value();  // else what is shared is there whole
   if (const View shared = site.view(task, Role::shared_parameters)) {
     const std::size_t begin = tile ? task.begin : 0;
@@ -151,14 +157,18 @@ void Backward::add(Draft& draft) const {
   const models::Unit& unit = draft.unit(call.which.unit);
   const models::UnitBytes bytes = unit.bytes();
   STRATA_CHECK_EQ(call.workspace.buffer >= 0, bytes.backward_workspace > 0);
-  STRATA_CHECK_EQ(call.parameters >= 0 || call.frozen >= 0, unit.ports().parameters_in_backward);
+  STRATA_CHECK_EQ(call.parameters >= 0 || call.frozen >= 0 || call.unpacked >= 0, unit.ports().parameters_in_backward);
   STRATA_CHECK_EQ(saved >= 0, bytes.saved > 0);
   STRATA_CHECK_EQ(shared_gradients >= 0, draft.layout(call.which.unit).trains_shared());
   Task& task = call.add(draft, TaskKind::backward);
   STRATA_CHECK_EQ(gradients >= 0, task.end > task.begin);
   Draft::use_if_any(task, saved, Role::saved, Access::read);
   Draft::use(task, residual, Role::residual, Access::update);
-  Draft::use_if_any(task, gradients, Role::gradients, Access::write);
+  if (gradients >= 0 && call.of_whole)
+    Draft::use(task, Slice{gradients, draft.bytes_of(task.begin), draft.bytes_of(task.end - task.begin)},
+               Role::gradients, Access::write);
+  else
+    Draft::use_if_any(task, gradients, Role::gradients, Access::write);
   Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
   UnitCall::set_work(draft, task, unit.work(models::Pass::backward, parts_of(unit, task)));
 }

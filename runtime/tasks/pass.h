@@ -11,10 +11,12 @@ namespace strata::runtime {
 struct UnitCall {
   UnitPart which;
   int micro_batch;
-  int parameters = -1, frozen = -1;  // its own: what it trains, what of it is frozen
-  int shared_parameters = -1;        // the pool of the unit that holds what it shares
-  int x = -1;                        // its input
-  Written workspace = {};            // one for all parts of a call
+  // Its own: what it trains, what of it is frozen, and what of that was unpacked.
+  int parameters = -1, frozen = -1, unpacked = -1;
+  int shared_parameters = -1;  // the pool of the unit that holds what it shares
+  int x = -1;                  // its input
+  Written workspace = {};      // one for all parts of a call
+  bool of_whole = false;       // its own buffers but `unpacked` hold the whole unit, of which this is a part
 
   // Adds the task and its uses of these.
   Task& add(Draft& draft, TaskKind kind) const;
@@ -49,9 +51,10 @@ struct Forward {
 // A unit's backward.
 struct Backward {
   UnitCall call;
-  int saved = -1;                        // by its forward
-  int residual;                          // gradient of the residual stream: dy on entry, dx on exit
-  int gradients, shared_gradients = -1;  // of its own parameters; of what it shares; -1: nothing of them is trained
+  int saved = -1;  // by its forward
+  int residual;    // gradient of the residual stream: dy on entry, dx on exit
+  int gradients = -1,
+      shared_gradients = -1;  // of its own parameters; of what it shares; -1: nothing of them is trained
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

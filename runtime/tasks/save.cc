@@ -9,6 +9,7 @@ void Save::add(Draft& draft) const {
   Draft::use(task, staging, Role::staging);
   Draft::use_if_any(task, draft.fp32() ? home.parameters : home.master, Role::master, Access::read);
   Draft::use_if_any(task, home.frozen, Role::frozen, Access::read);
+  Draft::use_if_any(task, home.quantised, Role::quantised, Access::read);
   Draft::use_if_any(task, home.moment1, Role::moment1, Access::read);
   Draft::use_if_any(task, home.moment2, Role::moment2, Access::read);
 }

@@ -68,6 +68,16 @@ class MergedWeights final : public WeightSource {
       out[i] += static_cast<float>(double{d.scale} * sum);
     }
   }
+  // What is quantised is the model's own, without the adapter.
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    const Place& place = sources_[unit][parameter].place;
+    return weights_->quantised(place.unit, place.parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    const Place& place = sources_[unit][parameter].place;
+    weights_->read_block(place.unit, place.parameter, begin, block);
+  }
   std::vector<std::string> left_out() const override { return weights_->left_out(); }
 
  private:

@@ -200,6 +200,13 @@ class JoinedWeights final : public WeightSource {
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
     source_of(unit, parameter).prefetch(unit, parameter, begin, count);
   }
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    return source_of(unit, parameter).quantised(unit, parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    source_of(unit, parameter).read_block(unit, parameter, begin, block);
+  }
   std::vector<comm::Seen> seen() const override {
     std::vector<comm::Seen> all = base_->seen();
     if (!trained_) return all;

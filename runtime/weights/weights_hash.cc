@@ -54,7 +54,7 @@ class BlockSum {
 
 // A tensor of a unit as it would lie if nothing were frozen: there it begins at `whole`.
 struct Place {
-  bool frozen;
+  PoolKind pool;
   std::size_t whole;
   ElementRange in_pool;
 
@@ -63,8 +63,8 @@ struct Place {
 
 std::vector<Place> places_of(const UnitLayout& unit) {
   std::map<std::size_t, Place> by_parameter;
-  for (const bool frozen : {false, true})
-    for (const Run& run : unit.pool(frozen).runs) by_parameter[run.parameter] = {frozen, 0, {run.begin, run.end}};
+  for (const PoolKind pool : kPools)
+    for (const Run& run : unit.pool(pool).runs) by_parameter[run.parameter] = {pool, 0, {run.begin, run.end}};
   std::vector<Place> out;
   std::size_t at = 0;
   for (auto& [parameter, place] : by_parameter) {
@@ -86,7 +86,7 @@ class Hasher {
 
   std::string hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
-      if (plan_.layout.adapted || plan_.layout.units[unit].frozen.size == 0)
+      if (plan_.layout.adapted || !plan_.layout.units[unit].has_frozen())
         add_trained(unit);
       else
         add_mixed(unit);
@@ -94,7 +94,8 @@ class Hasher {
   }
   // Of the frozen values as they are stored.
   std::string base_hash() {
-    for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) add_frozen(unit);
+    for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
+      for (const PoolKind pool : {PoolKind::frozen, PoolKind::quantised}) add_frozen(unit, pool);
     return whole();
   }
 
@@ -107,15 +108,23 @@ class Hasher {
   static std::uint64_t bytes_of(const StepPlan& plan) {
     std::uint64_t bytes = 0;
     for (const UnitLayout& unit : plan.layout.units)
-      bytes += device::fp32_bytes(unit.shard()) + device::fp32_bytes(unit.frozen.shard());
+      for (const PoolKind pool : kPools) bytes += device::fp32_bytes(unit.pool(pool).shard());
     return bytes;
   }
 
-  void read(std::size_t unit, bool frozen, std::size_t begin, std::span<float> out) {
-    const StateKind kind = frozen ? StateKind::frozen : StateKind::master;
-    const device::StorageFormat format = frozen ? format_of(plan_.dtype) : device::StorageFormat::fp32;
-    const std::size_t at = stored_bytes(format, begin - storage_.held(unit, kind).begin);
-    if (format == device::StorageFormat::fp32) {
+  void read(std::size_t unit, PoolKind pool, std::size_t begin, std::span<float> out) {
+    const bool frozen = pool != PoolKind::trained;
+    const StateKind kind = frozen ? parameters_in(pool) : StateKind::master;
+    const device::StorageFormat format = frozen ? plan_.stored_in(pool) : device::StorageFormat::fp32;
+    const std::size_t from = begin - storage_.held(unit, kind).begin;
+    const std::size_t at = stored_bytes(format, from);
+    if (is_nf4(format)) {  // in whole blocks
+      const std::size_t first = from / device::kNf4Block * device::kNf4Block;
+      std::vector<std::byte> bytes(stored_bytes(format, from + out.size() - first));
+      storage_.read_state(unit, kind, stored_bytes(format, first), bytes);
+      const std::vector<float> values = floats_of(format, bytes);
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from - first), out.size(), out.begin());
+    } else if (format == device::StorageFormat::fp32) {
       storage_.read_state(unit, kind, at, std::as_writable_bytes(out));
     } else {
       std::vector<std::byte> bytes(stored_bytes(format, out.size()));
@@ -133,26 +142,30 @@ class Hasher {
     std::vector<float> values(kAtOnce);
     for (std::size_t at = begin; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
-      read(unit, false, at, std::span(values).first(n));
+      read(unit, PoolKind::trained, at, std::span(values).first(n));
       for (std::size_t block = 0; block < n; block += kShardAlignment)
         sum_.add(unit, (at + block) / kShardAlignment, &values[block]);
     }
   }
 
-  void add_frozen(std::size_t unit) {
-    const Pool& pool = plan_.layout.units[unit].frozen;
-    const device::StorageFormat format = format_of(plan_.dtype);
+  // What is quantised in blocks of its own, which are counted behind all others.
+  void add_frozen(std::size_t unit, PoolKind kind) {
+    const bool quantised = kind == PoolKind::quantised;
+    const std::size_t of_block = quantised ? kQuantisedAlignment : kShardAlignment;
+    const std::size_t first = quantised ? std::size_t{1} << 39 : 0;
+    const Pool& pool = plan_.layout.units[unit].pool(kind);
+    const device::StorageFormat format = plan_.stored_in(kind);
     const auto [begin, shard_end] = pool.shards.piece(rank_);
-    const std::size_t end = std::min(shard_end, whole_blocks(pool.size));
-    const std::size_t block_bytes = stored_bytes(format, kShardAlignment);
+    const std::size_t end = std::min(shard_end, (pool.size + of_block - 1) / of_block * of_block);
+    const std::size_t block_bytes = stored_bytes(format, of_block);
     std::vector<std::byte> values(stored_bytes(format, kAtOnce));
     for (std::size_t at = begin; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
       const auto some = std::span(values).first(stored_bytes(format, n));
-      const std::size_t held = storage_.held(unit, StateKind::frozen).begin;
-      storage_.read_state(unit, StateKind::frozen, stored_bytes(format, at - held), some);
-      for (std::size_t block = 0; block < n / kShardAlignment; ++block)
-        sum_.add(unit, at / kShardAlignment + block, some.subspan(block * block_bytes, block_bytes));
+      const std::size_t held = storage_.held(unit, parameters_in(kind)).begin;
+      storage_.read_state(unit, parameters_in(kind), stored_bytes(format, at - held), some);
+      for (std::size_t block = 0; block < n / of_block; ++block)
+        sum_.add(unit, first + at / of_block + block, some.subspan(block * block_bytes, block_bytes));
       advancing_.add(some.size());
     }
   }
@@ -177,7 +190,7 @@ class Hasher {
         const ElementRange now{std::max(mine.begin, at), std::min(mine.end, at + n)};
         if (now.begin >= now.end) continue;
         stretches.push_back(now);
-        read(unit, place.frozen, place.in_pool.begin + now.begin - place.whole,
+        read(unit, place.pool, place.in_pool.begin + now.begin - place.whole,
              std::span(values).subspan(now.begin - at, now.size()));
       }
       for (std::size_t block = 0; block < here.size(); ++block) {
@@ -195,7 +208,7 @@ class Hasher {
 
   // What this rank adds of a tensor, in the whole.
   ElementRange own_of(std::size_t unit, const Place& place) const {
-    const Cut& shards = plan_.layout.units[unit].pool(place.frozen).shards;
+    const Cut& shards = plan_.layout.units[unit].pool(place.pool).shards;
     const ElementRange own = shards.piece_of(place.in_pool, rank_);
     return {place.whole + own.begin - place.in_pool.begin, place.whole + own.end - place.in_pool.begin};
   }

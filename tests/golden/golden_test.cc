@@ -114,6 +114,11 @@ INSTANTIATE_TEST_SUITE_P(Adapters, Golden,
                                                           "adapters/bert_pairs", "adapters/modernbert_words"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);
+// Over a model that bitsandbytes quantised, as transformers trains all but the quantised matrices.
+INSTANTIATE_TEST_SUITE_P(Quantised, Golden,
+                         testing::Combine(testing::Values("nf4/llama"), testing::Values(1, 2, 4),
+                                          testing::Values(0, 3)),
+                         name_of_run);
 // Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.
 INSTANTIATE_TEST_SUITE_P(
     Classes, Golden,

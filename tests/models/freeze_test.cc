@@ -46,7 +46,7 @@ class Half final : public Unit {
 TEST(FreezeTest, TensorsLieInTheirPoolsPartByPart) {
   const Half unit;
   EXPECT_EQ(unit.size(), 512u);
-  EXPECT_EQ(unit.frozen_size(), 768u);
+  EXPECT_EQ(unit.size(PoolKind::frozen), 768u);
   EXPECT_TRUE(is_frozen(unit.first) && is_frozen(unit.third));
   EXPECT_FALSE(is_frozen(unit.second) || is_frozen(unit.fourth));
   EXPECT_EQ(place_in_pool(unit.third), 512u);
@@ -66,10 +66,10 @@ TEST(FreezeTest, AFrozenTensorHasValuesAndNoGradient) {
   const auto bytes = [](std::vector<float>& values) { return reinterpret_cast<std::byte*>(values.data()); };
   const ParameterRange parameters{{bytes(trained), 512}, 0, {bytes(frozen), 256}, 512};
   EXPECT_EQ(parameters.sub(256, 4).as<float>()[0], 1);
-  EXPECT_EQ(parameters.sub(512 | kFrozen, 4).as<float>()[0], 2) << "of the part that is at hand";
+  EXPECT_EQ(parameters.sub(offset_in(PoolKind::frozen, 512), 4).as<float>()[0], 2) << "of the part that is at hand";
   const GradientRange gradients{{bytes(trained), 512}, 0};
   EXPECT_TRUE(gradients.sub(256, 4));
-  EXPECT_FALSE(gradients.sub(512 | kFrozen, 4));
+  EXPECT_FALSE(gradients.sub(offset_in(PoolKind::frozen, 512), 4));
 }
 
 }  // namespace

@@ -45,8 +45,10 @@ class LowRankTest : public ::testing::TestWithParam<Case> {
       return at;
     };
     for (std::size_t i = 0; i < c_.outs.size(); ++i)
-      spec.tensors.push_back({c_.outs[i], kFrozen | next(frozen_size_, c_.outs[i] * c_.in), 0, c_.low_ranks[i]});
-    for (Linear::Tensor& tensor : spec.tensors) tensor.bias = kFrozen | next(frozen_size_, tensor.out);
+      spec.tensors.push_back(
+          {c_.outs[i], offset_in(PoolKind::frozen, next(frozen_size_, c_.outs[i] * c_.in)), 0, c_.low_ranks[i]});
+    for (Linear::Tensor& tensor : spec.tensors)
+      tensor.bias = offset_in(PoolKind::frozen, next(frozen_size_, tensor.out));
     for (Linear::Tensor& tensor : spec.tensors)
       if (tensor.low_rank.rank > 0) tensor.low_rank.a = next(size_, tensor.low_rank.rank * c_.in);
     for (Linear::Tensor& tensor : spec.tensors)
@@ -188,7 +190,9 @@ TEST(LowRankDropout, IsOfWhatAMultiplies) {
   constexpr std::size_t kRows = 5, kIn = 64, kOut = 8;
   constexpr float kProbability = 0.5f;
   // W is zeros, so that all that comes out is the adapters'.
-  Linear::Spec spec{kRows, kIn, {{kOut, kFrozen}, {kOut, kFrozen | (kOut * kIn)}}, false, false, DType::fp32};
+  Linear::Spec spec{
+      kRows, kIn,   {{kOut, offset_in(PoolKind::frozen, 0)}, {kOut, offset_in(PoolKind::frozen, kOut * kIn)}},
+      false, false, DType::fp32};
   spec.tensors[0].low_rank = {4, 2, 0, 512};
   spec.tensors[1].low_rank = {4, 2, 256, 768};
   spec.adapter_dropout = kProbability;

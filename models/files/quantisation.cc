@@ -1,0 +1,30 @@
+#include "models/files/quantisation.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace strata::models {
+
+std::optional<Quantisation> quantisation_of(const Config& config) {
+  const auto key = [](const char* name) { return std::string("quantization_config.") + name; };
+  if (config.json(key("quant_method")) != R"("bitsandbytes")" || config.json(key("load_in_4bit")) != "true")
+    return std::nullopt;
+  if (const std::string type = config.text_or(key("bnb_4bit_quant_type"), "fp4"); type != "nf4")
+    fail(Exit::usage,
+         "{} is \"{}\", and of bitsandbytes' 4-bit formats \"nf4\" is supported: quantise the model again with it, or "
+         "give the model that it was made from",
+         config.describe(key("bnb_4bit_quant_type")), type);
+  const bool twice = config.bool_or(key("bnb_4bit_use_double_quant"), false);
+  return Quantisation{twice ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain,
+                      config.texts(key("llm_int8_skip_modules"))};
+}
+
+bool lies_in(std::span<const std::string> modules, std::string_view tensor) {
+  constexpr std::string_view kWeight = ".weight";
+  if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
+  return std::ranges::any_of(
+      modules, [&](const std::string& module) { return tensor.starts_with(module) || tensor.ends_with(module); });
+}
+
+}  // namespace strata::models

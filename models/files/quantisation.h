@@ -1,0 +1,26 @@
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/numeric/storage_format.h"
+#include "models/files/config.h"
+
+namespace strata::models {
+
+// Of a directory whose linear layers bitsandbytes quantised to NF4: config.json's quantization_config.
+struct Quantisation {
+  device::StorageFormat format;      // nf4, or nf4_plain without double quantisation
+  std::vector<std::string> skipped;  // modules that are not quantised
+};
+// nullopt if nothing is quantised, or in a way that is refused elsewhere (families/other_mathematics.h). Throws
+// Error{usage} for bitsandbytes' other formats.
+std::optional<Quantisation> quantisation_of(const Config& config);
+
+// Whether the tensor is of one of these modules, named as in llm_int8_skip_modules: the beginning of a name, or its
+// end.
+bool lies_in(std::span<const std::string> modules, std::string_view tensor);
+
+}  // namespace strata::models

@@ -1,0 +1,17 @@
+#pragma once
+#include "runtime/plan/draft.h"
+#include "runtime/tasks/site.h"
+
+namespace strata::runtime {
+
+// The quantised parameters of a unit, or of one of its parts, in the compute dtype.
+struct Unpack {
+  UnitPart which;
+  Slice quantised;
+  int unpacked;  // buffer
+
+  void add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+}  // namespace strata::runtime

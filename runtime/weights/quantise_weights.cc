@@ -1,0 +1,155 @@
+#include "runtime/weights/quantise_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "comm/agreement.h"
+#include "device/numeric/exact_sum.h"
+#include "runtime/weights/nf4_block.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::ExactSum, device::kScaleBlock;
+
+constexpr std::size_t kAtOnce = 16 * kQuantisedAlignment;  // elements read at once
+
+// A stretch of a matrix whose scales this rank adds.
+struct Stretch {
+  std::size_t unit, run, begin, end;  // elements of the matrix
+};
+
+// Of all matrices in the order of units and runs, this rank's part of the sums of scales; `all`: everybody's.
+class ScaleSums {
+ public:
+  ScaleSums(const StepPlan& plan, const WeightSource& source) : plan_(plan), source_(source) {
+    for (const UnitLayout& unit : plan.layout.units) {
+      first_.push_back(sums_.size());
+      sums_.resize(sums_.size() + unit.quantised.runs.size());
+    }
+  }
+
+  void read(const Coordinates* rank, int threads) {
+    std::vector<Stretch> stretches;
+    for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) {
+      const Pool& pool = plan_.layout.units[unit].quantised;
+      for (std::size_t r = 0; r < pool.runs.size(); ++r) {
+        const Run& run = pool.runs[r];
+        if (source_.quantised(unit, run.parameter, plan_.layout.quantised)) continue;
+        const models::ElementRange whole{run.begin, run.end};
+        const auto [begin, end] = rank ? pool.shards.piece_of(whole, *rank) : whole;
+        for (std::size_t at = begin; at < end; at += kAtOnce)
+          stretches.push_back({unit, r, at - run.begin, std::min(end, at + kAtOnce) - run.begin});
+      }
+    }
+    const auto parameter = [&](const Stretch& s) { return plan_.layout.units[s.unit].quantised.runs[s.run].parameter; };
+    const auto prefetch = [&](std::size_t i) {
+      const Stretch& s = stretches[i];
+      source_.prefetch(s.unit, parameter(s), s.begin, s.end - s.begin);
+    };
+    std::mutex mutex;
+    parallel_reads(stretches.size(), threads, prefetch, [&](std::size_t i) {
+      const Stretch& s = stretches[i];
+      std::vector<float> values(s.end - s.begin);
+      source_.read(s.unit, parameter(s), s.begin, values);
+      ExactSum sum;
+      for (std::size_t at = 0; at < values.size(); at += kScaleBlock)
+        sum.add(nf4_scale(std::span(values).subspan(at, std::min(kScaleBlock, values.size() - at))));
+      const std::lock_guard lock(mutex);
+      sums_[first_[s.unit] + s.run].merge(sum);
+    });
+  }
+  void add_all(comm::World& world) {
+    const std::string own(reinterpret_cast<const char*>(sums_.data()), sums_.size() * sizeof(ExactSum));
+    std::ranges::fill(sums_, ExactSum{});
+    for (const std::string& text : world.exchange(own)) {
+      STRATA_CHECK_EQ(text.size(), own.size());
+      for (std::size_t i = 0; i < sums_.size(); ++i) {
+        ExactSum sum;
+        std::memcpy(&sum, text.data() + i * sizeof sum, sizeof sum);
+        sums_[i].merge(sum);
+      }
+    }
+  }
+  ScaleOffsets means() const {
+    ScaleOffsets out;
+    for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) {
+      auto& offsets = out.emplace_back();
+      const auto& runs = plan_.layout.units[unit].quantised.runs;
+      for (std::size_t r = 0; r < runs.size(); ++r) {
+        const std::size_t scales = (runs[r].end - runs[r].begin + kScaleBlock - 1) / kScaleBlock;
+        offsets.push_back(static_cast<float>(sums_[first_[unit] + r].round() / static_cast<double>(scales)));
+      }
+    }
+    return out;
+  }
+  // Whether there is anything to add up.
+  bool any() const { return plan_.layout.quantised == device::StorageFormat::nf4 && !sums_.empty(); }
+
+ private:
+  const StepPlan& plan_;
+  const WeightSource& source_;
+  std::vector<std::size_t> first_;  // by unit
+  std::vector<ExactSum> sums_;
+};
+
+}  // namespace
+
+ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads, comm::World& world) {
+  ScaleSums sums(plan, source);
+  if (!sums.any()) return sums.means();
+  if (!plan.sharded_parameters()) {  // each rank reads everything, and is compared by what it has read
+    comm::agree(world, [&] { sums.read(nullptr, threads); });
+    return sums.means();
+  }
+  const Coordinates rank = plan.mesh().at(world.rank());
+  comm::agree(world, [&] { sums.read(&rank, threads); });
+  sums.add_all(world);
+  return sums.means();
+}
+
+ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads) {
+  ScaleSums sums(plan, source);
+  if (sums.any()) sums.read(nullptr, threads);
+  return sums.means();
+}
+
+void quantise_weights(Executor& executor, const StepPlan& plan, const WeightSource& source,
+                      const std::vector<float>& offsets, std::size_t unit, const models::ElementRange& elements,
+                      const LoadOptions& options) {
+  constexpr std::size_t kBlock = device::kNf4Block;
+  const Pool& pool = plan.layout.units[unit].quantised;
+  const device::StorageFormat format = plan.layout.quantised;
+  const std::size_t block_bytes = stored_bytes(format, kBlock);
+  std::vector<std::byte> stored(stored_bytes(format, elements.size()));  // zeros after the last matrix
+  std::vector<float> values;
+  for (std::size_t r = 0; r < pool.runs.size(); ++r) {
+    const Run& run = pool.runs[r];
+    const std::size_t from = std::max(run.begin, elements.begin), to = std::min(run.end, elements.end);
+    if (from >= to) continue;
+    const bool as_it_is = source.quantised(unit, run.parameter, format);
+    if (!as_it_is || options.base) {
+      values.resize(to - from);
+      source.read(unit, run.parameter, from - run.begin, values);
+    }
+    if (options.base)
+      if (const auto own = pool.shards.piece_of({from, to}, options.rank); own.begin < own.end)
+        options.base->add(unit, run.parameter, own.begin - run.begin,
+                          std::span(values).subspan(own.begin - from, own.size()));
+    for (std::size_t at = from; at < to; at += kBlock) {
+      const auto block = std::span(stored).subspan(stored_bytes(format, at - elements.begin), block_bytes);
+      if (as_it_is)
+        source.read_block(unit, run.parameter, at - run.begin, block);
+      else
+        write_nf4_block(format, std::span(values).subspan(at - from, std::min(kBlock, to - at)), offsets[r], block);
+    }
+  }
+  const std::size_t held = executor.storage().held(unit, StateKind::quantised).begin;
+  executor.storage().write_state(unit, StateKind::quantised, stored_bytes(format, elements.begin - held), stored);
+}
+
+}  // namespace strata::runtime

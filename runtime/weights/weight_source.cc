@@ -1,0 +1,309 @@
+#include "runtime/weights/weight_source.h"
+
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "device/numeric/philox.h"
+#include "models/files/nf4_tensor.h"
+#include "models/files/safetensors.h"
+#include "runtime/weights/nf4_block.h"
+#include "runtime/weights/tensor_match.h"
+
+namespace strata::runtime {
+namespace {
+
+class RandomWeights final : public WeightSource {
+ public:
+  // Tensors of adapters are numbered after all those of the model, whose numbers they leave as they are.
+  RandomWeights(const models::Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
+    std::uint32_t next = 0;
+    numbers_.resize(model.units.size());
+    for (const bool of_adapter : {false, true})
+      for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+        const auto parameters = model.units[unit]->parameters();
+        numbers_[unit].resize(parameters.size());
+        for (std::size_t p = 0; p < parameters.size(); ++p)
+          if (parameters[p].of_adapter == of_adapter) numbers_[unit][p] = next++;
+      }
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    const models::Init init = model_.units[unit]->parameters()[parameter].init;
+    if (!init.drawn()) {
+      std::fill(out.begin(), out.end(), init.constant);
+      return;
+    }
+    // Sites of dropout count up from 0; weights are apart from them.
+    const device::RandomStream stream{seed_, 0, 0x80000000u + numbers_[unit][parameter]};
+    for (std::size_t i = begin; i < begin + out.size();) {
+      const device::PhiloxBlock block = device::random_block(stream, i / 4);
+      float drawn[4];
+      for (std::size_t k = 0; k < 4; ++k)  // uniform, of 24 bits
+        drawn[k] = init.bound * (static_cast<float>(block.word[k] >> 8) * 0x1p-23f - 1);
+      for (std::size_t pair = 0; pair < 4 && init.bound == 0; pair += 2) {
+        const float u = (static_cast<float>(block.word[pair] >> 8) + 0.5f) * 0x1p-24f;
+        const float angle = static_cast<float>(block.word[pair + 1]) * (2 * std::numbers::pi_v<float> * 0x1p-32f);
+        const float radius = init.deviation * std::sqrt(-2 * std::log(u));
+        drawn[pair] = radius * std::cos(angle);
+        drawn[pair + 1] = radius * std::sin(angle);
+      }
+      for (const std::size_t stop = std::min(begin + out.size(), (i / 4 + 1) * 4); i < stop; ++i)
+        out[i - begin] = drawn[i % 4];
+    }
+  }
+
+ private:
+  const models::Model& model_;
+  std::uint64_t seed_;
+  std::vector<std::vector<std::uint32_t>> numbers_;  // of each unit's parameters
+};
+
+class StoredWeights final : public WeightSource {
+ public:
+  StoredWeights(const models::Model& model, const std::filesystem::path& directory, std::uint64_t seed, bool new_head)
+      : file_(models::Safetensors::open(directory)), random_(model, seed) {
+    std::vector<std::string> names;
+    std::vector<const models::StoredTensor*> stored;
+    for (const models::StoredTensor& tensor : file_.tensors()) {
+      if (models::belongs_to_nf4(file_, tensor.name)) continue;
+      names.push_back(tensor.name);
+      stored.push_back(&tensor);
+    }
+    // Of AutoGPTQ, AWQ and bitsandbytes' other formats: packed integers and their scales in a weight's place.
+    for (const std::string& name : names)
+      for (const char* ending : {".qweight", ".qzeros", ".weight.absmax", ".weight_packed", ".weight_scale", ".scales"})
+        if (name.ends_with(ending))
+          fail(Exit::usage,
+               "{} holds quantised weights ({}): give the model that they were made from, or one that was converted "
+               "back to bfloat16 (dequantize)",
+               directory.string(), name);
+    TensorMatch match = match_tensors(model, names, new_head);
+    for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+      const auto& parameters = model.units[unit]->parameters();
+      auto& tensors = tensors_.emplace_back();
+      auto& nf4 = nf4_.emplace_back(parameters.size());
+      for (std::size_t p = 0; p < parameters.size(); ++p) {
+        const std::vector<std::uint64_t> shape(parameters[p].shape.begin(), parameters[p].shape.end());
+        const auto& place = match.places[unit][p];
+        const bool missing = std::ranges::find(match.missing, parameters[p].name) != match.missing.end();
+        if (place && models::is_nf4(file_, names[*place])) {
+          nf4[p] = nf4_of(names[*place], shape, model);
+          tensors.push_back(stored[*place]);
+        } else if (place || missing) {
+          tensors.push_back(&file_.require(place ? names[*place] : parameters[p].name, shape));
+        } else {
+          tensors.push_back(nullptr);
+        }
+      }
+    }
+    drawn_ = std::move(match.drawn);
+    for (const std::size_t i : match.left_out)
+      if (auto layer = layer_of(names[i], stored[i]->shape.size())) left_out_.push_back(*std::move(layer));
+    for (const std::size_t i : match.unknown) check_unknown(*stored[i], model);
+    for (const auto& tensors : tensors_) read_.emplace_back(tensors.size());
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    if (!tensors_[unit][parameter]) return random_.read(unit, parameter, begin, out);
+    if (nf4_[unit][parameter]) return read_nf4(unit, parameter, begin, out);
+    const models::StoredTensor& tensor = *tensors_[unit][parameter];
+    models::read_elements(tensor, begin, out);
+    const auto bytes = part_of(tensor, begin, out.size());
+    // A sum: threads come in any order.
+    read_[unit][parameter] += XXH3_64bits_withSeed(bytes.data(), bytes.size(), begin);
+    MappedFile::release(bytes);  // what is mapped counts as the rank's memory
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (!std::isfinite(out[i]))
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights have to be finite", tensor.file.string(),
+             tensor.name, out[i], begin + i);
+  }
+
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    const auto& nf4 = nf4_[unit][parameter];
+    return nf4 && nf4->format() == format;
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    nf4_[unit][parameter]->read_block(begin, block);
+    read_[unit][parameter] += XXH3_64bits_withSeed(block.data(), block.size(), begin);
+    std::array<float, device::kNf4Scales> scales;
+    device::read_nf4_scales(nf4_[unit][parameter]->format(), block.data(), scales.data());
+    if (!std::ranges::all_of(scales, [](float x) { return std::isfinite(x); }))
+      fail(Exit::corrupt, "{}: tensor {} has a scale that is not finite from element {} on",
+           tensors_[unit][parameter]->file.string(), tensors_[unit][parameter]->name, begin);
+  }
+
+  // Page by page a cold file is read slowly.
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    if (nf4_[unit][parameter])
+      MappedFile::will_need(nf4_[unit][parameter]->codes_of(begin, count));
+    else if (const models::StoredTensor* tensor = tensors_[unit][parameter])
+      MappedFile::will_need(part_of(*tensor, begin, count));
+  }
+
+  std::vector<comm::Seen> seen() const override {
+    std::size_t all = 0;
+    for (const auto& tensors : tensors_)
+      for (const models::StoredTensor* tensor : tensors)
+        if (tensor) all += tensor->bytes.size();
+    const comm::Coverage coverage = comm::of_tensors(all);
+    for (const auto& tensors : tensors_)
+      for (const models::StoredTensor* tensor : tensors)
+        if (tensor) comm::ask_for(tensor->bytes, coverage);
+    return of_tensors([&](const models::StoredTensor& tensor, std::size_t, std::size_t) {
+      std::string print = fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "),
+                                      comm::print_of(tensor.bytes, coverage));
+      MappedFile::release(tensor.bytes);
+      return print;
+    });
+  }
+  std::vector<std::string> drawn() const override { return drawn_; }
+  std::vector<std::string> left_out() const override { return left_out_; }
+  std::size_t rounded() const override {
+    std::size_t count = 0;
+    for (const auto& tensors : tensors_)
+      count += static_cast<std::size_t>(
+          std::ranges::count_if(tensors, [](const auto* tensor) { return tensor && tensor->is_double(); }));
+    return count;
+  }
+  std::vector<comm::Seen> seen_as_read() const override {
+    return of_tensors([&](const models::StoredTensor&, std::size_t unit, std::size_t parameter) {
+      return fmt::format("hash {:016x}", read_[unit][parameter].load());
+    });
+  }
+
+ private:
+  models::Nf4Tensor nf4_of(const std::string& name, const std::vector<std::uint64_t>& shape,
+                           const models::Model& model) const {
+    models::Nf4Tensor tensor = models::nf4_tensor(file_, name);
+    const models::StoredTensor& codes = *tensor.codes;
+    if (model.family == "gpt2")
+      fail(Exit::usage,
+           "{}: {} is quantised, and quantised weights of gpt2 models, whose matrices bitsandbytes transposes, are not "
+           "supported: give the model that they were made from, with model.frozen_format = \"nf4\"",
+           codes.file.string(), name);
+    if (tensor.shape != shape)
+      fail(Exit::corrupt, "{}: expected tensor {} of shape [{}], found shape [{}]", codes.file.string(), name,
+           fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));
+    return tensor;
+  }
+  void read_nf4(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const {
+    constexpr std::size_t kBlock = device::kNf4Block;
+    const device::StorageFormat format = nf4_[unit][parameter]->format();
+    std::vector<std::byte> block(stored_bytes(format, kBlock));
+    std::vector<float> values(kBlock);
+    for (std::size_t at = begin / kBlock * kBlock; at < begin + out.size(); at += kBlock) {
+      read_block(unit, parameter, at, block);
+      read_nf4_block(format, block, values);
+      const std::size_t from = std::max(at, begin), to = std::min(at + kBlock, begin + out.size());
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from - at), to - from,
+                  out.begin() + static_cast<std::ptrdiff_t>(from - begin));
+    }
+  }
+  template <typename Print>
+  std::vector<comm::Seen> of_tensors(Print&& print) const {
+    std::vector<comm::Seen> all;
+    for (std::size_t unit = 0; unit < tensors_.size(); ++unit)
+      for (std::size_t p = 0; p < tensors_[unit].size(); ++p) {
+        if (!tensors_[unit][p]) continue;
+        const models::StoredTensor& tensor = *tensors_[unit][p];
+        all.push_back({fmt::format("tensor {} of {}", tensor.name, tensor.file.string()), print(tensor, unit, p)});
+      }
+    return all;
+  }
+  static std::span<const std::byte> part_of(const models::StoredTensor& tensor, std::size_t begin, std::size_t count) {
+    const std::size_t element = tensor.element_bytes();
+    return tensor.bytes.subspan(begin * element, count * element);
+  }
+  // Some writers store a shared tensor once more. Throws Error for any other.
+  void check_unknown(const models::StoredTensor& tensor, const models::Model& model) const {
+    for (const auto& unit : model.units) {
+      const auto& shared = unit->shared();
+      if (!shared || tensor.name != shared->name) continue;
+      const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is never drawn
+      if (models::same_values(tensor, holder)) return;
+      fail(Exit::usage,
+           "{}: tensor {} is another than {}, and model.config.tie_word_embeddings ties the two: without it, or with "
+           "false, both are read",
+           tensor.file.string(), tensor.name, holder.name);
+    }
+    fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
+         tensor.name, model.family);
+  }
+
+  models::Safetensors file_;
+  RandomWeights random_;
+  std::vector<std::string> drawn_, left_out_;
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: drawn
+  std::vector<std::vector<std::optional<models::Nf4Tensor>>> nf4_;     // those that are quantised
+  mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // hashes of what was read of each, added up
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::uint64_t seed) {
+  return std::make_unique<RandomWeights>(model, seed);
+}
+
+std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
+                                             std::uint64_t seed, bool new_head) {
+  return std::make_unique<StoredWeights>(model, directory, seed, new_head);
+}
+
+BaseHash::BaseHash(const models::Model& model) {
+  std::uint32_t next = 0;
+  for (const auto& unit : model.units) {
+    auto& numbers = numbers_.emplace_back();
+    for (const models::Parameter& p : unit->parameters()) numbers.push_back(p.of_adapter ? 0 : next++);
+  }
+}
+
+void BaseHash::add(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<const float> values) {
+  constexpr std::size_t kBlock = models::kParameterAlignment;
+  STRATA_CHECK_EQ(begin % kBlock, 0u);
+  std::uint64_t low = 0, high = 0;
+  for (std::size_t at = 0; at < values.size(); at += kBlock) {
+    const auto some = values.subspan(at, std::min(kBlock, values.size() - at));
+    const std::uint64_t place = std::uint64_t{numbers_[unit][parameter]} << 40 | (begin + at) / kBlock;
+    const XXH128_hash_t h = XXH3_128bits_withSeed(some.data(), some.size_bytes(), place);
+    low += h.low64;
+    high += h.high64;
+  }
+  low_ += low;
+  high_ += high;
+}
+
+std::string BaseHash::text() const {
+  return fmt::format("{:016x}{:016x}", high_.load(), low_.load());
+}
+
+std::string BaseHash::whole(comm::World& world) const {
+  std::uint64_t low = 0, high = 0;
+  for (const std::string& of_rank : world.exchange(fmt::format("{} {}", high_.load(), low_.load()))) {
+    high += std::stoull(of_rank);
+    low += std::stoull(of_rank.substr(of_rank.find(' ')));
+  }
+  return fmt::format("{:016x}{:016x}", high, low);
+}
+
+void require_base(const WeightSource& source, const std::string& hash) {
+  const WeightSource::Base base = source.base();
+  if (base.hash.empty() || base.hash == hash) return;
+  fail(Exit::usage,
+       "{} is not the model that the adapter was trained beside: its tensors have the hash {}, and those had {}; give "
+       "that model, as it was",
+       base.path.empty() ? "the model" : base.path, hash, base.hash);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,203 @@
+// model.frozen_format = "nf4": frozen matrices in 4 bits, and the same bits whatever the stage, tier, order,
+// recomputation and number of ranks.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <functional>
+#include <optional>
+
+#include "base/error.h"
+#include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/saved_run.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+struct Case {
+  const char* name;
+  std::vector<std::string> sets;
+};
+
+// Sizes that no block divides, one matrix of several blocks, and some that are trained.
+const Case kCases[] = {
+    {"gpt2",
+     {"model.preset=tiny-gpt2", "model.config.n_layer=3", "model.config.n_embd=80", "model.config.n_head=5",
+      "model.config.vocab_size=130", "model.config.n_positions=24", "model.config.attn_pdrop=0.1",
+      R"(training.freeze=["*.w?e.*", "*.h.[01].*", "*.h.2.attn.c_attn.*"])"}},
+    {"llama",
+     {"model.preset=tiny-llama", "model.config.num_hidden_layers=3", "model.config.hidden_size=72",
+      "model.config.num_attention_heads=9", "model.config.num_key_value_heads=3", "model.config.head_dim=8",
+      "model.config.intermediate_size=264", "model.config.vocab_size=130", "model.config.attention_dropout=0.1",
+      R"(training.freeze=["*.embed_tokens.*", "*.k_proj.weight", "*.layers.[02].mlp.*", "*.layers.1.self_attn.*"])"}},
+    {"adapters",
+     {"model.preset=tiny-llama", "model.config.num_hidden_layers=2", "model.config.hidden_size=72",
+      "model.config.num_attention_heads=9", "model.config.num_key_value_heads=3", "model.config.head_dim=8",
+      "model.config.intermediate_size=264", "model.config.vocab_size=130", "adapter.kind=lora", "adapter.rank=4"}},
+};
+
+class QuantisedRun : public testing::TestWithParam<std::tuple<std::size_t, const char*, const char*>> {
+ protected:
+  QuantisedRun() {
+    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
+    for (std::uint32_t i = 0; i < 900; ++i) {
+      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+  std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
+    const auto& [number, precision, double_quant] = GetParam();
+    std::vector<std::string> all = kCases[number].sets;
+    for (const std::string& set :
+         {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), std::string("data.seq_len=16"),
+          std::string("training.max_steps=3"), std::string("training.micro_batch_size=2"),
+          fmt::format("training.precision={}", precision), std::string("optimizer.learning_rate=2e-3"),
+          fmt::format("training.gradient_accumulation_steps={}", 4 / ranks), std::string("model.frozen_format=nf4"),
+          fmt::format("model.double_quant={}", double_quant), fmt::format("memory.nvme={}", folder_.path().string())})
+      all.push_back(set);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  Trained whole(const std::vector<std::string>& more = {}) const {
+    return train_in_threads(std::nullopt, sets(1, more), 1);
+  }
+
+  tests::ScratchFolder folder_;
+};
+
+void expect_same(const Trained& trained, const Trained& first, const std::string& name) {
+  EXPECT_TRUE(trained.memory_as_planned) << name;
+  EXPECT_TRUE(trained.bytes_as_planned) << name;
+  EXPECT_EQ(trained.loss_hex, first.loss_hex) << name;
+  EXPECT_EQ(trained.weights_hash, first.weights_hash) << name;
+}
+
+TEST_P(QuantisedRun, SameBitsWhateverThePlan) {
+  const Trained first = whole();
+  EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights move";
+  EXPECT_NE(first.loss_hex[0], whole({"model.frozen_format=compute"}).loss_hex[0]) << "4 bits are others";
+  int i = 0;
+  for (const int ranks : {1, 2, 4})
+    for (int stage = 0; stage < 4; ++stage)
+      for (const char* recompute : {"none", "block", "sqrt"}) {
+        const std::string order = ++i % 2 ? "vertical" : "horizontal";
+        const std::string name = fmt::format("{} ranks, stage {}, recompute {}, {}", ranks, stage, recompute, order);
+        auto all = sets(ranks, {fmt::format("zero.stage={}", stage), fmt::format("training.recompute={}", recompute),
+                                "memory.order=" + order, fmt::format("memory.prefetch={}", i % 4)});
+        if (ranks == 4 && stage == 3 && i % 2) all.push_back("zero.parameters_group=2");
+        // Every third in tiles, which only sharded parameters come in.
+        expect_same(train_in_threads(std::nullopt, all, ranks, {}, i % 3 ? 0 : 1), first, name);
+      }
+}
+
+TEST_P(QuantisedRun, SameBitsInEveryTier) {
+  const Trained first = whole();
+  const char* tiers[] = {"device", "host", "nvme"};
+  int i = 0;
+  for (const char* parameters : tiers)
+    for (const char* optimizer : tiers)
+      for (const int ranks : {1, 2}) {
+        const char* gradients = tiers[++i % 3];
+        const std::string name = fmt::format("{} ranks, {} {} {}", ranks, parameters, gradients, optimizer);
+        const auto all =
+            sets(ranks, {fmt::format("zero.stage={}", ranks == 1 ? 0 : i % 4),
+                         fmt::format("zero.parameters={}", parameters), fmt::format("zero.gradients={}", gradients),
+                         fmt::format("zero.optimizer={}", optimizer), fmt::format("zero.activations={}", tiers[i % 2]),
+                         fmt::format("training.recompute={}", i % 2 ? "block" : "none")});
+        expect_same(train_in_threads(std::nullopt, all, ranks, {}, i % 4 ? 0 : 1, kShardAlignment), first, name);
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(, QuantisedRun,
+                         testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
+                                          testing::Values("fp32", "bf16"), testing::Values("true", "false")));
+
+// Weights of files are read twice, and by several ranks, which are compared by what they have read.
+TEST(QuantisedWeights, OfFilesAreTheSameOnAnyRanks) {
+  const std::filesystem::path golden = tests::source_dir() / "tests/golden/llama";
+  std::optional<Trained> first;
+  for (const int ranks : {1, 2, 4})
+    for (const int stage : {0, 3}) {
+      const Trained trained = train_in_threads(
+          golden / "recipe.toml",
+          {fmt::format("training.gradient_accumulation_steps={}", 4 / ranks), fmt::format("zero.stage={}", stage),
+           "training.freeze=*_proj.weight", "model.frozen_format=nf4"},
+          ranks);
+      if (!first) first = trained;
+      expect_same(trained, *first, fmt::format("{} ranks, stage {}", ranks, stage));
+    }
+  // As those that bitsandbytes had quantised, whose offsets are torch's means, up to a unit in the last place.
+  const Trained stored = train_in_threads(tests::source_dir() / "tests/golden/nf4/llama/recipe.toml", {}, 1);
+  EXPECT_NEAR(std::stod(stored.loss_hex[0]), std::stod(first->loss_hex[0]), 1e-5);
+}
+
+std::string complaint_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Exit::usage);
+    return error.what();
+  }
+  return {};
+}
+
+Job job_of(const std::vector<std::string>& sets) {
+  std::vector<std::string> all = {"model.preset=tiny-llama", "data.seq_len=16", "training.max_steps=3"};
+  all.insert(all.end(), sets.begin(), sets.end());
+  const Recipe recipe = load_recipe(std::nullopt, all);
+  return make_job(recipe, 1, capacity_of(recipe.memory, 1));
+}
+
+TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
+  const Job job = job_of({R"(training.freeze=["model.layers.1.*"])", "model.frozen_format=nf4"});
+  const UnitLayout& unit = job.plan.layout.units[2];
+  EXPECT_EQ(unit.padded(), 0u);
+  EXPECT_EQ(unit.frozen.runs.size(), 2u) << "norms";
+  ASSERT_EQ(unit.quantised.runs.size(), 7u);
+  std::size_t blocks = 0;
+  for (const auto& run : unit.quantised.runs) {
+    EXPECT_EQ(run.begin % 16384, 0u);
+    blocks += (run.end - run.begin + 16383) / 16384;
+  }
+  EXPECT_EQ(unit.quantised.padded(), blocks * 16384);
+  const Buffer& home = job.plan.buffers[static_cast<std::size_t>(job.plan.homes[2].quantised)];
+  EXPECT_EQ(home.bytes, aligned(blocks * 8456));
+}
+
+TEST(QuantisedPlan, WithNothingToQuantiseIsRefused) {
+  EXPECT_THAT(complaint_of([] { job_of({"model.frozen_format=nf4"}); }), HasSubstr("nothing is frozen"));
+  EXPECT_THAT(complaint_of([] {
+                job_of({"model.frozen_format=nf4", "training.freeze=*norm*"});
+              }),
+              HasSubstr("none of them is"));
+}
+
+// A checkpoint holds what is quantised as it is, and goes on at any stage; with another format it is refused.
+TEST(QuantisedResume, GoesOnAsIfItHadNotStopped) {
+  const SavedRun saved;
+  const std::vector<std::string> more = {R"(training.freeze=["*.wte.*", "*.h.0.*", "*.h.1.mlp.c_fc.*"])",
+                                         "model.frozen_format=nf4"};
+  auto with = [&](const std::vector<std::string>& others) {
+    auto all = more;
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+  };
+  std::filesystem::remove_all(saved.checkpoints());
+  const auto straight = saved.run(1, saved.sets(1, more), 6);
+  std::filesystem::remove_all(saved.checkpoints());
+  saved.run(2, saved.sets(2, with({"zero.stage=3"})), 3, {3});
+  const auto gone_on = saved.run(1, saved.sets(1, more), 6);
+  EXPECT_EQ(gone_on.resumed, "step-00000003");
+  EXPECT_EQ(gone_on.weights, straight.weights);
+  EXPECT_TRUE(std::equal(gone_on.losses.begin(), gone_on.losses.end(), straight.losses.begin() + 3));
+  EXPECT_THAT(complaint_of([&] { saved.run(1, saved.sets(1, with({"model.frozen_format=compute"})), 6); }),
+              HasSubstr("model.frozen_format"));
+}
+
+}  // namespace
+}  // namespace strata::runtime
