@@ -188,12 +188,12 @@ class Loader {
     for (const auto& [key, value] : given_)
       if (key.starts_with("adapter.") && key != "adapter.path") adapter.given.push_back(key);
     if (adapter.kind == AdapterKind::none) {
-      adapter.path.reset();
       for (const auto& [key, value] : given_) {
         if (!key.starts_with("adapter.") || key == "adapter.kind") continue;
         if (!given("adapter.kind")) fail(Exit::usage, "{} = {} needs adapter.kind = \"lora\"", key, value.shown);
         recipe_.notes.push_back(fmt::format("{} = {} has no effect: adapter.kind is \"none\"", key, value.shown));
       }
+      adapter = {};  // so that a recipe that is written reads without them
       return;
     }
     if (!recipe_.training.freeze.empty())

@@ -204,6 +204,8 @@ TEST_F(WrittenRecipe, IsReadAsItWas) {
       R"("/x#y=z\\")",
       R"(["/a/*.bin", "/b"])",
       R"([{files = ["/a", "/b?"], weight = 0.1}, {files = "/c", weight = 3}])",
+      "{q_proj = 4}",
+      R"({"layers\\.[01]\\..*" = 2, "é" = 64})",
       "\"unix:/tmp/s\"",
       "\"localhost:8080\"",
       "\"off\"",
@@ -225,13 +227,20 @@ TEST_F(WrittenRecipe, IsReadAsItWas) {
       const Set set = parse_set(key.name + "=" + value);
       const auto read = value_of(*set.table.get("value"));
       Recipe recipe, elsewhere;
-      if (!read || !key.set(recipe, *read, {}) || (key.not_built && key.not_built(*read))) continue;
+      const auto takes = [&] {
+        try {
+          return read && key.set(recipe, *read, {});
+        } catch (const Error&) {  // a regular expression that is none
+          return false;
+        }
+      };
+      if (!takes() || (key.not_built && key.not_built(*read))) continue;
       key.set(elsewhere, *read, "/elsewhere");
       if (key.text(elsewhere) != key.text(recipe)) continue;  // a relative path, which is written whole
       own.push_back(value);
       different.insert(key.text(recipe));
     }
-    EXPECT_GT(different.size(), 1U) << key.name;
+    EXPECT_GT(different.size(), key.not_built ? 0U : 1U) << key.name;
   }
   int whole = 0;
   for (int i = 0; i < 3000; ++i) {
