@@ -301,7 +301,9 @@ auto kernel_of(StorageFormat format) {
     case StorageFormat::block8:
       return update_blocks<Rule, Block8Moment, kWhole>;
     case StorageFormat::fp32:
-    case StorageFormat::fp16:  // which no moment is
+    case StorageFormat::fp16:  // which no moment is, nor one of the following
+    case StorageFormat::nf4:
+    case StorageFormat::nf4_plain:
       break;
   }
   return update_blocks<Rule, Fp32Moment, kWhole>;
