@@ -26,7 +26,14 @@ struct Losing {
     residual = run.add_buffer(kProbeActivations * sizeof(float));
     workspace = run.add_buffer(4096);
   }
-  UnitCall call() const { return {{2}, 1, own, -1, table, x, {workspace, true}}; }
+  UnitCall call() const {
+    return {.which = {2},
+            .micro_batch = 1,
+            .parameters = own,
+            .shared_parameters = table,
+            .x = x,
+            .workspace = {workspace, true}};
+  }
   void add_logits() { run.draft.plan.control.logits = run.add_buffer(c.model.loss_rows() * 16 * sizeof(float)); }
   const ProbedCall& called() const { return c.model.calls.at(0); }
 

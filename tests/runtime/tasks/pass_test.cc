@@ -28,7 +28,9 @@ struct Passing {
     workspace = run.add_buffer(8192);
     cache = run.add_buffer(4096);
   }
-  UnitCall call(int part = -1) const { return {{1, part}, 2, parameters, -1, -1, x, {workspace, true}}; }
+  UnitCall call(int part = -1) const {
+    return {.which = {1, part}, .micro_batch = 2, .parameters = parameters, .x = x, .workspace = {workspace, true}};
+  }
   void add_forward(int part = -1, bool again = false) {
     Forward{call(part), again, {saved, true}, -1, again ? Written{} : Written{y, true}}.add(run.draft);
   }
@@ -210,7 +212,8 @@ TEST(BackwardTask, OfAPartKeepsToItsElements) {
 TEST(ForwardTask, OfTheFirstUnitHasNoInput) {
   Passing p(0);
   Forward{{{0}, 0, p.parameters}, false, {}, -1, {p.y, true}}.add(p.run.draft);
-  Backward{{{0}, 0, -1, -1, -1, -1, {p.workspace, true}}, -1, p.residual, p.gradients}.add(p.run.draft);
+  Backward{{.which = {0}, .micro_batch = 0, .workspace = {p.workspace, true}}, -1, p.residual, p.gradients}.add(
+      p.run.draft);
   EXPECT_EQ(p.run.task().buffer(Role::parameters), -1);
   p.run.place();
   p.run.run(0);
