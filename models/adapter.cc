@@ -11,10 +11,18 @@
 namespace strata::models {
 namespace {
 
+// Time is polynomial in the pattern and the text (an option of libstdc++; it has no back-references): by default some
+// patterns take forever, and they may come with an adapter's folder.
+std::regex compiled(const std::string& pattern) {
+  return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
+}
+
 // As Python's re.fullmatch.
 bool matches_whole(const std::string& pattern, std::string_view text) {
-  return std::regex_match(text.begin(), text.end(), std::regex(pattern));
+  return std::regex_match(text.begin(), text.end(), compiled(pattern));
 }
+
+constexpr std::size_t kMostPattern = 4096;
 
 bool ends_as(std::string_view module, std::string_view name) {
   return module == name ||
@@ -112,8 +120,11 @@ void check_pattern(std::string_view key, const std::string& pattern) {
     if (pattern.find(syntax) != std::string::npos)
       fail(Exit::usage, "{} = {}: {} in regular expressions is not supported ({}): write it without", key, pattern,
            name, syntax);
+  if (pattern.size() > kMostPattern)
+    fail(Exit::usage, "{}: the regular expression has {} characters, and at most {} are supported", key, pattern.size(),
+         kMostPattern);
   try {
-    (void)std::regex(pattern);
+    (void)compiled(pattern);
   } catch (const std::regex_error& error) {
     fail(Exit::usage, "{} = {} is no regular expression that can be read: {}", key, pattern, error.what());
   }

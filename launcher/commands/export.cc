@@ -30,6 +30,9 @@ int export_model(const ExportOptions& options) {
                                   .advance = exporting.advance()});
   }();
   tell_remarks(remarks);
+  if (options.quantised && folder.has_adapter())
+    say("{} is the model without its adapter, which strata export {} -o FOLDER --adapter writes", options.to.string(),
+        folder.path().string());
   say("{} exported to {} in {}{}{}", folder.path().string(), options.to.string(), options.dtype,
       options.quantised ? ", and what is quantised in NF4" : "",
       folder.hugging_face()

@@ -110,6 +110,13 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
             "first (model.config.tie_word_embeddings = false)",
             name, holder, shared->name);
     }
+    for (const auto& unit : model.units)
+      for (const models::Parameter& p : unit->parameters())
+        if (!p.trained() && models::is_saved_whole(one, p.name))
+          fail(Exit::usage,
+               "adapter.modules_to_save: {} is of {}, which the model's files hold in 4 bits, so that it cannot be "
+               "trained: leave it out, or start from the model that was quantised",
+               name, p.name);
     if (!of_file && std::ranges::none_of(all, is_of))
       fail(Exit::usage,
            "adapter.modules_to_save: no module of this {} model has a name that ends in {}; the nearest are {}",

@@ -187,6 +187,9 @@ class Loader {
     if (adapter.path && !given("adapter.kind")) adapter.kind = AdapterKind::lora;
     for (const auto& [key, value] : given_)
       if (key.starts_with("adapter.") && key != "adapter.path") adapter.given.push_back(key);
+    if (adapter.kind == AdapterKind::none && adapter.path)
+      fail(Exit::usage, "adapter.kind = \"none\" and adapter.path = {} contradict each other: leave one of them out",
+           given_.at("adapter.path").shown);
     if (adapter.kind == AdapterKind::none) {
       for (const auto& [key, value] : given_) {
         if (!key.starts_with("adapter.") || key == "adapter.kind") continue;

@@ -81,6 +81,14 @@ TEST(Adapter, PatternsOfOtherSyntaxAreRefused) {
   EXPECT_THAT(complaint("(?<=q)_proj"), HasSubstr("looking behind"));
   EXPECT_THAT(complaint("(?P<name>q)_proj"), HasSubstr("named groups"));
   EXPECT_THAT(complaint("(q_proj"), HasSubstr("no regular expression"));
+  EXPECT_THAT(complaint(std::string(20000, '(') + "a" + std::string(20000, ')')), HasSubstr("40001 characters"));
+}
+
+// They would take longer than anyone waits for, if each way to match were tried.
+TEST(Adapter, PatternsTakeLittleTimeWhateverTheyAre) {
+  for (const char* pattern : {"([a-z._0-9]+)+!", ".*.*.*.*.*.*.*.*!"})
+    EXPECT_EQ(low_rank_for({.target_modules = {{}, pattern}}, kQuery).rank, 0u) << pattern;
+  EXPECT_GT(low_rank_for({.target_modules = {{}, R"(.*\.(?!12\.)\d+\..*_proj)"}}, kQuery).rank, 0u);
 }
 
 }  // namespace

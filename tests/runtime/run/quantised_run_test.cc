@@ -177,6 +177,22 @@ TEST(QuantisedPlan, WithNothingToQuantiseIsRefused) {
               HasSubstr("none of them is"));
 }
 
+TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
+  const std::vector<std::string> sets = {
+      fmt::format("model.path={}", (tests::source_dir() / "tests/golden/nf4/llama/model").string()), "data.seq_len=16",
+      "training.max_steps=1", "adapter.kind=lora", R"(adapter.modules_to_save=["q_proj"])"};
+  const Recipe recipe = load_recipe(std::nullopt, sets);
+  EXPECT_THAT(complaint_of([&] { make_job(recipe, 1, capacity_of(recipe.memory, 1)); }),
+              testing::AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
+}
+
+TEST(AdapterPath, AndNoAdapterContradictEachOther) {
+  EXPECT_THAT(complaint_of([] {
+                job_of({"adapter.kind=none", "adapter.path=/adapter"});
+              }),
+              HasSubstr("contradict each other"));
+}
+
 // A checkpoint holds what is quantised as it is, and goes on at any stage; with another format it is refused.
 TEST(QuantisedResume, GoesOnAsIfItHadNotStopped) {
   const SavedRun saved;
