@@ -170,7 +170,9 @@ std::vector<RecipeKey> adapter_keys() {
       modules_to_save(),
       layers_to_transform(),
       flag("adapter.rslora", STRATA_AT(adapter.lora.rslora), "scale by alpha / sqrt(rank)"),
-      later(flag("adapter.dora", STRATA_AT(adapter.lora.dora), "train the lengths of W's rows, too (DoRA): not supported yet"), is_on),
+      later(flag("adapter.dora", STRATA_AT(adapter.lora.dora),
+                 "train the lengths of W's rows, too (DoRA): not supported yet"),
+            is_on),
       choice<AdapterInit>(
           "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}}, {},
           STRATA_AT(adapter.lora.init),
