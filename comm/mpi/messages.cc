@@ -44,7 +44,7 @@ class Backoff {
 };
 
 // Bytes travel in pieces, several of them under way in each direction of each pair: one large message would hold up the
-// other direction, whose handshake waits behind it in the same connection.
+// other direction, whose handshake waits for it in the same connection.
 constexpr std::size_t kPiece = std::size_t{1} << 20, kInFlight = 4;
 // Members, or nodes, with which a rank exchanges at once: requests stay bounded however many there are.
 constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
