@@ -22,7 +22,7 @@ std::string_view last_part(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }
 
-// Of names, each once, those with the fewest edits to what was given.
+// Returns the names with the fewest edits from `given`, each once.
 std::string nearest(const std::vector<std::string>& names, const std::string& given) {
   const bool whole = given.find('.') != std::string::npos;
   std::vector<std::string> near;
@@ -36,7 +36,7 @@ std::string nearest(const std::vector<std::string>& names, const std::string& gi
   return fmt::format("{}", fmt::join(near, ", "));
 }
 
-// A module of each tensor that has a weight, linear layers apart.
+// The modules that have a weight: linear layers, and all others.
 struct Modules {
   std::vector<std::string> linear, other;
 
@@ -63,7 +63,7 @@ void require_names(const models::Model& model, const Modules& modules, const mod
   };
   const auto refuse_other = [&](const ModuleNames& names, const std::string& given) {
     const auto other = std::ranges::find_if(modules.other, is_of(names));
-    // What is saved whole gets no adapter, whatever names it.
+    // A module that modules_to_save names gets no adapter, whatever else names it.
     if (other == modules.other.end() || models::is_saved_whole(adapter, *other + ".weight") ||
         models::matches(adapter.exclude_modules, *other))
       return;

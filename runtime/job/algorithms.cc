@@ -17,7 +17,7 @@ std::vector<device::ProductShape> products_of(const models::Model& model) {
   return each;
 }
 
-// The table in the file, with what it lacked.
+// Returns the table in the file, completed with the products that it lacked.
 device::AlgorithmTable complete_table(const Job& job, const std::string& machine,
                                       const std::function<void(const std::string&)>& note) {
   const auto file = device::algorithm_file(machine);
@@ -30,7 +30,7 @@ device::AlgorithmTable complete_table(const Job& job, const std::string& machine
   try {
     device::save_algorithms(table, file);
     note(fmt::format("algorithms of {} products kept in {}", table.size(), file.string()));
-  } catch (const Error& error) {  // the run has them; the next one times them again
+  } catch (const Error& error) {  // the run has its table; only the next run times the products again
     note(fmt::format("algorithms are not kept: {}", error.what()));
   }
   return table;

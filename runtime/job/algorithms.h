@@ -10,15 +10,16 @@
 
 namespace strata::runtime {
 
-// The algorithm of each of the job's products, the same on all ranks: rank 0 takes them from the file kept for its kind
-// of GPU, times those that the file lacks (note() says so), keeps them there, and sends them round. Null if there is
-// nothing to choose: on the CPU. Collective, before the executor takes its memory.
-// Throws AgreedError if ranks have GPUs of different kinds: their bits would depend on which rank computes what.
+// Returns the algorithm of each of the job's products, the same on all ranks. Rank 0 reads the file kept for its kind
+// of GPU, times the products that the file lacks (note() says so), adds them to the file and sends the table to all
+// ranks. Null on the CPU, which has no choice of algorithms. Collective; call it before the executor takes its memory.
+// Throws AgreedError if ranks have different kinds of GPU, because the bits would then depend on which rank computes
+// what.
 std::shared_ptr<const device::AlgorithmTable> agree_on_algorithms(const Job& job, comm::World& world,
                                                                   const std::function<void(const std::string&)>& note);
 
-// Goes on with the algorithms of a checkpoint, as its manifest has them, where they are for the same kind of GPU and
-// versions; note() says so where they are not.
+// Uses the algorithms in a checkpoint's manifest if they were chosen on the same kind of GPU and versions; otherwise
+// note() says that they were not.
 void use_saved_algorithms(Executor& executor, const std::string& saved, const std::string& origin,
                           const std::function<void(const std::string&)>& note);
 

@@ -20,7 +20,7 @@ std::optional<std::uint64_t> number_in(const fs::path& file) {
   if (!std::getline(in, line) || line.empty() || line.find_first_not_of("0123456789") != std::string::npos)
     return std::nullopt;
   const std::uint64_t bytes = std::strtoull(line.c_str(), nullptr, 10);
-  if (bytes >= std::uint64_t{1} << 60) return std::nullopt;  // version 1 writes 2^63 for "none"
+  if (bytes >= std::uint64_t{1} << 60) return std::nullopt;  // cgroup v1 writes 2^63 for "none"
   return bytes;
 }
 
@@ -28,7 +28,7 @@ struct Group {
   std::uint64_t limit, used;
 };
 
-// Bytes of a control group's use that the system gives back when they are wanted: file pages not used of late.
+// The part of a control group's use that the kernel can reclaim: file pages that were not used recently, in bytes.
 std::uint64_t reclaimable(const fs::path& group) {
   std::ifstream stat(group / "memory.stat");
   std::string key;
@@ -37,7 +37,7 @@ std::uint64_t reclaimable(const fs::path& group) {
   return 0;
 }
 
-// The group, of this process's and those above it, that leaves the least.
+// Of this process's control group and its ancestors, the one that leaves the least memory.
 std::optional<Group> tightest_group(const fs::path& root) {
   std::optional<Group> least;
   for (const ControlGroup& group : control_groups("memory", root)) {

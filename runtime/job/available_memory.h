@@ -5,11 +5,11 @@
 
 namespace strata::runtime {
 
-// The least memory limit of this process's control group and of those above it, of version 1 and 2, in bytes; nullopt
-// if there is none. `root`: as of control_groups().
+// The lowest memory limit, in bytes, of this process's control group and its ancestors (cgroup v1 and v2); nullopt if
+// none has a limit. `root` is as for control_groups().
 std::optional<std::uint64_t> control_group_limit(const std::filesystem::path& root = "/");
 
-// Bytes that this process can still take: what the system has available, and what its control group leaves.
+// Bytes that this process can still allocate: what the system has available, within what its control group leaves.
 std::uint64_t available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace strata::runtime

@@ -43,7 +43,7 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, s
       add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
     add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
   }
-  // Half, a quarter, ... of the micro-batch, with as many more of them: the same global batch.
+  // Half, a quarter, ... of the micro-batch with as many more accumulation steps, so that the global batch stays.
   for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
     if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
     const std::int64_t size = r.training.micro_batch_size / divide;
@@ -60,12 +60,12 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, s
     if (!r.training.global_batch_size && !out.empty() && out.back().changes.back().first == "training.micro_batch_size")
       out.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps));
   }
-  // State to another tier, the largest first; to NVMe where the recipe names drives.
+  // Moves state to a slower tier, the largest first; to NVMe only if the recipe names drives.
   const auto offload = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
     if (tier < Tier::host) add(key, "\"host\"", [&](Recipe& c) { c.zero.*at = Tier::host; });
     if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
   };
-  // Or back, where it is the host that is too small.
+  // Moves state back to the device, in case it is the host's memory that is too small.
   const auto bring_back = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
     if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
   };
@@ -86,7 +86,7 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, s
     for (const std::int64_t prefetch : {1, 0})
       if (prefetch < r.memory.prefetch)
         add("memory.prefetch", std::to_string(prefetch), [&](Recipe& c) { c.memory.prefetch = prefetch; });
-  // By need, whatever that is.
+  // Let the plan choose the tile size.
   if (r.memory.tile && ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device))
     add(kTileKey, "", [](Recipe& c) { c.memory.tile.reset(); });
   if (r.memory.order == AccumulationOrder::vertical)
@@ -100,7 +100,7 @@ std::vector<Tiers> choices_of_tiers(const Recipe& recipe, Purpose purpose) {
       {recipe.zero.parameters, recipe.zero.gradients, recipe.zero.optimizer, recipe.zero.activations}};
   const Tiers now = all[0];
   for (std::size_t state = 0; state < kStates.size(); ++state) {
-    if (purpose != Purpose::train && state > 0) break;  // forwards alone have parameters
+    if (purpose != Purpose::train && state > 0) break;  // a plan of forwards has parameters only
     const std::size_t before = all.size();
     for (std::size_t i = 0; i < before; ++i)
       for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {

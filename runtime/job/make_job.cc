@@ -31,12 +31,12 @@
 namespace strata::runtime {
 namespace {
 
-// Tokens of a prompt that are read at once: enough for full-speed products.
+// Prompt tokens per forward pass: enough rows for products to reach full speed.
 constexpr std::size_t kPromptRows = 128;
 
-// Of a micro-batch, if the loss takes so many of each sequence.
+// Rows that the loss takes of a micro-batch, if it takes `of_sequence` rows of each sequence.
 std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
-  constexpr std::uint64_t kGrain = 16;  // of products' rows
+  constexpr std::uint64_t kGrain = 16;  // rows of a product
   const auto sequences = static_cast<std::uint64_t>(recipe.training.micro_batch_size);
   const std::uint64_t rows = (of_sequence * sequences + kGrain - 1) / kGrain * kGrain;
   return std::min(rows, sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
@@ -73,7 +73,7 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
           recipe.model.quantised()};
 }
 
-// Written at once: large enough for a drive's full speed, small enough to stay in the cache meanwhile.
+// Bytes per write: large enough for a drive's full speed, small enough to stay in the cache.
 constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
@@ -91,7 +91,7 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
   request.tile_bytes = tile_bytes;
   request.read_ahead = recipe.zero.optimizer == Tier::nvme && recipe.memory.prefetch > 0;
   if (shape.training && recipe.checkpoint.dir) request.checkpoint_staging = kCheckpointStaging;
-  // What runs between a training's steps has its index in the training's plan.
+  // A training plan also includes the data index of the evaluations that run between its steps.
   if (shape.training)
     request.index_bytes = data.index_bytes + data.validation_index_bytes;
   else if (shape.cache == 0)
@@ -100,7 +100,7 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
   return request;
 }
 
-// Of a plan of forwards alone, whose model gives scores: what an evaluation does with them.
+// Adds the memory for a classifier's scores to a plan of forward passes.
 void add_scores(const DataFacts& data, const models::Config& config, const models::Model& model, PlanRequest& request) {
   if (!request.forward_only || request.shape.cache > 0 || model.loss_unit().classes() == 0) return;
   const ScoreMemory scores(models::read_classes(config, model.objective), data.scored_rows, request.mesh.data(),
@@ -109,7 +109,7 @@ void add_scores(const DataFacts& data, const models::Config& config, const model
   request.chunk_bytes = scores.chunk_bytes;
 }
 
-// What runs between a training's steps, in its memory: an evaluation, or answers to prompts.
+// Work that runs between training steps and in their memory: an evaluation, or answers to prompts.
 struct Beside {
   const models::Config& config;
   const DataFacts& data;
@@ -125,7 +125,7 @@ struct Beside {
     add_scores(data, config, *model, request);
     return make_plan(request);
   }
-  // The training's plan takes the memory that both need.
+  // Raises the training plan's peaks to what both need.
   void add_memory(const Recipe& recipe, StepPlan& training) const {
     const StepPlan own = plan(recipe, training);
     for (std::size_t tier = 0; tier < kTiers; ++tier)
@@ -141,7 +141,7 @@ bool in_groups(const Recipe::Zero& zero) {
   return zero.parameters_group != kAllRanks || zero.gradients_group != kAllRanks || zero.optimizer_group != kAllRanks;
 }
 
-// Runs of micro-batches end with the step.
+// A run of micro-batches (training.reduce_group) must not cross the end of a step.
 void check_reduce_group(const Recipe& recipe, int ranks) {
   const std::int64_t group = recipe.training.reduce_group, steps = recipe.accumulation_steps(ranks);
   const std::int64_t count = steps * ranks;
@@ -151,7 +151,7 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
        count, counted(static_cast<std::uint64_t>(ranks), "rank"), steps, std::gcd(group, count));
 }
 
-// In vertical order a plan holds all its calls at once.
+// In vertical order a plan holds all its calls at once, so fewer are allowed.
 constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
   return static_cast<std::int64_t>(units) * (purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1);
@@ -163,7 +163,7 @@ std::size_t parts_of(const models::Model& model) {
   return parts;
 }
 
-// What PlanRequest::tile_bytes may be, from the largest: each tiles one more size of unit.
+// Returns the useful values of PlanRequest::tile_bytes, largest first: each tiles one more size of unit.
 std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepPlan& plan) {
   std::set<std::size_t, std::greater<>> sizes;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
@@ -221,7 +221,8 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
 
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from) {
   const Recipe& recipe = workload.recipe;
-  if (purpose != Purpose::train && in_groups(recipe.zero)) {  // which are a training's: a model runs on any ranks
+  if (purpose != Purpose::train && in_groups(recipe.zero)) {  // groups are a matter of training only: a model can be
+                                                              // evaluated on any number of ranks
     Recipe without = recipe;
     without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
     return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
@@ -300,7 +301,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const bool may_tile = job.plan.sharded_parameters() || job.plan.placement.parameters.tier != Tier::device;
   if (!recipe.memory.tile && !fits(job.plan, capacity) && may_tile &&
       plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
-    // The least that was found, if none fits: that is then what the step needs.
+    // If no tiling fits, keep the smallest peak that was found: it is what the step needs, and the refusal says so.
     for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
       StepPlan tiled = plan_of(tile_bytes);
       if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
@@ -321,12 +322,13 @@ std::string tiling_text(const StepPlan& plan) {
   return fmt::format("parameters of units above {} gathered in tiles", bytes_text(plan.tile_bytes));
 }
 
-// Of a GPU's memory, or a 32nd of it where that is more: kernels that are loaded when first used, cuBLASLt's and
-// cuDNN's own, the step's graph; and for each other GPU of the node NCCL's buffers, of which an all-to-all of eight
-// takes 3.3 GiB (NVIDIA/nccl#1685). Estimates, left free so that none of them is refused in step 1.
+// GPU memory left free outside the plan (or 1/32 of the GPU's, if that is more): kernels that load at their first use,
+// the workspaces of cuBLASLt and cuDNN, and the step's graph. kNcclPerPeer is for NCCL's buffers, per other GPU of the
+// node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, so that no allocation fails in
+// step 1.
 constexpr std::size_t kBesideThePlan = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
-// Of gather and reduce, the most that there are: zero.*_group may add one over a group for parameters, for updates and
-// for sums (Queues).
+// The largest number of communicators that gather and reduce can need: zero.*_group may add one over a group each for
+// parameters, updates and sums (Queues).
 constexpr std::size_t kStagedCommunicators = 5;
 
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kKey = "training.micro_batch_size";
 
-// Plans the recipe's step with micro-batches of one size after the other.
+// Plans the recipe's step with one micro-batch size after another.
 class Search {
  public:
   Search(const Workload& workload, int ranks, const Capacity& capacity)
@@ -39,7 +39,7 @@ class Search {
   }
 
  private:
-  // Sequences of a micro-batch that the key, and a model's tokens, allow.
+  // The largest micro-batch that the key and a model's limit on tokens allow, in sequences.
   std::int64_t most() const {
     const std::int64_t of_tokens = static_cast<std::int64_t>(models::kMostTokens) / recipe_.data.seq_len;
     return std::clamp<std::int64_t>(of_tokens, 1, kMostSequences);
@@ -54,8 +54,8 @@ class Search {
     return does;
   }
 
-  // From the largest: a step of one micro-batch needs no sums of gradients, so that it can fit where smaller ones do
-  // not.
+  // Tries the largest first: a step with a single micro-batch needs no gradient sums, so it can fit although smaller
+  // sizes do not.
   void among_divisors(std::int64_t part) {
     std::vector<std::int64_t> sizes;
     for (std::int64_t size = 1; size <= most() && size <= part / size; ++size)
@@ -65,13 +65,14 @@ class Search {
       }
     std::sort(sizes.rbegin(), sizes.rend());
     for (const std::int64_t size : sizes) {
-      if (size < sizes.front() && part / size > kMostCalls) return;  // make_job() would refuse such a list of tasks
+      if (size < sizes.front() && part / size > kMostCalls) return;  // make_job() would refuse so long a task list
       if (fits_with(size)) return;
     }
   }
 
-  // What a step takes grows with its micro-batches: doubled until one does not fit, then halved between the two. Not
-  // strictly: buffers of a larger one may happen to lie closer. So the next few are looked at, too.
+  // Memory grows with the micro-batch: double it until a step does not fit, then bisect. The growth is not strict,
+  // because the buffers of a larger micro-batch may happen to pack more tightly, so the next few sizes are tried as
+  // well.
   void among_all() {
     constexpr std::int64_t kLook = 8;
     std::int64_t fitting = 0, above = 1;
@@ -83,7 +84,7 @@ class Search {
     }
     for (std::int64_t size = fitting + 2; size <= std::min(fitting + kLook, most()); ++size)
       if (fits_with(size)) fitting = size;
-    if (fitting < most()) (void)fits_with(fitting + 1);  // what is said of it
+    if (fitting < most()) (void)fits_with(fitting + 1);  // fills too_large
   }
 
   const Workload& workload_;
@@ -93,7 +94,7 @@ class Search {
   LargestBatch found_;
 };
 
-// Bytes that the recipe gives a rank.
+// The capacity that the recipe's memory.* keys give a rank.
 Capacity capacity_given(const Recipe::Memory& memory, device::Device device) {
   constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
   const bool both = memory.host && device.kind == device::Kind::cpu;

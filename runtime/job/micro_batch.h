@@ -8,29 +8,30 @@
 
 namespace strata::runtime {
 
-// A size of micro-batch, in sequences, and what a step with it takes.
+// A micro-batch size in sequences, and the memory that a step with it takes.
 struct PlannedBatch {
   std::int64_t size;
   Memory memory;
 };
 
-// The largest micro-batch with which a step of the recipe fits, found by planning; and the next larger one that it
-// could have been, which does not. Neither: not even one sequence fits, or nothing larger is allowed.
+// The largest micro-batch with which a step of the recipe fits, found by planning, and the next larger allowed size,
+// which does not fit. `fits` is empty if one sequence is too much, `too_large` if no larger size is allowed.
 struct LargestBatch {
   std::optional<PlannedBatch> fits, too_large;
 };
-// Any size if the recipe has training.gradient_accumulation_steps or nothing; if it has training.global_batch_size, one
-// that divides what is each rank's part of it. Throws Error{usage} if the ranks have no equal parts of it, and what
-// make_job() throws.
+// Tries any size if the recipe has training.gradient_accumulation_steps or neither key, and the divisors of a rank's
+// share if it has training.global_batch_size. Throws Error{usage} if that batch does not divide evenly over the ranks,
+// and what make_job() throws.
 LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capacity& capacity);
 
-// Replaces training.micro_batch_size = auto by a number: that of the checkpoint that the run resumes from, else the
-// largest that fits memory.device, and memory.host if the recipe has it; what this machine has free does not count, so
-// that the number is the same tomorrow. 1 if none fits, which is then refused as any recipe is. Returns a sentence on
-// it; empty if the recipe has a number, or none fits. Throws as largest_micro_batch(), and if checkpoints cannot be
-// read.
+// Replaces training.micro_batch_size = auto by a number: the one in the checkpoint that the run resumes from, else the
+// largest that fits memory.device (and memory.host, if the recipe sets it), or 1 if none fits, which make_job() then
+// refuses like any recipe. Memory that happens to be free now does not count, so that the number is the same tomorrow.
+// Returns a sentence about the choice; empty if the recipe has a number or none fits. Throws as largest_micro_batch(),
+// and if a checkpoint cannot be read.
 std::string settle_micro_batch(Workload& workload, int ranks, device::Device device);
-// The same if a checkpoint has the number, for which no model is needed; else leaves it as it is and returns nothing.
+// As settle_micro_batch(), but needs no model: only takes the number of the checkpoint that the run resumes from. If
+// there is none, it changes nothing and returns an empty string.
 std::string resume_micro_batch(Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -7,14 +7,14 @@
 namespace strata::runtime {
 namespace {
 
-// Speed that a share of memory is worth; and what the simulator hardly tells apart.
+// The speedup that a relative growth of memory must bring, and the difference that the simulator hardly resolves.
 constexpr double kSpeedPerMemory = 0.5, kAlike = 0.01;
 
 double bytes_of(const StepPlan& plan) {
   return static_cast<double>(plan.memory[0].peak + plan.memory[1].peak);
 }
 
-// Whether what `more` takes beyond `less` is worth it.
+// Whether the extra memory of `more` brings enough speed over `less`.
 bool is_worth_it(const StepPlan& more, const StepPlan& less) {
   const double growth = bytes_of(more) / bytes_of(less) - 1;
   const MachineProfile machine = nominal_profile(less);

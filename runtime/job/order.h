@@ -8,12 +8,12 @@
 
 namespace strata::runtime {
 
-// memory.order = "auto": one step planned in both orders, and which of the two is taken.
+// memory.order = "auto": plans one step in both orders and takes one of them.
 //
-// The order that takes less memory (device and host together), unless the other is faster, on a nominal machine of the
-// plan's kind, by what it costs: 5% for each 10% of memory. If the two are alike in both, the one that moves less. If
-// only one fits, that one; if none does, the one of less memory. An order that takes more of the device than the other
-// is not taken if that is more than `device_limit()` says (bytes); it is asked only then.
+// The order with less memory (device and host together) wins, unless the other gains more than half as much speed as it
+// adds memory, on a nominal machine of the plan's kind: 5% for each 10%. If both are alike, the order that moves fewer
+// bytes wins. If only one order fits, it is taken; if neither does, the one with less memory. An order that needs more
+// device memory than the other must also stay within device_limit() bytes, which is called only in that case.
 struct OrderedPlan {
   const StepPlan& plan;
   bool fits;
@@ -21,9 +21,9 @@ struct OrderedPlan {
 bool takes_vertical(const OrderedPlan& horizontal, const OrderedPlan& vertical,
                     const std::function<std::size_t()>& device_limit);
 
-// The same recipe with one choice of zero.* less: a lower stage, or one state a tier nearer to the device. Those that
-// move state, or share it out, to save the device's memory must not take more of it than each of these: that is the
-// limit above.
+// Returns the recipe with one choice of zero.* undone at a time: a lower stage, or one state a tier nearer to the
+// device. A recipe that moves or shards state to save device memory must not use more of it than any of these; they
+// give takes_vertical() its limit.
 std::vector<Recipe> with_less_moved(const Recipe& recipe, int ranks);
 
 }  // namespace strata::runtime

@@ -13,8 +13,8 @@
 namespace strata::runtime {
 namespace {
 
-// The fewest of 2, 4, ... 64 times the job's ranks on which a step fits at ZeRO-3, each with this capacity, as planned;
-// with the same batch if so many ranks can share it. Empty: none of them.
+// Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each, as
+// found by planning; with the same batch if it divides over so many ranks. Empty if none fits.
 std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const Recipe::Training& training = job.recipe.training;
   const std::int64_t batch = training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.ranks;
@@ -66,7 +66,7 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
   for (const Suggestion& s : nearest) {
     text += "\n ";
     for (const auto& [key, value] : s.changes) {
-      std::string plain = value;  // as a shell takes it
+      std::string plain = value;  // without quotes, for a shell
       std::erase(plain, '"');
       text += fmt::format(" --set {}={}", key, plain);
     }

@@ -6,7 +6,7 @@
 
 namespace strata::runtime {
 
-// The sentence that refuses a plan: what is needed, what there is, and what would fit.
+// The sentence that refuses a plan: what it needs, what is available, and what would fit.
 std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest);
 
 }  // namespace strata::runtime

@@ -9,8 +9,8 @@ namespace {
 
 using device::ClassTarget;
 
-// Sent at once by a rank: large enough that waiting for each other costs nothing; of many ranks less, as each has room
-// for all.
+// Bytes that a rank sends per exchange: enough to make waiting negligible, and less with many ranks, because each rank
+// has room for the chunks of all.
 constexpr std::size_t kChunk = std::size_t{1} << 20, kLeastChunk = std::size_t{1} << 16, kAllChunks = kChunk * 16;
 constexpr std::size_t kGrain = 256;
 
@@ -27,9 +27,9 @@ ScoreMemory::ScoreMemory(const models::Classes& classes, std::uint64_t all_rows,
   columns = curves ? (k - first_curve + w - 1) / w : 0;
   const std::size_t of_round = sizeof(std::uint32_t) + of_micro_batch * words * sizeof(float);
   const std::size_t most = std::max(kLeastChunk, std::min(kChunk, kAllChunks / w));
-  // Of a prediction what is done is kept after every round.
+  // A prediction is saved after every exchange, so that no finished row is lost.
   rounds = predicts ? 1 : std::max<std::size_t>(1, most / of_round);
-  // No more than there are; a last round may be short of rows.
+  // No more rounds than there are rows for; the last one may be incomplete.
   if (of_micro_batch > 0) rounds = std::min<std::size_t>(rounds, rows / of_micro_batch + 1);
   chunk_bytes = (rounds * of_round + kGrain - 1) / kGrain * kGrain;
   const std::size_t of_row = predicts ? sizeof(RowPlace)

@@ -16,7 +16,7 @@ Seat choose_seat(DeviceKind kind, int node_rank) {
   device::Gpus found = device::find_gpus();
   if (!found.usable()) {
     if (kind == DeviceKind::automatic) return {};
-    (void)device::backend(Kind::cuda);  // says so itself where CUDA was not built
+    (void)device::backend(Kind::cuda);  // throws its own message if CUDA was not built
     fail(Exit::usage, "device.kind = cuda, but {}; strata doctor says more, and device.kind = cpu needs no GPU",
          found.problem.empty() ? "no GPU here can be used" : found.problem);
   }

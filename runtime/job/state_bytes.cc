@@ -16,10 +16,11 @@ bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& c
   const device::DType dtype = recipe.training.precision;
   const std::size_t parameter = device::size_of(dtype), part = elements(placement.optimizer, PoolKind::trained);
   const std::size_t sums = elements(placement.sums(), PoolKind::trained);
-  // The sums of all units are there when their norm is known.
+  // The sums of all units exist at once when their norm is computed.
   const bool has_sums = layout.mesh.data() > 1 || recipe.accumulation_steps(layout.mesh.world) > 1;
-  const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // the parameters are the master
-  const std::size_t moment = recipe.optimizer.moment_format() == device::StorageFormat::block8 ? 1 : 2;  // at least
+  const std::size_t master = dtype == device::DType::fp32 ? 0 : sizeof(float);  // fp32 parameters are their own master
+                                                                                // copy
+  const std::size_t moment = recipe.optimizer.moment_format() == device::StorageFormat::block8 ? 1 : 2;  // lower bounds
   const auto moments = static_cast<std::size_t>(device::moment_count(recipe.optimizer.algorithm()));
 
   std::array<std::size_t, kTiers> bytes{};

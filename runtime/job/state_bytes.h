@@ -3,8 +3,8 @@
 
 namespace strata::runtime {
 
-// Whether parameters, gradients and optimizer state of a training have room in their tiers by themselves, of a model
-// with this layout on layout.ranks ranks. At once and without a plan; false: no plan of the recipe fits.
+// Whether parameters, gradients and optimizer state of a training run with this layout fit their tiers by themselves.
+// Takes no time and needs no plan; if it is false, no plan of the recipe fits.
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity);
 
 }  // namespace strata::runtime

@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// NVMe in place of host memory that would do is no suggestion of its own.
+// A suggestion of NVMe says nothing new if the same suggestion with host memory fits as well.
 bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all) {
   const auto does = [&](const Suggestion& other) {
     return &other != &suggestion &&
@@ -26,7 +26,7 @@ bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all)
   return std::none_of(all.begin(), all.end(), does);
 }
 
-// What a plan that fits needs, and above which size its units come in tiles: the largest unit's if none does.
+// The memory of a plan that fits, and the unit size above which it tiles; the largest unit's size if it tiles none.
 struct Fit {
   Memory memory;
   std::size_t tile;
@@ -45,8 +45,8 @@ Suggestion suggestion_of(Changes changes, const Fit& fit) {
   return {std::move(changes), fit.memory};
 }
 
-// What the recipe's step needs, if that fits. First it is planned with two micro-batches at most, which need no more
-// than many and are listed sooner. Adds the tasks of its plans to `tasks`.
+// Returns what the recipe's step needs, if it fits. Plans at most two micro-batches first: they need no more memory
+// than many, and planning them is faster. Adds the number of planned tasks to `tasks`.
 std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose,
                             std::size_t& tasks) {
   const Recipe& recipe = workload.recipe;
@@ -64,10 +64,10 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
   return fits(job.plan, capacity) ? std::optional(fit_of(job.plan)) : std::nullopt;
 }
 
-// The search of what would fit.
+// The search for changes that fit.
 class Search {
  public:
-  // bf16: whether another precision may be among the changes.
+  // `bf16`: the precision may be changed as well.
   Search(const Workload& workload, int ranks, std::size_t units, const Capacity& capacity, Purpose purpose, bool bf16)
       : workload_(workload),
         recipe_(workload.recipe),
@@ -78,7 +78,7 @@ class Search {
         bf16_(bf16) {}
 
   std::vector<Suggestion> run() {
-    // First whether there is anything to be found: what follows lists hundreds of plans.
+    // Check first whether a solution exists: the rest of the search plans hundreds of candidates.
     std::vector<Suggestion> found;
     if (is_hopeless()) return found;
     const auto everything = all_at_once();
@@ -98,7 +98,7 @@ class Search {
  private:
   static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
 
-  // What the candidate needs, if it is a recipe that can be planned, and fits.
+  // What the candidate needs, if it can be planned and fits.
   std::optional<Fit> fit(const Candidate& c) {
     const Recipe::Zero& zero = c.recipe.zero;
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
@@ -107,7 +107,7 @@ class Search {
     return find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
   }
 
-  // Whether no choice of tiers has room on the device: each is between some of these.
+  // Whether state and activations exceed the device in every choice of tiers; each choice lies between some of these.
   bool is_hopeless() {
     for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
       for (const Tier activations : {tier, Tier::device})
@@ -126,7 +126,7 @@ class Search {
     return true;
   }
 
-  // The choice of tiers nearest to the recipe's with which all else that takes less is enough.
+  // The choice of tiers nearest to the recipe's with which all other savings together are enough.
   std::optional<std::vector<Step>> all_at_once() {
     for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
       for (const bool one_by_one : {false, true}) {
@@ -157,7 +157,7 @@ class Search {
       return std::any_of(found.begin(), found.end(),
                          [](const Suggestion& s) { return numbers_with(s.changes) == Numbers::same; });
     };
-    bool last = false;  // one change more than those found is worth it if none of them keeps the bits
+    bool last = false;  // look one change deeper than the first solutions, unless one of them keeps the bits
     for (std::size_t depth = 0; depth < kMostChanges && !last && !keeps_the_bits(); ++depth) {
       last = !found.empty();
       std::vector<Candidate> next;
@@ -185,7 +185,7 @@ class Search {
   const Capacity& capacity_;
   Purpose purpose_;
   bool bf16_;
-  std::size_t tasks_ = 0;  // of all plans: counted, not timed, so that every rank finds the same
+  std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
 };
 
 }  // namespace
@@ -195,7 +195,7 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
   const auto search = [&](const Workload& workload, bool bf16) {
     return Search(workload, refused.ranks, units, capacity, purpose, bf16).run();
   };
-  // What changes the losses comes after all that does not, a drive to be named included.
+  // Changes of the losses come last, even after solutions that need a drive to be named.
   for (const bool bf16 : {false, true}) {
     if (bf16 && refused.recipe.training.precision != device::DType::fp32) break;
     if (auto found = search(refused, bf16); !found.empty()) return found;

@@ -7,13 +7,13 @@
 
 namespace strata::runtime {
 
-// A change of the recipe with which the plan fits, and what it then needs.
+// Changes of the recipe with which its plan fits, and the memory that the plan then needs.
 struct Suggestion {
   std::vector<std::pair<std::string, std::string>> changes;  // key, value
   Memory memory;
 };
-// The nearest recipes that fit, fewest changes first; each was planned. If none does and the recipe names no drive,
-// those that do with one, with memory.nvme = "FOLDER" among the changes. Empty: none was found.
+// Returns the nearest recipes that fit, fewest changes first; each one was planned. If none fits and the recipe names
+// no drive, returns those that fit with one, with memory.nvme = "FOLDER" among the changes. Empty if none was found.
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
                                          Purpose purpose = Purpose::train);
 
