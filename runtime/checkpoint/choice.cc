@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// nullopt: it is damaged, as it says then.
+// nullopt if the checkpoint is damaged; found.damage then says how.
 std::optional<Checkpoint> open_whole(FoundCheckpoint& found, int threads, const Advance& advance) {
   try {
     Checkpoint checkpoint(found.path);
@@ -29,7 +29,8 @@ std::optional<Checkpoint> open_whole(FoundCheckpoint& found, int threads, const 
   }
 }
 
-// "; runs/a has step-00000060, step-00000040 (the best)", of at most some; what cannot be read is nobody's here.
+// "; runs/a has step-00000060, step-00000040 (the best)", with at most kMost names. Empty if the folder cannot be read:
+// the caller reports another error.
 std::string others_text(const std::optional<fs::path>& folder) {
   constexpr std::size_t kMost = 8;
   std::vector<std::string> names;
@@ -61,7 +62,7 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
   if (recipe.resume == "none" || (choose && !recipe.dir)) return {};
   ResumeChoice out{false, choose ? *recipe.dir : fs::path(recipe.resume), {}};
   if (type_at(out.folder) == fs::file_type::not_found) {
-    if (choose) return {};  // the run makes it
+    if (choose) return {};  // the run will create it
     fail(Exit::usage,
          "checkpoint.resume = {}: there is no such checkpoint or folder of checkpoints; \"auto\" takes the newest of "
          "checkpoint.dir{}",
@@ -75,7 +76,7 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe) {
 }
 
 std::string passed_over(const FoundCheckpoint& found) {
-  // What is damaged is in its folder, which need not be said twice.
+  // The damage text repeats the folder's path, which the sentence already has.
   const std::string folder = found.path.string() + "/";
   std::string damage = found.damage;
   for (std::size_t at = 0; (at = damage.find(folder, at)) != std::string::npos;) damage.erase(at, folder.size());
@@ -99,7 +100,7 @@ std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, cons
     for (FoundCheckpoint& found : all) {
       if (found.damage.empty())
         if (auto whole = open_whole(found, threads, advance)) return whole;
-      // A run that writes here has removed it since, and so has newer ones.
+      // A run that writes here has since removed it, and has therefore written newer ones.
       changed = type_at(found.path) == fs::file_type::not_found;
       if (changed) break;
       if (passed.insert(found.path).second) note(passed_over(found));

@@ -9,17 +9,17 @@
 
 namespace strata::runtime {
 
-// Whether a path is one checkpoint: a folder with a manifest.
+// Whether `path` is a single checkpoint: a folder with a manifest.
 bool is_checkpoint(const std::filesystem::path& path);
 
-// The newest checkpoint of a folder that is whole, as a training resumes from it: every block was read, on `threads`
-// threads. `note` is told which were passed over and why; nullopt: the folder holds none. Throws Error{corrupt} if none
-// of those there is whole, and Error{failed} if one cannot be read: that is no damage.
+// Opens the newest undamaged checkpoint of a folder, for training to resume from; every block is read and verified, on
+// `threads` threads. `note` is told which checkpoints were passed over and why. nullopt if the folder has none. Throws
+// Error{corrupt} if all are damaged, and Error{failed} if one cannot be read, which does not mean that it is damaged.
 std::optional<Checkpoint> newest_whole(const std::filesystem::path& folder, int threads, const Note& note,
                                        const Advance& advance = {});
 
-// What a run may resume from, as checkpoint.resume and checkpoint.dir say: the newest first, or `one` that is named and
-// no other. Nothing: it starts anew. Throws Error{failed} if the folder cannot be read.
+// What a run may resume from, by checkpoint.resume and checkpoint.dir: the newest first, or only the one that is named
+// (`one`). If `found` is empty, the run starts anew. Throws Error{failed} if the folder cannot be read.
 struct ResumeChoice {
   bool one = false;
   std::filesystem::path folder;
@@ -27,7 +27,7 @@ struct ResumeChoice {
 };
 ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe);
 
-// "passed over FOLDER: why", in one line; files of the folder by their names.
+// "passed over FOLDER: why", in one line; files in the folder are named without its path.
 std::string passed_over(const FoundCheckpoint& found);
 // "none of its 3 checkpoints is whole".
 std::string none_whole_text(std::size_t count);

@@ -25,9 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements read and written at once
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements per read and write
 
-// What transformers reads beside config.json and weights.
+// The files that transformers reads in addition to config.json and the weights.
 constexpr std::array<std::string_view, 13> kTokenizerFiles = {"tokenizer.json",
                                                               "tokenizer_config.json",
                                                               "special_tokens_map.json",
@@ -42,7 +42,7 @@ constexpr std::array<std::string_view, 13> kTokenizerFiles = {"tokenizer.json",
                                                               "chat_template.jinja",
                                                               "generation_config.json"};
 
-// A file written front to back.
+// A file written sequentially.
 class Sequential {
  public:
   Sequential(FileSystem& system, const fs::path& path) : file_(system.create(path)) {}
@@ -64,7 +64,7 @@ void write_text(FileSystem& system, const fs::path& path, std::string_view text)
   file.close();
 }
 
-// The folder that is written to, removed unless it was put in place.
+// The temporary folder of an export; removed unless it was renamed to its target.
 class TemporaryFolder {
  public:
   TemporaryFolder(FileSystem& system, const fs::path& target) : system_(system), path_(name_next_to(target)) {
@@ -81,7 +81,7 @@ class TemporaryFolder {
   void put(const fs::path& target) {
     system_.sync_folder(path_);
     std::error_code ignored;
-    fs::remove(target, ignored);  // an empty folder
+    fs::remove(target, ignored);  // succeeds only on an empty folder
     system_.rename(path_, target);
     path_.clear();
     const fs::path parent = fs::absolute(target).parent_path();
@@ -93,7 +93,7 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// A parameter by its place in the model; and if it is quantised, which of its tensors.
+// A parameter by its place in the model and, if it is quantised, the index of one of its tensors.
 struct Source {
   std::size_t unit, parameter;
   std::optional<std::size_t> tensor = {};
@@ -163,10 +163,10 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
 }
 
 std::string config_json(models::Config config, device::DType dtype) {
-  // The config may name a model without a head ("BertModel"), or nothing.
+  // The config may name a model without a head ("BertModel"), or no architecture at all.
   config.override_key("architectures",
                       fmt::format(R"(["{}"])", models::architecture_of(config, models::objective_of(config))));
-  // The spelling of transformers 4, where the model has it, else that of 5.
+  // transformers 4 spells it torch_dtype, transformers 5 dtype: keep the model's spelling.
   config.override_key(config.has("torch_dtype") ? "torch_dtype" : "dtype",
                       dtype == device::DType::fp32 ? R"("float32")" : R"("bfloat16")");
   return config.to_json();
@@ -187,7 +187,7 @@ std::unique_ptr<models::Model> adapted_model(const ModelFolder& folder, const mo
   return models::make_model(config, shape);
 }
 
-// As peft names what models are trained on; of words that are masked it has no name.
+// peft's name of the task. It has none for masked language modelling.
 std::string task_of(models::Objective objective) {
   switch (objective) {
     case models::Objective::causal_lm:
@@ -236,7 +236,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
   };
   if (tokenizer) {
     for (const std::string_view name : kTokenizerFiles) copy(name);
-    // Chat templates by name.
+    // Named chat templates.
     const fs::path more = "additional_chat_templates";
     if (fs::is_directory(*tokenizer / more, ignored)) {
       system->make_folder(out.path() / more);
@@ -273,14 +273,14 @@ void export_adapter(const ModelFolder& folder, const fs::path& to, const Advance
   require_new(to);
   const models::Config config = folder.config();
   const auto model = adapted_model(folder, config);
-  // Not the model beside it, which need not be there any more.
+  // Only the checkpoint is read: the base model may no longer exist.
   const Checkpoint checkpoint(folder.path());
   const auto weights = checkpoint_weights(checkpoint, *model);
 
   PeftConfig peft{keys.lora, folder.base().value_or("").string()};
   const bool classifies = model->loss_unit().classes() > 0;
   if (classifies) peft.adapter = *models::with_classifiers_saved(peft.adapter);
-  // As peft does: what all-linear was is written out.
+  // As in peft, "all-linear" is written out as the list of the modules that it matched.
   models::ModuleNames& targets = peft.adapter.target_modules;
   bool every = targets.pattern && *targets.pattern == models::kAllLinear;
   if (every) targets = {};

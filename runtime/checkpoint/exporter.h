@@ -10,24 +10,26 @@ namespace strata::runtime {
 
 struct ExportOptions {
   device::DType dtype = device::DType::fp32;  // fp32 or bf16
-  bool quantised = false;                     // what is quantised as it is; Error{usage} if nothing is
+  bool quantised = false;                     // write quantised tensors as they are stored; Error{usage} if there are
+                                              // none
   Advance advance = {};
-  std::uint64_t shard_bytes = 5'000'000'000;  // of tensors in one file, at most (or one tensor)
+  std::uint64_t shard_bytes = 5'000'000'000;  // the most bytes of tensors in one file; a larger tensor has a file to
+                                              // itself
 };
 
-// Writes a model to `to` as a Hugging Face directory that transformers loads as it is: config.json,
-// model.safetensors (or shards with their index), the tokenizer's files if they are known. Tensor by tensor, under a
-// temporary name beside `to`, renamed when it is on the disk. Throws Error{usage} if `to` is there and not empty.
-// tokenizer: the folder whose tokenizer's files are copied.
+// Writes a model to `to` as a Hugging Face directory that transformers loads directly: config.json, model.safetensors
+// (or shards and their index), and the tokenizer's files, copied from `tokenizer` if that is given. Tensors are written
+// one at a time into a temporary folder next to `to`, which is renamed once everything is on the disk. Throws
+// Error{usage} if `to` exists and is not empty.
 void export_model(const models::Config& config, const WeightSource& weights,
                   const std::optional<std::filesystem::path>& tokenizer, const std::filesystem::path& to,
                   const ExportOptions& options);
-// The model of a folder. Returns what its configuration's reading found, for the user.
-// An adapter is merged into the weights that it was trained beside, in fp32, which are rounded once.
+// Exports the model of a folder. An adapter is merged into its base's weights in fp32 and rounded once. Returns what
+// reading the configuration found, as notes for the user.
 std::vector<std::string> export_model(const ModelFolder& folder, const std::filesystem::path& to,
                                       const ExportOptions& options);
-// A checkpoint's adapter as peft's folder: adapter_config.json and adapter_model.safetensors, in fp32. Throws
-// Error{usage} if it has none.
+// Exports a checkpoint's adapter as a peft folder: adapter_config.json and adapter_model.safetensors, in fp32. Throws
+// Error{usage} if the checkpoint has no adapter.
 void export_adapter(const ModelFolder& folder, const std::filesystem::path& to, const Advance& advance);
 
 }  // namespace strata::runtime

@@ -30,7 +30,7 @@ class PosixFile final : public WritableFile {
  public:
   explicit PosixFile(const fs::path& path) : path_(path), file_(create_new_file(path)) {
     if (file_.get() < 0) failed(path, "created", errno);
-    // The same file, whatever lies at its name by now.
+    // Reopen by descriptor: another file may lie at this path by now.
     const std::string opened = fmt::format("/proc/self/fd/{}", file_.get());
     direct_.reset(::open(opened.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
   }
@@ -42,7 +42,7 @@ class PosixFile final : public WritableFile {
           ::pwrite(direct ? direct_.get() : file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && direct && errno == EINVAL) {
-        direct_.reset();  // a file system without direct writes
+        direct_.reset();  // the file system has no direct I/O
         continue;
       }
       if (n <= 0)
@@ -58,7 +58,7 @@ class PosixFile final : public WritableFile {
 
  private:
   fs::path path_;
-  Descriptor file_, direct_;  // through the page cache, and past it where that is possible
+  Descriptor file_, direct_;  // buffered, and direct I/O if the file system has it
 };
 
 class PosixFileSystem final : public FileSystem {
@@ -69,14 +69,15 @@ class PosixFileSystem final : public FileSystem {
     if (create_new_folder(path)) return;
     const int reason = errno;
     std::error_code ignored;
-    // Another rank's. A link to a folder is somebody else's: what is made would lie there.
+    // Another rank may have created it. A symbolic link is refused: the checkpoint would go to a folder that is not
+    // this run's.
     if (reason != EEXIST || !fs::is_directory(fs::symlink_status(path, ignored))) failed(path, "made a folder", reason);
   }
 
   void sync_folder(const fs::path& path) override {
     const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.get() < 0 && errno == EACCES) return ::sync();  // one that this user may write and not read
-    // Some file systems cannot sync folders and keep their order by themselves.
+    if (folder.get() < 0 && errno == EACCES) return ::sync();  // a folder that this user may write but not read
+    // Some file systems cannot sync folders, and keep the order of operations by themselves.
     if (folder.get() < 0 || (::fsync(folder.get()) != 0 && errno != EINVAL && errno != ENOTSUP))
       failed(path, "written to the disk", errno);
   }
@@ -99,7 +100,7 @@ class PosixFileSystem final : public FileSystem {
 void make_durable_folder(FileSystem& system, const fs::path& path) {
   std::error_code error;
   std::vector<fs::path> missing;
-  // Not normalized: after a link, `..` is another folder than its text says.
+  // Do not normalize the path: after a symbolic link, `..` is not the folder that the text suggests.
   fs::path at = fs::absolute(path / "", error).parent_path();
   if (error) failed(path, "made a folder", error.value());
   for (; !fs::exists(at, error) && at.has_relative_path(); at = at.parent_path())

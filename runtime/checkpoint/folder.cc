@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-", kWriting = ".writing-", kDeleting = ".deleting", kLock = "lock";
-constexpr std::size_t kRunDigits = 16;  // in the names of what a run writes, which nobody can guess
+constexpr std::size_t kRunDigits = 16;  // of run_: so many that nobody can guess a name
 
 bool is_temporary(const std::string& name) {
   return name.starts_with(kPrefix) && (name.find(kWriting) != std::string::npos || name.ends_with(kDeleting));
@@ -42,7 +42,7 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return out;
 }
 
-// What the first checkpoint would find out, maybe hours later.
+// Fail now: without this check the first checkpoint would fail, maybe hours later.
 void require_room_for_folders(const fs::path& path) {
   const fs::path trial = name_next_to(path / "trial");
   if (!create_new_folder(trial))
@@ -90,7 +90,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& folder, Checkpoint
     } catch (const Error& error) {
       if (error.code() != Exit::corrupt) throw;
       found.damage = error.what();
-      // A run that writes here has removed it meanwhile.
+      // A run that writes here has removed it in the meantime.
       if (type_at(path) == fs::file_type::not_found) out.pop_back();
     }
   }
@@ -115,7 +115,7 @@ CheckpointFolder::CheckpointFolder(const fs::path& path, std::int64_t keep, File
   run_ = world.exchange(random_name().substr(0, kRunDigits))[0];
 }
 
-// A run that ends before its first checkpoint, at its start for example, leaves nothing.
+// A run that ends before its first checkpoint, for example during its start, leaves nothing behind.
 CheckpointFolder::~CheckpointFolder() {
   if (serial_ != 0 || !holds_lock()) return;
   std::error_code ignored;
@@ -124,7 +124,7 @@ CheckpointFolder::~CheckpointFolder() {
   if (made_) (void)::rmdir(path_.c_str());
 }
 
-// The lock is the open file's: it ends with the process, however that ends.
+// flock belongs to the open file: the lock ends with the process, however that ends.
 void CheckpointFolder::lock() {
   const fs::path path = path_ / kLock;
   int error = 0;
@@ -133,7 +133,7 @@ void CheckpointFolder::lock() {
     if (lock_.get() < 0) refused_write(fmt::format("{} cannot be opened", path.string()), errno);
     error = lock_file(lock_);
     if (error != 0) break;
-    // Another run may have taken the file away between the two.
+    // Another run may have removed the file between opening and locking it.
     if (holds_lock()) return;
   }
   lock_.reset();
@@ -214,7 +214,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
     file->sync();
   }
   system_.sync_folder(temporary);
-  // A run that started over, or from an older one, meets names that are taken.
+  // A run that started over or resumed from an older checkpoint may find its step's name taken.
   fs::path place = step_folder(path_, manifest.progress.step);
   std::error_code ignored;
   if (fs::exists(fs::symlink_status(place, ignored))) place += fmt::format(".{}", manifest.serial);
@@ -227,7 +227,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
     best = manifest.progress.best->step;
   try {
     remove_old(best);
-  } catch (const Error& error) {  // the new checkpoint is durable: older ones that cannot be read end no run
+  } catch (const Error& error) {  // the new checkpoint is durable: failing to read older ones must not end the run
     say_once(path_, fmt::format("older checkpoints of {} cannot be read ({}) and stay: remove them by hand before the "
                                 "disk fills",
                                 path_.string(), error.what()));
@@ -235,7 +235,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
 }
 
 void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
-  // Those whose removal was refused before: it may work by now.
+  // Retry removals that failed earlier.
   for (const fs::path& path : entries(path_))
     if (path.filename().string().ends_with(kDeleting)) try_to_remove(path, [&] { remove_tree(path); });
   std::vector<FoundCheckpoint> whole = list_checkpoints(path_);
@@ -260,10 +260,10 @@ void CheckpointFolder::remove_old(std::optional<std::int64_t> best) {
                       found.path.string()));
       continue;
     }
-    // One that somebody reads stays until a later checkpoint.
+    // A checkpoint that is being read stays until a later one is published.
     const auto hold = CheckpointHold::to_remove(found.path);
     if (!hold) continue;
-    // Under a name that no reader takes for a checkpoint, as it goes file by file.
+    // Removal goes file by file: rename it first, so that no reader takes the rest for a checkpoint.
     fs::path going = found.path;
     going += kDeleting;
     try_to_remove(found.path, [&] {

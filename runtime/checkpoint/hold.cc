@@ -27,7 +27,7 @@ std::optional<CheckpointHold> CheckpointHold::to_read(const fs::path& checkpoint
   return hold;
 }
 
-// Over NFS an exclusive lock wants the file open for writing.
+// NFS grants an exclusive lock only on a file that is open for writing.
 std::optional<CheckpointHold> CheckpointHold::to_remove(const fs::path& checkpoint) {
   CheckpointHold hold(::open((checkpoint / kManifestName).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (hold.manifest_.get() >= 0 && ::flock(hold.manifest_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)

@@ -7,19 +7,19 @@
 namespace strata::runtime {
 
 // Keeps a checkpoint from being removed while it is read, and from being read while it is removed: a lock (flock) on
-// its manifest, shared by those who read it. It ends with the object, and with the process, however that ends. On a
-// file system without such locks it keeps nothing.
+// its manifest, shared among readers. It ends with the object or the process. On file systems without flock there is no
+// protection.
 class CheckpointHold {
  public:
-  // For reading; waits for one who removes it. nullopt: it is gone.
+  // Waits while the checkpoint is being removed. nullopt if it is gone.
   static std::optional<CheckpointHold> to_read(const std::filesystem::path& checkpoint);
-  // For removing it; does not wait. nullopt: somebody reads it.
+  // Does not wait. nullopt if the checkpoint is being read.
   static std::optional<CheckpointHold> to_remove(const std::filesystem::path& checkpoint);
 
  private:
   explicit CheckpointHold(int fd) : manifest_(fd) {}
 
-  Descriptor manifest_;  // none: it could not be opened, and whoever reads on says why
+  Descriptor manifest_;  // invalid if it could not be opened; reading then reports why
 };
 
 }  // namespace strata::runtime

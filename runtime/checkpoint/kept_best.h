@@ -8,28 +8,28 @@
 
 namespace strata::runtime {
 
-// By what an evaluation is judged: the keys of a recipe that make two evaluations comparable, with their values as
-// to_text() gives them.
+// The measure by which a run ranks evaluations: the recipe keys that make two of them comparable, with their values as
+// to_text() writes them.
 std::string measure_of(const std::map<std::string, std::string>& recipe);
 
-// What a checkpoint of a run with checkpoint.keep_best says is the best one of its folder.
+// The checkpoint that a run with checkpoint.keep_best considers the best of its folder.
 struct BestClaim {
   std::string measure;
   bool greater = false;  // is better
   std::int64_t step = 0;
   double value = 0;
 };
-// nullopt: its run kept no best one, or had none yet.
+// nullopt if the run keeps no best checkpoint, or had none yet.
 std::optional<BestClaim> best_claim(const Manifest& manifest);
 
-// A checkpoint of a folder, as far as it matters here.
+// What best_by_measure() needs to know of a checkpoint.
 struct Claimant {
   std::int64_t step = 0;
   std::uint64_t serial = 0;
   std::optional<BestClaim> claim;
 };
-// Which of them (indices into `all`) are the best by some measure: of each, the one with the best value that is still
-// there. One of a run that goes on by another measure, or keeps none, stays so until a better one by its own is there.
+// Returns indices into `all`: for each measure, the checkpoint with the best value that still exists. An earlier run's
+// best stays one, even if the current run has another measure or keeps none.
 std::vector<std::size_t> best_by_measure(const std::vector<Claimant>& all);
 
 }  // namespace strata::runtime

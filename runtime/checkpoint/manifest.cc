@@ -21,10 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 using simdjson::dom::element;
 
-// The second has an adapter's base outside its files.
+// Version 2: an adapter's base may be outside the files.
 constexpr std::uint64_t kVersion = 2;
 constexpr std::string_view kFormat = "strata checkpoint";
-// The file ends with the 16 digits of its checksum and these; for the sum the digits are zeros.
+// The file ends with the 16 digits of its checksum and then this text. The checksum is computed with zeros for its
+// digits.
 constexpr std::string_view kEnd = "\"}\n";
 constexpr std::size_t kDigits = 16;
 constexpr std::size_t kMaxDepth = 32;
@@ -34,7 +35,7 @@ std::uint64_t checksum(std::string text) {
   return XXH3_64bits(text.data(), text.size());
 }
 
-// Looks fields up in one manifest; what is missing or of another type is corrupt.
+// Looks up fields of a manifest; a missing field or a wrong type is Error{corrupt}.
 class Fields {
  public:
   Fields(element node, const fs::path& path) : node_(node), path_(path) {}
@@ -68,7 +69,7 @@ class Fields {
     if (node_[key].get_double().get(value) != simdjson::SUCCESS || !std::isfinite(value)) wrong(key, "a number");
     return value;
   }
-  // Also one that JSON has no number for: "inf", "-inf" and "nan", in quotes.
+  // A number, or "inf", "-inf" or "nan" in quotes, for which JSON has no number.
   double any_number(std::string_view key) const {
     std::string_view text;
     if (node_[key].get_string().get(text) != simdjson::SUCCESS) return number(key);
@@ -121,14 +122,14 @@ ShardEntry shard_of(const Fields& fields) {
   return out;
 }
 
-// As any_number() reads it back: the same value, whatever it is.
+// The text from which any_number() reads back the same value.
 std::string text_of(double value) {
   if (std::isfinite(value)) return fmt::format("{}", value);
   return std::isnan(value) ? "\"nan\"" : value > 0 ? "\"inf\"" : "\"-inf\"";
 }
 
-// Version 0.6 and those before it wrote a best value that is not finite as it is printed, which is no JSON: quotes are
-// put around it. No string of JSON holds a line's end, so that nothing else looks like that line.
+// Up to version 0.6 a best value that is not finite was printed without quotes, which is not JSON: adds them. A JSON
+// string cannot contain a line break, so nothing else can look like this line.
 std::string with_quoted_best(std::string_view json) {
   std::string out(json);
   constexpr std::string_view kLine = "\n\"best\":{\"step\":", kValue = ",\"value\":";
@@ -184,7 +185,7 @@ std::string to_json(const Manifest& m) {
   const std::string model =
       JsonObject().add("family", m.family).add("config", JsonText{models::without_python_numbers(m.config)}).members();
 
-  // The members of a line, which are not all of the object.
+  // Appends some of the object's members as one line.
   std::string out = "{";
   const auto line = [&out](const JsonObject& members) { out += members.members() + ",\n"; };
   line(JsonObject().add("format", kFormat).add("version", m.base_hash.empty() ? 1 : kVersion));
@@ -231,8 +232,8 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
     fail(Exit::corrupt, "{}: expected a manifest in JSON, found {}", path.string(), found_in_json(json, kMaxDepth));
   const Fields fields(root, path);
   if (fields.text("format") != kFormat) fields.wrong("format", fmt::format("\"{}\"", kFormat));
-  // The checksum's place stays as it is in every version, so that a newer one is told from a damaged one.
-  // Its digits are compared as text: a flipped bit turns "a" into "A", which is the same number.
+  // The checksum has the same place in every version, so that a newer manifest is told from a damaged one. Compare its
+  // digits as text: a flipped bit turns "a" into "A", which is the same number.
   const std::string stored = fields.text("checksum");
   if (!json.ends_with(stored + std::string(kEnd)) || stored.size() != kDigits ||
       stored != fmt::format("{:016x}", checksum(std::string(json))))

@@ -12,32 +12,33 @@
 
 namespace strata::runtime {
 
-// One file of a checkpoint, as the manifest promises it.
+// One file of a checkpoint as its manifest describes it.
 struct ShardEntry {
   std::string name;
   std::uint64_t bytes = 0, header_bytes = 0;
-  std::uint64_t header_hash = 0;  // XXH3-64 of the first header_bytes
+  std::uint64_t header_hash = 0;  // XXH3-64 of the first header_bytes bytes
 };
 
-// A parameter of the model, in the order of units: the layout that every number of ranks shares.
+// A parameter of the model, in the order of units. This layout does not depend on the number of ranks.
 struct TensorEntry {
   std::string name;
   std::vector<std::uint64_t> shape;
-  bool frozen = false;  // its weights are all that there is of it
+  bool frozen = false;  // only its weights are stored
   std::uint64_t elements() const;
 };
 
-// manifest.json of a checkpoint (docs/formats.md, "Checkpoints"): written last, so that what it names is there.
+// manifest.json of a checkpoint (docs/formats.md, "Checkpoints"). It is written last, so every file that it names is
+// complete.
 struct Manifest {
-  std::uint64_t serial = 0;  // counts the checkpoints of a folder: the highest is the newest
+  std::uint64_t serial = 0;  // numbers the checkpoints of a folder: the highest is the newest
   Progress progress;
   std::uint64_t micro_batches_per_step = 0;
-  int ranks = 0;               // that wrote it
+  int ranks = 0;               // that wrote the checkpoint
   std::string family, config;  // config: JSON
   std::vector<TensorEntry> tensors;
-  std::map<std::string, std::string> recipe;  // key -> value, as to_text(Recipe) gives them
-  // Of an adapter's base, whose tensors are not in the files: where it was read, and its BaseHash (runtime/weights/
-  // weights.h); no hash: the files have everything.
+  std::map<std::string, std::string> recipe;  // key -> value, as to_text(Recipe) writes them
+  // For an adapter's checkpoint, which does not contain its base: the base's path, and its BaseHash
+  // (runtime/weights/weights.h). An empty hash means that the files contain all tensors.
   std::string base_path, base_hash;
   std::string algorithms;  // of products, on a GPU (device/algorithm_table.h); else empty
   std::vector<ShardEntry> files;
@@ -45,12 +46,11 @@ struct Manifest {
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::size_t kMostManifestBytes = std::size_t{1} << 28;
 
-// With its checksum: what the file holds.
+// The content of the file, with its checksum.
 std::string to_json(const Manifest& manifest);
-// The same text with the checksum that belongs to it.
+// Returns `json` with its checksum filled in.
 std::string with_checksum(std::string json);
-// Throws Error{corrupt}, naming `path`, for what is damaged or no manifest; Error{usage} if a newer version wrote
-// it.
+// Throws Error{corrupt} naming `path` if the text is damaged or no manifest, Error{usage} if its version is newer.
 Manifest parse_manifest(std::string_view json, const std::filesystem::path& path);
 
 // The parameters of a model as a manifest lists them.

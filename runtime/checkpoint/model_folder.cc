@@ -46,7 +46,7 @@ class SharedCheckpoint final : public WeightSource {
                   std::span<std::byte> block) const override {
     weights_->read_block(unit, parameter, begin, block);
   }
-  // With the checksums of everything else in it.
+  // The manifest contains the checksums of all other files.
   std::vector<comm::Seen> seen() const override {
     return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
   }
@@ -58,7 +58,7 @@ class SharedCheckpoint final : public WeightSource {
   std::unique_ptr<WeightSource> weights_;
 };
 
-// As a Hub names it: ORGANISATION/MODEL, or an old one's single name.
+// Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.
 bool is_hub_name(const fs::path& path) {
   const std::string text = path.string();
   const bool in_folder = path.has_parent_path() && type_at(path.parent_path()) == fs::file_type::directory;
@@ -66,7 +66,7 @@ bool is_hub_name(const fs::path& path) {
          std::count(text.begin(), text.end(), '/') <= 1;
 }
 
-// ", NAME": of the model that an adapter was made for; empty if it does not say.
+// ", NAME" of the model that the adapter was made for; empty if its config does not say.
 std::string base_of_adapter(const fs::path& folder) {
   try {
     const std::string base = read_peft_config(folder).base;
@@ -103,7 +103,7 @@ std::string base_of_adapter(const fs::path& folder) {
        path.string(), kManifestName);
 }
 
-// What peft's folder says of an adapter, with which the keys that the recipe gives have to agree.
+// Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them.
 void take_peft_keys(Recipe& recipe) {
   const fs::path path = *recipe.adapter.path;
   Recipe said;
@@ -119,7 +119,7 @@ void take_peft_keys(Recipe& recipe) {
   recipe.adapter = std::move(said.adapter);
 }
 
-// Of the run that wrote the checkpoint; kind none: it had none.
+// The keys of the run that wrote the checkpoint, with their defaults if it had none.
 Recipe::Model frozen_format_of(const Manifest& manifest) {
   std::vector<std::string_view> names;
   for (const std::string_view key : {"model.frozen_format", "model.double_quant"})
@@ -134,7 +134,7 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
     if (key.starts_with("adapter.") && value != "none") stored.emplace(key, value);
   for (const auto& [key, value] : stored) names.push_back(key);
   Recipe::AdapterKeys keys = stored_keys(stored, names).adapter;
-  keys.path.reset();  // from which it began
+  keys.path.reset();  // the run began with that adapter, but the checkpoint replaces it
   return keys;
 }
 
@@ -189,7 +189,7 @@ Workload open_workload(Recipe recipe) {
       const Manifest manifest = read_manifest(folder.path());
       recipe.adapter = adapter_of(manifest);
       recipe.adapter.of_checkpoint = recipe.adapter.kind != AdapterKind::none;
-      if (recipe.adapter.of_checkpoint) {  // what it was trained beside
+      if (recipe.adapter.of_checkpoint) {  // the format of the adapter's base
         const Recipe::Model stored = frozen_format_of(manifest);
         recipe.model.frozen_format = stored.frozen_format;
         recipe.model.double_quant = stored.double_quant;
@@ -201,7 +201,7 @@ Workload open_workload(Recipe recipe) {
 
 ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {
   std::optional<ModelFolder> model;
-  std::string chosen;  // which of the folder's checkpoints; empty: what the path itself names
+  std::string chosen;  // name of the chosen checkpoint in the folder; empty if the path itself is the model
   comm::agree(world, [&] {
     if (world.rank() != 0) return;
     model = ModelFolder::whole(path, threads, note);
@@ -243,7 +243,7 @@ std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, s
   const Manifest& manifest = checkpoint->manifest();
   auto own = std::make_unique<SharedCheckpoint>(checkpoint, model, seed, new_head);
   if (manifest.base_hash.empty()) return own;
-  // What the adapter was trained beside is where it was.
+  // The adapter's base is where the run had it.
   constexpr std::string_view kKeys[] = {"training.seed", "model.init", "model.new_head"};
   const Recipe began = stored_keys(manifest.recipe, kKeys);
   std::unique_ptr<WeightSource> base;
@@ -267,13 +267,13 @@ device::DType ModelFolder::dtype() const {
 std::optional<fs::path> ModelFolder::began_with() const {
   const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
   const auto stored = manifest.recipe.find("model.path");
-  // A key's text is TOML: of a path, a string as JSON has it; of none, something else.
+  // A key's text is TOML: a path is a string, as in JSON; an unset path is not.
   if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return std::nullopt;
   return models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), path_.string()).text_or("path", "");
 }
 
 std::optional<fs::path> ModelFolder::hugging_face() const {
-  constexpr int kMostRuns = 16;  // of which each began with the one before; a run may name its own folder
+  constexpr int kMostRuns = 16;  // each began with the one before; a limit, because a run may name its own folder
   ModelFolder folder = *this;
   for (int run = 0; run < kMostRuns; ++run) {
     if (!folder.checkpoint_) return folder.path_;
@@ -282,7 +282,7 @@ std::optional<fs::path> ModelFolder::hugging_face() const {
     try {
       folder = ModelFolder(*before);
     } catch (const Error&) {
-      return std::nullopt;  // it is gone
+      return std::nullopt;  // the earlier folder no longer exists
     }
   }
   return std::nullopt;

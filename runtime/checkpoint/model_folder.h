@@ -15,14 +15,14 @@
 
 namespace strata::runtime {
 
-// A folder that holds a model: a Hugging Face directory, one checkpoint, or the checkpoints of a run. Throws
-// Error{usage} if it is none of them, Error{failed} if it cannot be read.
+// A folder that holds a model: a Hugging Face directory, a checkpoint, or the checkpoints of a run. Throws Error{usage}
+// if it is none of them, Error{failed} if it cannot be read.
 class ModelFolder {
  public:
-  // Of the checkpoints of a run it is the newest whose files are there, enough for the model's config.
+  // Of a run's checkpoints, takes the newest whose files exist, which is enough for the model's config.
   explicit ModelFolder(std::filesystem::path path);
-  // Of the checkpoints of a run it is the newest that is whole (newest_whole()). A checkpoint stays open, and so is not
-  // removed, for as long as this or its weights live.
+  // Of a run's checkpoints, takes the newest undamaged one (newest_whole()). The checkpoint stays open, and so is not
+  // removed, during the lifetime of this object and its weights.
   static ModelFolder whole(std::filesystem::path path, int threads, const Note& note, const Advance& advance = {});
 
   // The Hugging Face directory, or the checkpoint's own folder.
@@ -30,47 +30,49 @@ class ModelFolder {
   bool is_checkpoint() const { return checkpoint_; }
 
   models::Config config() const;
-  // Whether it is a checkpoint of a run that trained an adapter.
+  // Whether this is a checkpoint of a run that trained an adapter.
   bool has_adapter() const;
-  // The adapter's keys; kind none: it has no adapter.
+  // The adapter's keys; kind none if there is no adapter.
   Recipe::AdapterKeys adapter() const;
-  // The format of what an adapter's base has quantised; nullopt: nothing, or there is no adapter.
+  // The format of an adapter's quantised base; nullopt if nothing is quantised or there is no adapter.
   std::optional<device::StorageFormat> quantised() const;
-  // Of a checkpoint: the run's model.path, if it had one.
+  // The model.path of the run that wrote the checkpoint, if it had one.
   std::optional<std::filesystem::path> base() const { return checkpoint_ ? began_with() : std::nullopt; }
-  // Thread-safe; a checkpoint's master weights are verified as they are read.
+  // Thread-safe. A checkpoint's master weights are verified as they are read.
   std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,
                                         bool new_head = false) const;
-  // In which the weights are stored: of the largest tensor.
+  // The dtype of the largest stored tensor.
   device::DType dtype() const;
-  // Where the tokenizer and generation_config.json are: the directory itself, or the one that the checkpoint's run
-  // started from, or the run whose checkpoint it started from; nullopt if there is none any more.
+  // The folder with the tokenizer and generation_config.json: the directory itself, or the one that the checkpoint's
+  // run started from, directly or through the checkpoints of earlier runs. nullopt if it no longer exists.
   std::optional<std::filesystem::path> hugging_face() const;
 
  private:
   ModelFolder() = default;
-  // True if the path is itself what is to be read.
+  // True if path_ itself is the model to read.
   bool find();
-  // Of a checkpoint: the run's model.path, if it had one.
+  // The model.path of the run that wrote the checkpoint, if it had one.
   std::optional<std::filesystem::path> began_with() const;
 
   std::filesystem::path path_;
   bool checkpoint_ = false;
-  std::shared_ptr<const Checkpoint> open_;  // of whole()
+  std::shared_ptr<const Checkpoint> open_;  // set by whole()
 };
 
-// The recipe with the description of its model, which is read from its directory or preset here and nowhere else.
+// Returns the recipe with the description of its model, the only place that reads it from the directory or preset.
 // Throws Error{usage} if the recipe names neither.
 Workload open_workload(Recipe recipe);
 
-// Rank 0's choice of ModelFolder::whole() on all ranks, whose folder a run may be writing to meanwhile. Collective;
-// throws AgreedError.
+// ModelFolder::whole() on rank 0, and its choice on all ranks, because a run may still be writing to the folder.
+// Collective; throws AgreedError.
 ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);
 
-// What model.init says of the job's model: the weights of model.path, or random ones. Of a folder of checkpoints all
-// ranks take the newest that is whole; `note` is told which were passed over. Collective; throws AgreedError.
+// Returns the initial weights of the job's model by model.init: those of model.path, or random ones. Of a folder of
+// checkpoints, all ranks take the newest undamaged one; `note` is told which were passed over. Collective; throws
+// AgreedError.
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);
-// Without the folder that adapter.path names: the base of an adapter, which has to have the BaseHash `hash`.
+// As first_weights(), for the base of an adapter: ignores adapter.path, and requires that the base has the BaseHash
+// `hash`.
 std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,
                                          const std::string& hash);
 

@@ -24,7 +24,7 @@ std::int64_t count(std::size_t n) {
   return static_cast<std::int64_t>(n);
 }
 
-// What a block has of a tensor: bytes from `at` on, `bytes_per_block` of a full one.
+// The part of each block that belongs to one tensor: `bytes_per_block` bytes from `at` on.
 struct Part {
   std::size_t at, bytes_per_block;
 };
@@ -110,7 +110,8 @@ std::string QuantisedExport::state_of(std::size_t unit, std::size_t parameter) c
 }
 
 void QuantisedExport::describe(models::Config& config) const {
-  // Layers that transformers would quantise, and that are not: all of them are listed once one is beside the head.
+  // The linear layers that transformers would quantise and that are not quantised here. Once one of them is outside the
+  // head, all are listed.
   std::vector<std::string> skipped;
   bool twice = true, in_blocks = false;
   const auto module_of = [](const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); };

@@ -13,20 +13,21 @@
 
 namespace strata::runtime {
 
-// A matrix in NF4 as bitsandbytes' tensors, which transformers loads: NAME, the codes, and what belongs to them.
+// A model's quantised matrices as the tensors of bitsandbytes' NF4, which transformers loads: NAME holds the codes,
+// further tensors the scales.
 class QuantisedExport {
  public:
-  // dtype: of the other tensors.
+  // `dtype`: of the tensors that are not quantised.
   QuantisedExport(const models::Model& model, const WeightSource& weights, device::DType dtype);
 
   // Whether the parameter is quantised in the source.
   bool has(std::size_t unit, std::size_t parameter) const { return formats_[unit][parameter].has_value(); }
   bool any() const;
-  // The tensors of a parameter in the order in which write() writes them.
+  // The tensors of a parameter, in the order of write()'s index.
   std::vector<models::TensorSpec> tensors(std::size_t unit, std::size_t parameter) const;
   using Sink = std::function<void(std::span<const std::byte>)>;
   void write(std::size_t unit, std::size_t parameter, std::size_t tensor, const Sink& sink) const;
-  // Gives a config.json its quantization_config.
+  // Adds quantization_config to a config.json.
   void describe(models::Config& config) const;
 
  private:

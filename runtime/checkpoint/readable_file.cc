@@ -64,7 +64,7 @@ void ReadableFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 }
 
 void ReadableFile::prefetch(std::uint64_t offset, std::uint64_t bytes) const {
-  // Advice only: where the system does not take it, reads are as right as before.
+  // Advice only: reads are correct without it.
   (void)::posix_fadvise(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
 }
 

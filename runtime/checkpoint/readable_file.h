@@ -8,9 +8,9 @@
 
 namespace strata::runtime {
 
-// A file of a checkpoint, open for reading. Damage that was seen is told from what could not be looked at, which may be
-// whole: Error{corrupt} if the file is not there, is no regular file or ends too soon; Error{failed} with the system's
-// reason and what to do about it for everything else (no permission, too many open files, a drive that fails).
+// A checkpoint file, open for reading. Damage is distinguished from files that could not be examined and may be intact:
+// Error{corrupt} if the file is missing, not a regular file, or too short; Error{failed}, with the system's reason and
+// advice, for everything else (no permission, too many open files, a failing drive).
 class ReadableFile {
  public:
   explicit ReadableFile(std::filesystem::path path);
@@ -20,7 +20,7 @@ class ReadableFile {
 
   // Fills `out` from `offset` on. Thread-safe.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  // Says that it will be read soon.
+  // Advises the system that this range will be read soon.
   void prefetch(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
@@ -29,10 +29,10 @@ class ReadableFile {
   std::uint64_t bytes_ = 0;
 };
 
-// What lies at a path, links followed: `not_found` only if the system says so. Throws Error{failed} as above.
+// The type of what is at a path, links followed; `not_found` only if the system says so. Throws Error{failed} as above.
 std::filesystem::file_type type_at(const std::filesystem::path& path);
 
-// Throws Error{failed}: "PATH cannot be WHAT: the system's words; what to do".
+// Throws Error{failed}: "PATH cannot be WHAT: the system's reason; what to do".
 [[noreturn]] void unreadable(const std::filesystem::path& path, const char* what, int reason);
 
 }  // namespace strata::runtime

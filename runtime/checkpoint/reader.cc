@@ -22,8 +22,8 @@ namespace strata::runtime {
 
 namespace fs = std::filesystem;
 
-// The files of a checkpoint, opened as they are read, of which those read last stay open: a checkpoint of a thousand
-// ranks has a thousand files, and a process may have no more than 256 open. Thread-safe.
+// The files of a checkpoint, opened on demand; only the most recently read stay open, because a checkpoint of a
+// thousand ranks has a thousand files and a process may be limited to 256. Thread-safe.
 class Checkpoint::OpenFiles {
  public:
   std::size_t add(fs::path path) {
@@ -32,7 +32,7 @@ class Checkpoint::OpenFiles {
   }
   std::shared_ptr<const ReadableFile> at(std::size_t i) {
     if (auto open = find(i)) return open;
-    // Without the mutex: on a file system of a network this may take a while.
+    // Open without the mutex, because a network file system may take a while.
     auto opened = std::make_shared<const ReadableFile>(paths_[i]);
     const std::lock_guard lock(mutex_);
     open_.emplace_front(i, opened);
@@ -53,7 +53,7 @@ class Checkpoint::OpenFiles {
 
   std::vector<fs::path> paths_;
   std::mutex mutex_;
-  std::list<std::pair<std::size_t, std::shared_ptr<const ReadableFile>>> open_;  // read last: first
+  std::list<std::pair<std::size_t, std::shared_ptr<const ReadableFile>>> open_;  // most recently used first
 };
 
 namespace {
@@ -64,7 +64,7 @@ std::optional<CheckpointHold> hold_for_reading(const fs::path& path) {
   return hold;
 }
 
-// Of the first whole block that an element lies in.
+// The offset of the first complete block at or before an element.
 std::uint64_t bytes_before(device::StorageFormat format, std::uint64_t element) {
   return stored_bytes(format, is_nf4(format) ? element / device::kNf4Block * device::kNf4Block : element);
 }
@@ -165,7 +165,7 @@ void Checkpoint::verify(int threads, const Advance& advance) const {
     for (const auto& [name, extents] : tensors)
       for (const Extent& extent : extents)
         for (std::size_t block = 0; block < extent.blocks(); ++block) blocks.emplace_back(&extent, block);
-  // As they lie on the drive.
+  // Read in the order on the drive.
   std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.first->file, a.first->offset, a.second) < std::tuple(b.first->file, b.first->offset, b.second);
   });
@@ -173,7 +173,7 @@ void Checkpoint::verify(int threads, const Advance& advance) const {
   Advancing advancing(advance, bytes());
   parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
     std::vector<std::byte> buffer(kBlockBytes);
-    // newest_whole() looks for an older one itself.
+    // No advice: newest_whole() looks for an older checkpoint itself.
     advancing.add(checked_block(*blocks[i].first, blocks[i].second, buffer, "").size());
   });
 }
@@ -242,7 +242,7 @@ void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint6
       done += b - a;
     }
   }
-  STRATA_CHECK_EQ(done, end);  // require_coverage()
+  STRATA_CHECK_EQ(done, end);  // require_coverage() proved it
 }
 
 void require_same_tensors(const Checkpoint& checkpoint, const models::Model& model) {

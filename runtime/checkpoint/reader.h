@@ -19,10 +19,10 @@
 
 namespace strata::runtime {
 
-// A complete checkpoint, open for reading: its manifest and the headers of its files are verified, and every kind of
-// state that it holds covers every tensor once. Data is verified block by block as it is read. Reading is thread-safe,
-// and no run removes the checkpoint meanwhile. Throws Error{corrupt} with file, place, expected and found;
-// Error{failed} if a file cannot be read.
+// A complete checkpoint, open for reading. Its manifest and its files' headers are verified, and each kind of state
+// covers every tensor exactly once. Data is verified block by block as it is read. Thread-safe; no run removes the
+// checkpoint during this object's lifetime. Throws Error{corrupt} with file, place, expected and found; Error{failed}
+// if a file cannot be read.
 class Checkpoint {
  public:
   // The folder of one checkpoint ("DIR/step-00000100").
@@ -36,23 +36,22 @@ class Checkpoint {
 
   // "master", "moment1", ... in byte order.
   std::vector<std::string> kinds() const;
-  // Where a tensor's state lies, in the order of its elements; empty for a kind that is not there.
+  // The extents of a tensor's state, in the order of elements; empty if the kind is not stored.
   std::span<const Extent> extents(std::string_view kind, std::string_view tensor) const;
-  // Block `block` of an extent, read into `buffer` (kBlockBytes) and verified. Error{corrupt} says to name an older
+  // Reads block `block` of an extent into `buffer` (kBlockBytes) and verifies it. Error{corrupt} advises an older
   // checkpoint.
   std::span<const std::byte> read_block(const Extent& extent, std::size_t block, std::span<std::byte> buffer) const;
 
-  // Reads every block that there is, on `threads` threads, and compares its checksum. Error{corrupt} says what is wrong
-  // and gives no advice.
+  // Reads and verifies every block, on `threads` threads. Error{corrupt} gives no advice, as the caller has its own.
   void verify(int threads, const Advance& advance = {}) const;
 
-  // Says that it will be read soon.
+  // Advises the system that this block will be read soon.
   void prefetch_block(const Extent& extent, std::size_t block) const;
 
-  // The block of a tensor in nf4 that begins at this element.
+  // Reads the NF4 block of a tensor that begins at element `begin`.
   void read_nf4_block(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                       std::span<std::byte> block) const;
-  // Elements [begin, begin + out.size()) of a tensor's fp32 state; and the same said ahead.
+  // Elements [begin, begin + out.size()) of a tensor's fp32 state; prefetch() announces that they will be read.
   void prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::uint64_t count) const;
   void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;
 
@@ -72,12 +71,13 @@ class Checkpoint {
   std::map<std::string, std::map<std::string, std::vector<Extent>, std::less<>>, std::less<>> kinds_;  // kind, tensor
 };
 
-// The fp32 master weights of a checkpoint as a source for `model`, as stored_weights() has those of a directory: a head
-// that the checkpoint lacks is drawn. Throws Error{usage} if it is another model's. The checkpoint outlives it.
+// The fp32 master weights of a checkpoint as a source for `model`, like stored_weights() for a directory; a head that
+// the checkpoint lacks is initialised at random. Throws Error{usage} if the checkpoint is another model's. The
+// checkpoint must outlive the source.
 std::unique_ptr<WeightSource> checkpoint_weights(const Checkpoint& checkpoint, const models::Model& model,
                                                  std::uint64_t seed = 0, bool new_head = false);
 
-// Throws Error{usage} naming the first tensor that one has and the other has not, or in another shape.
+// Throws Error{usage} naming the first tensor that only one of the two has, or whose shapes differ.
 void require_same_tensors(const Checkpoint& checkpoint, const models::Model& model);
 
 }  // namespace strata::runtime

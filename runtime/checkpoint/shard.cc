@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFormat = "strata shard 1";
 constexpr std::array<std::string_view, 6> kDTypes = {"F32", "BF16", "U8", "F16", "U8", "U8"};  // by StorageFormat
 
-// Of blocks of bytes: which format has so many for these elements.
+// Tells the formats stored as "U8" apart by their bytes for this number of elements.
 device::StorageFormat block_format(std::uint64_t elements, std::uint64_t bytes) {
   for (const auto format : {device::StorageFormat::nf4, device::StorageFormat::nf4_plain})
     if (stored_bytes(format, elements) == bytes) return format;
@@ -77,7 +77,7 @@ bool parse_place(std::string_view text, Extent& e) {
   return in.done();
 }
 
-// Settles the format of what is stored in blocks.
+// Determines the format of state stored in blocks; false if its size matches none.
 bool has_its_bytes(Extent& e) {
   if (e.format == device::StorageFormat::block8) e.format = block_format(e.elements(), e.bytes);
   if (is_nf4(e.format) && e.begin % device::kNf4Block != 0) return false;

@@ -1,7 +1,7 @@
 #include "runtime/checkpoint/writer.h"
 
 #include <fmt/format.h>
-#define XXH_STATIC_LINKING_ONLY  // the state of a hash as a member
+#define XXH_STATIC_LINKING_ONLY  // makes the state of a hash a complete type
 #include <xxhash.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::span<std::byte> staging_of(const StepPlan& plan, const Executor& executor) 
   return {staging.data, staging.bytes()};
 }
 
-// Checksums of blocks, from pieces of any size.
+// Computes the checksums of blocks from pieces of any size.
 class BlockHash {
  public:
   BlockHash() { XXH3_64bits_reset(&state_); }
@@ -78,11 +78,11 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  executor_.forget(*this);  // the lane's work refers to it
+  executor_.forget(*this);  // the lane's work refers to this object
 }
 
-// Every element of every tensor's state is written by one rank: the one whose shard of the unit it lies in, also where
-// others hold it too.
+// Each element of each state is written by exactly one rank: the one whose shard of the unit contains it, even if other
+// ranks hold a copy.
 void CheckpointWriter::plan_file(const Job& job) {
   const Coordinates rank = job.plan.mesh().at(world_.rank());
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
@@ -131,7 +131,7 @@ std::string CheckpointWriter::file_name(int rank) const {
 }
 
 void CheckpointWriter::start(const Progress& progress) {
-  executor_.settle();  // which is the step's own time
+  executor_.settle();  // the rest of the step is not part of the wait
   const auto asked = std::chrono::steady_clock::now();
   finish();
   executor_.drain();
@@ -170,7 +170,7 @@ CheckpointFigures CheckpointWriter::figures() const {
 void CheckpointWriter::open_file() {
   FileSystem& system = folder_.system();
   if (world_.rank() == 0) folder_.keep_locked();
-  make_durable_folder(system, temporary_);  // one rank makes it
+  make_durable_folder(system, temporary_);  // ranks share it: one creates it, the others find it
   file_ = system.create(temporary_ / file_name(world_.rank()));
   filled_ = 0;
   flushed_ = header_bytes_;
@@ -212,7 +212,7 @@ void CheckpointWriter::seal_file() {
   record_ = {file_bytes_, header_bytes_, XXH3_64bits(header.data(), header.size())};
 }
 
-// Every rank's file is on the disk.
+// Runs when every rank's file is on the disk.
 void CheckpointWriter::publish_folder() {
   if (world_.rank() != 0) return;
   for (std::size_t rank = 0; rank < records_.size(); ++rank) {

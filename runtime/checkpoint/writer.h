@@ -17,29 +17,28 @@
 
 namespace strata::runtime {
 
-// What checkpoints cost this rank.
+// The cost of checkpoints on this rank.
 struct CheckpointFigures {
-  std::int64_t written;  // durable ones
+  std::int64_t written;  // durable checkpoints
   std::uint64_t bytes;   // of this rank's file
-  double held_ms;        // that training waited for them, over all
-  double last_ms;        // from the begin of the last one until it was durable
+  double held_ms;        // total time that training waited for checkpoints
+  double last_ms;        // from the start of the last one until it was durable
 };
 
-// Writes this rank's shard of checkpoints, of a job whose recipe has a checkpoint.dir, while training continues: it is
-// what the plan's tasks of the lane checkpoint do, which read the live state unit by unit, and for which whatever
-// writes that state waits. An error in the lane ends the run; what was published before stays. Every rank has one;
-// destroyed before the executor.
+// Writes this rank's shards of checkpoints while training continues, for a job whose recipe has a checkpoint.dir. The
+// plan's tasks of the checkpoint lane call it; they read the live state unit by unit, and tasks that write that state
+// wait for them. An error ends the run; published checkpoints stay. Every rank has one; destroy it before the executor.
 class CheckpointWriter final : public Saver {
  public:
-  // base: the BaseHash of an adapter's base, which is then left out of the files. Collective.
+  // `base`: the BaseHash of an adapter's base, which the files then leave out. Collective.
   CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
                    const std::string& base = {});
   ~CheckpointWriter() override;
 
-  // Between steps: the next one begins the checkpoint of `progress`, which waits until the one before it is durable.
-  // All ranks alike.
+  // Call between steps, on all ranks alike: the next step writes the checkpoint of `progress`. Waits until the previous
+  // one is durable.
   void start(const Progress& progress);
-  // Returns once the last one begun is durable.
+  // Returns when the last started checkpoint is durable.
   void finish();
 
   CheckpointFigures figures() const;
@@ -48,11 +47,11 @@ class CheckpointWriter final : public Saver {
   void publish(device::Lane& lane) override;
 
  private:
-  struct Part {  // of an extent: where its bytes lie in the executor
+  struct Part {  // where an extent's bytes are in the executor
     std::size_t unit, begin;
     StateKind kind;
   };
-  struct Record {  // what ranks tell rank 0 of their file
+  struct Record {  // what a rank tells rank 0 about its file
     std::uint64_t bytes, header_bytes, header_hash;
   };
 
@@ -70,9 +69,9 @@ class CheckpointWriter final : public Saver {
   CheckpointFolder& folder_;
   Manifest manifest_;
   std::vector<Extent> extents_;
-  std::vector<Part> parts_;                // of extents_, in their order
-  std::vector<std::size_t> first_extent_;  // by unit, and the total
-  std::span<std::byte> staging_;           // of the plan
+  std::vector<Part> parts_;                // of extents_, in the same order
+  std::vector<std::size_t> first_extent_;  // by unit, and the total at the end
+  std::span<std::byte> staging_;           // memory of the plan
   std::size_t filled_ = 0;
   std::uint64_t header_bytes_ = 0, file_bytes_ = 0, flushed_ = 0;
   std::filesystem::path temporary_;
@@ -81,7 +80,7 @@ class CheckpointWriter final : public Saver {
   std::vector<Record> records_;  // by rank
   std::int64_t begun_ = 0;
   double waited_ms_ = 0;
-  Span last_;  // when the last one began, and when it was durable
+  Span last_;  // when the last checkpoint began, and when it was durable
   std::unique_ptr<comm::Communicator> communicator_;
 };
 
