@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// Elements that are stored in fp32, bf16, fp16, or blocks of nf4, of which `bytes` holds whole ones.
+// Converts stored elements to fp32. In nf4 formats `bytes` must hold complete blocks.
 std::vector<float> floats_of(device::StorageFormat format, std::span<const std::byte> bytes);
 
 }  // namespace strata::runtime

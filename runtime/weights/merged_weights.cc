@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// Where a tensor is in a model.
+// The place of a tensor in a model.
 struct Place {
   std::size_t unit, parameter;
 };
@@ -68,7 +68,7 @@ class MergedWeights final : public WeightSource {
       out[i] += static_cast<float>(double{d.scale} * sum);
     }
   }
-  // What is quantised is the model's own, without the adapter.
+  // Only the model's own weights are quantised, not the adapter.
   bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
     const Place& place = sources_[unit][parameter].place;
     return weights_->quantised(place.unit, place.parameter, format);
@@ -99,7 +99,7 @@ class MergedWeights final : public WeightSource {
   static std::size_t size_of(const models::Model& model, const Place& place) {
     return model.units[place.unit]->parameters()[place.parameter].size();
   }
-  // Read once for the pieces of a tensor, which come one after the other.
+  // The pieces of a tensor are read one after another, so its factors are read once and kept.
   std::shared_ptr<const Factors> factors_of(const Delta& d) const {
     const std::scoped_lock lock(mutex_);
     if (!factors_ || factors_->of.unit != d.a.unit || factors_->of.parameter != d.a.parameter) {

@@ -12,7 +12,7 @@ namespace {
 
 using device::kNf4Scales, device::kScaleBlock, device::StorageFormat;
 
-// The nearest 8-bit scale of a number in [-1, 1]; of two that are equally near, the lower.
+// The code of the 8-bit scale nearest to x in [-1, 1]; the lower one of two that are equally near.
 std::uint8_t scale_code(float x) {
   static const std::array<float, 255> kBorders = [] {
     std::array<float, 255> borders{};

@@ -9,12 +9,12 @@ namespace strata::runtime {
 // The largest magnitude of up to 64 elements.
 float nf4_scale(std::span<const float> values);
 
-// Up to 16,384 elements of a matrix as a block of `format`, which is nf4 or nf4_plain, as bitsandbytes quantises them.
-// offset: the mean of the scales of the whole matrix; of nf4.
+// Quantises up to 16,384 elements of a matrix into a block of `format`, nf4 or nf4_plain, as bitsandbytes does.
+// `offset`: for nf4, the mean of the scales of the complete matrix.
 void write_nf4_block(device::StorageFormat format, std::span<const float> values, float offset,
                      std::span<std::byte> block);
 
-// The first elements of a block, in fp32.
+// Dequantises the first values.size() elements of a block to fp32.
 void read_nf4_block(device::StorageFormat format, std::span<const std::byte> block, std::span<float> values);
 
 }  // namespace strata::runtime

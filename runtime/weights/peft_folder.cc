@@ -24,7 +24,7 @@ using simdjson::dom::element;
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20, kMaxDepth = 64;
 
-// Looks keys up in one adapter_config.json, and knows which were looked up.
+// Looks up keys of an adapter_config.json; refuse_others() checks the keys that are not supported.
 class Keys {
  public:
   explicit Keys(const fs::path& path) : path_(path), text_(read_input(path, path.string(), kMostBytes)) {
@@ -108,7 +108,7 @@ class Keys {
     return out;
   }
 
-  // Keys of peft's that are not known here, unless they are at their defaults: off, empty or none.
+  // Refuses unsupported keys of peft unless they are at their defaults: off, empty or null.
   void refuse_others(std::span<const std::string_view> known) const {
     const simdjson::dom::object object = root_.get_object();
     for (const auto field : object) {
@@ -131,7 +131,7 @@ class Keys {
   element root_;
 };
 
-// What is trained: of peft's file.
+// The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
  public:
   PeftWeights(const fs::path& folder, const models::Model& model)
@@ -187,7 +187,7 @@ class PeftWeights final : public WeightSource {
 
 class JoinedWeights final : public WeightSource {
  public:
-  // trained: null if `base` has all.
+  // `trained`: null if `base` has everything.
   JoinedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> trained, const models::Model& model,
                 Base wanted)
       : base_(std::move(base)), trained_(std::move(trained)), model_(model), wanted_(std::move(wanted)) {}
@@ -255,7 +255,7 @@ std::string json_of(const std::vector<std::pair<std::string, T>>& patterns) {
 PeftConfig read_peft_config(const fs::path& folder) {
   const fs::path path = folder / kPeftConfigName;
   const Keys keys(path);
-  // Read below, or without an effect on what an adapter computes.
+  // Keys that are read below, or that do not affect what an adapter computes.
   static constexpr std::string_view kKnown[] = {"peft_type",
                                                 "r",
                                                 "lora_alpha",

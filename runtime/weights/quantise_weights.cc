@@ -16,14 +16,15 @@ namespace {
 
 using device::ExactSum, device::kScaleBlock;
 
-constexpr std::size_t kAtOnce = 16 * kQuantisedAlignment;  // elements read at once
+constexpr std::size_t kAtOnce = 16 * kQuantisedAlignment;  // elements per read
 
-// A stretch of a matrix whose scales this rank adds.
+// A range of a matrix whose scales this rank adds up.
 struct Stretch {
   std::size_t unit, run, begin, end;  // elements of the matrix
 };
 
-// Of all matrices in the order of units and runs, this rank's part of the sums of scales; `all`: everybody's.
+// Sums of the scales of all matrices, in the order of units and runs: this rank's part, or with `all` those of all
+// ranks.
 class ScaleSums {
  public:
   ScaleSums(const StepPlan& plan, const WeightSource& source) : plan_(plan), source_(source) {
@@ -87,7 +88,7 @@ class ScaleSums {
     }
     return out;
   }
-  // Whether there is anything to add up.
+  // Whether any scales have to be added.
   bool any() const { return plan_.layout.quantised == device::StorageFormat::nf4 && !sums_.empty(); }
 
  private:
@@ -102,7 +103,7 @@ class ScaleSums {
 ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads, comm::World& world) {
   ScaleSums sums(plan, source);
   if (!sums.any()) return sums.means();
-  if (!plan.sharded_parameters()) {  // each rank reads everything, and is compared by what it has read
+  if (!plan.sharded_parameters()) {  // each rank reads everything; a comparison of what ranks read follows
     comm::agree(world, [&] { sums.read(nullptr, threads); });
     return sums.means();
   }

@@ -56,7 +56,7 @@ class QuantisedWeights final : public WeightSource {
   bool in_pool(std::size_t unit, std::size_t parameter) const {
     return of(unit, parameter).pool() == models::PoolKind::quantised;
   }
-  // As scale_offsets() has it.
+  // The offset that scale_offsets() computes.
   float offset(std::size_t unit, std::size_t parameter) const {
     if (model_.quantised != StorageFormat::nf4) return 0;
     const std::scoped_lock lock(mutex_);

@@ -6,8 +6,8 @@
 
 namespace strata::runtime {
 
-// The weights of a source as a run with `model` has them: what lies in its pools of what is quantised is quantised, and
-// read as the values that this stands for. The model outlives it.
+// The weights of a source as a run of `model` sees them: those in quantised pools are quantised and dequantised again.
+// The model must outlive the result.
 std::unique_ptr<WeightSource> quantised_weights(std::unique_ptr<WeightSource> weights, const models::Model& model);
 
 }  // namespace strata::runtime

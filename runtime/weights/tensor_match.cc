@@ -8,8 +8,8 @@
 namespace strata::runtime {
 namespace {
 
-// Finds a name as it is, as it was in TensorFlow and in the first checkpoints of BERT, or, of the bias of words, under
-// the other of its two names.
+// Finds a tensor by its name, by its name in TensorFlow and the first BERT checkpoints, or, for the vocabulary's bias,
+// by the other of its two names.
 class Names {
  public:
   explicit Names(std::span<const std::string> names) {

@@ -10,22 +10,22 @@
 
 namespace strata::runtime {
 
-// Which of the tensors that a file or a checkpoint holds each parameter of a model is read from.
+// For each parameter of a model, the tensor of a file or checkpoint that it is read from.
 struct TensorMatch {
-  // By unit and parameter, among the names given; nullopt: the parameter is drawn, or missing.
+  // By unit and parameter, indices into the given names; nullopt: initialised at random, or missing.
   std::vector<std::vector<std::optional<std::size_t>>> places;
-  // Parameters that are drawn: those of a head that is not there (Model::drawn_if_missing), or that is to be new.
+  // Parameters that are initialised at random: a head that is absent (Model::drawn_if_missing) or to be replaced.
   std::vector<std::string> drawn;
-  std::vector<std::string> missing;   // parameters that have to be there, and are not
-  std::vector<std::size_t> left_out;  // names of what the objective makes no use of (Model::ignored_suffixes)
-  std::vector<std::size_t> unknown;   // names that are none of this model's
+  std::vector<std::string> missing;   // required parameters that are absent
+  std::vector<std::size_t> left_out;  // names that the objective does not use (Model::ignored_suffixes)
+  std::vector<std::size_t> unknown;   // names that the model does not have
 };
 
-// The layer whose matrix a tensor is, "classifier" of classifier.weight; nullopt: another tensor. Of what is left out
-// these are what was learnt: the rest are their biases, masks, and tables that are computed.
+// The layer whose matrix a tensor is: "classifier" for classifier.weight; nullopt for any other tensor. Only these
+// layers are worth reporting when they are left out: the rest are biases, masks and computed tables.
 std::optional<std::string> layer_of(std::string_view name, std::size_t dimensions);
 
-// new_head: the layer of the classes' scores is drawn, whatever is there.
+// `new_head`: the layer of the class scores is initialised at random even if it is stored.
 TensorMatch match_tensors(const models::Model& model, std::span<const std::string> names, bool new_head);
 
 }  // namespace strata::runtime

@@ -23,7 +23,7 @@ const StoredTensor* find(const models::Safetensors& file, const std::string& nam
 void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective) {
   try {
-    const models::Config asked = config;  // remembers what a model reads of it, which this one is not asked for
+    const models::Config asked = config;  // a copy, because a Config records which of its keys a model reads
     models::RunShape shape{1, 1, device::DType::fp32, 1, false};
     shape.objective = objective;
     const auto model = models::make_model(asked, shape);
@@ -33,7 +33,7 @@ void untie_what_differs(models::Config& config, const std::filesystem::path& fol
     const models::Safetensors file = models::Safetensors::open(folder);
     const StoredTensor* const head = find(file, shared->name, "");
     const StoredTensor* const table = find(file, table_name, model->optional_prefix);
-    // Of another shape it is no twin, which whoever reads it says.
+    // A different shape cannot be tied; the code that reads the tensor reports it.
     if (!head || !table || head->shape != table->shape || models::same_values(*head, *table)) return;
     config.override_key("tie_word_embeddings", "false");
     config.remark(fmt::format(

@@ -7,10 +7,10 @@
 
 namespace strata::runtime {
 
-// A model's own folder may hold an output layer beside the token table that config.json ties it to, with other values:
-// then `config` gets tie_word_embeddings = false and a remark, as transformers 5 leaves the two untied (tie_weights).
-// Does nothing where a file is missing or wrong, as whoever reads it says so. Without an objective the model's own
-// counts.
+// A model's folder may hold an output layer whose values differ from the token table that config.json ties it to. If
+// so, sets tie_word_embeddings = false in `config`, with a remark, because transformers 5 leaves such layers untied
+// (tie_weights). Does nothing if a file is missing or wrong: the code that reads it reports that. Without an objective,
+// the model's own one counts.
 void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective);
 

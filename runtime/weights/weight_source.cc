@@ -25,7 +25,7 @@ namespace {
 
 class RandomWeights final : public WeightSource {
  public:
-  // Tensors of adapters are numbered after all those of the model, whose numbers they leave as they are.
+  // An adapter's tensors are numbered after the model's, so that those keep their numbers.
   RandomWeights(const models::Model& model, std::uint64_t seed) : model_(model), seed_(seed) {
     std::uint32_t next = 0;
     numbers_.resize(model.units.size());
@@ -44,12 +44,12 @@ class RandomWeights final : public WeightSource {
       std::fill(out.begin(), out.end(), init.constant);
       return;
     }
-    // Sites of dropout count up from 0; weights are apart from them.
+    // Dropout sites count up from 0; weights have streams of their own.
     const device::RandomStream stream{seed_, 0, 0x80000000u + numbers_[unit][parameter]};
     for (std::size_t i = begin; i < begin + out.size();) {
       const device::PhiloxBlock block = device::random_block(stream, i / 4);
       float drawn[4];
-      for (std::size_t k = 0; k < 4; ++k)  // uniform, of 24 bits
+      for (std::size_t k = 0; k < 4; ++k)  // uniform, from 24 bits
         drawn[k] = init.bound * (static_cast<float>(block.word[k] >> 8) * 0x1p-23f - 1);
       for (std::size_t pair = 0; pair < 4 && init.bound == 0; pair += 2) {
         const float u = (static_cast<float>(block.word[pair] >> 8) + 0.5f) * 0x1p-24f;
@@ -80,7 +80,7 @@ class StoredWeights final : public WeightSource {
       names.push_back(tensor.name);
       stored.push_back(&tensor);
     }
-    // Of AutoGPTQ, AWQ and bitsandbytes' other formats: packed integers and their scales in a weight's place.
+    // AutoGPTQ, AWQ and other formats of bitsandbytes store packed integers and scales in place of a weight.
     for (const std::string& name : names)
       for (const char* ending : {".qweight", ".qzeros", ".weight.absmax", ".weight_packed", ".weight_scale", ".scales"})
         if (name.ends_with(ending))
@@ -120,9 +120,9 @@ class StoredWeights final : public WeightSource {
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
     models::read_elements(tensor, begin, out);
     const auto bytes = part_of(tensor, begin, out.size());
-    // A sum: threads come in any order.
+    // Add, because threads come in any order.
     read_[unit][parameter] += XXH3_64bits_withSeed(bytes.data(), bytes.size(), begin);
-    MappedFile::release(bytes);  // what is mapped counts as the rank's memory
+    MappedFile::release(bytes);  // mapped pages count as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
         fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights have to be finite", tensor.file.string(),
@@ -144,7 +144,7 @@ class StoredWeights final : public WeightSource {
            tensors_[unit][parameter]->file.string(), tensors_[unit][parameter]->name, begin);
   }
 
-  // Page by page a cold file is read slowly.
+  // Without read-ahead a cold file is read page by page, which is slow.
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
     if (nf4_[unit][parameter])
       MappedFile::will_need(nf4_[unit][parameter]->codes_of(begin, count));
@@ -226,12 +226,13 @@ class StoredWeights final : public WeightSource {
     const std::size_t element = tensor.element_bytes();
     return tensor.bytes.subspan(begin * element, count * element);
   }
-  // Some writers store a shared tensor once more. Throws Error for any other.
+  // Some writers store a shared tensor twice. Throws Error for any other unknown tensor.
   void check_unknown(const models::StoredTensor& tensor, const models::Model& model) const {
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();
       if (!shared || tensor.name != shared->name) continue;
-      const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is never drawn
+      const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is never initialised
+                                                                                        // at random
       if (models::same_values(tensor, holder)) return;
       fail(Exit::usage,
            "{}: tensor {} is another than {}, and model.config.tie_word_embeddings ties the two: without it, or with "
@@ -245,9 +246,10 @@ class StoredWeights final : public WeightSource {
   models::Safetensors file_;
   RandomWeights random_;
   std::vector<std::string> drawn_, left_out_;
-  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: drawn
-  std::vector<std::vector<std::optional<models::Nf4Tensor>>> nf4_;     // those that are quantised
-  mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // hashes of what was read of each, added up
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: initialised at
+                                                                       // random
+  std::vector<std::vector<std::optional<models::Nf4Tensor>>> nf4_;     // quantised tensors
+  mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // sums of hashes of what was read of each tensor
 };
 
 }  // namespace

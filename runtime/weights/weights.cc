@@ -12,14 +12,14 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::size_t kChunk = 1u << 18;  // elements read at once: a block of a checkpoint
+constexpr std::size_t kChunk = 1u << 18;  // elements per read: a checkpoint's block
 static_assert(kChunk % kQuantisedAlignment == 0);
 
 }  // namespace
 
 void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, PoolKind pool, std::size_t begin,
                    std::span<const float> values) {
-  // f(first, count): those of the values that this rank holds, and `at`, where they lie in what it holds.
+  // Calls f(values, at) with the values that this rank holds and their offset in what it holds.
   const auto for_held = [&](StateKind kind, auto&& f) {
     const models::ElementRange held = executor.storage().held(unit, kind);
     const std::size_t from = std::max(begin, held.begin), to = std::min(begin + values.size(), held.end);
@@ -59,7 +59,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
       for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
         chunks.push_back({unit, pool, begin, std::min(held.end, begin + kChunk)});
     }
-  // f(run, from, to): the stretches of parameters in chunk i.
+  // Calls f(run, from, to) for the parameter ranges in chunk i.
   const auto for_runs = [&](std::size_t i, auto&& f) {
     const Chunk& c = chunks[i];
     for (const Run& run : plan.layout.units[c.unit].pool(c.pool).runs) {
@@ -103,7 +103,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
     load_weights(executor, plan, source, threads, advance,
                  {frozen_alone, plan.layout.adapted ? &base : nullptr, plan.mesh().at(world.rank()), &offsets});
   });
-  // If each rank reads a part of its own, no two have read the same.
+  // If each rank reads only its own part, no two ranks have read the same.
   if (!alone && !plan.sharded_parameters() && !frozen_alone) comm::require_same(source.seen_as_read(), world);
   if (!plan.layout.adapted) return {};
   std::string hash = base.whole(world);

@@ -18,7 +18,7 @@ namespace {
 
 using models::ElementRange;
 
-constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements read at once
+constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements per read
 
 std::uint64_t hex_of(std::string_view text) {
   std::uint64_t value = 0;
@@ -30,7 +30,7 @@ std::size_t whole_blocks(std::size_t elements) {
   return (elements + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
 }
 
-// The sum of the hashes of blocks, each of which one rank adds.
+// The sum of the hashes of blocks; each block is added by one rank.
 class BlockSum {
  public:
   void add(std::size_t unit, std::size_t block, const float* values) {
@@ -52,7 +52,7 @@ class BlockSum {
   std::uint64_t low_ = 0, high_ = 0;
 };
 
-// A tensor of a unit as it would lie if nothing were frozen: there it begins at `whole`.
+// The place of a tensor in its unit if nothing were frozen: it would begin at `whole`.
 struct Place {
   PoolKind pool;
   std::size_t whole;
@@ -92,7 +92,7 @@ class Hasher {
         add_mixed(unit);
     return whole();
   }
-  // Of the frozen values as they are stored.
+  // Hashes the frozen values as they are stored.
   std::string base_hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
       for (const PoolKind pool : {PoolKind::frozen, PoolKind::quantised}) add_frozen(unit, pool);
@@ -118,7 +118,7 @@ class Hasher {
     const device::StorageFormat format = frozen ? plan_.stored_in(pool) : device::StorageFormat::fp32;
     const std::size_t from = begin - storage_.held(unit, kind).begin;
     const std::size_t at = stored_bytes(format, from);
-    if (is_nf4(format)) {  // in whole blocks
+    if (is_nf4(format)) {  // which is read in complete blocks
       const std::size_t first = from / device::kNf4Block * device::kNf4Block;
       std::vector<std::byte> bytes(stored_bytes(format, from + out.size() - first));
       storage_.read_state(unit, kind, stored_bytes(format, first), bytes);
@@ -148,7 +148,7 @@ class Hasher {
     }
   }
 
-  // What is quantised in blocks of its own, which are counted behind all others.
+  // Quantised pools have blocks of their own size, numbered after all others.
   void add_frozen(std::size_t unit, PoolKind kind) {
     const bool quantised = kind == PoolKind::quantised;
     const std::size_t of_block = quantised ? kQuantisedAlignment : kShardAlignment;
@@ -170,8 +170,8 @@ class Hasher {
     }
   }
 
-  // Of a unit of which some is frozen. Blocks that several ranks have some of go to all ranks as far as each has them:
-  // one per tensor and rank at most, as borders lie in them.
+  // Adds a unit that is partly frozen. Blocks that several ranks share go to all ranks in parts: at most one per tensor
+  // and rank, because only blocks at shard borders are shared.
   void add_mixed(std::size_t unit) {
     const std::vector<Place> places = places_of(plan_.layout.units[unit]);
     const std::size_t end = whole_blocks(places.back().end());
@@ -206,7 +206,7 @@ class Hasher {
     if (plan_.ranks() > 1) add_shared_blocks(unit, world_.exchange(parts));
   }
 
-  // What this rank adds of a tensor, in the whole.
+  // The range of a tensor that this rank adds, in the layout without frozen pools.
   ElementRange own_of(std::size_t unit, const Place& place) const {
     const Cut& shards = plan_.layout.units[unit].pool(place.pool).shards;
     const ElementRange own = shards.piece_of(place.in_pool, rank_);
@@ -221,7 +221,7 @@ class Hasher {
       i = stop;
     }
   }
-  // Begin, number and values of elements of a block.
+  // Appends the first index, count and values of elements of a block.
   static void append(std::string& parts, const std::vector<float>& values, std::size_t at, const ElementRange& range) {
     if (range.begin >= range.end) return;
     const std::uint64_t numbers[] = {range.begin, range.size()};
