@@ -31,7 +31,7 @@ std::string_view trimmed(std::string_view text) {
 struct KeyAndValue {
   std::string key;
   toml::table table;  // {value: ...}, which owns the value
-  bool null = false;  // the bare word: a config.json may need it, and TOML has none
+  bool null = false;  // the bare word: a config.json may need it, and TOML has no null
 };
 
 KeyAndValue read_set(const std::string& set) {
@@ -44,7 +44,7 @@ KeyAndValue read_set(const std::string& set) {
   try {
     refuse_deep_keys(text, "the value");
     toml::table table = toml::parse("value = " + std::string(text) + "\n");
-    if (table.size() == 1) return {std::move(key), std::move(table)};  // more: a line break in the text
+    if (table.size() == 1) return {std::move(key), std::move(table)};  // more entries: the text contains a line break
   } catch (const toml::parse_error&) {
   } catch (const TomlAssertion&) {
   }

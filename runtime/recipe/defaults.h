@@ -3,8 +3,8 @@
 
 namespace strata::runtime {
 
-// What keys are that a recipe does not give. Of those whose default hangs on other keys (model.init on model.path,
-// optimizer.betas on optimizer.name) what `recipe` gives there counts.
+// The values of keys that a recipe does not give. A default that depends on another key (model.init on model.path,
+// optimizer.betas on optimizer.name) uses that key's value in `recipe`.
 Recipe defaults_for(const Recipe& recipe);
 
 }  // namespace strata::runtime

@@ -9,7 +9,7 @@ namespace strata::runtime {
 namespace {
 
 constexpr EvaluationMetric kMetrics[] = {
-    // name, greater is better, of tokens, of one class, of many, of numbers, of entities
+    // name, greater is better, for tokens, one class, many classes, numbers, entities
     {"eval_loss", false, true, true, true, true, true},
     {"eval_perplexity", false, true, false, false, false, false},
     {"eval_accuracy", true, false, true, true, false, true},

@@ -5,16 +5,17 @@
 
 namespace strata::runtime {
 
-// What an evaluation is of.
+// What an evaluation scores.
 enum class Judged : std::uint8_t {
   tokens,     // a model that predicts tokens
-  one_class,  // of each text or word
-  entities,   // the same of words, whose classes are tags of entities
+  one_class,  // one class for each text or word
+  entities,   // the same for words whose classes are entity tags
   many_classes,
   number
 };
 
-// A result of evaluations that evaluation.metric may name. What reports, checks and documents metrics reads this table.
+// An evaluation result that evaluation.metric may name. Reports, checks and documentation of metrics all read this
+// table.
 struct EvaluationMetric {
   std::string_view name;
   bool greater_is_better;
@@ -23,9 +24,9 @@ struct EvaluationMetric {
   bool is_of(Judged judged) const;
 };
 
-// Throws nothing: the key's reader has refused other names.
+// Does not throw: the key's reader has already refused unknown names.
 const EvaluationMetric& metric_named(std::string_view name);
-// Those of `judged`, eval_loss first; of all if nothing is given.
+// The metrics of `judged`, or all of them; eval_loss comes first.
 std::vector<std::string_view> metric_names();
 std::vector<std::string_view> metric_names(Judged judged);
 

@@ -45,13 +45,13 @@ std::span<const RecipeKey> recipe_keys() {
 }
 
 const RecipeKey* similar_key(std::string_view written) {
-  const std::string name = folded(written.substr(0, 128));  // whatever a file holds, the comparison stays cheap
+  const std::string name = folded(written.substr(0, 128));  // keeps the comparison cheap
   const RecipeKey* nearest = nullptr;
   std::size_t fewest = 0;
   for (const RecipeKey& key : recipe_keys()) {
     const std::string_view part = last_part(name);
     const std::size_t whole = edits(name, key.name), last = edits(part, last_part(key.name));
-    // A key in the wrong section, or in none, is one mistake, not as many as the section has letters.
+    // A wrong or missing section counts as one mistake, not as one per letter.
     const bool of_whole = is_slip(whole, name.size(), 6), of_last = is_slip(last, part.size(), 4);
     if (!of_whole && !of_last) continue;
     const std::size_t distance = std::min(of_whole ? whole : last + 1, of_last ? last + 1 : whole);
@@ -88,7 +88,7 @@ std::string keys_about(std::string_view asked) {
     for (const RecipeKey& key : recipe_keys())
       if (const std::string meant = value_meant(asked, key); !meant.empty())
         out += fmt::format("{} (other tools)\n    use {} = {}\n", asked, key.name, meant);
-  constexpr std::size_t kWord = 4;  // shorter ones stand inside others
+  constexpr std::size_t kWord = 4;  // shorter words occur inside others
   if (out.empty() && part.size() >= kWord)
     for (const RecipeKey& key : recipe_keys())
       if (has(key.meaning)) add_key(key);

@@ -7,12 +7,12 @@
 
 namespace strata::runtime {
 
-// All keys but model.config.*, in the order of the documentation.
+// All keys except model.config.*, in the order of the documentation.
 std::span<const RecipeKey> recipe_keys();
-// The known key that `name` is a mistyped form of: few edits away, in whatever section; null if none is.
+// The known key of which `name` is a typo, few edits away and in any section; null if there is none.
 const RecipeKey* similar_key(std::string_view name);
-// As text: keys and names of other programs that have `part` in them, else keys that take it as a value or whose
-// meaning has it. All keys if `part` is empty. Throws Error{usage} if there is none.
+// Text about the keys and other programs' names that contain `part`; if there are none, the keys that have it among
+// their values or in their meaning. All keys if `part` is empty. Throws Error{usage} if nothing is found.
 std::string keys_about(std::string_view part);
 // docs/recipe.md.
 std::string recipe_reference();

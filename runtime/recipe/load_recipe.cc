@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether a number, a size or one of a list is above `most`, also one too large for TOML, which is then a text.
+// Whether a number, a size or an item of a list is above `most`. A number too large for TOML arrives as a string.
 bool is_above(const RecipeValue& value, double most) {
   if (const auto* list = std::get_if<std::vector<RecipeValue>>(&value.value))
     return std::any_of(list->begin(), list->end(), [&](const RecipeValue& item) { return is_above(item, most); });
@@ -40,7 +40,7 @@ bool is_above(const RecipeValue& value, double most) {
   return error == std::errc() && rest == text->data() + text->size() && number >= most;
 }
 
-// Of a value that was refused.
+// The hint "; the most is ..." for a refused value.
 std::string at_most(const RecipeValue& value, const RecipeKey& key) {
   return key.most && is_above(value, key.most->value) ? fmt::format("; the most is {}", key.most->text) : "";
 }
@@ -58,7 +58,7 @@ class Loader {
     const std::string& name = assignment.key;
     if (name.starts_with(kConfigPrefix) && name.size() > kConfigPrefix.size()) {
       const std::string key = name.substr(kConfigPrefix.size());
-      std::erase_if(recipe_.model.config, [&](const auto& old) {  // an earlier value inside this one is replaced
+      std::erase_if(recipe_.model.config, [&](const auto& old) {  // this value replaces earlier values inside it
         return old.first.starts_with(key + ".");
       });
       recipe_.model.config[key] = assignment.null ? "null" : json_of(*assignment.node, name);
@@ -75,7 +75,7 @@ class Loader {
     given_.insert_or_assign(name, *value);
   }
 
-  // As they are, one by one.
+  // The values without any check between keys.
   Recipe unchecked() && { return std::move(recipe_); }
 
   Recipe finish() {
@@ -175,7 +175,7 @@ class Loader {
       recipe_.notes.push_back(fmt::format("{} names steps that are not taken: training.max_steps is {}", steps, last));
   }
 
-  // Not an error: a recipe may hold the keys of several optimizers, of which --set picks one.
+  // Not an error: a recipe may contain keys of several optimizers, of which --set selects one.
   void note(const char* key, bool used) {
     if (given(key) && !used)
       recipe_.notes.push_back(fmt::format("{} = {} has no effect: optimizer.name is {}", key, given_.at(key).shown,
@@ -196,7 +196,7 @@ class Loader {
         if (!given("adapter.kind")) fail(Exit::usage, "{} = {} needs adapter.kind = \"lora\"", key, value.shown);
         recipe_.notes.push_back(fmt::format("{} = {} has no effect: adapter.kind is \"none\"", key, value.shown));
       }
-      adapter = {};  // so that a recipe that is written reads without them
+      adapter = {};  // a recipe that is written out then reads without these keys
       return;
     }
     if (!recipe_.training.freeze.empty())
@@ -242,7 +242,7 @@ class Loader {
   std::map<std::string, RecipeValue> given_;
 };
 
-// A checkpoint keeps the recipe as JSON, which has no other bytes than UTF-8's: its manifest could not be read again.
+// A checkpoint stores the recipe as JSON, which must be UTF-8: a manifest with other bytes could not be read again.
 void require_utf8(const Recipe& recipe) {
   std::istringstream lines(to_text(recipe));
   for (std::string line; std::getline(lines, line);) {

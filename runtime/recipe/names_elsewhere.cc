@@ -248,7 +248,7 @@ constexpr NamesElsewhere kRows[] = {
     {"layerwise_learning_rate lr_groups loraplus_lr_ratio embedding_lr", "",
      "no counterpart: all tensors have one learning rate"},
     {"mix_strategy interleave_probs", "data.train", "[[data.train]] with files and weight"},
-    // A model, its classes and its metrics.
+    // The model of these programs, its classes and metrics.
     {"num_labels id2label label2id problem_type", "",
      "not needed: the training data decide, or the model does if it names its classes (model.config.KEY)"},
     {"AutoModelForMaskedLM", "training.objective", R"("masked_lm", the default of encoders)"},

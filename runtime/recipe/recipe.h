@@ -1,8 +1,8 @@
 #pragma once
-// runtime/recipe/ is what a user asks for: the values (here), one row per key with what is allowed and what it means
-// (keys/, the table that docs/recipe.md prints), and TOML with line numbers (load_recipe.h). To add a key: a field
-// here, a row there. Everything below the recipe sees these values; nothing in this room knows what they lead to. What
-// the files that a recipe names came to is in runtime/data/data_facts.h.
+// runtime/recipe/ is what a user asks for: the values (this header), one row per key with its allowed values and
+// meaning (keys/, from which docs/recipe.md is printed), and the TOML reader with line numbers (load_recipe.h). To add
+// a key, add a field here and a row there. All layers above use these values; this folder knows nothing of their
+// consequences. Facts about the files that a recipe names are in runtime/data/data_facts.h.
 
 #include <array>
 #include <cstdint>
@@ -38,8 +38,8 @@ enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
 
-// Which blocks run their forward again in backward: none, each alone, all in groups of sqrt(L), rounded up, or
-// `blocks`.
+// The blocks that repeat their forward pass in backward: none, each by itself, all in groups of sqrt(L) (rounded up),
+// or those in `blocks`.
 struct Recompute {
   enum class Kind : std::uint8_t { none, block, sqrt, list };
   Kind kind = Kind::none;
@@ -49,40 +49,40 @@ struct Recompute {
 // zero.*_group = "all", and "node".
 inline constexpr std::int64_t kAllRanks = 0, kRanksOfANode = -1;
 
-// training.micro_batch_size = "auto", and the most that it may be.
+// training.micro_batch_size = "auto", and its maximum.
 inline constexpr std::int64_t kAutomaticBatch = 0, kMostSequences = 1 << 20;
 
-// training.mlm_probability of a recipe that does not give it.
+// training.mlm_probability if a recipe does not give it.
 inline constexpr double kMaskedShare = 0.15;
 
-// Steps [first, last], from 1.
+// Steps [first, last], counted from 1.
 struct StepRange {
   std::int64_t first, last;
 };
-// As a recipe has them: 3, "3-5", or a list of these.
+// Steps as a recipe writes them: 3, "3-5", or a list of these.
 std::string steps_text(std::span<const StepRange> steps);
 
-// Token files, and how often sequences come from them beside other sources.
+// Token files, and how often sequences come from them relative to other sources.
 struct DataSource {
   std::vector<std::string> files;  // paths or globs
   double weight = 1;
 };
-// Of all sources, in order: "[0.7, 0.3]".
+// The weights of all sources, in order: "[0.7, 0.3]".
 std::string weights_text(std::span<const DataSource> sources);
 
-// What a user asks for (docs/recipe.md): one member a key, with its default. Sizes are bytes, paths are resolved
-// against the recipe's folder (or the current one if `--set` gave them), data.* may be globs.
+// What a user asks for (docs/recipe.md): one member per key, with its default. Sizes are in bytes. Paths are resolved
+// from the recipe's folder (from the current one if `--set` gave them); data.* may be globs.
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory
     std::optional<std::string> preset;          // or a name of models/files/presets.h; exactly one of the two is set
-    Init init = Init::random;                   // `pretrained` unless said otherwise if path is set
-    bool new_head = false;                      // classes are the data's, and the layer of their scores is drawn
+    Init init = Init::random;                   // `pretrained` if path is set and the recipe does not say otherwise
+    bool new_head = false;                      // take the classes from the data, and initialise their layer
     FrozenFormat frozen_format = FrozenFormat::compute;
-    bool double_quant = true;                   // nf4: scales in 8 bits
+    bool double_quant = true;                   // nf4: 8-bit scales
     std::map<std::string, std::string> config;  // key of config.json (dots for nested ones) -> JSON text
 
-    // Of frozen matrices; nullopt: the compute dtype.
+    // The format of frozen matrices; nullopt: the compute dtype.
     std::optional<device::StorageFormat> quantised() const;
   } model;
   struct Data {
@@ -95,9 +95,9 @@ struct Recipe {
     bool any_tokenizer = false;
   } data;
   struct Training {
-    std::optional<models::Objective> objective;  // as the model's configuration has it where not set
-    std::optional<double> mlm_probability;       // of masked_lm; kMaskedShare if not set
-    std::vector<double> class_weights;           // of a classifier's classes, in order; empty: 1 each
+    std::optional<models::Objective> objective;  // the model configuration's if not set
+    std::optional<double> mlm_probability;       // for masked_lm; kMaskedShare if not set
+    std::vector<double> class_weights;           // for a classifier, in the order of classes; empty: 1 each
     std::vector<std::string> freeze;             // tensors that are not trained: globs of names
     std::optional<std::int64_t> max_steps;
     std::int64_t micro_batch_size = 1;  // kAutomaticBatch until settle_micro_batch() (runtime/job/micro_batch.h)
@@ -109,24 +109,24 @@ struct Recipe {
     std::int64_t reduce_group = 1;
     Recompute recompute;
   } training;
-  // What is trained beside the model, which is then frozen.
+  // The adapter that is trained while the model is frozen.
   struct AdapterKeys {
     AdapterKind kind = AdapterKind::none;
     models::Adapter lora;
-    std::optional<std::filesystem::path> path;  // peft's folder, which says what the others do not
-    std::vector<std::string> given;             // of these keys, those that the recipe has
-    bool of_checkpoint = false;  // they are not the recipe's own: those of the checkpoint that model.path names
+    std::optional<std::filesystem::path> path;  // peft's folder, from which keys that the recipe lacks are taken
+    std::vector<std::string> given;             // the adapter keys that the recipe gives
+    bool of_checkpoint = false;                 // the keys came from the checkpoint that model.path names
 
-    // Null if there is none.
+    // Null if there is no adapter.
     std::shared_ptr<const models::Adapter> shared() const {
       return kind == AdapterKind::none ? nullptr : std::make_shared<const models::Adapter>(lora);
     }
   } adapter;
-  // Keys that were given and have no effect on this run, a sentence each.
+  // Sentences about keys that were given and have no effect on this run.
   std::vector<std::string> notes;
   struct Optimizer {
     OptimizerName name = OptimizerName::adamw;
-    std::optional<device::StorageFormat> moments;  // fp32, or what the name says
+    std::optional<device::StorageFormat> moments;  // fp32, or the format that the name implies
     double learning_rate = 3e-4;
     std::array<double, 2> betas = {0.9, 0.95};  // lion: 0.9, 0.99 unless given
     double eps = 1e-8, momentum = 0.9, weight_decay = 0.1;
@@ -142,17 +142,18 @@ struct Recipe {
   struct Zero {
     int stage = 0;
     Tier parameters = Tier::device, gradients = Tier::device, optimizer = Tier::device, activations = Tier::device;
-    // Neighbouring ranks that hold a kind of sharded state together; kAllRanks: as many as the next kind's.
+    // The number of neighbouring ranks that together hold one kind of sharded state. kAllRanks: the same as the next
+    // kind's.
     std::int64_t parameters_group = kAllRanks, gradients_group = kAllRanks, optimizer_group = kAllRanks;
   } zero;
   struct Memory {
-    std::optional<std::uint64_t> device, host;  // capacity per rank; what there is if not set
+    std::optional<std::uint64_t> device, host;  // capacity per rank; what is available if not set
     std::vector<std::filesystem::path> nvme;
     std::int64_t prefetch = 2;
-    std::optional<std::uint64_t> tile;  // units larger than this come in tiles; those that have to if not set
+    std::optional<std::uint64_t> tile;  // units larger than this are tiled; if not set, as few as necessary
     AccumulationOrder order = AccumulationOrder::automatic;
     bool verify = false;
-    // Of the nvme tier; what a probe finds best if not set.
+    // For the nvme tier; if not set, a probe finds the best.
     std::optional<offload::Engine> io_engine;
     std::optional<bool> io_direct, io_registered;
   } memory;
@@ -174,42 +175,42 @@ struct Recipe {
     std::string resume = "auto";  // or "none", or a checkpoint's path
     bool keep_best = false;       // by evaluation.metric
   } checkpoint;
-  // On data.validation, while training.
+  // Evaluations on data.validation during training.
   struct Evaluation {
     std::int64_t every = 0;  // steps; 0: never
     bool at_start = false;
-    std::optional<std::int64_t> max_sequences;  // all where not set
+    std::optional<std::int64_t> max_sequences;  // all if not set
     std::string metric = "eval_loss";
-    std::optional<bool> greater_is_better;  // as the metric has it where not set
+    std::optional<bool> greater_is_better;  // the metric's own if not set
     std::int64_t patience = 0;              // evaluations without a better one; 0: any number
     std::optional<std::filesystem::path> prompts;
 
     bool asked() const { return every > 0 || at_start; }
   } evaluation;
-  // Seconds; 0: never.
+  // Times are in seconds; 0: never.
   struct Control {
     std::string listen = "auto";  // or "unix:PATH", "HOST:PORT", "off"
     std::optional<std::filesystem::path> tls_cert, tls_key, tls_client_ca, token_file;
-    std::string interface;        // of the streams between nodes; empty: any
+    std::string interface;        // for the streams between nodes; empty: any
     std::string metrics = "off";  // or "HOST:PORT"
     bool metrics_public = false;
     double timeout = 30, warn_after = 60, stuck_after = 600;
   } control;
   struct Report {
-    // dir: where those that are not named lie, under their usual names (load_recipe fills them in).
+    // `dir` holds the reports that are not named, under their usual names (load_recipe fills them in).
     std::optional<std::filesystem::path> dir, jsonl, csv, tensorboard, summary, trace, machine;
-    std::vector<StepRange> trace_steps;  // rising, apart; empty: the last one
+    std::vector<StepRange> trace_steps;  // ascending and disjoint; empty: the last step
     std::int64_t every = 1;              // steps between lines shown
   } report;
 
-  // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide over
-  // world_size ranks of training.micro_batch_size sequences, which are settled.
+  // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide evenly over
+  // world_size ranks with training.micro_batch_size sequences, which must no longer be auto.
   int accumulation_steps(int world_size) const;
-  // What memory.* says of the nvme tier's files and requests.
+  // The memory.* keys for the nvme tier's files and requests.
   offload::IoOptions io_options() const;
 };
 
-// What only `train` needs: training.max_steps, and data.train where it is above 0. Throws Error{usage}.
+// Checks what only `train` needs: training.max_steps, and data.train if it is above 0. Throws Error{usage}.
 void require_trainable(const Recipe& recipe);
 
 }  // namespace strata::runtime

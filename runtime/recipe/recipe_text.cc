@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// One part of a key, or the name of an entry: bare if TOML takes it so.
+// One part of a key, or the name of an entry; unquoted if TOML allows that.
 std::string toml_key(std::string_view name) {
   constexpr std::string_view kBare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
   return !name.empty() && name.find_first_not_of(kBare) == name.npos ? std::string(name) : json_string(name);
@@ -39,8 +39,8 @@ std::string toml_path(std::string_view key) {
   return out;
 }
 
-// A value of JSON as TOML has it. Entries of objects that are null are left out, as TOML has no null; nullopt: so is an
-// item of a list, or a whole number that TOML has no room for.
+// Converts a JSON value to TOML. TOML has no null: null members of objects are left out, and the result is nullopt for
+// a null in a list, as for an integer beyond TOML's range.
 std::optional<std::string> toml_of(simdjson::dom::element value) {
   using simdjson::dom::element_type;
   switch (value.type()) {
@@ -90,7 +90,7 @@ std::optional<std::string> toml_of(std::string_view json) {
 // Values of a config by their dotted keys.
 using Config = std::map<std::string, std::string, std::less<>>;
 
-// What lies inside `key`, under the rest of its name.
+// The values inside `key`, by the rest of their names.
 Config inside(const Config& config, std::string_view key) {
   Config out;
   const std::string prefix = std::string(key) + ".";
@@ -99,14 +99,15 @@ Config inside(const Config& config, std::string_view key) {
   return out;
 }
 
-// Whether `key` lies inside another of them, which need not stand next to it: '-' sorts before '.'.
+// Whether `key` lies inside another key, not necessarily the preceding one: '-' sorts before '.'.
 bool is_inside_another(const Config& config, std::string_view key) {
   for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', dot + 1))
     if (config.contains(key.substr(0, dot))) return true;
   return false;
 }
 
-// A value of which some that lie inside are given apart: one table with all of them, as TOML takes no two.
+// A value together with values inside it that are given separately, as one table, because TOML does not allow the same
+// table twice.
 std::optional<std::string> toml_of(std::string_view json, const Config& apart) {
   if (apart.empty()) return toml_of(json);
   Config fields;
@@ -114,7 +115,7 @@ std::optional<std::string> toml_of(std::string_view json, const Config& apart) {
   simdjson::dom::object object;
   if (parser.parse(simdjson::padded_string(json)).get(object) == simdjson::SUCCESS)
     for (const auto field : object) fields.emplace(field.key, simdjson::minify(field.value));
-  // Such an object is one value to models::Config, which what lies inside replaces.
+  // models::Config treats such an object as one value, which values inside it replace.
   if (std::ranges::any_of(
           fields, [](const auto& field) { return field.first.empty() || field.first.find('.') != std::string::npos; }))
     fields.clear();
@@ -168,7 +169,7 @@ std::string to_toml(const Recipe& recipe) {
   }
   const Config config(whole.model.config.begin(), whole.model.config.end());
   for (const auto& [key, json] : config) {
-    if (is_inside_another(config, key)) continue;  // written with it
+    if (is_inside_another(config, key)) continue;  // written with the other key
     const auto value = toml_of(json, inside(config, key));
     if (value) {
       out += fmt::format("model.config.{} = {}\n", toml_path(key), *value);

@@ -5,12 +5,11 @@
 
 namespace strata::runtime {
 
-// Every key that must be the same on all ranks, one "key = value" a line in a fixed order (report.*, control.* and
-// device.threads are left out; the weights of several sources are a line of their own): what ranks compare, by hash,
-// before step 1.
+// Every key that must be equal on all ranks, one "key = value" per line in a fixed order. Ranks compare its hash before
+// step 1. report.*, control.* and device.threads are left out; the weights of several sources have a line of their own.
 std::string to_text(const Recipe& recipe);
 
-// The recipe as a file that load_recipe reads: keys that are not at their default, paths absolute, without report.*.
+// The recipe as a file for load_recipe: keys that differ from their defaults, absolute paths, without report.*.
 std::string to_toml(const Recipe& recipe);
 
 }  // namespace strata::runtime

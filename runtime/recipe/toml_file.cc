@@ -29,7 +29,7 @@ std::string_view line_of(std::string_view text, std::size_t number) {
   return text.substr(0, text.find_first_of("\r\n"));
 }
 
-// What is mistaken most often in a line that is no TOML; empty: something else.
+// A hint at the most common mistake in a line that is not TOML; empty if it is none of these.
 std::string_view hint_for(std::string_view line) {
   const std::size_t equals = line.find('='), colon = line.find(':');
   if (colon != line.npos && equals == line.npos) return " (is this YAML? TOML has KEY = VALUE below its [SECTION])";
@@ -50,7 +50,7 @@ void refuse_deep_keys(std::string_view text, std::string_view what) {
     const bool of_a_key = std::isalnum(static_cast<unsigned char>(c)) || (c != '\0' && std::strchr("_-\"' \t", c));
     if (c == '.' && before != '.')
       ++dots;
-    else if (!of_a_key)  // two dots are no key
+    else if (!of_a_key)  // two dots in a row cannot be part of a key
       dots = 0;
     before = c;
     if (dots > kMostDots) fail(Exit::usage, "{} has a key of more than {} parts", what, kMostDots);

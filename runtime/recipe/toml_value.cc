@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// A float that is still one where it is read: 5.0, not 5.
+// A float that reads back as a float: 5.0, not 5.
 std::string float_text(double number) {
   std::string text = fmt::format("{}", number);
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;  // n: of inf and nan
@@ -57,7 +57,7 @@ std::optional<RecipeValue> value_of(const toml::node& node) {
     }
     out.value = std::move(items);
   } else if (const auto* table = node.as_table()) {
-    // In the order of the text: the first pattern that matches is the one that counts.
+    // Keep the order of the text, because the first pattern that matches is used.
     std::vector<std::pair<toml::source_position, std::string>> names;
     for (const auto& [name, item] : *table) names.emplace_back(name.source().begin, std::string(name.str()));
     std::ranges::stable_sort(names, {}, [](const auto& name) { return std::pair(name.first.line, name.first.column); });

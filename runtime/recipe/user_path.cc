@@ -16,7 +16,7 @@ bool is_glob(std::string_view text) {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
-// What `~` stands for at the start of the text; empty: there is none.
+// The folder that a leading `~` stands for; empty if there is none.
 std::string home_of(std::string_view text) {
   if (text != "~" && !text.starts_with("~/")) return {};
   const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe): nobody sets it
@@ -26,7 +26,7 @@ std::string home_of(std::string_view text) {
   return home;
 }
 
-// The folder and what comes behind its `~`.
+// The home folder joined with what follows `~`.
 fs::path in_home(const std::string& home, std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of("~/"), text.size()));
   return text.empty() ? fs::path(home) : fs::path(home) / text;
@@ -34,7 +34,7 @@ fs::path in_home(const std::string& home, std::string_view text) {
 
 bool leads_to(const fs::path& one, const fs::path& other) {
   std::error_code of_one, of_other;
-  // Absolute first: of a relative path none of which is there, the rest would stay relative.
+  // Make paths absolute first: weakly_canonical leaves a relative path relative if no part of it exists.
   const fs::path left = fs::weakly_canonical(fs::absolute(one), of_one),
                  right = fs::weakly_canonical(fs::absolute(other), of_other);
   return left == right && !of_one && !of_other;
@@ -44,7 +44,7 @@ fs::path tidied(const fs::path& path) {
   fs::path plain = path.lexically_normal();
   const std::string text = plain.string();
   const bool dotted = path.string().starts_with("./") && text != "." && !text.starts_with("..");
-  // In a command that is printed it would be an option; "-" alone is standard input.
+  // In a command that is printed, a leading dash would be an option; "-" alone is standard input.
   if (dotted || (text.starts_with('-') && text != "-")) plain = "./" + text;
   const bool up = std::find(path.begin(), path.end(), "..") != path.end();
   return up && !leads_to(path, plain) ? path : plain;
@@ -74,7 +74,7 @@ std::string user_pattern(std::string_view pattern, const fs::path& folder) {
     whole = in_home(escaped(home), pattern).string();
   else if (!fs::path(pattern).is_absolute() && !folder.empty())
     whole = (fs::path(escaped(folder.string())) / pattern).string();
-  // As far as its folders have names that stand for themselves.
+  // Only the folders before the first glob character are tidied.
   const std::size_t end = whole.rfind('/', whole.find_first_of(kGlob));
   if (end == std::string::npos || end == 0) return whole;
   return tidied(whole.substr(0, end)).string() + whole.substr(end);

@@ -5,12 +5,12 @@
 
 namespace strata::runtime {
 
-// A path as people write it, in a recipe, with --set or on the command line: `~` or `~/` at its start is the home
-// folder, a relative one starts at `folder`, and `x/..` inside is left out if that leads to the same place (x may be
-// a link). A `./` at its start stays: it tells a path from a word. Throws Error{usage} if HOME is not set.
+// A path as users write it in a recipe, with --set or on the command line: `~` or `~/` at the start is the home folder,
+// a relative path starts at `folder`, and `x/..` is removed if that leads to the same place (x may be a symbolic link).
+// A leading `./` stays, because it marks a word as a path. Throws Error{usage} if HOME is needed and not set.
 std::filesystem::path user_path(std::string_view text, const std::filesystem::path& folder = {});
 
-// The same of a glob; what looks like one in the names of `folder` and the home folder is escaped.
+// The same for a glob; glob characters in the names of `folder` and the home folder are escaped.
 std::string user_pattern(std::string_view pattern, const std::filesystem::path& folder = {});
 
 }  // namespace strata::runtime

@@ -13,20 +13,20 @@ struct RecipeValue;
 // An inline table, or one of a list of tables.
 using RecipeTable = std::vector<std::pair<std::string, RecipeValue>>;
 
-// A value as a recipe has it, free of the file format: bool, integer, number, text, or a list or table of these.
+// A value of a recipe, independent of the file format: bool, integer, number, string, or a list or table of these.
 struct RecipeValue {
   std::variant<bool, std::int64_t, double, std::string, std::vector<RecipeValue>, RecipeTable> value;
   std::string shown;  // as the user wrote it, for errors
 };
 
-// An integer or a finite number.
+// The value of an integer or a finite number.
 std::optional<double> number_of(const RecipeValue& value);
-// One text or a list of texts.
+// A string or a list of strings.
 std::optional<std::vector<std::string>> texts_of(const RecipeValue& value);
-// "2GiB", "512MiB", "1.5GB": bytes. nullopt if it is no size, is 0 or above kMostBytes.
+// Bytes of "2GiB", "512MiB" or "1.5GB"; nullopt if it is not a size, is 0, or exceeds kMostBytes.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 inline constexpr double kMostBytes = 0x1p62;
-// The bytes of a size, however many. nullopt if it is none.
+// Bytes of a size without a limit; nullopt if it is not a size.
 std::optional<double> bytes_of(std::string_view text);
 
 }  // namespace strata::runtime

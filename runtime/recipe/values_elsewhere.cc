@@ -17,10 +17,10 @@
 namespace strata::runtime {
 namespace {
 
-// Values of other programs' configurations, in lower case and without - _ and blanks.
+// Values in other programs' configurations, in lower case and without -, _ and spaces.
 struct ValuesElsewhere {
-  std::string_view keys;    // divided by blanks
-  std::string_view values;  // divided by blanks
+  std::string_view keys;    // separated by spaces
+  std::string_view values;  // separated by spaces
   std::string_view meant;
   std::string_view note;
 };
@@ -107,7 +107,7 @@ bool takes_text(const RecipeKey& key, const std::string& text) {
   return takes(key, {.value = text, .shown = ""});
 }
 
-// The words in quotes of what is allowed.
+// The quoted words in the text of allowed values.
 std::vector<std::string> names_allowed(const RecipeKey& key) {
   std::vector<std::string> out;
   for (std::size_t at = 0, end; (at = key.allowed.find('"', at)) != std::string::npos; at = end + 1) {
@@ -118,14 +118,14 @@ std::vector<std::string> names_allowed(const RecipeKey& key) {
   return out;
 }
 
-// In another case, with other signs between the words, or, of a metric, without what all of them begin with.
-// `written`: plain.
+// Whether `written`, in plain() form, is the same name in another case, with other characters between its words, or
+// without the prefix eval_ of metrics.
 bool is_same(const std::string& name, std::string_view written) {
   const std::string same = plain(name);
   return same == written || (name.starts_with("eval_") && std::string_view(same).substr(4) == written);
 }
 
-// "24gb" is "24GB", "2g" is "2GiB", as tools that know one kind of G read it.
+// "24GB" for "24gb", "2GiB" for "2g", as tools that know only one kind of G read it.
 std::string size_meant(const std::string& text) {
   std::size_t digits = 0;
   while (digits < text.size() && (std::isdigit(static_cast<unsigned char>(text[digits])) || text[digits] == '.'))
@@ -139,7 +139,7 @@ std::string size_meant(const std::string& text) {
   return "";
 }
 
-// Whether a recipe may have this number as it is: other languages take 010, .5 and 5. for numbers, too.
+// Whether TOML accepts this number: other languages also allow 010, .5 and 5.
 bool is_toml(const std::string& number) {
   try {
     const toml::table table = toml::parse("value = " + number + "\n");
@@ -151,7 +151,7 @@ bool is_toml(const std::string& number) {
   }
 }
 
-// A number or a flag that stands in quotes, or a flag in another language's words.
+// A number or flag in quotes, or a flag in another language's words.
 std::optional<RecipeValue> unquoted(const std::string& text) {
   const char* end = text.data() + text.size();
   std::int64_t integer = 0;
@@ -168,7 +168,7 @@ std::optional<RecipeValue> unquoted(const std::string& text) {
   return std::nullopt;
 }
 
-// The integer that a float equals.
+// The integer that equals a float.
 std::optional<RecipeValue> as_integer(double number) {
   constexpr double kExact = 0x1p53;
   if (std::trunc(number) != number || std::abs(number) > kExact) return std::nullopt;

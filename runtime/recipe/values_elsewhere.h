@@ -6,13 +6,13 @@
 
 namespace strata::runtime {
 
-// What a value that a key refuses most likely means, for the end of its refusal: "; you mean \"fp16\"" for "float16",
-// "; write 5" for 5.0. Empty if it is not plain. What it names is allowed; it is never taken in the value's place.
+// What a refused value most likely means, to append to the refusal: "; you mean \"fp16\"" for "float16", "; write 5"
+// for 5.0. Empty if that is unclear. The suggestion is an allowed value; it is never used in place of the refused one.
 std::string meant_by(const RecipeValue& value, const RecipeKey& key);
-// Whether the key names `value` among what is allowed, however it is written: "Cosine", "eval-f1".
+// Whether `value` is one of the key's allowed names, however it is spelled: "Cosine", "eval-f1".
 bool has_value(const RecipeKey& key, std::string_view value);
-// What another program's value is for this key: "\"adamw\"" for "adamw_torch" of optimizer.name, with a note if it
-// differs. Empty if it is none.
+// Our value for another program's value of this key: "\"adamw\"" for "adamw_torch" of optimizer.name, with a note if
+// the two differ. Empty if there is none.
 std::string value_meant(std::string_view value, const RecipeKey& key);
 
 }  // namespace strata::runtime

@@ -231,8 +231,7 @@ class StoredWeights final : public WeightSource {
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();
       if (!shared || tensor.name != shared->name) continue;
-      const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is never initialised
-                                                                                        // at random
+      const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is always stored
       if (models::same_values(tensor, holder)) return;
       fail(Exit::usage,
            "{}: tensor {} is another than {}, and model.config.tie_word_embeddings ties the two: without it, or with "
@@ -246,8 +245,7 @@ class StoredWeights final : public WeightSource {
   models::Safetensors file_;
   RandomWeights random_;
   std::vector<std::string> drawn_, left_out_;
-  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: initialised at
-                                                                       // random
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: not stored
   std::vector<std::vector<std::optional<models::Nf4Tensor>>> nf4_;     // quantised tensors
   mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // sums of hashes of what was read of each tensor
 };

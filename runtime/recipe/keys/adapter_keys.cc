@@ -18,7 +18,7 @@ std::string text_or_none(const std::vector<std::string>& names) {
   return names.empty() ? std::string("none") : text_of_list(names);
 }
 
-// A list of names, or one text that is a regular expression.
+// A list of names, or a string that is a regular expression.
 template <typename At>
 RecipeKey modules(std::string name, std::string allowed, At at, std::string meaning) {
   auto set = [name, at](Recipe& recipe, const Value& v, const fs::path&) {
@@ -85,7 +85,7 @@ RecipeKey layers_to_transform() {
           most_of(kMany)};
 }
 
-// The names of nested tables, which TOML makes of names with dots, put together again.
+// Joins the names of nested tables with dots: TOML splits a name with dots into nested tables.
 bool add_entries(const RecipeTable& table, const std::string& prefix,
                  std::vector<std::pair<std::string, const Value*>>& out) {
   for (const auto& [name, value] : table) {
@@ -99,7 +99,7 @@ bool add_entries(const RecipeTable& table, const std::string& prefix,
   return true;
 }
 
-// A table of pattern = number; number_in(value): nullopt if it is not allowed.
+// A table of pattern = number. number_in(value) returns nullopt if the value is not allowed.
 template <typename At, typename NumberIn>
 RecipeKey table(std::string name, std::string allowed, At at, NumberIn number_in, std::string meaning) {
   auto set = [name, at, number_in](Recipe& recipe, const Value& v, const fs::path&) {
@@ -136,7 +136,7 @@ std::optional<double> alpha_in(const Value& v) {
   return alpha && *alpha > 0 && *alpha <= kHuge ? alpha : std::nullopt;
 }
 
-// Values other than `built` are known, and refused.
+// Marks values as known but not yet supported.
 RecipeKey later(RecipeKey key, std::function<bool(const Value&)> not_built) {
   key.not_built = std::move(not_built);
   return key;

@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// What is trained beside a frozen model.
+// The adapter that is trained on top of a frozen model.
 std::vector<RecipeKey> adapter_keys();
 
 }  // namespace strata::runtime

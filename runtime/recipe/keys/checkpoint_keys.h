@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// What a run keeps of itself, and how it is evaluated on the way.
+// What a run saves of itself, and how it is evaluated during training.
 std::vector<RecipeKey> checkpoint_keys();
 std::vector<RecipeKey> evaluation_keys();
 

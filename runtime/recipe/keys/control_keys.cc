@@ -15,7 +15,7 @@ namespace {
 
 using namespace kinds;
 
-// HOST:PORT, or [ADDRESS]:PORT of IPv6.
+// HOST:PORT, or [ADDRESS]:PORT for IPv6.
 bool is_host_and_port(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return false;

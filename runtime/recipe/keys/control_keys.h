@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// How a run is watched and asked from outside.
+// How a run is observed and controlled from outside.
 std::vector<RecipeKey> control_keys();
 
 }  // namespace strata::runtime

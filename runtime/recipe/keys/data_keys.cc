@@ -13,7 +13,7 @@ namespace {
 using namespace kinds;
 
 RecipeKey sources() {
-  // A table {files, weight}; nullopt if it is none.
+  // A table {files, weight}; nullopt if the value is anything else.
   const auto source_of = [](const Value& v, const fs::path& folder) -> std::optional<DataSource> {
     const auto* table = std::get_if<RecipeTable>(&v.value);
     if (!table) return std::nullopt;

@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// What is trained, and on what.
+// What is trained, and on which data.
 std::vector<RecipeKey> model_keys();
 std::vector<RecipeKey> data_keys();
 

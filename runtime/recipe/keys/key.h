@@ -1,6 +1,6 @@
 #pragma once
-// runtime/recipe/keys/ says what each key of the recipe is: a row per key, in a file per group of sections; ../keys.h
-// is the table of all.
+// runtime/recipe/keys/ defines the keys of a recipe: a row per key, a file per group of sections. ../keys.h is the
+// table of all of them.
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -11,19 +11,20 @@
 
 namespace strata::runtime {
 
-// One key of the recipe: where it lies, what it may be, what it means. The table of all of them is the only place
-// that knows; the loader, to_text() and docs/recipe.md read it.
+// A key of the recipe: where it is stored, which values are allowed, and what it means. Only this table knows; the
+// loader, to_text() and docs/recipe.md read it.
 struct RecipeKey {
   std::string name;     // "training.precision"
   std::string allowed;  // "\"fp32\", \"bf16\" or \"fp16\""
   std::string meaning;
-  // Stores the value; relative paths are taken from `folder`. False if it is not what `allowed` says.
+  // Stores the value, with relative paths resolved from `folder`. False if the value is not what `allowed` says.
   std::function<bool(Recipe&, const RecipeValue&, const std::filesystem::path& folder)> set;
-  // The value in canonical form; "none" where it is not set.
+  // The value in canonical form; "none" if it is not set.
   std::function<std::string(const Recipe&)> text;
-  // True for a value that is allowed but that nothing can run yet.
+  // True for a value that is allowed but not yet supported.
   std::function<bool(const RecipeValue&)> not_built;
-  // The most that a number or a size may be, if `allowed` leaves it out as no sensible one comes near.
+  // The maximum of a number or size, if it is far beyond any sensible value and `allowed` therefore does not mention
+  // it.
   struct Most {
     double value = 0;
     std::string text;

@@ -19,8 +19,8 @@
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
 
-// The kinds of keys that a recipe has: each makes a RecipeKey of a name, what is allowed, where it lies and what it
-// means. `at` is STRATA_AT(member), which gives the member of a Recipe, const or not.
+// The kinds of keys: each function makes a RecipeKey from a name, the allowed values, a member and a meaning. `at` is
+// STRATA_AT(member), which returns that member of a const or mutable Recipe.
 namespace strata::runtime::kinds {
 
 namespace fs = std::filesystem;
@@ -28,8 +28,8 @@ using Value = RecipeValue;
 template <typename T>
 using Choices = std::vector<std::pair<std::string_view, T>>;
 
-constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible count, and safe to multiply by a few
-// Below it a float of the step's scalars could be zero.
+constexpr std::int64_t kMany = std::int64_t{1} << 40;  // above any sensible count; small multiples fit
+// Below this, a float among the step's scalars could become zero.
 constexpr double kTiny = 1e-30;
 constexpr double kHuge = std::numeric_limits<float>::max();
 
@@ -70,7 +70,7 @@ std::string text_of_list(const std::vector<T>& list) {
   return out + "]";
 }
 
-// A key whose text is its value's own, all of whose values are built.
+// A key that is written as its value and has only supported values.
 template <typename At, typename Set>
 RecipeKey plain(std::string name, std::string allowed, std::string meaning, At at, Set set) {
   auto text = [at](const Recipe& recipe) { return text_of(at(recipe)); };
@@ -93,7 +93,7 @@ RecipeKey integer(std::string name, std::int64_t least, std::int64_t most, At at
   return key;
 }
 
-// below: whether `most` itself is left out.
+// `below`: `most` itself is not allowed.
 template <typename At>
 RecipeKey number(std::string name, double least, double most, std::string allowed, At at, std::string meaning,
                  bool below = false) {
@@ -116,7 +116,7 @@ inline std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
-// `later`: names that are allowed but not supported; they have no value of T.
+// `later`: names that are allowed but not yet supported, and have no value of T.
 template <typename T, typename At>
 RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> later, At at, std::string meaning) {
   std::vector<std::string> names;
@@ -145,7 +145,7 @@ RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> 
   return {std::move(name), listed(names), std::move(meaning), set, text, is_later};
 }
 
-// The system would take a path for ending at a zero byte.
+// The system would cut a path at a zero byte.
 inline void refuse_zero_bytes(const std::string& key, const std::string& path) {
   if (path.find('\0') != std::string::npos)
     fail(Exit::usage, "{} = {}: no path has a zero byte", key, json_string(path));
@@ -163,7 +163,8 @@ RecipeKey path(std::string name, At at, std::string meaning) {
   return plain(std::move(name), "a path", std::move(meaning), at, set);
 }
 
-// A text or a list of them, each made a path or a glob (`make`) from `folder`; nullopt where the value is neither.
+// A string or a list of strings, each turned into a path or glob by `make` relative to `folder`; nullopt if the value
+// is neither.
 template <typename Make>
 auto resolved(const std::string& key, const Value& v, const fs::path& folder, Make make)
     -> std::optional<std::vector<decltype(make("", folder))>> {

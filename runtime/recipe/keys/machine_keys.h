@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// Where state lies, and what computes and connects.
+// Where state lies, what computes, and what connects the ranks.
 std::vector<RecipeKey> zero_keys();
 std::vector<RecipeKey> memory_keys();
 std::vector<RecipeKey> device_keys();

@@ -81,7 +81,7 @@ RecipeKey freeze() {
       {}};
 }
 
-// Whether it was given is kept: another objective than masked_lm refuses it.
+// The recipe records whether it was given, because objectives other than masked_lm refuse it.
 RecipeKey mlm_probability() {
   RecipeKey key =
       number("training.mlm_probability", 1e-6, 1, "a number from 1e-06 to 1", STRATA_AT(training.mlm_probability),

@@ -5,7 +5,7 @@
 
 namespace strata::runtime {
 
-// What a step learns, and how it changes the parameters.
+// What is trained, and how a step updates the parameters.
 std::vector<RecipeKey> training_keys();
 std::vector<RecipeKey> optimizer_keys();
 std::vector<RecipeKey> scheduler_keys();
