@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// A source's share of a stretch of the run.
+// A source's share of the first micro-batches of a run.
 struct Share {
   std::uint64_t taken, sequences;
   double of_all, epochs;

@@ -9,14 +9,14 @@
 
 namespace strata::runtime {
 
-// How packing went for `sequences` of seq_len rows: "1.2% of rows left over", "2 above 1024 tokens cut" and so on.
+// Describes how packing went for `sequences` of seq_len rows: "1.2% of positions unused", "2 documents longer than ..."
 std::vector<std::string> packing_texts(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len);
 
-// A run's report on its sources, one line each: "data of a.bin: 120 sequences of 950 documents, 1.2% of rows left over,
-// 30.0% of the run, 2.50 epochs". micro_batches: those of the whole run.
+// A run's report on its sources, one line each: "data of a.bin: 120 sequences of 950 documents, 1.2% of positions
+// unused, 30.0% of the run, 2.50 epochs". `micro_batches`: of the whole run.
 std::vector<std::string> describe_data(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches);
 
-// The same as JSON, for the first `micro_batches` of the run: an object for each source.
+// The same as JSON, one object per source, for the first `micro_batches` of the run.
 std::string data_json(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches);
 
 }  // namespace strata::runtime

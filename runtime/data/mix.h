@@ -6,12 +6,12 @@
 
 namespace strata::runtime {
 
-// From which of several sources the sequence at a position comes. It is a closed form, so that a run can start anywhere
-// (docs/formats.md, "Sources"). In the first p positions each source has its share of p, within a half for itself and
-// for each source before it. Part of the numerics contract: it must never change.
+// Decides from which of several sources the sequence at a position comes. It is a closed form, so that a run can start
+// anywhere (docs/formats.md, "Sources"). In the first p positions each source has its share of p, to within one half
+// for itself and one for each source before it. Part of the numerics contract: it must never change.
 class Mix {
  public:
-  // weights: above 0.
+  // `weights`: each above 0.
   explicit Mix(std::span<const double> weights);
 
   struct Place {
@@ -23,7 +23,7 @@ class Mix {
   std::uint64_t count(std::size_t source, std::uint64_t positions) const;
 
  private:
-  // The number that the source takes of the first n positions left for it and the sources after it.
+  // The number of positions that the source takes of the first n left for it and the sources after it.
   std::uint64_t taken(std::size_t source, std::uint64_t n) const;
 
   std::vector<std::uint64_t> share_, rest_;  // for each source; for it and those after it

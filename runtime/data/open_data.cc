@@ -22,7 +22,7 @@ std::vector<fs::path> data_files(const Recipe::Data& data) {
         const auto paths = expand_patterns({&pattern, 1}, key);
         out.insert(out.end(), paths.begin(), paths.end());
       } catch (const Error&) {
-        // Whoever opens it reports the error.
+        // The code that opens it for use reports the error.
       }
     }
   };
@@ -91,7 +91,7 @@ std::unique_ptr<Sequences> sequences_of(std::vector<TokenFile> files, const Reci
                          : whole_sequences(std::move(files), data.seq_len, std::move(labelling));
 }
 
-// Moves them into the memory that the run has for them. If they were opened before, their files are checked like new
+// Moves the sequences into the run's memory for them. If they were opened before, their files are checked like new
 // ones.
 std::unique_ptr<Sequences> take_up(std::unique_ptr<Sequences> opened, std::span<const std::string> patterns,
                                    const char* key, const Recipe::Data& data, const Opening& opening, const Cut& cut) {
@@ -133,7 +133,7 @@ OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const M
   OpenedData opened;
   const bool packs = data.packing == Packing::documents;
   if (!packs && !labelling) return opened;
-  // The head's rows are planned from what was found in the sequences.
+  // The size of the head depends on what is found in the sequences, so pack now.
   const auto pack = facts.loss_rows > 0 ? PackedSequences::Pack::at_once : PackedSequences::Pack::in_its_memory;
   const auto open = [&](const std::vector<std::string>& patterns, const char* key, Cut cut) {
     cut.pack = pack;

@@ -20,24 +20,24 @@ namespace strata::runtime {
 
 // The token files of data.train and data.validation that exist.
 std::vector<std::filesystem::path> data_files(const Recipe::Data& data);
-// Opens the files of `patterns` (data.train, data.validation: `key`), as far as their beginnings and sidecars tell what
-// they are. Throws Error for a file that is missing or wrong.
+// Opens the files of `patterns` (of data.train or data.validation: `key`) far enough to read their headers and
+// sidecars. Throws Error for a file that is missing or wrong.
 void look_at_data(std::span<const std::string> patterns, const char* key);
 // Whether every existing token file of the recipe says where its documents begin.
 bool names_documents(const Recipe::Data& data);
 
-// What was opened before the run was planned, because the plan has to know it. The run takes it over, and opens, hashes
-// and packs nothing twice. Data not listed here are opened by the run.
+// Data opened before the run was planned, because the plan depends on them. The run takes them over, so nothing is
+// opened, hashed or packed twice. The run opens all other data itself.
 struct OpenedData {
   std::vector<std::unique_ptr<Sequences>> train;  // per source
   std::unique_ptr<Sequences> validation;
 };
 
-// Called before a run is planned. Decides automatic data.packing, opens packed data and data not labelled by the next
-// token, and fills in their facts. `facts` comes with the objective's limit of rows that enter the loss, and the actual
-// number replaces it. evaluates: the run reads data.validation, and not data.train. labelling: the next token, if not
-// given. If data cannot be opened, throws Error with the facts of those that could; missing files are left to the run
-// if they need not be opened here.
+// Called before a run is planned. Resolves automatic data.packing, opens packed data and data that are not labelled by
+// the next token, and fills in their facts. On entry `facts` holds the objective's limit on rows in the loss; the
+// actual number replaces it. `evaluates`: the run reads data.validation and not data.train. `labelling`: the next
+// token, if not given. If data cannot be opened, throws Error with the facts of those that could; missing files that
+// need not be opened here are left to the run.
 OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling = {});
 
 // What opening data requires, and what it returns for comparison between ranks.
@@ -46,26 +46,26 @@ struct Opening {
   // Called with the files of each source.
   std::function<void(std::span<const TokenFile>)> check;
   std::vector<comm::Seen>& seen;
-  // For what sequences keep (Sequences::keep_in).
+  // The memory for what sequences keep (Sequences::keep_in).
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   MakeLabelling labelling = {};  // the next token, if not given
 };
 
 // The number of sequences of data.train in an epoch; nullopt if its files do not exist. `opened`: what settle_data()
-// opened of it; it is packed here if it was not yet.
+// opened of it; packed here if necessary.
 std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
 
-// data.train, packed as data.packing says. `opened`: what settle_data() opened of it. Throws Error if a file is wrong,
+// Opens data.train, packed by data.packing. `opened`: what settle_data() opened of it. Throws Error if a file is wrong
 // or contains nothing to learn.
 Batches open_training_data(const Recipe& recipe, const Opening& opening,
                            std::vector<std::unique_ptr<Sequences>> opened = {});
-// data.validation, every label once, as far as the run evaluates.
+// Opens data.validation: every label once, up to the number of sequences that the run evaluates.
 std::unique_ptr<Sequences> open_validation_data(const Recipe& recipe, const Opening& opening,
                                                 std::unique_ptr<Sequences> opened = {});
-// The same checks for a run that does not evaluate, without reading anything into memory: labels and lengths are not
-// checked.
+// Makes the same checks for a run that does not evaluate, without reading anything into memory. Labels and lengths are
+// not checked.
 void check_validation_data(const Recipe& recipe, const Opening& opening);
-// The most sequences of data.validation over which the run evaluates.
+// The most sequences of data.validation that an evaluation of the run reads.
 std::uint64_t most_validation_sequences(const Recipe& recipe);
 
 }  // namespace strata::runtime

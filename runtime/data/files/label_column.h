@@ -11,7 +11,7 @@ namespace strata::runtime {
 // 255 kinds, two for up to 65,535, otherwise four.
 class LabelColumn {
  public:
-  // kinds: labels are below it (as unsigned numbers), or device::kIgnoredLabel.
+  // `kinds`: labels are below it (as unsigned numbers), or device::kIgnoredLabel.
   explicit LabelColumn(std::uint64_t kinds);
 
   void reserve(std::uint64_t labels) { bytes_->reserve(labels * width_); }
@@ -22,13 +22,13 @@ class LabelColumn {
   // The number of labels in [begin, begin + count) that are not device::kIgnoredLabel.
   std::uint32_t counting(std::uint64_t begin, std::uint64_t count) const;
 
-  // The bytes of all labels in a monotonic resource; the other function moves them there.
+  // The bytes that all labels take in a monotonic resource; keep_in() moves them there.
   std::size_t bytes() const { return bytes_->size() + alignof(std::max_align_t); }
   void keep_in(std::pmr::memory_resource* memory);
 
  private:
   std::size_t width_;
-  // A vector never leaves its resource: it is replaced.
+  // A vector cannot change its resource, so keep_in() replaces it.
   std::optional<std::pmr::vector<std::uint8_t>> bytes_;
 };
 

@@ -22,7 +22,7 @@ namespace {
 
 using simdjson::dom::element;
 
-// Whether all of a text is an integer, which goes to `out`.
+// Whether the complete text is an integer, which goes to `out`.
 template <typename Number>
 bool is_whole(std::string_view text, Number& out) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), out);
@@ -49,7 +49,7 @@ class ClassNumbers {
     if (!number && value.get_string().get(name) != simdjson::SUCCESS) wrong(simdjson::minify(value), line);
     const auto found = numbers_.find(number ? text : std::string(name));
     if (found != numbers_.end()) return static_cast<std::int32_t>(found->second);
-    // A vector's column, which the data could not name.
+    // A column of a label vector, for which the data had no name.
     if (!number && name.starts_with(models::kNumberedLabel)) {
       std::size_t place = 0;
       if (is_whole(name.substr(models::kNumberedLabel.size()), place) && place < classes_.names.size())

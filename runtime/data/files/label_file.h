@@ -13,7 +13,7 @@ LabelColumn column_for(const models::Classes& classes);
 // if none counts. Throws Error{usage} if the sidecar names no labels, if their kind does not match `classes` and
 // `per_token`, or if one is not a class. Throws Error{corrupt} if the file differs from what the sidecar says.
 void read_labels(const TokenFile& file, const models::Classes& classes, bool per_token, LabelColumn& out);
-// Throws the last of these without reading the labels. Does nothing if the sidecar names none.
+// Makes the last of these checks without reading the labels. Does nothing if the sidecar names none.
 void check_label_file(const TokenFile& file);
 
 }  // namespace strata::runtime

@@ -24,8 +24,8 @@ struct TokenRange {
 // file, offset, expected and found if it is empty, truncated, or contradicts its sidecar.
 class TokenFile {
  public:
-  // vocab_size: the model's. It gives the width if neither header nor sidecar does, and every token must be below it.
-  // nullopt (for `inspect`): the width that the file gives, otherwise 2 bytes; any token.
+  // `vocab_size`: the model's. It gives the width if neither header nor sidecar does, and every token must be below it.
+  // nullopt (for `inspect`): the width comes from the file, or is 2 bytes, and any token is allowed.
   TokenFile(std::filesystem::path path, std::optional<std::int64_t> vocab_size);
 
   const std::filesystem::path& path() const { return file_.path(); }
@@ -33,7 +33,7 @@ class TokenFile {
   int width() const { return width_; }
   // All tokens are below it.
   std::uint64_t limit() const { return limit_; }
-  // For a file with a sidecar that was opened before its model was known: as if opened with this vocab_size.
+  // For a file with a sidecar, opened before its model was known: applies the model's vocabulary afterwards.
   void limit_to(std::int64_t vocab_size);
   bool has_header() const { return header_bytes_ != 0; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
@@ -41,8 +41,8 @@ class TokenFile {
   // Copies tokens [begin, begin + out.size()) to out. Throws Error{corrupt} for a token outside the vocabulary, or if
   // the file has been truncated.
   void read(std::uint64_t begin, std::span<std::uint32_t> out) const;
-  // For tokens [begin, begin + count): how many are in none of the sets; whether any is. For many calls in a row:
-  // checks neither the vocabulary nor whether the file has been truncated.
+  // For tokens [begin, begin + count): how many are in none of the sets, and whether any is. Fast enough for many calls
+  // in a row, because neither the vocabulary nor the file's size is checked.
   std::uint64_t count_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
   bool any_outside(std::uint64_t begin, std::uint64_t count, std::span<const TokenRange> sets) const;
   // Throws Error{corrupt} if the file has been truncated.
@@ -77,7 +77,7 @@ std::vector<std::filesystem::path> expand_patterns(std::span<const std::string> 
 // Checks files below 1 GiB completely (larger ones are checked when they are read). What this rank sees of each is
 // appended to `seen`.
 void check_token_files(std::span<const TokenFile> files, const char* key, std::vector<comm::Seen>& seen);
-// Opens all of them and checks them in this way.
+// Opens and checks all of them in this way.
 std::vector<TokenFile> open_token_files(std::span<const std::string> patterns, const char* key, std::int64_t vocab_size,
                                         std::vector<comm::Seen>& seen);
 

@@ -36,7 +36,7 @@ void NumberSet::erase(std::uint64_t x) {
 }
 
 std::uint64_t NumberSet::next(std::uint64_t x) const {
-  // Goes up to the first level with a number after x, then down again to the first below it.
+  // Ascend to the first level with a number after x, then descend to the first number below it.
   for (std::size_t height = 0; height < levels_.size(); ++height) {
     if (x / 64 >= levels_[height].size()) return size_;
     const std::uint64_t word = levels_[height][x / 64] >> x % 64;

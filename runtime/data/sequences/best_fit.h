@@ -43,14 +43,14 @@ class BestFit {
  private:
   std::uint32_t take_bin(std::uint32_t length, bool emptiest);
   void put_back(std::uint32_t bin);
-  // Puts the sorted items into bins; the longest, up to `spread` units of length, each into the emptiest of `first`
-  // bins.
+  // Puts the sorted items into bins; the longest items, up to `spread` units of length in total, go to the emptiest of
+  // the `first` bins.
   void place(std::uint32_t first, std::uint64_t spread);
 
   std::uint32_t room_;
   NumberSet rooms_;                    // of the bins
   std::vector<std::uint32_t> newest_;  // by room: the bin that reached it last
-  // By bin: the one that reached the same room before it, and the room left.
+  // By bin: the bin that reached the same room before it, and the room left.
   std::vector<std::uint32_t> before_, left_;
   std::vector<std::uint64_t> order_;
   std::vector<std::uint32_t> bin_of_, other_;

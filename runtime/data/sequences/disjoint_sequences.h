@@ -14,8 +14,7 @@ namespace strata::runtime {
 // 0 and a label that does not count.
 class DisjointSequences {
  public:
-  // most: the number of sequences used; the others are ignored. What the sequences keep is already in its memory
-  // (keep_in).
+  // `most`: the number of sequences used. What the sequences keep must already be in its memory (keep_in).
   DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len, std::int64_t micro_batch_size,
                     std::uint64_t most = kAllSequences);
   // For a stream: every label once, with a shorter last sequence per file if necessary. Throws Error{usage} if there is

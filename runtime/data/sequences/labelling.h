@@ -16,10 +16,10 @@ using Rows = models::BatchRows;
 // The rows of one document in one sequence: all of it, or a part if it was cut.
 struct Piece {
   const TokenFile& file;
-  const Documents* documents;         // the file's; null: nothing says where they begin, and each sequence is one
+  const Documents* documents;         // the file's; null: each sequence counts as one document
   std::uint64_t document;             // its number in the file
   std::uint64_t begin, document_end;  // the piece's first token in the file, and the one after the document's last
-  std::uint64_t place;                // the number of that first token among those of all the source's files
+  std::uint64_t place;                // the number of that first token among those of all of the source's files
   std::uint32_t rows;
 
   // Whether the file's token counts as a label.
@@ -40,12 +40,12 @@ class Labelling {
   virtual std::uint32_t count(const Piece& piece) const { return most(piece); }
   // The labels that came with the files; null: they are made from tokens.
   virtual LabelColumn* column() { return nullptr; }
-  // own: the piece's rows, from which tokens are read. Writes labels, and may change tokens. epoch: how often the
+  // Writes the labels of the piece's rows (`own`), reads their tokens, and may change them. `epoch`: how often the
   // source has been passed over before.
   virtual void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const = 0;
 };
 
-// Makes the labelling of a source's files. stream: tells sources apart, so that no two use the same random numbers.
+// Makes the labelling of a source's files. `stream` distinguishes sources, so that no two use the same random numbers.
 using MakeLabelling = std::function<std::shared_ptr<Labelling>(std::span<const TokenFile> files, std::uint64_t stream)>;
 // The stream of validation data.
 inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};

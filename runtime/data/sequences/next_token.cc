@@ -14,7 +14,7 @@ std::uint32_t NextToken::most(const Piece& piece) const {
 }
 
 void NextToken::fill(const Piece& piece, std::uint64_t, const Rows& own) const {
-  // If the piece was cut off before it, the document's next token follows the last row.
+  // If the piece was cut, the document's next token follows its last row.
   std::uint32_t next = 0;
   const bool goes_on = piece.begin + piece.rows < piece.document_end;
   if (goes_on) piece.file.read(piece.begin + piece.rows, {&next, 1});

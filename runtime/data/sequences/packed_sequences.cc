@@ -135,12 +135,12 @@ void PackedSequences::keep_in(std::pmr::memory_resource* memory) {
 
 void PackedSequences::pack(std::pmr::memory_resource* memory) {
   Index& index = index_.emplace(memory);
-  if (figures_.documents > 0) {  // once, at the promised size: planned memory is never freed
+  if (figures_.documents > 0) {  // reserved once at the promised size: planned memory is never freed
     index.begin.reserve(figures_.pieces);
     index.rows.reserve(figures_.pieces);
     index.first_piece.reserve(most_sequences(figures_, seq_len_) + 1);
     index.labels.reserve(most_sequences(figures_, seq_len_) + 1);
-  } else if (most_ == kAllSequences) {  // reserved, so that growing does not move it: unused pages take no memory
+  } else if (most_ == kAllSequences) {  // reserved so that growing does not move it; unused pages take no memory
     std::uint64_t documents = 0;
     for (const Documents& of_file : documents_) documents += of_file.count();
     index.begin.reserve(documents);
@@ -155,7 +155,7 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
   };
   std::vector<Item> window;
   std::vector<std::uint32_t> lengths;
-  // If all sequences are read, tokens are counted in the order of the file.
+  // If all sequences are read, count labels now, in the order of the file.
   const bool counts_here = !labelling_->exact() && most_ == kAllSequences;
   figures_ = walk(
       [&](const Piece& piece, std::uint32_t most) {

@@ -24,7 +24,7 @@ struct PackingFigures {
                 longest = 0;  // pieces left out because none of their labels count; the longest document, in tokens
   double squares = 0;         // of the pieces' lengths
 
-  // The most bytes of an index of the pieces, and the mean sum of squares of a sequence if nothing is left over.
+  // The most bytes of an index of the pieces, and the mean sum of squares of a sequence in case no position is unused.
   std::size_t index_bytes(std::uint32_t seq_len) const;
   double mean_squares(std::uint32_t seq_len) const;
   PackingFigures& operator+=(const PackingFigures& other);
@@ -35,10 +35,10 @@ struct PackingFigures {
 class PackedSequences final : public Sequences {
  public:
   // When documents are packed: once the index has its memory, whose size the plan knows; or at once, if the plan also
-  // has to know most_labels().
+  // needs most_labels().
   enum class Pack : std::uint8_t { in_its_memory, at_once };
-  // most: the number of sequences that are read; windows of documents (docs/formats.md, "Packing") after them are not
-  // read. Throws Error{usage} if documents are too long and `longer` refuses them, and, when packing, if no label
+  // `most`: the number of sequences that are read; windows of documents (docs/formats.md, "Packing") after them are not
+  // read. Throws Error{usage} if documents are too long and `longer` refuses them, or if packing finds no label that
   // counts.
   PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
                   std::shared_ptr<Labelling> labelling, Pack pack, std::uint64_t most = kAllSequences);
@@ -77,9 +77,9 @@ class PackedSequences final : public Sequences {
   template <typename Use, typename End>
   PackingFigures walk(Use&& use, End&& end) const;
   void pack(std::pmr::memory_resource* memory);
-  // For files of which no piece is packed.
+  // Called if no piece of the files is packed.
   [[noreturn]] void refuse_nothing() const;
-  // For sequences whose labels are counted once the sequences are known.
+  // Counts labels after packing, for sequences whose labels were not counted before.
   void count_labels();
   Piece piece_of(std::uint64_t piece) const;
 

@@ -17,11 +17,11 @@ namespace strata::runtime {
 
 struct PackingFigures;
 
-// As a limit on the number of sequences that a run reads: all of them.
+// All sequences, as a limit on the number that a run reads.
 inline constexpr std::uint64_t kAllSequences = std::numeric_limits<std::uint64_t>::max();
 
-// Sequences of one length, cut out of token files: batches consist of them. What they keep in memory first moves to the
-// plan's memory for it (keep_in); only then are they read.
+// Sequences of one length, cut out of token files; batches consist of them. keep_in() must move what they keep to the
+// plan's memory before they are read.
 class Sequences {
  public:
   virtual ~Sequences() = default;
@@ -33,7 +33,7 @@ class Sequences {
   void limit_to(std::int64_t vocab_size) {
     for (TokenFile& file : files_) file.limit_to(vocab_size);
   }
-  // The most bytes that keep_in() takes. It builds or moves there what is kept. The resource outlives the sequences.
+  // The most bytes that keep_in() takes, which builds or moves there what is kept. `memory` must outlive the sequences.
   virtual std::size_t index_bytes() const = 0;
   virtual void keep_in(std::pmr::memory_resource* memory) = 0;
 

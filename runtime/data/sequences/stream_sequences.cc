@@ -16,7 +16,7 @@ StreamSequences::StreamSequences(std::vector<TokenFile> files, std::uint64_t seq
       seq_len_(seq_len),
       most_(most) {
   for (const TokenFile& file : files_) {
-    const std::uint64_t labels = file.count() - 1;  // the first token is nobody's label
+    const std::uint64_t labels = file.count() - 1;  // the first token is not a label
     const std::uint64_t more = rest == Rest::shorter ? seq_len - 1 : 0;
     first_sequence_.push_back(first_sequence_.back() + (labels + more) / seq_len);
     first_token_.push_back(first_token_.back() + file.count());

@@ -17,7 +17,7 @@ class StreamSequences final : public Sequences {
   // The rows after a file's last full sequence are either left out, or form a sequence that is filled up with token 0
   // and labels that do not count.
   enum class Rest : std::uint8_t { left_out, shorter };
-  // most: the number of sequences that are read; labels after them are not counted.
+  // `most`: the number of sequences that are read; labels after them are not counted.
   StreamSequences(std::vector<TokenFile> files, std::uint64_t seq_len, Rest rest, std::shared_ptr<Labelling> labelling,
                   std::uint64_t most = kAllSequences);
 
@@ -33,7 +33,7 @@ class StreamSequences final : public Sequences {
 
   std::vector<std::uint64_t> first_sequence_, first_token_;  // per file, and the total
   std::uint64_t seq_len_, most_;
-  std::optional<std::pmr::vector<std::uint32_t>> labels_;  // per sequence, if only its tokens tell how many
+  std::optional<std::pmr::vector<std::uint32_t>> labels_;  // per sequence, if counting takes the tokens
 };
 
 // A stream for training: full sequences. Throws Error{usage} if there is none. The labels are the next tokens, unless
