@@ -15,7 +15,7 @@ std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
   return std::nullopt;
 }
 
-// Masks and documents are found through the sidecar: without it, copied files would be trained on completely.
+// Masks and document boundaries are found through the sidecar: without it, copied files would be trained on completely.
 void look_for_sidecars(Workload& workload, const LabelColumn* of_validation) {
   look_for_labels(workload, of_validation);
   std::vector<std::filesystem::path> bare;

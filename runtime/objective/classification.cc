@@ -31,7 +31,7 @@ ClassRow row_of(const models::Config& config) {
   return {.last = true, .padding = static_cast<std::uint32_t>(padding)};
 }
 
-// The labels of all files, in order; nullopt: the run is there to predict them.
+// The labels of all files, in order; nullopt if the run is to predict them.
 std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const models::Classes& classes, bool per_token) {
   if (classes.target == device::ClassTarget::none) return std::nullopt;
   LabelColumn out = column_for(classes);
@@ -122,8 +122,8 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
   return out;
 }
 
-// Notes metrics that are undefined because data.validation has too few kinds of labels. This happens at the start, not
-// at the first evaluation.
+// Notes at the start, not at the first evaluation, that a metric is undefined because data.validation has too few kinds
+// of labels.
 void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
   const Recipe& recipe = workload.recipe;
   const std::string& metric = recipe.evaluation.metric;
@@ -166,7 +166,7 @@ Judged judged_of(const Workload& workload) {
   return words && models::are_entity_tags(classes.names) ? Judged::entities : Judged::one_class;
 }
 
-// Whether it is the number of a class, by itself or in the name of a vector's column: "LABEL_3".
+// Whether the name is the number of a class, by itself or in the name of a vector's column: "LABEL_3".
 bool is_place(std::string_view name, const models::Classes& classes) {
   std::size_t number = 0;
   if (name.starts_with(models::kNumberedLabel)) name.remove_prefix(models::kNumberedLabel.size());
@@ -270,7 +270,7 @@ void settle_classes(Workload& workload) {
   if (anew) {
     if (config.has("num_labels")) to["num_labels"] = fmt::format("{}", names.size());
   } else if (own.counted && own.names.size() != names.size()) {
-    // The data then have texts of some of the classes.
+    // The data then contain texts of only some of the classes.
     if (!of_numbers && !data->vectors &&
         std::ranges::all_of(names, [&](const std::string& name) { return is_place(name, own); }))
       return;

@@ -9,8 +9,8 @@
 
 namespace strata::runtime {
 
-// A class, some classes or a number per document. The loss takes the row of the document's first token, or, in families
-// that predict the next token, the row of its last.
+// A class, several classes or a number per document. The loss uses the row of the document's first token or, in
+// families that predict the next token, of its last.
 extern const ObjectiveRules kSequenceClassification;
 // A class per word, at the word's first token.
 extern const ObjectiveRules kTokenClassification;
@@ -32,8 +32,8 @@ struct ClassRow {
 // The documents' labels from the files.
 class DocumentClasses final : public Labelling {
  public:
-  // labels: for all documents, file after file; nullopt: the documents' numbers replace them, for data without labels.
-  // documents_before: for each file.
+  // `labels`: of all documents, file after file; nullopt: data without labels, for which the documents' numbers stand
+  // in. `documents_before`: for each file.
   DocumentClasses(std::optional<LabelColumn> labels, std::vector<std::uint64_t> documents_before,
                   std::vector<std::uint64_t> tokens_before, ClassRow row);
 
@@ -50,7 +50,7 @@ class DocumentClasses final : public Labelling {
 // A label for each token of the files.
 class TokenClasses final : public Labelling {
  public:
-  // nullopt: the numbers of the tokens that count replace them, for data without labels.
+  // nullopt: data without labels, for which the numbers of the tokens that count stand in.
   explicit TokenClasses(std::optional<LabelColumn> labels) : labels_(std::move(labels)) {}
 
   std::uint32_t most(const Piece& piece) const override;

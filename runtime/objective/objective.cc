@@ -81,7 +81,7 @@ void name_architecture(Workload& workload) {
     workload.recipe.model.config["architectures"] = fmt::format("[{}]", json_string(name));
 }
 
-// What decides a classifier's metrics in addition to its objective.
+// What determines a classifier's metrics in addition to its objective.
 std::string_view judged_text(const Recipe& recipe, Judged judged) {
   switch (judged) {
     case Judged::tokens:
@@ -116,7 +116,7 @@ std::optional<LabelledFile> labelled_file(const Recipe::Data& data) {
   return std::nullopt;
 }
 
-// Applies if the model names the objective and the recipe does not: labelled data are meant to be trained on.
+// If the model and not the recipe names the objective: labelled data are meant to be trained on.
 void require_labels_learned(const Recipe& recipe) {
   const models::Objective objective = *recipe.training.objective;
   if (objective == models::Objective::sequence_classification || objective == models::Objective::token_classification)
@@ -169,7 +169,7 @@ void settle_objective(Workload& workload) {
     require_labels_learned(recipe);
   }
   refuse_what_has_no_effect(recipe.training);
-  settle_classes(workload);  // it asks for the model's own architecture
+  settle_classes(workload);  // reads the model's own architecture, so it comes first
   name_architecture(workload);
   const auto seq_len = static_cast<std::uint32_t>(recipe.data.seq_len);
   const auto rows = rules_of(recipe).loss_rows(recipe, seq_len);

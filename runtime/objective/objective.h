@@ -9,13 +9,14 @@
 
 namespace strata::runtime {
 
-// The labelling for training.objective, which is set. Null: each row predicts the next token. The workload outlives it.
+// The labelling for training.objective, which must be set. Null: each row predicts the next token. The workload must
+// outlive it.
 MakeLabelling labelling_of(const Workload& workload);
-// Whether a model trained on it continues a text.
+// Whether a model trained on the recipe's objective continues a text.
 bool generates(const Recipe& recipe);
 
-// Called before a run is planned. Sets training.objective if the recipe leaves it to the model, and what the objective
-// determines about the model and the data. Throws Error{usage} if the model names no supported one.
+// Called before a run is planned. Sets training.objective if the recipe leaves it to the model, and what follows from
+// the objective for model and data. Throws Error{usage} if the model names no supported one.
 void settle_objective(Workload& workload);
 // Calls settle_objective() and settle_data(), and returns the opened data.
 OpenedData settle(Workload& workload, bool evaluates);
