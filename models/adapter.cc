@@ -11,13 +11,13 @@
 namespace strata::models {
 namespace {
 
-// Time is polynomial in the pattern and the text (an option of libstdc++; it has no back-references): by default some
-// patterns take forever, and they may come with an adapter's folder.
+// Matching takes polynomial time in pattern and text (an option of libstdc++, without back-references). With the
+// default algorithm some patterns take forever, and patterns may come from downloaded adapters.
 std::regex compiled(const std::string& pattern) {
   return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
 }
 
-// As Python's re.fullmatch.
+// Like Python's re.fullmatch.
 bool matches_whole(const std::string& pattern, std::string_view text) {
   return std::regex_match(text.begin(), text.end(), compiled(pattern));
 }
@@ -29,7 +29,7 @@ bool ends_as(std::string_view module, std::string_view name) {
          (module.size() > name.size() && module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
 }
 
-// The number in the module's name that peft takes for its layer's: the last that stands after two names.
+// The number in a module's name that peft takes for its layer: the last one that follows two names.
 std::optional<std::int64_t> layer_of(std::string_view module) {
   static const std::regex kLayer(R"(.*\.[^.]*\.(\d+)\..*)");
   std::match_results<std::string_view::const_iterator> found;
@@ -40,7 +40,7 @@ std::optional<std::int64_t> layer_of(std::string_view module) {
   return error == std::errc{} ? std::optional(layer) : std::nullopt;
 }
 
-// Of a table of patterns: what the first has that is of the module, otherwise the default.
+// The value of the first pattern that matches the module, otherwise the default.
 template <typename T>
 T of_pattern(const std::vector<std::pair<std::string, T>>& table, std::string_view module, T otherwise) {
   for (const auto& [pattern, value] : table)
@@ -48,7 +48,7 @@ T of_pattern(const std::vector<std::pair<std::string, T>>& table, std::string_vi
   return otherwise;
 }
 
-// peft leaves what lies in a module that is saved whole, or is one, out of the targets.
+// As in peft, a module that is saved, or lies in one that is, is not a target.
 bool lies_in_saved(const Adapter& adapter, std::string_view module) {
   return std::ranges::any_of(adapter.modules_to_save, [&](const std::string& saved) {
     for (std::size_t at = 0; at <= module.size();) {
@@ -67,7 +67,7 @@ bool is_target(const Adapter& adapter, std::string_view module) {
   const ModuleNames& targets = adapter.target_modules;
   if (!matches(targets, module)) return false;
   const auto& layers = adapter.layers_to_transform;
-  // A module that is named whole is a target in any layer.
+  // A module given by its complete name is a target in any layer.
   if (layers.empty() || targets.pattern || std::ranges::find(targets.names, module) != targets.names.end()) return true;
   const auto layer = layer_of(module);
   return layer && std::ranges::find(layers, *layer) != layers.end();
@@ -104,7 +104,7 @@ bool is_saved_whole(const Adapter& adapter, std::string_view tensor) {
 }
 
 void check_pattern(std::string_view key, const std::string& pattern) {
-  // What Python has and std::regex reads otherwise, or not at all.
+  // Python syntax that std::regex interprets differently or not at all.
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kLacking = {
       {{"(?<", "looking behind"},
        {"(?P", "named groups"},

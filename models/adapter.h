@@ -10,11 +10,12 @@
 
 namespace strata::models {
 
-// How A begins; B begins as zeros. kaiming: uniform with the bound 1/sqrt(in); gaussian: normal with deviation 1/rank.
+// The initialisation of A; B begins as zeros. kaiming: uniform with bound 1/sqrt(in); gaussian: normal with deviation
+// 1/rank.
 enum class AdapterInit : std::uint8_t { kaiming, gaussian };
 
-// Modules by name, as in peft: a list of names, each a module's whole name or its end after a dot; or a Python regular
-// expression that matches the whole name.
+// Modules by name, as in peft: a list of names, each a module's complete name or the end of one after a dot; or a
+// Python regular expression that matches the complete name.
 struct ModuleNames {
   std::vector<std::string> names;
   std::optional<std::string> pattern;
@@ -25,23 +26,23 @@ struct ModuleNames {
 inline constexpr std::int64_t kMostRank = 1 << 16;
 inline constexpr std::string_view kAllLinear = "all-linear";  // as ModuleNames::pattern: every linear layer
 
-// Low-rank adapters of linear layers (LoRA, Hu et al. 2021): y = W x + s B(A x), with A [rank, in] and B [out, rank],
-// which are trained while the model is frozen. The fields have the names and meanings of peft's LoraConfig.
+// Low-rank adapters of linear layers (LoRA, Hu et al. 2021): y = W x + s B(A x), with trained A [rank, in] and B [out,
+// rank] while the model is frozen. Fields have the names and meanings of peft's LoraConfig.
 struct Adapter {
   std::int64_t rank = 8;
   double alpha = 16;
   ModuleNames target_modules = {{}, std::string(kAllLinear)}, exclude_modules = {};
-  std::vector<std::string> modules_to_save = {};       // trained whole: those whose names end so
-  std::vector<std::int64_t> layers_to_transform = {};  // with a list of targets; empty: all
-  bool rslora = false;                                 // s = alpha / sqrt(rank), not alpha / rank
-  double dropout = 0;                                  // of what A multiplies
-  bool dora = false;                                   // not supported, but known
+  std::vector<std::string> modules_to_save = {};       // fully trained modules, by the ends of their names
+  std::vector<std::int64_t> layers_to_transform = {};  // only with a list of targets; empty: all
+  bool rslora = false;                                 // s = alpha / sqrt(rank) instead of alpha / rank
+  double dropout = 0;                                  // of the input of A
+  bool dora = false;                                   // known, but not supported
   AdapterInit init = AdapterInit::kaiming;
-  std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first that matches
+  std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first match counts
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
 };
 
-// What the adapter adds to one linear layer, and where its tensors lie in the unit's trained pool. rank 0: nothing.
+// What the adapter adds to one linear layer, and the places of A and B in the unit's trained pool. rank 0: nothing.
 struct LowRank {
   std::size_t rank = 0;
   float scale = 0;
@@ -50,15 +51,15 @@ struct LowRank {
   friend auto operator<=>(const LowRank&, const LowRank&) = default;
 };
 
-// The adapter's rank and scale for a linear layer of this name; rank 0 if it is not one of its targets.
+// The adapter's rank and scale for a linear layer of this name; rank 0 if it is not a target.
 LowRank low_rank_for(const Adapter& adapter, std::string_view module);
-// The same, which also saves what scores classes (classifier, score), as peft does for classifiers.
+// The same adapter, which also trains and saves the layers of class scores (classifier, score), as peft does.
 std::shared_ptr<const Adapter> with_classifiers_saved(Adapter adapter);
-// Whether the names are of this module; all-linear is of every one.
+// Whether the names include this module; all-linear includes every one.
 bool matches(const ModuleNames& names, std::string_view module);
-// Whether the tensor is trained whole: one of the modules that it lies in is of modules_to_save.
+// Whether the tensor is fully trained: it lies in a module that modules_to_save names.
 bool is_saved_whole(const Adapter& adapter, std::string_view tensor);
-// Throws Error{usage}, naming `key`, for a regular expression of Python that is none, or whose syntax is not supported.
+// Throws Error{usage} naming `key` if the pattern is not a Python regular expression, or its syntax is not supported.
 void check_pattern(std::string_view key, const std::string& pattern);
 
 }  // namespace strata::models

@@ -15,14 +15,14 @@ class Config;
 // The classes that config.json gives a model, as transformers reads them.
 struct Classes {
   std::vector<std::string> names;  // from id2label, otherwise LABEL_0 and so on: num_labels of them, or two
-  bool named = false;              // id2label has names other than those
+  bool named = false;              // id2label has other names
   device::ClassTarget target = device::ClassTarget::one;
   bool counted = false;  // num_labels sets the number
 };
 // Strata's own key in config.json: an object that says what a classifier was trained on, so that predictions are made
 // in the same way (docs/formats.md, "Labels").
 inline constexpr const char* kTrainedOn = "strata_trained_on";
-// Strata's own problem_type: there are no labels.
+// Strata's own problem_type for data without labels.
 inline constexpr const char* kPrediction = "prediction";
 // transformers' name of a class without a name, followed by its number.
 inline constexpr std::string_view kNumberedLabel = "LABEL_";

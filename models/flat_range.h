@@ -8,18 +8,18 @@
 
 namespace strata::models {
 
-// Elements [begin, end) of a pool of a unit.
+// Elements [begin, end) of a unit's pool.
 struct ElementRange {
   std::size_t begin, end;
   std::size_t size() const { return end - begin; }
 };
 
-// A unit's parameters lie in up to three pools, each a flat buffer: what is trained, what is frozen, and what is frozen
-// and quantised, which is stored in a format of its own (nf4).
+// A unit's parameters lie in up to three pools, each a flat buffer: trained, frozen, and frozen and quantised, which is
+// stored in a format of its own (nf4).
 enum class PoolKind : std::uint8_t { trained, frozen, quantised };
 inline constexpr std::array<PoolKind, 3> kPools = {PoolKind::trained, PoolKind::frozen, PoolKind::quantised};
 
-// An offset counts elements from the start of a pool, and its two highest bits say of which.
+// An offset counts elements from the start of a pool; its two highest bits are the PoolKind.
 inline constexpr int kPoolBits = 62;
 constexpr std::size_t offset_in(PoolKind pool, std::size_t place) {
   return place | std::size_t{static_cast<std::uint8_t>(pool)} << kPoolBits;
@@ -34,9 +34,9 @@ constexpr std::size_t place_in_pool(std::size_t offset) {
   return offset & ((std::size_t{1} << kPoolBits) - 1);
 }
 
-// Elements of a unit's pools from `begin`, `frozen_begin` and `quantised_begin` on: all of them, or the part that is at
-// hand; what is quantised has been unpacked. Offsets count from the starts of the pools. Nothing that is frozen has a
-// gradient: its view is empty.
+// Elements of a unit's pools from `begin`, `frozen_begin` and `quantised_begin` on: complete pools, or the part that is
+// available. Quantised elements have been unpacked. Offsets count from the start of a pool. Frozen elements have no
+// gradient: their GradientRange view is empty.
 template <typename V>
 struct FlatRange {
   V values = {};

@@ -5,8 +5,8 @@
 
 namespace strata::models {
 
-// Whether one of the patterns is of this tensor: globs of whole names, in which * stands for any characters, ? for one
-// and [...] for one of these.
+// Whether one of the patterns matches the tensor's complete name: globs in which * stands for any characters, ? for one
+// character and [...] for one of those listed.
 bool is_frozen_by(std::span<const std::string> patterns, std::string_view name);
 
 }  // namespace strata::models

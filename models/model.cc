@@ -88,7 +88,7 @@ std::size_t Unit::add_table(std::string name, const TableTiles& tiles, std::size
       add_parameter(std::move(name), {static_cast<std::int64_t>(tiles.vocabulary()), static_cast<std::int64_t>(width)},
                     true, init, fp32_moments);
   const PoolKind pool = pool_of(offset);
-  STRATA_CHECK(pool != PoolKind::quantised);  // a table is none of a linear layer
+  STRATA_CHECK(pool != PoolKind::quantised);  // a table does not belong to a linear layer
   const std::size_t begin = place_in_pool(offset), end = size(pool), trained = size(), frozen = size(PoolKind::frozen);
   for (std::size_t tile = 0; tile < tiles.count(); ++tile) {
     const ElementRange rows{begin + tiles.first(tile) * width,

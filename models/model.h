@@ -1,8 +1,8 @@
 #pragma once
 // models/ is mathematics: layers with forward and backward written out, and the families made of them. It knows nothing
-// of ranks, stages, tiers or plans. A Unit (here) is what is gathered together: an embedding, a block, a head. It
-// answers for itself what it takes and returns, costs, saves and shares. The planner asks it, and knows no kinds of
-// units. Open families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
+// of ranks, stages, tiers or plans. A Unit (this header) is what is gathered together: an embedding, a block, a head.
+// It reports what it takes and returns, costs, saves and shares; the planner asks it, and knows no kinds of units. Open
+// families/gpt2.cc next: a family reads from top to bottom like its paper, made of layers/ and device/ops.
 // families/families.h lists them all; files/ reads and writes config.json and safetensors (files/config.h first).
 
 #include <array>
@@ -46,15 +46,15 @@ struct Parameter {
   std::size_t offset;  // of the first element, in its pool (flat_range.h); a multiple of kParameterAlignment
   bool decay;          // weight decay applies: matrices and embeddings
   Init init;
-  bool fp32_moments;        // its moments are fp32 even if the optimizer's are 8-bit: a table whose rows are looked up
-  bool of_adapter = false;  // a factor of a low-rank adapter: no tensor of the model's files
+  bool fp32_moments;        // fp32 moments even if the optimizer's are 8-bit: a table whose rows are looked up
+  bool of_adapter = false;  // a factor of a low-rank adapter, which is not in the model's files
 
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;
 };
 inline constexpr std::size_t kParameterAlignment = 256;
-// In the pool of what is quantised a tensor begins with a whole block.
+// In the quantised pool, each tensor begins with a complete block.
 constexpr std::size_t alignment_of(PoolKind pool) {
   return pool == PoolKind::quantised ? device::kNf4Block : kParameterAlignment;
 }
@@ -69,10 +69,10 @@ struct RunShape {
   // to earlier positions through a cache of keys and values, and the head returns logits instead of a loss.
   std::size_t cache = 0;
   device::Device device = {};
-  // Sequences may contain more or less than one document. Attention that only handles whole sequences (cuDNN) is not
-  // used.
+  // Sequences may contain more or less than one document, so attention that only handles complete sequences (cuDNN) is
+  // not used.
   bool packed = false;
-  // The default is that of the model's configuration.
+  // nullopt: the objective of the model's configuration.
   std::optional<Objective> objective = {};
   // The most rows of a micro-batch that enter the loss; 0: all.
   std::size_t loss_rows = 0;
@@ -80,11 +80,11 @@ struct RunShape {
   std::vector<float> class_weights = {};
   // Tensors that are not trained: globs of names (models/freeze.h).
   std::vector<std::string> freeze = {};
-  // Low-rank adapters of linear layers, beside which everything is frozen but what it saves whole; null: none.
+  // Low-rank adapters of linear layers; with them, everything but modules_to_save is frozen. Null: none.
   std::shared_ptr<const Adapter> adapter = {};
-  // How those of them are stored that are matrices of a block's linear layers; nullopt: in the compute dtype.
+  // The format of the frozen matrices of blocks' linear layers; nullopt: the compute dtype.
   std::optional<device::StorageFormat> quantise = {};
-  // Modules that are not quantised in files whose other matrices are, and are frozen for that; null: files of numbers.
+  // For a model whose files hold quantised matrices, the modules that are not quantised; null: the files hold numbers.
   std::shared_ptr<const std::vector<std::string>> not_quantised = {};
 
   std::size_t tokens() const { return batch * seq; }
@@ -98,9 +98,10 @@ struct KeyValueCache {
   std::size_t first = 0, rows = 0;
 };
 
-// The arguments of every call of a unit: the parameters of the part that it runs, or of the whole unit. `shared` is the
-// tensor that it shares with another unit (Unit::shared), or the tile of it that the call works on; empty if there is
-// none. Its gradient goes to `shared_gradients`: all elements of the shared range, with zeros after the tensor.
+// The arguments of every call of a unit. `parameters`: of the part that the call runs, or of the complete unit.
+// `shared`: the tensor that the unit shares with another (Unit::shared), or the tile of it that the call works on;
+// empty if there is none. Its gradient goes to `shared_gradients`: all elements of the shared range, with zeros after
+// the tensor.
 struct Context {
   Batch batch;
   std::uint64_t micro_batch;  // g * W + rank; plus scalars->first_micro_batch, it is the global index
@@ -122,9 +123,9 @@ struct UnitBytes {
   std::size_t saved = 0, forward_workspace = 0, backward_workspace = 0, cache = 0;
 };
 
-// Elements [begin, end) of a unit's trained pool, and some of its other ones, that can be gathered, used and freed by
-// themselves: the tile of a unit that does not fit whole. Any may be empty. Borders are multiples of the pool's
-// alignment and depend alone on the model's shapes and on what is frozen.
+// Elements [begin, end) of a unit's trained pool, and ranges of its other pools, that can be gathered, used and freed
+// by themselves: a tile of a unit that does not fit as one. Each range may be empty. Borders are multiples of the
+// pool's alignment, and depend only on the model's shapes and on what is frozen.
 struct Part : ElementRange {
   ElementRange frozen = {0, 0}, quantised = {0, 0};
 
@@ -142,13 +143,13 @@ struct PartRange {
 // A tensor that this unit uses and an earlier unit holds, for example a decoder tied to the embedding. The unit's
 // gradient of it is summed separately from the holder's, and added to that once per step.
 struct SharedParameter {
-  std::string name;       // as the unit's own it would have this one; some files store the tensor under both
-  std::size_t unit;       // that holds it: its place in Model::units
-  std::size_t parameter;  // which of that unit's
-  ElementRange elements;  // of its pool of the holder: the tensor, rounded up to whole blocks of the gradient norm
+  std::string name;       // its name as if it were the unit's own; some files store the tensor under both names
+  std::size_t unit;       // the unit that holds it: an index into Model::units
+  std::size_t parameter;  // its index among that unit's parameters
+  ElementRange elements;  // in the holder's pool: the tensor, rounded up to complete blocks of the gradient norm
   bool frozen = false;
 
-  // Of its first element, in the holder.
+  // The offset of its first element in the holder.
   std::size_t offset() const { return offset_in(frozen ? PoolKind::frozen : PoolKind::trained, elements.begin); }
 };
 class Unit;
@@ -173,10 +174,10 @@ enum class Pass : std::uint8_t { forward, backward };
 class LossUnit;
 
 // What is gathered together: the embedding, a transformer block, the head. A unit knows nothing of ranks, shards or
-// tiers. The code that plans and runs a step asks it, and knows no kinds of units. x, y and their gradients are
+// tiers; the code that plans and runs a step asks it, and knows no kinds of units. x, y and their gradients are
 // [tokens, hidden] in the compute dtype. Units are immutable and shared by micro-batches. A call is made part by part,
-// forward from the first part and backward from the last, always all of them with the same workspace. So the arithmetic
-// is the same whether or not the whole unit is in memory.
+// forward from the first part and backward from the last, always all of them and with the same workspace. So the
+// arithmetic is the same whether or not the complete unit is in memory.
 class Unit {
  public:
   virtual ~Unit() = default;
@@ -195,24 +196,25 @@ class Unit {
   virtual UnitBytes bytes() const = 0;
   // Adds every library product of one micro-batch's forward and backward: the lower bound of a step's time.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
-  // What a pass over one micro-batch costs, of these parts. What belongs to no part's parameters is shared out evenly.
+  // The cost of a pass of one micro-batch over these parts. What belongs to no part's parameters is divided evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
-  // What those parts have of an amount that is shared out evenly.
+  // The share that these parts have of an amount that is divided evenly.
   double share_of(double amount, const PartRange& parts) const;
   PartRange all_parts() const { return {0, parts_.size()}; }
 
-  // Called before the first step, in the lane that runs it: what libraries prepare once for a shape. Returns what
-  // computes the attention, if the unit has any.
+  // Called before the first step, in the lane that runs the unit: what libraries prepare once per shape. Returns the
+  // name of what computes the attention, if the unit has any.
   virtual std::string set_up(device::Lane&) const { return {}; }
 
-  // Of its linear layers, in the order in which they were added: their names, and what an adapter adds to them.
+  // Its linear layers in the order in which they were added: their names, and their adapters.
   struct LinearLayer {
     std::string name;
     LowRank low_rank;
-    bool input_major;  // its weight is stored [in, out]
+    bool input_major;  // the weight is stored [in, out]
   };
   std::span<const LinearLayer> linear_layers() const { return linear_layers_; }
-  // The number of its first one in the whole model, from which the random numbers of adapters' dropout come.
+  // Sets the number of the unit's first linear layer in the complete model, which selects the random numbers of adapter
+  // dropout.
   void number_linear_layers(std::uint32_t first) { first_linear_layer_ = first; }
 
   std::span<const Part> parts() const { return parts_; }
@@ -229,37 +231,38 @@ class Unit {
 
  protected:
   explicit Unit(std::string name, Ports ports = {}) : name_(std::move(name)), ports_(ports) {}
-  // Before a parameter is added: those with these names are frozen, or, with an adapter, all that it does not save
-  // whole.
+  // Call before adding parameters: those whose names match are frozen or, with an adapter, all that it does not train
+  // fully.
   void freeze(std::vector<std::string> patterns, std::shared_ptr<const Adapter> adapter = {}) {
     freeze_ = std::move(patterns);
     adapter_ = std::move(adapter);
   }
-  // The same: matrices of linear layers are quantised if they are frozen, or as RunShape::not_quantised says.
+  // Call before adding parameters: frozen matrices of linear layers are quantised, except as RunShape::not_quantised
+  // says.
   void quantise_matrices(std::shared_ptr<const std::vector<std::string>> but) {
     quantises_ = true;
     not_quantised_ = std::move(but);
   }
-  // Places the parameter after those of its pool that were added before; returns its offset.
+  // Places the parameter after the earlier ones of its pool; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                             bool fp32_moments = false);
-  // Linear layers that multiply the same input, by their names without ".weight": adds an adapter's tensors for those
-  // that have one, all A before all B, and returns what each has.
+  // Adds the adapter tensors of linear layers that multiply the same input, all A before all B, and returns each
+  // layer's adapter (rank 0: none). Names are without ".weight".
   struct LinearShape {
     std::string name;
     std::size_t out;
     bool input_major = false;
   };
   std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers);
-  // Dropout of what the adapter of its linear layer `layer`, and those after it, multiplies. Sites of blocks' dropout
-  // are below these.
+  // Dropout of the input of linear layer `layer`'s adapter; the following layers use the following sites. These sites
+  // are above those of the blocks' own dropout.
   device::Dropout adapter_dropout(const Context& c, std::size_t layer) const;
-  // Ends a part: the parameters added since the last part's end.
+  // Ends a part: the parameters added since the end of the previous one.
   void end_part();
   // A table [vocabulary, width], with a part for each of its tiles (TableTiles).
   std::size_t add_table(std::string name, const TableTiles& tiles, std::size_t width, Init init,
                         bool fp32_moments = false);
-  // Uses another unit's tensor; nullopt: none.
+  // Declares the tensor of another unit that this one uses; nullopt: none.
   void use(std::optional<SharedParameter> shared) { shared_ = std::move(shared); }
 
  private:
@@ -317,7 +320,7 @@ class LossUnit : public Unit {
 
   const LossUnit* as_loss() const final { return this; }
   UnitBytes bytes() const override { return {}; }
-  // loss_work(): forward is what it costs without gradients, backward what they add.
+  // loss_work(): forward is the cost without gradients, backward what gradients add.
   Work work(Pass pass, const PartRange& parts) const override;
   void forward(device::Lane&, const Context&, std::size_t, device::ConstView, device::View,
                device::View) const override;
@@ -336,9 +339,9 @@ class Model {
   BatchShape batch;  // of a micro-batch
   std::size_t vocabulary, hidden, max_positions;
   std::size_t heads, head_dim;
-  bool bidirectional = false;  // rows attend to all of their document
+  bool bidirectional = false;  // rows attend to their complete document
   std::vector<std::unique_ptr<Unit>> units;
-  device::StorageFormat quantised = device::StorageFormat::nf4;  // of units' pools of that kind
+  device::StorageFormat quantised = device::StorageFormat::nf4;  // the format of units' quantised pools
   std::size_t constants_bytes = 0;
   // Endings of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
   // tables).
@@ -347,7 +350,7 @@ class Model {
   void ignore_layers(std::span<const std::string> layers);
   // Names of a head's parameters that are initialised from the seed if the weights' files have none of them.
   std::vector<std::string> drawn_if_missing;
-  // In the constants, as fp32 from this byte on; empty: 1 each.
+  // Class weights, stored as fp32 in the constants from byte class_weights_at on; empty: 1 each.
   std::vector<float> class_weights;
   std::size_t class_weights_at = 0;
   // The prefix that base-model checkpoints leave out ("transformer.", "model.").
@@ -363,16 +366,16 @@ class Model {
   std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
   std::size_t parameters() const;  // their number
   std::size_t trained_parameters() const;
-  // The first unit that trains something: backward ends there. The number of units if none does.
+  // The first unit that trains something, where backward ends; the number of units if none does.
   std::size_t lowest_trained() const;
-  // Of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery et al. 2022).
-  // `tokens`: of the RunShape.
+  // FLOPs per token of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery
+  // et al. 2022). `tokens`: of the RunShape.
   double flops_per_token(std::size_t tokens) const;
 };
 
 class Config;
-// The family that config.json's `model_type` names, prepared for `shape`. Throws Error{usage} for a family, or a
-// config key that changes the mathematics, that is not supported, naming it. seq longer than the positions is an error.
+// Makes the model that config.json's `model_type` names, prepared for `shape`. Throws Error{usage} naming a family, or
+// a config key that changes the mathematics, that is not supported, or if `seq` exceeds the model's positions.
 std::unique_ptr<Model> make_model(const Config& config, const RunShape& shape);
 
 }  // namespace strata::models

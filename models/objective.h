@@ -15,10 +15,10 @@ std::string_view name_of(Objective objective);  // the value of training.objecti
 // The objective whose head `architectures` in config.json names ("BertForMaskedLM"); nullopt if it names a model
 // without a head, or is missing. Throws Error{usage} for a head that no objective has.
 std::optional<Objective> named_objective(const Config& config);
-// That, else what the family (`model_type`) is trained on first. Throws Error{usage} for another family.
+// named_objective(), or else the family's default objective. Throws Error{usage} for an unknown family.
 Objective objective_of(const Config& config);
-// Whether models of the family predict the next token, so that a row has read only what comes before it, and the last
-// row has read the whole text. Throws like objective_of().
+// Whether the family predicts the next token, so that a row has read only what comes before it, and only the last row
+// has read the complete text. Throws like objective_of().
 bool predicts_next(const Config& config);
 // transformers' class for such a model: "BertForMaskedLM", "GPT2LMHeadModel".
 std::string architecture_of(const Config& config, Objective objective);

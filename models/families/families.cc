@@ -291,7 +291,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     run.not_quantised = std::make_shared<const std::vector<std::string>>(std::move(quantisation->skipped));
   }
   std::unique_ptr<Model> model = family.make(config, run);
-  // A tensor that two units use is frozen under either's name.
+  // A tensor that two units share is frozen under either of its names.
   const std::size_t patterns = run.freeze.size();
   for (const auto& unit : model->units)
     if (const auto& shared = unit->shared(); shared && !shared->frozen && is_frozen_by(run.freeze, shared->name))

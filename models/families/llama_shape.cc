@@ -12,9 +12,9 @@ namespace strata::models {
 
 namespace {
 
-// For each layer, the number of tokens that a position sees, or 0. As in transformers 5: Llama has no window, whatever
-// the keys say. Mistral's applies to all layers, unless layer_types (with which AutoModel takes it for Ministral)
-// selects some. Qwen's, if use_sliding_window is true, applies to the layers from max_window_layers on, unless
+// For each layer, the number of tokens that a position sees, or 0, as in transformers 5. Llama has no window, whatever
+// its keys say. Mistral's window applies to all layers, unless layer_types (which AutoModel takes for a sign of
+// Ministral) selects some. Qwen's, if use_sliding_window is true, applies from layer max_window_layers on, unless
 // layer_types selects some.
 std::vector<std::size_t> read_windows(const Config& config, const std::string& family, std::size_t layers) {
   const bool mistral = family == "mistral";

@@ -1,6 +1,6 @@
 #pragma once
-// models/files/ holds a model's files: config.json (here), named shapes (presets.h), tensors (safetensors.h,
-// safetensors_writer.h) and end-of-text tokens (end_tokens.h), all in Hugging Face's layout.
+// models/files/ reads and writes a model's files in Hugging Face's layout: config.json (this header), named shapes
+// (presets.h), tensors (safetensors.h, safetensors_writer.h) and end-of-text tokens (end_tokens.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -34,20 +34,20 @@ class Config {
   // Replaces or adds one key with JSON text, for `model.config.KEY`. An object replaces all of KEY.*.
   void override_key(const std::string& key, std::string_view json);
 
-  // Takes away a key and all inside it.
+  // Removes a key and everything inside it.
   void remove(const std::string& key);
 
-  // Adds a key that the text does not have but expresses in another way.
+  // Adds a key that the text expresses in another way.
   void add(const std::string& key, Value value) { values_.emplace(key, std::move(value)); }
 
   const std::string& source() const { return source_; }
   // The key exists and is not null. The accessors treat null as absent.
   bool has(std::string_view key) const;
-  // The value's JSON text ("{...}" for an object, "null" if absent), and the names of the root's keys. Neither marks a
-  // key as read.
+  // The value's JSON text ("{...}" for an object, "null" if absent), and the names of the root's keys. Neither call
+  // marks a key as read.
   std::string json(std::string_view key) const;
   std::vector<std::string> root_keys() const;
-  // The key exists and is null: for keys whose absence means something else.
+  // Whether the key exists and is null, for keys whose absence means something else.
   bool is_null(std::string_view key) const;
   // The first of `keys` that has(), or the first of all: for keys with an older and a newer spelling.
   std::string_view spelled(std::initializer_list<std::string_view> keys) const;

@@ -36,7 +36,7 @@ const StoredTensor& part(const Safetensors& file, const StoredTensor& codes, std
   return *found;
 }
 
-// A map is the one that everybody has, bit for bit.
+// The map must equal bitsandbytes' own, bit for bit.
 template <typename Value>
 void require_map(const StoredTensor& map, unsigned entries, Value&& value) {
   for (unsigned code = 0; code < entries; ++code) {

@@ -12,7 +12,7 @@
 
 namespace strata::models {
 
-// A matrix as bitsandbytes writes it in NF4: the codes under its own name, and beside them NAME.absmax, NAME.quant_map,
+// A matrix as bitsandbytes stores it in NF4: the codes under its own name, NAME.absmax, NAME.quant_map,
 // NAME.quant_state.bitsandbytes__nf4 and, with double quantisation, NAME.nested_absmax and NAME.nested_quant_map.
 struct Nf4Tensor {
   const StoredTensor* codes;
@@ -25,17 +25,17 @@ struct Nf4Tensor {
     return shared ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain;
   }
   std::uint64_t elements() const;
-  // The bytes of codes of so many elements.
+  // The bytes with the codes of elements [begin, begin + count).
   std::span<const std::byte> codes_of(std::uint64_t begin, std::uint64_t count) const;
-  // The block of format() that begins at this element, a multiple of device::kNf4Block.
+  // The block of format() that begins at element `begin`, a multiple of device::kNf4Block.
   void read_block(std::uint64_t begin, std::span<std::byte> block) const;
 };
 
-// Whether the file has what belongs to a tensor that is quantised so.
+// Whether the file stores the tensor `name` in NF4.
 bool is_nf4(const Safetensors& file, const std::string& name);
-// Throws Error{usage} for settings that are not supported, Error{corrupt} for tensors that do not fit together.
+// Throws Error{usage} for settings that are not supported, Error{corrupt} for tensors that contradict each other.
 Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name);
-// Whether a tensor is what belongs to one that is quantised so.
+// Whether a tensor is one of the companions (scales, maps, state) of an NF4 tensor.
 bool belongs_to_nf4(const Safetensors& file, std::string_view name);
 
 }  // namespace strata::models

@@ -10,7 +10,7 @@
 
 namespace strata::models {
 
-// Of a directory whose linear layers bitsandbytes quantised to NF4: config.json's quantization_config.
+// The quantization_config of a model whose linear layers bitsandbytes quantised to NF4.
 struct Quantisation {
   device::StorageFormat format;      // nf4, or nf4_plain without double quantisation
   std::vector<std::string> skipped;  // modules that are not quantised
@@ -19,8 +19,8 @@ struct Quantisation {
 // Error{usage} for bitsandbytes' other formats.
 std::optional<Quantisation> quantisation_of(const Config& config);
 
-// Whether the tensor is of one of these modules, named as in llm_int8_skip_modules: the beginning of a name, or its
-// end.
+// Whether the tensor belongs to one of these modules, each named by the beginning or end of a name as in
+// llm_int8_skip_modules.
 bool lies_in(std::span<const std::string> modules, std::string_view tensor);
 
 }  // namespace strata::models

@@ -360,7 +360,7 @@ void read_elements(const StoredTensor& tensor, std::uint64_t begin, std::span<fl
     const std::byte* from = tensor.bytes.data() + begin * sizeof(T);
     for (std::size_t i = 0; i < out.size(); ++i) {
       T value;
-      std::memcpy(&value, from + i * sizeof(T), sizeof(T));  // the file need not be aligned
+      std::memcpy(&value, from + i * sizeof(T), sizeof(T));  // the data need not be aligned
       out[i] = to_float(value);
     }
   };

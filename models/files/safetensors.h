@@ -19,7 +19,7 @@ namespace strata::models {
 struct StoredTensor {
   std::string name;
   std::string dtype;                  // as in the file: "F32", "BF16", "I64", ...
-  std::optional<device::DType> type;  // where it is one that Strata computes in
+  std::optional<device::DType> type;  // if it is a dtype in which Strata computes
   std::vector<std::uint64_t> shape;   // [] for a scalar
   std::filesystem::path file;
   std::uint64_t file_offset = 0;  // the offset of its bytes in the file
@@ -27,7 +27,7 @@ struct StoredTensor {
 
   std::uint64_t elements() const;
   bool is_double() const { return dtype == "F64"; }
-  // Whether read_elements can.
+  // Whether read_elements() can read it.
   bool readable() const { return type.has_value() || is_double(); }
   std::size_t element_bytes() const { return is_double() ? sizeof(double) : size_of(*type); }
 };
@@ -59,10 +59,10 @@ class Safetensors {
   std::map<std::string, std::string> metadata_;
 };
 
-// Converts tensor elements [begin, begin + out.size()) to fp32: exactly, or of F64 rounded to nearest even. The tensor
-// must be readable.
+// Converts elements [begin, begin + out.size()) of a readable tensor to fp32: exactly, or from F64 rounded to nearest
+// even.
 void read_elements(const StoredTensor& tensor, std::uint64_t begin, std::span<float> out);
-// Of two readable tensors: whether their shapes are equal and, as fp32, their elements. The two may be of other dtypes.
+// Whether two readable tensors have equal shapes and, as fp32, equal elements. Their dtypes may differ.
 bool same_values(const StoredTensor& a, const StoredTensor& b);
 
 }  // namespace strata::models

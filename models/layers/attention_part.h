@@ -29,7 +29,7 @@ class AttentionPart {
   AttentionPart(const AttentionSpec& spec, const RunShape& run);
 
   const device::AttentionShape& shape() const { return shape_; }
-  // In bytes: the cache of a sequence (0: the run does not generate); the most scratch that any of the calls needs in a
+  // In bytes: the cache for one sequence (0: the run does not generate), and the most scratch that any call needs in a
   // lane of `threads` threads.
   std::size_t cache_bytes() const;
   std::size_t scratch_bytes(int threads) const;

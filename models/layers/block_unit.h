@@ -1,5 +1,5 @@
 #pragma once
-// models/layers/ holds the parts of models: embeddings, blocks (here) and heads, each a Unit or a part of one.
+// models/layers/ holds the parts of models: embeddings, blocks (this header) and heads, each a Unit or a part of one.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -36,11 +36,12 @@ struct BlockOperations {
   UnitBytes bytes = {};
 };
 
-// A transformer block of any family. Plan: BlockOperations plus the family's additions. The plan answers for the block.
+// A transformer block of any family. `Plan` is BlockOperations plus the family's additions; the block's queries are
+// answered from it.
 template <typename Plan>
 class BlockUnit : public Unit {
  public:
-  // one_row: the same, prepared for calls of one row; null: all calls use the same plan.
+  // `one_row`: the same plan for calls with one row; null: all calls use `plan`.
   void prepare(std::shared_ptr<const Plan> plan, std::shared_ptr<const Plan> one_row = nullptr) {
     plan_ = std::move(plan);
     one_row_ = std::move(one_row);
@@ -84,9 +85,8 @@ class BlockUnit : public Unit {
   std::shared_ptr<const Plan> one_row_;
 };
 
-// Adds a Block(shape, layer, run) for every layer. kind_of(layer): blocks of one kind share what is prepared for them,
-// which is made by make_plan(run, offsets, kind). offsets(), of a block's parameters, are alike in all of a kind of
-// which the same is frozen and has the same adapters.
+// Adds a Block(shape, layer, run) for every layer. Blocks of the same kind_of(layer), parameter offsets and adapters
+// share one plan, made by make_plan(run, offsets, kind); offsets differ if other tensors are frozen.
 template <typename Block, typename Plan, typename Shape, typename KindOf, typename MakePlan>
 void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
                 const KindOf& kind_of, const MakePlan& make_plan) {
@@ -113,7 +113,7 @@ void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, s
     units.push_back(std::move(block));
   }
 }
-// The same with a Plan(shape, run, offsets, kind); or with a Plan(shape, run, offsets), if all blocks are alike.
+// As above, with Plan(shape, run, offsets, kind), or Plan(shape, run, offsets) if all blocks are alike.
 template <typename Block, typename Plan, typename Shape, typename KindOf>
 void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
                 const KindOf& kind_of) {

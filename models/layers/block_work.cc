@@ -8,8 +8,8 @@ namespace strata::models {
 
 namespace {
 
-// Keys seen by all queries of a sequence that is one document. Causal attention counts half of the diagonal, as if
-// positions were points on a line; a window counts what lies within it.
+// The number of (query, key) pairs in a sequence that is one document. Causal attention counts half of the diagonal, as
+// if positions were points on a line; a window counts what lies within it.
 double seen_keys(const device::AttentionShape& a) {
   const auto seq = static_cast<double>(a.seq);
   const auto side = [&](std::size_t rows) {  // the keys on one side of the diagonal, at most this many rows away
@@ -28,7 +28,7 @@ Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<
   double flops = 0;
   for (std::size_t part = parts.first; part < parts.last; ++part)
     flops += pass == Pass::forward ? linears[part]->forward_flops() : linears[part]->backward_flops();
-  // q k^T and its product with v, of the keys that a query sees; backward has five such products.
+  // q k^T and its product with v, for the keys that a query sees; backward has five such products.
   const device::AttentionShape& a = attention;
   const double two_products = 4 * seen_keys(a) * static_cast<double>(a.batch * a.heads * a.head_dim);
   if (pass == Pass::forward)

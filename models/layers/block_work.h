@@ -8,8 +8,8 @@
 
 namespace strata::models {
 
-// Unit::work of a transformer block whose parts have one Linear each. `activation`: bytes of x, and as many of y, which
-// forward reads and writes beside what it saves; backward reads what was saved and writes as much.
+// Unit::work of a transformer block with one Linear per part. `activation`: the bytes of x, and of y, which forward
+// reads and writes in addition to what it saves; backward reads what was saved and writes as much.
 Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const Linear* const> linears,
                 const device::AttentionShape& attention, std::size_t activation);
 

@@ -46,7 +46,7 @@ class Embedding final : public Unit {
 
   UnitBytes bytes() const override { return bytes_; }
   void list_products(std::vector<device::ProductShape>&) const override {}
-  // Forward looks rows up; backward writes its tables' gradients from end to end.
+  // Forward looks up rows; backward writes the complete gradients of its tables.
   Work work(Pass pass, const PartRange& parts) const override {
     if (pass == Pass::forward)
       return {.bytes = share_of(static_cast<double>(2 * tokens_ * spec_.hidden * element_), parts)};

@@ -19,8 +19,8 @@ struct EmbeddingSpec {
   std::size_t types = 0;
 };
 
-// The first unit: the token table (first in the flat buffer, so that a head can share it) and, for models with learned
-// positions, the position table and that of token types.
+// The first unit: the token table (first in the flat buffer, so that a head can share it) and, in models with learned
+// positions, the position and token-type tables.
 std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

@@ -21,8 +21,8 @@ struct EncoderBlockSpec {
   float attention_dropout, projection_dropout, down_dropout;
 };
 
-// Encoder blocks as in "Attention Is All You Need" and BERT: every row attends to all of its document, and LayerNorm
-// follows each residual sum; GELU (erf), biases everywhere.
+// Encoder blocks as in "Attention Is All You Need" and BERT: every row attends to its complete document, LayerNorm
+// follows each residual sum, GELU (erf), biases everywhere.
 void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

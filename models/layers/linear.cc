@@ -175,7 +175,7 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
   if (spec_.bias && spec_.tensors.size() == 1) {
     bias = parameters.sub(spec_.tensors[0].bias, out_);
   } else if (spec_.bias) {
-    // Biases are shorter than the alignment of parameters, so they are packed side by side.
+    // Biases are shorter than the alignment of parameters, so they are packed side by side first.
     const View packed{scratch.data, out_, spec_.dtype};
     std::size_t column = 0;
     for (const Tensor& tensor : spec_.tensors) {

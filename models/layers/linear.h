@@ -13,14 +13,14 @@
 
 namespace strata::models {
 
-// Which GELU: the tanh approximation, or the exact one with the normal distribution.
+// The kind of GELU: the tanh approximation, or the exact one (erf).
 enum class Gelu : std::uint8_t { none, tanh, erf };
 
-// y[rows, out] = x[rows, in] W (+ b). W's outputs may be several tensors side by side (q, k, v; gate, up), and a GELU
-// before or after is part of the same products. Prepared once per shape and shared by all blocks.
+// y[rows, out] = x[rows, in] W (+ b). W may consist of several tensors whose outputs lie side by side (q, k, v; gate,
+// up). A GELU before or after can be part of the products. Prepared once per shape and shared by all blocks.
 class Linear {
  public:
-  // Where one tensor lies in the unit's pools.
+  // The place of one tensor in the unit's pools.
   struct Tensor {
     std::size_t out;
     std::size_t weight;
@@ -31,12 +31,12 @@ class Linear {
     std::size_t rows, in;
     std::vector<Tensor> tensors;
     bool bias;
-    bool input_major;  // W is stored [in, out] (GPT-2's Conv1D), otherwise [out, in]
+    bool input_major;  // W is stored [in, out] (GPT-2's Conv1D) instead of [out, in]
     device::DType dtype;
     device::Device device = {};
     Gelu gelu_behind = Gelu::none;  // forward also returns gelu(y)
     Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
-    float adapter_dropout = 0;      // of what adapters multiply
+    float adapter_dropout = 0;      // of the input of adapters
   };
   explicit Linear(const Spec& spec);
 
@@ -44,30 +44,30 @@ class Linear {
   // The most scratch bytes that any call below needs in a lane of `threads` threads.
   std::size_t scratch_bytes(int threads) const;
 
-  // Of one forward's products; of one backward's, in which frozen tensors have none of their own.
+  // Of one forward, and of one backward without the weight gradients of frozen tensors. Adapters are included.
   double forward_flops() const;
   double backward_flops() const;
   // Adds the products of one forward and backward.
   void list_products(std::vector<device::ProductShape>& out) const;
 
-  // With what adapters add. active[rows, out] = gelu(y), if a gelu follows. `dropout` is of the first tensor's adapter;
-  // the sites of the others follow.
+  // y including adapters, and active[rows, out] = gelu(y) if a GELU follows. `dropout` is the first tensor's adapter
+  // dropout; the other tensors use the following sites.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}, const device::Dropout& dropout = {}) const;
-  // All gradients: dW and db, dA and dB, then dx. What is frozen has none.
+  // All gradients: dW and db, dA and dB, then dx. Frozen tensors have none.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}) const;
-  // Of a layer without adapters, one by one.
-  // dx[rows, in] = dy W^T; with a gelu before it, multiplied by gelu'(inactive[rows, in]).
+  // For a layer without adapters, the two halves of backward(). dx[rows, in] = dy W^T, multiplied by
+  // gelu'(inactive[rows, in]) if a GELU comes before.
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch, device::ConstView inactive = {}, const device::Dropout& dropout = {}) const;
-  // dW = x^T dy and db = the column sums of dy, into the places of W and b in `gradients`; not of what is frozen.
+  // dW = x^T dy and db = the column sums of dy, at the places of W and b in `gradients`, except for frozen tensors.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
  private:
-  // Neighbouring tensors without a gap between their weights, all of them trained or none: one product.
+  // Tensors whose weights are adjacent, and either all trained or all frozen: one product.
   struct Group {
     std::size_t out, weight, column;
     device::Product forward, input;
@@ -76,19 +76,19 @@ class Linear {
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View scratch, device::View active, const device::Dropout& dropout) const;
   void run_gelu(device::Lane&, device::View y, device::View active) const;
-  // The scratch that the layer without its adapters uses.
+  // The scratch of the layer without its adapters.
   device::View own_scratch(device::View scratch) const;
   std::size_t input_sum_bytes() const;    // fp32 sum of several groups' dx; 0 with one group
   std::size_t packed_bias_bytes() const;  // biases of several tensors, or their gradients, side by side
-  // Whether the products of weights sum up the gradients of biases: if all of both are trained. Else biases that are
-  // have sums of their own.
+  // Whether the products of weight gradients also sum bias gradients: only if all weights and biases are trained.
+  // Otherwise trained biases have sums of their own.
   bool sums_biases() const;
   void backward_biases(device::Lane&, device::ConstView dy, const GradientRange& gradients, device::View scratch) const;
 
   Spec spec_;
   std::size_t out_ = 0;
   std::vector<Group> groups_;
-  std::optional<LowRankProducts> low_rank_;  // its kept bytes are the first of the scratch
+  std::optional<LowRankProducts> low_rank_;  // its kept bytes are at the start of the scratch
 };
 
 // The most scratch bytes that any call on any of them needs in a lane of `threads` threads.

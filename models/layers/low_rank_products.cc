@@ -75,7 +75,7 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
 }
 
 std::size_t LowRankProducts::kept_bytes() const {
-  // x A^T and s dy B; one row also needs what it adds to y.
+  // x A^T and s dy B; a single row also needs its addend to y.
   const std::size_t elements = 2 * columns_ * spec_.rows + (spec_.rows == 1 && !empty() ? spec_.out : 0);
   const std::size_t bytes = (elements * size_of(spec_.dtype) + 63) / 64 * 64;
   return bytes + (spec_.dropout > 0 ? (spec_.rows * spec_.in * size_of(spec_.input_sum) + 63) / 64 * 64 : 0);
@@ -134,7 +134,7 @@ device::Dropout LowRankProducts::of(const Group& group, device::Dropout dropout)
   return dropout;
 }
 
-// Scaled here, so that neither B's product nor its gradient has to be.
+// Scale here, so that neither B's product nor its gradient has to.
 ConstView LowRankProducts::run_down(Lane& lane, const Group& g, const ParameterRange& parameters, ConstView x,
                                     View kept, View scratch, const device::Dropout& dropout) const {
   x = x.sub(0, spec_.rows * spec_.in);

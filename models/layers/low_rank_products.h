@@ -12,27 +12,27 @@
 
 namespace strata::models {
 
-// What adapters add to a linear layer y = x W: y += s (x A^T) B^T, for each of its tensors that has one. A is [rank,
-// in] and B [out, rank], whatever way W is stored. Those whose A lie next to each other and that have one scale share
-// the product that reads x, unless there is dropout. Prepared once per shape.
+// The contribution of adapters to a linear layer y = x W: y += s (x A^T) B^T for each of its tensors with an adapter. A
+// is [rank, in] and B [out, rank], however W is stored. Adapters with adjacent A and equal scale share the product that
+// reads x, unless there is dropout. Prepared once per shape.
 class LowRankProducts {
  public:
   struct Target {
-    std::size_t column, out;  // of y
+    std::size_t column, out;  // its columns of y
     LowRank at;
   };
   struct Spec {
     std::size_t rows, in, out;
-    device::DType dtype, input_sum;  // of all operands; and of dx as it is when backward() adds to it
+    device::DType dtype, input_sum;  // dtype: of all operands; input_sum: of the dx to which backward() adds
     device::Device device = {};
-    float dropout = 0;  // of what A multiplies; each target has its own, with the site of the first + its number
+    float dropout = 0;  // of the input of A; target i uses the first site + i
   };
-  // Of the targets, those of rank 0 have no adapter.
+  // Targets of rank 0 have no adapter.
   LowRankProducts(const Spec& spec, std::span<const Target> targets);
 
   bool empty() const { return groups_.empty(); }
-  // What lives from backward_parameters() to backward_input(); beside that, the scratch that any call needs in a lane
-  // of `threads` threads.
+  // kept_bytes(): live from backward_parameters() to backward_input(). scratch_bytes(): what any call needs in
+  // addition, in a lane of `threads` threads.
   std::size_t kept_bytes() const;
   std::size_t scratch_bytes(int threads) const;
   double forward_flops() const;
@@ -42,10 +42,10 @@ class LowRankProducts {
   // Adds to y[rows, out].
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View kept,
                device::View scratch, const device::Dropout& dropout = {}) const;
-  // The same of one row.
+  // The same for a single row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View kept, const device::Dropout& dropout = {}) const;
-  // dA and dB; leaves s dy B in `kept`.
+  // Computes dA and dB; leaves s dy B in `kept`.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                            const GradientRange& gradients, device::View kept, device::View scratch,
                            const device::Dropout& dropout = {}) const;
@@ -56,7 +56,7 @@ class LowRankProducts {
  private:
   struct Member {
     Target target;
-    std::size_t first;  // of its rank columns in the group's
+    std::size_t first;  // first of its rank columns in the group
     device::Product up, d_b, d_down;
   };
   struct Group {
@@ -68,11 +68,11 @@ class LowRankProducts {
   };
   // The thin matrix [rows, group.rank]: x A^T, or in backward also s dy B.
   device::View thin(const Group& group, device::View kept, bool gradient) const;
-  // s x A^T; returns x as A multiplies it.
+  // Computes s x A^T; returns x as multiplied by A, i.e. after dropout.
   device::ConstView run_down(device::Lane&, const Group& group, const ParameterRange& parameters, device::ConstView x,
                              device::View kept, device::View scratch, const device::Dropout& dropout) const;
   device::Dropout of(const Group& group, device::Dropout dropout) const;
-  // Of the size of x: what is left of it after dropout, or, in backward, its gradient by one adapter.
+  // A matrix like x: x after dropout or, in backward, its gradient through one adapter.
   device::View wide(device::View kept, device::DType dtype) const;
 
   Spec spec_;

@@ -10,7 +10,7 @@ namespace strata::models {
 
 enum class NormKind : std::uint8_t {
   layer,
-  layer_without_bias,  // LayerNorm's operation with a bias of zeros, which is not trained
+  layer_without_bias,  // LayerNorm with a constant bias of zeros
   root_mean_square
 };
 
@@ -35,18 +35,18 @@ class NormPart {
     return unwanted_bytes() > 0 ? unwanted_at() + unwanted_bytes() : device::norm_backward_workspace(shape_);
   }
 
-  // mean and rstd are for backward(); root_mean_square has no mean. no_bias: for layer_without_bias, memory for `width`
-  // elements, which backward() writes too.
+  // mean and rstd are for backward(); root_mean_square has no mean. `no_bias`: memory of `width` elements for
+  // layer_without_bias; backward() writes it too.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View mean,
                device::View rstd, device::View no_bias = {}) const;
-  // dx by x, and by dresidual if there is one, which may be dx; and the gradients of the norm's tensors that are
-  // trained.
+  // dx is the gradient of x, plus dresidual if there is one (dx may be dresidual). Also writes the gradients of the
+  // norm's trained tensors.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::ConstView x,
                 device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
                 const GradientRange& gradients, device::View scratch, device::View no_bias = {}) const;
 
  private:
-  // The operation gives all gradients: those of what is frozen go where nothing reads them, the end of the scratch.
+  // The operation writes all gradients; those of frozen tensors go to the end of the scratch, where nothing reads them.
   std::size_t unwanted_at() const { return (device::norm_backward_workspace(shape_) + 63) / 64 * 64; }
   std::size_t unwanted_bytes() const;
 

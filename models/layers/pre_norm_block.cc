@@ -100,7 +100,7 @@ struct BlockPlan : BlockOperations {
 
   PreNormBlockSpec spec;
   PreNormBlockSpec::Layer layer;
-  // The numbers of their first linear layers in the block.
+  // The index of each product's first linear layer in the block.
   std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
               down_at = up_at + spec.up.matrices.size();
   NormPart attention_norm, mlp_norm, q_norm, k_norm;
@@ -212,7 +212,7 @@ class Block final : public BlockUnit<BlockPlan> {
     const std::size_t gain = add_parameter(name + ".weight", {n}, false, {1, 0});
     return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", {n}, false, {0, 0}) : 0};
   }
-  // The matrices are neighbours, so that they are multiplied as one.
+  // The matrices are adjacent, so that they are multiplied as one.
   std::vector<Linear::Tensor> add_product(const PreNormBlockSpec& s, const std::string& prefix,
                                           const PreNormBlockSpec::Product& product, std::size_t in) {
     std::vector<Linear::Tensor> tensors;

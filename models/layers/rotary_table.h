@@ -11,8 +11,8 @@ namespace strata::models {
 struct RotaryTable {
   enum class Scaling {
     none,
-    linear,  // scale all wavelengths by the factor
-    llama3,  // scale long wavelengths by the factor and short ones not, with a smooth transition
+    linear,  // all wavelengths are multiplied by the factor
+    llama3,  // only long wavelengths are, with a smooth transition
     yarn,    // the same with a ramp over the pairs (Peng et al. 2023); cos and sin are multiplied by a constant
   };
   std::size_t head_dim = 0;
@@ -34,7 +34,7 @@ struct RotaryTable {
   double yarn_frequency(std::size_t i) const;
 };
 
-// From rope_parameters (transformers 5), or rope_theta and rope_scaling (4). max_positions: of the model. Throws
+// Reads rope_parameters (transformers 5), or rope_theta and rope_scaling (4). `max_positions`: the model's. Throws
 // Error{usage} if the kind of scaling is not supported, or if the two groups of keys contradict each other.
 RotaryTable read_rotary_table(const Config& config, std::size_t head_dim, std::size_t max_positions);
 

@@ -20,7 +20,7 @@ struct Slot {
   }
 };
 
-// Places tensors one after the other, each on a cache line.
+// Places tensors one after another, each at the start of a cache line.
 class Slots {
  public:
   Slot add(std::size_t size, device::DType dtype) {

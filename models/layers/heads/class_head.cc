@@ -156,7 +156,7 @@ class ClassHead final : public LossUnit {
   }
 
  private:
-  // Passes the mean's gradient to all rows.
+  // Passes the mean's gradient on to all rows.
   void spread(Lane& lane, const Context& c, ConstView d, ConstView x, View dx, const GradientRange& own) const {
     if (taken_.picks()) {
       const View d_means = d_means_.of(c.workspace);

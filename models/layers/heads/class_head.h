@@ -21,8 +21,7 @@ struct ClassHeadSpec {
   std::string norm_gain = {}, norm_bias = {};
   bool centred = false;
   float eps = 0;
-  // Above 0: the scores are those of the mean over a document's normalized rows, computed with this many attention
-  // heads.
+  // If above 0, the scores are computed from the mean of a document's normalized rows, with this many attention heads.
   std::size_t mean_heads = 0;
   // A dense layer of the model's width before the scores; none if empty. Without ".weight" and ".bias".
   std::string dense = {};

@@ -8,8 +8,7 @@
 namespace strata::models {
 
 // For every row, the mean over the rows of its document; 0 for rows outside of documents. It is computed as attention
-// with equal scores, and so has attention's order of sums: the bits of a document's mean do not depend on its
-// neighbours.
+// with equal scores, and so adds in attention's order: the bits of a document's mean do not depend on its neighbours.
 class DocumentMean {
  public:
   // heads: divides `hidden` like the model's attention heads. Reserves its place in a unit's workspace.

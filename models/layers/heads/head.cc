@@ -181,7 +181,7 @@ class ChunkedHead final : public LossUnit {
   }
 
  private:
-  // Places in the workspace. whole: the logits of all tiles of a chunk, and the sums of all tiles' gradients.
+  // Places in the workspace. With `whole`, the logits of all tiles of a chunk and the gradient sums of all tiles fit.
   struct Places {
     Places() = default;
     Places(const ChunkedHead& head, std::size_t scratch_bytes, std::size_t logit_stride, std::size_t table_rows) {
@@ -205,7 +205,7 @@ class ChunkedHead final : public LossUnit {
       d_normed = work.add(learns ? rows * d : 0, DType::fp32);
       d_normed_rounded = work.add(fp32 || !learns ? 0 : rows * d, head.dtype_);
       logits = work.add(head.chunk_rows_ * logit_stride, DType::fp32);
-      // In fp32 the gradient buffer itself takes the sum over chunks.
+      // In fp32 the gradient buffer itself is the sum over chunks.
       d_weight = work.add(fp32 || !learns || !head.learns_table() ? 0 : table_rows * d, DType::fp32);
       const std::size_t words = head.biased() ? head.spec_.vocabulary : 0;
       const bool learns_words = learns && head.learns_words();
@@ -214,12 +214,13 @@ class ChunkedHead final : public LossUnit {
       chunk_bias = work.add(learns_words ? head.tiles_.rows(0) : 0, DType::fp32);
       bytes = work.bytes();
     }
-    // The rows that enter the loss; after the norm before the transform; inside the transform, and after it.
+    // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final
+    // values.
     Slot picked, entered, inner, active;
     Slot entry_mean, entry_rstd;
     Slot no_bias;  // for norms without a bias
     Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
-    // The words' biases, and the sum of their gradients. If the table is gathered by tiles, the unit's own parameters
+    // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters
     // are not available in between.
     Slot logit_bias, d_logit_bias, chunk_bias;
     std::size_t bytes = 0;
@@ -231,7 +232,7 @@ class ChunkedHead final : public LossUnit {
   bool biased() const { return !spec_.logit_bias_name.empty(); }
   bool learns_table() const { return !is_frozen(weight_); }
   bool learns_words() const { return biased() && !is_frozen(logit_bias_); }
-  // With the table's size: of the logits, of their gradient by the input, and by the table.
+  // The logits, their gradient with respect to the input, and the one with respect to the table.
   double products_learning() const { return learns_table() ? 3 : 2; }
   std::size_t rows_from(std::size_t row) const { return std::min(chunk_rows_, rows_ - row); }
   std::size_t table_first(std::size_t tile) const { return tiles_.first(tile) * spec_.hidden; }
@@ -242,12 +243,12 @@ class ChunkedHead final : public LossUnit {
   const TileProducts& products(std::size_t rows, std::size_t tile) const {
     return *products_[rows == chunk_rows_ ? 0 : 1][tiles_.rows(tile) == tiles_.rows(0) ? 0 : 1];
   }
-  // The tile's part of a vector over all words.
+  // The tile's part of a vector over the vocabulary.
   View tile_of(std::size_t tile, View words) const { return words.sub(tiles_.first(tile), tiles_.rows(tile)); }
   ConstView weight(const Context& c, std::size_t tile) const {
     return (tied() ? c.shared : c.parameters).sub(weight_ + table_first(tile), table_size(tile));
   }
-  // The tile's place in the table's gradient, and (below) the place of its fp32 sum, which in fp32 is the same.
+  // The tile's place in the table's gradient, and (below) in its fp32 sum, which in fp32 is the same.
   View gradient_of(std::size_t tile, const GradientRange& gradients) const {
     return gradients.sub(weight_ + table_first(tile), table_size(tile));
   }
@@ -267,7 +268,7 @@ class ChunkedHead final : public LossUnit {
     if (!transform_) return 0;
     return (forward ? transform_->forward_flops() : 0) + (backward ? transform_->backward_flops() : 0);
   }
-  // What the transform gets, and what the norm gets, once normalize() was called with x.
+  // The input of the transform, and of the norm after normalize(x).
   ConstView taken(const Context& c, const Places& p, ConstView x) const {
     return picks() ? ConstView(p.picked.of(c.workspace)) : x;
   }
@@ -345,7 +346,7 @@ class ChunkedHead final : public LossUnit {
       d_norm = p.d_normed_rounded.of(c.workspace);
       cast(lane, d_normed(c, p), d_norm);
     }
-    // The norm's output is not read any more, and then neither is its input.
+    // The norm's output, and from then on its input, are not read again.
     const View d_unnormed = transform_ || picks() ? p.normed.of(c.workspace) : dx;
     const View d_taken = !picks()      ? dx
                          : entry_norm_ ? p.entered.of(c.workspace)

@@ -1,6 +1,6 @@
 #pragma once
-// models/layers/heads/ holds the ends of models: the next or a masked token (here), classes of documents and tokens
-// (class_head.h), and what comes before them: a pooled row or a transform.
+// models/layers/heads/ holds the ends of models: next-token and masked-token prediction (this header), classes of
+// documents and tokens (class_head.h), and what comes before them: a pooled row or a transform.
 #include <memory>
 #include <optional>
 #include <string>

@@ -19,7 +19,7 @@ struct PredictionTransformSpec {
 // if there is one, and the GELU of erf. This is a piece of the head: its tensors lie in the head's flat buffer.
 class PredictionTransform {
  public:
-  // tensor: where the dense layer lies there; rows: the number of rows in a call.
+  // `tensor`: the place of the dense layer in that buffer; `rows`: rows per call.
   PredictionTransform(std::size_t rows, std::size_t hidden, const Linear::Tensor& tensor, bool biased,
                       const RunShape& run);
 

@@ -9,7 +9,7 @@ namespace {
 using device::DType;
 using device::ProductShape;
 
-// The most fp32 logits that exist at once: large enough for full-speed products, small compared to a model. A GPU's
+// The most fp32 logits that exist at once, in bytes: enough for full-speed products, small compared to a model. A GPU's
 // products need thousands of rows, and each chunk reads and writes the table's gradient once.
 constexpr std::size_t logit_bytes(device::Kind kind) {
   return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{2} << 30;
