@@ -25,7 +25,7 @@ class Collectives {
   virtual void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team& team) = 0;
 
-  // Sends texts of any length in rounds of exchange(); result[r] is rank r's text. Allocates: for set-up.
+  // Exchanges texts of any length in rounds of exchange(); result[r] is rank r's text. Allocates, so for set-up only.
   std::vector<std::string> exchange_texts(const std::string& mine);
 };
 

@@ -1,10 +1,10 @@
 #pragma once
-// comm/ is how ranks communicate. A Communicator (here) has the collectives of one lane. A World is a rank's view of
-// the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and how a run ends when one
-// rank fails. connect.cc chooses among solo, threads of one process, mpi/ (shared memory within a node, messages
+// comm/ is how ranks communicate. A Communicator (this header) has the collectives of one lane. A World is a rank's
+// view of the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and how a run ends
+// when a rank fails. connect.cc chooses among solo, threads of one process, mpi/ (shared memory within a node, messages
 // between nodes) and nccl/. agreement.h turns one rank's error into an error of all ranks that is printed once.
 // same_files.h checks that all ranks read the same files. The order in which gradients are added is not decided here:
-// an all-to-all brings pieces, and device/ops/step/gradient_sum.h adds them.
+// an all-to-all brings the pieces, and device/ops/step/gradient_sum.h adds them.
 
 #include <array>
 #include <cstddef>
@@ -22,8 +22,8 @@
 
 namespace strata::comm {
 
-// A range of a flat buffer that `ranks` ranks hold in equal shards: rank r owns the flat bytes
-// [r * shard_bytes, (r + 1) * shard_bytes). [begin, end) may be any part of it: a whole unit, or one tile of it.
+// A range of a flat buffer that `ranks` ranks hold in equal shards: rank r owns the flat bytes [r * shard_bytes, (r +
+// 1) * shard_bytes). [begin, end) may be any part of the buffer: a complete unit, or one tile of it.
 struct ShardedRange {
   std::size_t shard_bytes;
   std::size_t begin, end;
@@ -74,15 +74,15 @@ class Communicator {
   virtual int size() const = 0;
   virtual device::Lane& lane() const = 0;
 
-  // out[0 .. range.bytes()) = flat[begin .. end), where each rank contributes the part that it owns. `shard` is this
-  // rank's whole shard. This rank's piece of `out` may be the shard's own memory (in place).
+  // out[0 .. range.bytes()) = flat[begin .. end), to which each rank contributes the part that it owns. `shard` is this
+  // rank's complete shard. This rank's piece of `out` may be the shard's own memory (in place).
   virtual void all_gather(const ShardedRange& range, const std::byte* shard, std::byte* out) = 0;
 
   // Sends to each rank its piece of this rank's `range` (in[0 .. range.bytes())). When the work has run, `pieces` (an
   // array of size() pointers, owned by the caller) points at each rank's copy of this rank's own piece, in the order of
-  // the world's ranks, whatever the group's: sums must not depend on who owns what. They lie in `staging` (size() *
-  // piece bytes), or wherever the backend can read them in place, and stay valid until release(), which every
-  // all_to_all is followed by on this lane.
+  // the world's ranks whatever the group's order is: sums must not depend on who owns what. The copies are in `staging`
+  // (size() * piece bytes), or wherever the backend can read them in place. They stay valid until release(), which must
+  // follow every all_to_all on this lane.
   virtual void all_to_all(const ShardedRange& range, const std::byte* in, std::byte* staging,
                           const std::byte** pieces) = 0;
   virtual void release() = 0;
@@ -95,7 +95,7 @@ class Communicator {
   // Sends root's `bytes` bytes at `data` to all ranks.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
 
-  // Whether all its work runs on the device, so that a device::Graph can record it. Then only memory differs from call
+  // Whether all its work runs on the device, so that a device::Graph can record it; only memory then differs from call
   // to call.
   virtual bool can_be_recorded() const { return false; }
 
@@ -114,7 +114,7 @@ class World {
   // The number of ranks on this rank's node, and this rank's place among them.
   virtual int node_size() const = 0;
   virtual int node_rank() const = 0;
-  // The node of each rank: nodes are numbered by their lowest ranks. Empty: all are on one.
+  // The node of each rank; nodes are numbered by their lowest ranks. Empty: all ranks are on one node.
   virtual std::vector<int> nodes() const { return {}; }
   // "one rank without mpirun", "threads", "mpi (shared memory)", "mpi (messages)".
   virtual std::string describe() const = 0;
@@ -180,8 +180,8 @@ int launched_ranks();
 
 // A world with one rank.
 std::unique_ptr<World> solo_world();
-// Runs f(world) on `ranks` threads, each a rank of one world. Rethrows the first rank's exception. For tests,
-// sanitizers and debuggers. `nodes`: of each rank, the node that it says to be on; empty: all are on one.
+// Runs f(world) on `ranks` threads, each a rank of one world, and rethrows the first exception. For tests, sanitizers
+// and debuggers. `nodes`: the node that each rank claims to be on; empty: all ranks are on one.
 void run_threads(int ranks, const std::function<void(World&)>& f, const std::vector<int>& nodes = {});
 
 }  // namespace strata::comm

@@ -30,9 +30,10 @@ Launch find_launch() {
   return {};
 }
 
-// Open MPI opens one connection per pair of ranks, in which data that waits for room holds up the other direction: at
-// 2 Gbit/s, ranks on two nodes that send to each other took twice as long as over two. Connections are files, of which
-// a process may have 1,024: with many ranks it stays at one. What the user sets counts.
+// By default Open MPI opens one connection per pair of ranks, in which data that waits for room blocks the other
+// direction. At 2 Gbit/s, two ranks that send to each other were twice as fast with two connections. Connections are
+// file descriptors, often limited to 1,024 per process, so large runs keep one. A value that the user sets has
+// precedence.
 void open_two_connections(int ranks) {
   constexpr int kMost = 256;
   if (ranks <= kMost) (void)setenv("OMPI_MCA_btl_tcp_links", "2", 0);

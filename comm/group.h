@@ -7,16 +7,16 @@
 
 namespace strata::comm {
 
-// Ranks that exchange something among themselves: ranks of the world, in the order of the pieces that they own. All
-// ranks of a world open communicators in the same order, each with a group that it is in; two groups that are opened
-// at once have the same members in the same order, or none in common.
+// A group of ranks that communicate among themselves: ranks of the world, in the order of the pieces that they own. All
+// ranks of a world open communicators in the same order, each with a group that contains it. Groups that are opened at
+// the same time must have the same members in the same order, or no member in common.
 struct Group {
   std::vector<int> members;
-  int index;  // of this rank, in it
+  int index;  // of this rank, in `members`
 
   int size() const { return static_cast<int>(members.size()); }
   int rank(int member) const { return members[static_cast<std::size_t>(member)]; }
-  // Of each member, how many members have a lower rank.
+  // For each member, the number of members with a lower rank.
   std::vector<int> places() const {
     std::vector<int> out;
     for (const int rank : members)
@@ -26,7 +26,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-// Every rank of a world, in their order.
+// All ranks of a world, in order.
 inline Group all_ranks(int rank, int size) {
   Group group{std::vector<int>(static_cast<std::size_t>(size)), rank};
   std::iota(group.members.begin(), group.members.end(), 0);

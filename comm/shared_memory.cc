@@ -98,7 +98,7 @@ class SharedCollectives final : public Collectives {
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   RankSlot& slot(int peer) const { return memory_.control().slot(channel_, group_.rank(peer)); }
-  // The buffer that the peer gave.
+  // The buffer that the peer announced.
   const std::byte* reach(int peer) const { return memory_.reach(group_.rank(peer), slot(peer).place); }
 
   void arrive(Place place) {

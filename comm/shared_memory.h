@@ -35,9 +35,9 @@ class SharedMemory {
   // them.
   void let_go(int rank, const std::byte* data, std::size_t bytes) const;
 
-  // The collectives of the next channel, which groups without a common member share; the first is the World's own.
-  // `lets_go`: of other ranks' pages once a
-  // release() says that they were read, which is of no use if everything goes through the same few.
+  // Opens the collectives of the next channel; groups without a common member share a channel, and the first is the
+  // World's own. `lets_go`: drop other ranks' pages from the resident set after release(). That is useless if all data
+  // goes through the same few pages.
   std::unique_ptr<Collectives> open(const Group& group, bool lets_go);
   const ControlBlock& control() const { return control_; }
 

@@ -4,7 +4,7 @@
 namespace strata::comm {
 namespace {
 
-// Bytes as elements of the smallest dtype: every range is a whole number of them.
+// Bytes as elements of the smallest dtype; the size of every range is a multiple of it.
 device::ConstView bytes_of(const std::byte* data, std::size_t bytes) {
   return {data, bytes / 2, device::DType::bf16};
 }

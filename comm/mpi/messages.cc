@@ -16,7 +16,7 @@
 namespace strata::comm {
 namespace {
 
-// MPI's counts are ints.
+// MPI counts elements in an int.
 constexpr std::size_t kChunk = std::size_t{1} << 30;
 
 // MPI moves data only inside its calls, so a wait polls: at first without a pause, then less and less often.
@@ -43,15 +43,15 @@ class Backoff {
   std::chrono::steady_clock::time_point next_look_{};
 };
 
-// Bytes travel in pieces, several of them under way in each direction of each pair: one large message would hold up the
-// other direction, whose handshake waits for it in the same connection.
+// Data travels in pieces, several of them in flight per direction of each pair. One large message would block the other
+// direction, whose handshake waits for it in the same connection.
 constexpr std::size_t kPiece = std::size_t{1} << 20, kInFlight = 4;
-// Members, or nodes, with which a rank exchanges at once: requests stay bounded however many there are.
+// Members (or nodes) with which a rank exchanges at once; bounds the number of requests.
 constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
 
 class MessageCollectives final : public Collectives {
  public:
-  // `comm` has all ranks of the world. `nodes`: World's.
+  // `comm` contains all ranks of the world. `nodes`: as of World::nodes().
   MessageCollectives(MPI_Comm comm, const Group& group, ControlLine& control, std::span<const int> nodes)
       : comm_(comm),
         group_(group),
@@ -141,13 +141,14 @@ class MessageCollectives final : public Collectives {
     std::byte* data;
     std::size_t bytes;
   };
-  // Bytes on their way to or from a member, in pieces that arrive in their order. What two streams of a pair carry in
-  // one direction is told apart by the member that owns it.
+  // Bytes on their way to or from a member, in pieces that arrive in order. Streams of one pair in one direction are
+  // distinguished by the member that owns the data.
   struct Stream {
     int peer, owner;
     bool receives;
     Span span;
-    int after = -1;                     // sends what that stream has received, piece by piece; -1: all of it is there
+    int after = -1;                     // sends what that stream has received, piece by piece; -1: all data is
+                                        // available
     std::size_t started = 0, done = 0;  // pieces
 
     std::size_t pieces() const { return (span.bytes + kPiece - 1) / kPiece; }
@@ -177,9 +178,9 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Each rank sends its own piece to the rank in its place on every other node, and passes on to the ranks of its node
-  // what it receives so: a byte travels to a node once, over all its ranks' connections. They start with the next node
-  // each, so that none receives from all at once.
+  // Each rank sends its own piece to the rank at its place on every other node, and passes on what it receives to the
+  // ranks of its node. So a byte travels to a node once, and over the connections of all its ranks. Each node starts
+  // with the next one, so that no node receives from all at once.
   template <typename Piece>
   void gather_over_nodes(Piece piece) {
     const auto& nodes = levels_.nodes();
@@ -193,7 +194,7 @@ class MessageCollectives final : public Collectives {
     };
     for (int first = 0; first < count; first += kNodesAtOnce) {
       const int end = std::min(count, first + kNodesAtOnce);
-      // At distance 0 is the node itself.
+      // Distance 0 is the node itself.
       for (int i = first; i < end; ++i) {
         const std::vector<int>& from = at(-i);
         const int far = from[index(levels_.place())];
@@ -208,7 +209,7 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Starts what may be under way of a stream.
+  // Starts as many pieces of a stream as may be in flight.
   void start(Stream& stream, MPI_Request* slots) {
     while (stream.done < stream.started && slots[stream.done % kInFlight] == MPI_REQUEST_NULL) ++stream.done;
     const std::size_t there = stream.after < 0 ? stream.pieces() : streams_[index(stream.after)].done;
@@ -225,7 +226,7 @@ class MessageCollectives final : public Collectives {
     }
   }
 
-  // Runs the streams to their ends, and forgets them.
+  // Runs all streams to their ends, then removes them.
   void run() {
     requests_.assign(streams_.size() * kInFlight, MPI_REQUEST_NULL);
     ended_.resize(requests_.size());
@@ -267,9 +268,9 @@ class MessageCollectives final : public Collectives {
   const Levels levels_;
   ControlLine& control_;
   const int rank_, size_;
-  bool is_world_ = true;  // all ranks in their order, which MPI has its own collectives for
+  bool is_world_ = true;  // all ranks in order: MPI's own collectives can be used
   std::vector<Stream> streams_;
-  std::vector<MPI_Request> requests_;  // kInFlight of each stream
+  std::vector<MPI_Request> requests_;  // kInFlight for each stream
   std::vector<int> ended_;
 };
 

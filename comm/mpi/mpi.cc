@@ -19,13 +19,13 @@ void mpi_failed(const char* call, int code) {
 
 namespace {
 
-// Collective: from the ranks of each rank's own node.
+// The node of each rank, from the ranks on this rank's node. Collective.
 std::vector<int> nodes_of(const std::vector<Process>& own, int size) {
   int first = own[0].rank;
   for (const Process& process : own) first = std::min(first, process.rank);
   std::vector<int> firsts(static_cast<std::size_t>(size)), nodes;
   STRATA_MPI(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, MPI_COMM_WORLD));
-  std::vector<int> known;  // rising, as a node's lowest rank comes first
+  std::vector<int> known;  // ascending, because a node's lowest rank comes first
   for (const int lowest : firsts) {
     if (std::ranges::find(known, lowest) == known.end()) known.push_back(lowest);
     nodes.push_back(static_cast<int>(std::ranges::find(known, lowest) - known.begin()));

@@ -1,7 +1,7 @@
 #pragma once
-// comm/mpi/ connects processes: the session and the world (here), messages between nodes (messages.cc), the memory that
-// ranks of one node share (shared_memory.cc), which rank failed first (control_line.h), a watch for ranks that never
-// call MPI (start_watch.h), and what killed starts leave on a node (leftovers.h).
+// comm/mpi/ connects processes: the session and the worlds (this header), messages between nodes (messages.cc), memory
+// that the ranks of a node share (shared_memory.cc), which rank failed first (control_line.h), a watch for ranks that
+// never call MPI (start_watch.h), and the removal of what killed runs leave on a node (leftovers.h).
 
 #include <mpi.h>
 
@@ -36,7 +36,7 @@ class MpiSession {
   void abandon() { abandoned_ = true; }
 
   int rank = 0, size = 1, node_rank = 0, node_size = 1;
-  std::vector<int> nodes;  // of each rank, numbered by their lowest ranks
+  std::vector<int> nodes;  // the node of each rank; nodes are numbered by their lowest ranks
   // The other ranks of this node whose processes this rank can see.
   std::vector<Process> neighbours;
 

@@ -46,7 +46,7 @@ NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const G
   watch_.add(*this);
 }
 
-// What throws here is followed by the destructor, as the other constructor is through.
+// An exception thrown here runs the destructor, because the delegated constructor has finished.
 NcclCommunicator::NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id,
                                    std::span<const int> nodes)
     : NcclCommunicator(watch, lane, group, nodes) {

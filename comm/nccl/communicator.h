@@ -19,11 +19,12 @@ namespace strata::comm {
 // destroy it after a synchronize() of the lane, or after the lane.
 class NcclCommunicator final : public Communicator, public NcclWatched {
  public:
-  // Collective: all ranks of the group with the same id. The watch outlives it, the lane its work. `nodes`: World's.
+  // Collective: all ranks of the group call it with the same id. The watch must outlive the communicator, and the lane
+  // its work. `nodes`: as of World::nodes().
   NcclCommunicator(NcclWatch& watch, device::Lane& lane, const Group& group, const ncclUniqueId& id,
                    std::span<const int> nodes = {});
-  // Collective too, but if the run was aborted or an exception unwinds this rank: then it aborts, and all others of
-  // the watch with it.
+  // Collective, unless the run was aborted or an exception unwinds this rank: then it aborts, together with all other
+  // communicators of the watch.
   ~NcclCommunicator() override;
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -76,7 +77,7 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   const int rank_, size_;
   const std::vector<int> places_;
   const Levels levels_;
-  const int exceptions_;  // under way when it was made
+  const int exceptions_;  // being unwound when this object was made
   void* registered_ = nullptr;
   ncclComm_t connecting_ = nullptr;  // NCCL's own thread writes it again when it has connected, so no other code does
   CommBytes sent_;

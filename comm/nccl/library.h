@@ -5,7 +5,7 @@
 
 namespace strata::comm {
 
-// The functions of NCCL that are used, from the library found when first asked for. Throws Error{usage}: see
+// The functions of NCCL that are used, from the library found at the first call. Throws Error{usage}: see
 // device::cuda::Library::open.
 // clang-format off
 #define STRATA_NCCL_FUNCTIONS(X) \
