@@ -13,7 +13,7 @@ namespace strata::offload {
 
 class Submitter;
 
-// The size of a request and of a stripe in bytes. A block lies on one drive, and moves as a whole if a call covers it.
+// Bytes of a request and of a stripe. A block lies on one drive, and moves in one request if a call covers it.
 inline constexpr std::size_t kBlock = std::size_t{1} << 20;
 // Offsets, sizes and memory are multiples of this: no drive sold today needs more for direct I/O.
 inline constexpr std::size_t kPage = 4096;

@@ -28,7 +28,7 @@ class Stripes {
   std::uint64_t drives_ = 1;
 };
 
-// The size of `drive`'s file for a tier of `bytes` bytes, in whole blocks.
+// The size of `drive`'s file for a tier of `bytes` bytes, rounded up to blocks.
 std::uint64_t file_bytes(std::uint64_t bytes, std::size_t drive, std::size_t drives);
 
 }  // namespace strata::offload

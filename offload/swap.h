@@ -1,8 +1,8 @@
 #pragma once
-// offload/ moves one tier's bytes to drives and back. It knows nothing of plans, tensors or ranks, except a rank's
-// number for messages. The runtime sees only Swap (here). Below it are a nameless file per drive (swap_file.h), blocks
+// offload/ moves one tier's bytes to drives and back. It knows nothing of plans or tensors, and of ranks only a number
+// for messages. The runtime sees only Swap (this header). Below it are an unnamed file per drive (swap_file.h), blocks
 // of 1 MiB striped over drives (stripes.h), an I/O thread with a queue per drive (drive.h), and three Submitters
-// (submitter.h): io_uring, libaio and a thread pool. At the start, ladder.h finds out which of them works. io_options.h
+// (submitter.h): io_uring, libaio and a thread pool. ladder.h finds out at the start which of them works; io_options.h
 // holds what the recipe may force.
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace strata::offload {
 
-// One rank's bytes of a tier, over all its drives. Each drive has a nameless, preallocated file, a ring and an I/O
+// One rank's bytes of a tier, over all its drives. Each drive has an unnamed, preallocated file, a ring and an I/O
 // thread; requests of 1 MiB are striped over the drives (ZeRO-Infinity, section 6.3). Offsets and sizes are multiples
 // of 4096, and memory is aligned to 4096. Owns files, rings and threads. No call may be in progress when it is
 // destroyed.
@@ -33,9 +33,9 @@ class Swap {
   Swap(Swap&&) noexcept;
   Swap& operator=(Swap&&) noexcept;
 
-  // Call it before the first transfer. Requests inside `staging`, which outlives the swap, then skip the kernel's
-  // look-up if the rung supports that. If the system refuses, plain requests are used, and describe() says why; if
-  // registration was forced, throws Error{usage}.
+  // Call it before the first transfer. Requests inside `staging`, which must outlive the swap, then skip the kernel's
+  // page look-up if the rung supports that. If the system refuses, plain requests are used and describe() says why; if
+  // the recipe forces registration, throws Error{usage}.
   void register_memory(std::span<std::byte> staging);
 
   // Block the caller until everything has moved. Several threads may call at once, if ranges do not overlap or nobody
@@ -57,8 +57,7 @@ class Swap {
     std::vector<std::string> notes;    // notes about the folder
   };
   std::vector<DriveReport> drives() const;
-  // "io_uring, O_DIRECT, registered buffers", then reasons and notes. Drives that differ are listed one after the
-  // other.
+  // "io_uring, O_DIRECT, registered buffers", then reasons and notes; one text per drive if they differ.
   std::string describe() const;
 
  private:

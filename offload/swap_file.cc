@@ -56,7 +56,7 @@ void SwapFile::open() {
     fail(Exit::usage, "the offload folder {} is not a folder: name one on the drive", folder_.string());
   file_ = Descriptor(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
   if (file_.get() < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
-    // A file system without nameless files gets a unique name for a moment.
+    // On a file system without unnamed files (O_TMPFILE), the file has a unique name for a moment.
     std::string name = (folder_ / ".strata-swap-XXXXXX").string();
     file_ = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
     if (file_.get() >= 0 && ::unlink(name.c_str()) != 0)

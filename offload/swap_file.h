@@ -8,7 +8,7 @@
 
 namespace strata::offload {
 
-// One drive's part of a tier: a nameless file of `bytes` bytes in `folder`, so that nothing of it is left however the
+// One drive's part of a tier: an unnamed file of `bytes` bytes in `folder`, so that nothing of it remains however the
 // run ends. Its space is reserved at once. Throws Error{usage} if the folder cannot be written, Error{does_not_fit}
 // with the bytes needed and free, Error{failed} with folder and reason.
 class SwapFile {

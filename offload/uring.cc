@@ -26,8 +26,7 @@ class Uring final : public Submitter {
   Uring(int descriptor, int queue_depth, bool registered) : descriptor_(descriptor), wake_(::eventfd(0, EFD_CLOEXEC)) {
     if (wake_.get() < 0) raise(errno, "eventfd");
     const auto entries = static_cast<unsigned>(queue_depth) + 2;  // plus the wake-up, which may be queued twice
-    // One thread submits, and the kernel processes completions only when that thread asks: its work is never
-    // interrupted.
+    // One thread submits, and the kernel processes completions only when that thread asks, so it is never interrupted.
     io_uring_params params{};
     params.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
     int error = io_uring_queue_init_params(entries, &ring_, &params);
@@ -112,7 +111,7 @@ class Uring final : public Submitter {
     io_uring_prep_read(entry, wake_.get(), &wake_count_, sizeof(wake_count_), 0);
     io_uring_sqe_set_data64(entry, kWake);
   }
-  // Index of the registered buffer that holds the whole request, or -1.
+  // Index of the registered buffer that holds the complete request, or -1.
   int buffer_of(const Request& r) const {
     if (r.data < memory_.data() || r.data + r.size > memory_.data() + memory_.size()) return -1;
     const std::size_t first = static_cast<std::size_t>(r.data - memory_.data()) / kLargestRegistered;
