@@ -21,7 +21,7 @@ constexpr auto kGrace = 250ms;
                                        failure.size, failure.offset, failure.file->name());
   if (failure.error != 0) refused_write(what, failure.error);
   fail(Exit::failed, "{}: {}", what,
-       failure.write ? "the drive takes no more bytes" : "the file ends early: another program has cut it");
+       failure.write ? "the drive accepts no more bytes" : "the file ends early: another program has truncated it");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 5> kEndings = {".absmax", ".quant_map", "
 const StoredTensor& part(const Safetensors& file, const StoredTensor& codes, std::string_view ending,
                          std::string_view dtype, std::uint64_t elements) {
   const StoredTensor* found = file.find(codes.name + std::string(ending));
-  if (!found) wrong(codes, fmt::format("{} beside the codes", ending), "none");
+  if (!found) wrong(codes, fmt::format("the companion {}", ending), "none");
   if (found->dtype != dtype || found->elements() != elements)
     wrong(*found, fmt::format("{} elements in {}", elements, dtype),
           fmt::format("{} in {}", found->elements(), found->dtype));

@@ -58,8 +58,8 @@ class Linear {
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}) const;
-  // For a layer without adapters, the two halves of backward(). dx[rows, in] = dy W^T, multiplied by
-  // gelu'(inactive[rows, in]) if a GELU comes before.
+  // The two halves of backward(), for a layer without adapters.
+  // dx[rows, in] = dy W^T, multiplied by gelu'(inactive[rows, in]) if a GELU comes before.
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch, device::ConstView inactive = {}, const device::Dropout& dropout = {}) const;
   // dW = x^T dy and db = the column sums of dy, at the places of W and b in `gradients`, except for frozen tensors.

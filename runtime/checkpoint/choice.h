@@ -29,9 +29,9 @@ ResumeChoice checkpoints_to_resume(const Recipe::Checkpoint& recipe);
 
 // "passed over FOLDER: why", in one line; files in the folder are named without its path.
 std::string passed_over(const FoundCheckpoint& found);
-// "none of its 3 checkpoints is whole".
+// "none of its 3 checkpoints is intact".
 std::string none_whole_text(std::size_t count);
-// Throws Error{corrupt}: "FOLDER: none of its N checkpoints is whole ...: ADVICE".
+// Throws Error{corrupt}: "FOLDER: none of its N checkpoints is intact ...: ADVICE".
 [[noreturn]] void none_is_whole(const std::filesystem::path& folder, std::size_t count, std::string_view advice);
 
 }  // namespace strata::runtime

@@ -46,7 +46,8 @@ std::vector<fs::path> entries(const fs::path& folder) {
 void require_room_for_folders(const fs::path& path) {
   const fs::path trial = name_next_to(path / "trial");
   if (!create_new_folder(trial))
-    fail(Exit::failed, "checkpoint.dir {} takes no checkpoint ({}): let this user write there, or name another folder",
+    fail(Exit::failed,
+         "checkpoint.dir {} cannot take a checkpoint ({}): give this user write permission, or name another folder",
          path.string(), std::strerror(errno));
   (void)::rmdir(trial.c_str());
 }

@@ -262,7 +262,7 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
     m.progress.best = {static_cast<std::int64_t>(best.whole("step")), best.any_number("value"),
                        static_cast<std::int64_t>(best.whole("since")), static_cast<std::int64_t>(best.whole("newest"))};
     if (m.progress.best->newest > m.progress.step || m.progress.best->step > m.progress.best->newest)
-      best.wrong("newest", "a step that was done, at or behind the best one");
+      best.wrong("newest", "a completed step, not before the best one");
   }
   m.micro_batches_per_step = fields.whole("micro_batches_per_step");
   m.ranks = static_cast<int>(fields.whole("ranks", 1u << 24));

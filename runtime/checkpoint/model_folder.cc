@@ -114,7 +114,7 @@ void take_peft_keys(Recipe& recipe) {
   for (const RecipeKey& key : recipe_keys())
     if (std::ranges::find(recipe.adapter.given, key.name) != recipe.adapter.given.end() &&
         key.text(recipe) != key.text(said))
-      fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to go on from that adapter", key.name,
+      fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
            key.text(recipe), path.string(), key.text(said));
   recipe.adapter = std::move(said.adapter);
 }
@@ -308,16 +308,15 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
   if (const auto drawn = weights->drawn(); !drawn.empty() && world.rank() == 0)
-    note(fmt::format("{}{}: drawn from training.seed = {}",
+    note(fmt::format("{}{}: initialised from training.seed = {}",
                      recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
                      fmt::join(drawn, ", "), recipe.training.seed));
   if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)
     note(fmt::format("{} has {} stored as F64: rounded to fp32", folder.path().string(), counted(rounded, "tensor")));
   if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
-    note(
-        fmt::format("{} also has {}, of which training.objective = \"{}\" makes no use: not trained, and left out of "
-                    "exports",
-                    folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
+    note(fmt::format(
+        "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
+        folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
   return with_hash(std::move(weights), *recipe.model.path);
 }
 

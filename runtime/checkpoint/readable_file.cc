@@ -22,11 +22,11 @@ const char* advice(int reason) {
       return "raise the limit of open files (ulimit -n)";
     case EACCES:
     case EPERM:
-      return "let this user read it";
+      return "give this user read permission";
     case ENOMEM:
       return "free some memory";
     default:
-      return "look after the drive or the file system, or name another checkpoint";
+      return "check the drive and the file system, or name another checkpoint";
   }
 }
 
@@ -57,7 +57,7 @@ void ReadableFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     const ssize_t n = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) unreadable(path_, "read", errno);
-    if (n == 0) fail(Exit::corrupt, "{} was cut: it ends at offset {}", path_.string(), offset);
+    if (n == 0) fail(Exit::corrupt, "{} is truncated: it ends at offset {}", path_.string(), offset);
     offset += static_cast<std::uint64_t>(n);
     out = out.subspan(static_cast<std::size_t>(n));
   }

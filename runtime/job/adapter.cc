@@ -67,21 +67,19 @@ void require_names(const models::Model& model, const Modules& modules, const mod
     if (other == modules.other.end() || models::is_saved_whole(adapter, *other + ".weight") ||
         models::matches(adapter.exclude_modules, *other))
       return;
-    fail(
-        Exit::usage,
-        "adapter.target_modules: {} is of {}, which is no linear layer inside the model and can have no adapter: train "
-        "it whole (adapter.modules_to_save), or leave it out",
-        given, *other);
+    fail(Exit::usage,
+         "adapter.target_modules: {} matches {}, which is not a linear layer inside the model and cannot have an "
+         "adapter: train all of it (adapter.modules_to_save), or leave it out",
+         given, *other);
   };
   const ModuleNames& targets = adapter.target_modules;
   if (targets.pattern && *targets.pattern != models::kAllLinear) {
     refuse_other(targets, *targets.pattern);
     if (std::ranges::none_of(modules.linear, is_of(targets)))
-      fail(
-          Exit::usage,
-          "adapter.target_modules = {}: no linear layer of this {} model has a whole name like that; names are such as "
-          "{}",
-          *targets.pattern, model.family, nearest(modules.linear, *targets.pattern + "."));
+      fail(Exit::usage,
+           "adapter.target_modules = {}: this matches the complete name of no linear layer of this {} model; the "
+           "nearest are {}",
+           *targets.pattern, model.family, nearest(modules.linear, *targets.pattern + "."));
   }
   for (const std::string& name : targets.names) {
     const ModuleNames one{{name}, {}};
@@ -103,19 +101,18 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
       if (!shared) continue;
       const std::string& holder = model.units[shared->unit]->parameters()[shared->parameter].name;
       if (models::is_saved_whole(one, holder) || models::is_saved_whole(one, shared->name))
-        fail(
-            Exit::usage,
-            "adapter.modules_to_save: {} is of {}, which is one tensor with {} (tie_word_embeddings): peft would train "
-            "a copy of one of the two and transformers would tie them again when it reads the result; untie the model "
-            "first (model.config.tie_word_embeddings = false)",
-            name, holder, shared->name);
+        fail(Exit::usage,
+             "adapter.modules_to_save: {} matches {}, which is tied to {} (tie_word_embeddings): peft would train "
+             "a copy of one of the two and transformers would tie them again when it reads the result; untie the model "
+             "first (model.config.tie_word_embeddings = false)",
+             name, holder, shared->name);
     }
     for (const auto& unit : model.units)
       for (const models::Parameter& p : unit->parameters())
         if (!p.trained() && models::is_saved_whole(one, p.name))
           fail(Exit::usage,
-               "adapter.modules_to_save: {} is of {}, which the model's files hold in 4 bits, so that it cannot be "
-               "trained: leave it out, or start from the model that was quantised",
+               "adapter.modules_to_save: {} matches {}, which the model's files store in 4 bits, so it cannot be "
+               "trained: leave it out, or start from the original model",
                name, p.name);
     if (!of_file && std::ranges::none_of(all, is_of))
       fail(Exit::usage,

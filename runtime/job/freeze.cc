@@ -46,8 +46,8 @@ void require_quantised(const models::Model& model) {
   const bool frozen = std::ranges::any_of(model.units, [](const auto& unit) {
     return std::ranges::any_of(unit->parameters(), [](const models::Parameter& p) { return !p.trained(); });
   });
-  fail(Exit::usage, "model.frozen_format = \"nf4\" is about matrices of blocks' linear layers that are frozen, and {}",
-       frozen ? "none of them is: name some in training.freeze, or leave it out"
+  fail(Exit::usage, "model.frozen_format = \"nf4\" applies to frozen matrices of blocks' linear layers, and {}",
+       frozen ? "none of them is frozen: name some in training.freeze, or leave it out"
               : "nothing is frozen: give training.freeze, or leave it out");
 }
 

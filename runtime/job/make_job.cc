@@ -221,8 +221,7 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
 
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from) {
   const Recipe& recipe = workload.recipe;
-  if (purpose != Purpose::train && in_groups(recipe.zero)) {  // groups are a matter of training only: a model can be
-                                                              // evaluated on any number of ranks
+  if (purpose != Purpose::train && in_groups(recipe.zero)) {  // groups matter in training only
     Recipe without = recipe;
     without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
     return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
@@ -233,8 +232,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   job.recipe.training.objective = job.model->objective;
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,
-         "model.path = {} is a checkpoint with an adapter: go on with it by checkpoint.resume and its own recipe, or "
-         "give the model that it was trained beside",
+         "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "
+         "give its base model",
          recipe.model.path->string());
   if (shape.adapter)
     require_adaptable(*job.model, *shape.adapter, recipe.adapter.path.has_value());
@@ -309,8 +308,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     }
   if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
     job.notes.push_back(
-        fmt::format("memory.tile = {} changes nothing: no unit that can be tiled is larger, or parameters are whole on "
-                    "the device (see zero.stage and zero.parameters)",
+        fmt::format("memory.tile = {} changes nothing: no unit that can be tiled is larger, or parameters are neither "
+                    "sharded nor offloaded (see zero.stage and zero.parameters)",
                     bytes_text(*recipe.memory.tile)));
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);
   if (generation) job.generation = std::move(*generation).job(job);

@@ -46,7 +46,7 @@ std::optional<LabelColumn> labels_of(std::span<const TokenFile> files, const mod
 std::shared_ptr<Labelling> of_documents(const Workload& workload, std::span<const TokenFile> files, std::uint64_t) {
   if (workload.recipe.data.packing == Packing::stream)
     fail(Exit::usage,
-         "data.packing = \"stream\" cuts documents in pieces, and a class is of a whole one: use \"documents\"");
+         "data.packing = \"stream\" cuts documents, and a class describes a complete one: use \"documents\"");
   const models::Config config = workload.config();
   const models::Classes classes = models::read_classes(config, Objective::sequence_classification);
   auto labels = labels_of(files, classes, false);
@@ -204,7 +204,7 @@ void settle_classes(Workload& workload) {
   const bool anew = recipe.model.new_head;
   if (objective != Objective::sequence_classification && objective != Objective::token_classification) {
     if (anew)
-      fail(Exit::usage, "model.new_head = true is about a classifier's classes, and training.objective is \"{}\"",
+      fail(Exit::usage, "model.new_head = true applies to classifiers, and training.objective is \"{}\"",
            models::name_of(objective));
     return;
   }

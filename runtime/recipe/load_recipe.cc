@@ -200,14 +200,15 @@ class Loader {
       return;
     }
     if (!recipe_.training.freeze.empty())
-      fail(Exit::usage,
-           "training.freeze = {} and adapter.kind = \"lora\" contradict each other: beside an adapter all of the model "
-           "is frozen but adapter.modules_to_save; leave training.freeze out",
-           given_.at("training.freeze").shown);
+      fail(
+          Exit::usage,
+          "training.freeze = {} and adapter.kind = \"lora\" contradict each other: with an adapter all of the model is "
+          "frozen except adapter.modules_to_save; leave training.freeze out",
+          given_.at("training.freeze").shown);
     if (!adapter.lora.layers_to_transform.empty() && adapter.lora.target_modules.pattern)
       fail(Exit::usage,
-           "adapter.layers_to_transform = {} goes with a list of names, as in peft, and adapter.target_modules is {}: "
-           "give such as [\"q_proj\", \"v_proj\"]",
+           "adapter.layers_to_transform = {} needs a list of target modules, as in peft, and adapter.target_modules is "
+           "{}: give names, such as [\"q_proj\", \"v_proj\"]",
            given_.at("adapter.layers_to_transform").shown, json_string(*adapter.lora.target_modules.pattern));
   }
 

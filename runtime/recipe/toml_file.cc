@@ -19,7 +19,7 @@ constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 std::string read_text(const std::filesystem::path& path, std::string_view what) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    fail(Exit::usage, "{} {} is a folder, and has to be a TOML file{}", what, path.string(),
+    fail(Exit::usage, "{} {} is a folder, not a TOML file{}", what, path.string(),
          what == "recipe" ? fmt::format("; of a model's folder: --set model.path={}", shell_word(path.string())) : "");
   return read_input(path, fmt::format("{} {}", what, path.string()), kMaxBytes, Pipes::handed_over);
 }
@@ -37,7 +37,7 @@ std::string_view hint_for(std::string_view line) {
   const std::size_t value = line.find_first_not_of(" \t", equals + 1);
   const bool bare = value != line.npos && (std::isalpha(static_cast<unsigned char>(line[value])) ||
                                            std::strchr("./~", line[value]) != nullptr);
-  return bare ? " (texts stand in quotes: KEY = \"TEXT\")" : "";
+  return bare ? " (strings need quotes: KEY = \"TEXT\")" : "";
 }
 
 }  // namespace

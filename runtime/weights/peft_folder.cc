@@ -167,7 +167,7 @@ class PeftWeights final : public WeightSource {
     models::read_elements(tensor, begin, out);
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
-        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights have to be finite", tensor.file.string(),
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights must be finite", tensor.file.string(),
              tensor.name, out[i], begin + i);
   }
   std::vector<comm::Seen> seen() const override {

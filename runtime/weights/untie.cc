@@ -37,7 +37,7 @@ void untie_what_differs(models::Config& config, const std::filesystem::path& fol
     if (!head || !table || head->shape != table->shape || models::same_values(*head, *table)) return;
     config.override_key("tie_word_embeddings", "false");
     config.remark(fmt::format(
-        "{}: {} is another than {}, though config.json ties the two: both are read and trained, as in transformers "
+        "{}: {} differs from {}, though config.json ties the two: both are read and trained, as in transformers "
         "(tie_word_embeddings = false)",
         head->file.string(), head->name, table->name));
   } catch (const Error&) {

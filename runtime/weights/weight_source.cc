@@ -125,7 +125,7 @@ class StoredWeights final : public WeightSource {
     MappedFile::release(bytes);  // mapped pages count as the rank's memory
     for (std::size_t i = 0; i < out.size(); ++i)
       if (!std::isfinite(out[i]))
-        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights have to be finite", tensor.file.string(),
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights must be finite", tensor.file.string(),
              tensor.name, out[i], begin + i);
   }
 
@@ -234,8 +234,8 @@ class StoredWeights final : public WeightSource {
       const models::StoredTensor& holder = *tensors_[shared->unit][shared->parameter];  // a table is always stored
       if (models::same_values(tensor, holder)) return;
       fail(Exit::usage,
-           "{}: tensor {} is another than {}, and model.config.tie_word_embeddings ties the two: without it, or with "
-           "false, both are read",
+           "{}: tensor {} differs from {}, and model.config.tie_word_embeddings ties the two: set it to false, or "
+           "leave it out, to read both",
            tensor.file.string(), tensor.name, holder.name);
     }
     fail(Exit::corrupt, "{}: tensor {} is not one that this {} model has; check config.json", tensor.file.string(),
@@ -301,8 +301,8 @@ void require_base(const WeightSource& source, const std::string& hash) {
   const WeightSource::Base base = source.base();
   if (base.hash.empty() || base.hash == hash) return;
   fail(Exit::usage,
-       "{} is not the model that the adapter was trained beside: its tensors have the hash {}, and those had {}; give "
-       "that model, as it was",
+       "{} is not the adapter's base model: its tensors have the hash {}, and the base's have {}; give the model with "
+       "which the adapter was trained, unchanged",
        base.path.empty() ? "the model" : base.path, hash, base.hash);
 }
 

@@ -86,10 +86,10 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
                          HasSubstr("set model.new_head = true")));
   sets.emplace_back("model.new_head=true");
   EXPECT_THAT(done(run(command("train", "words", sets))),
-              HasSubstr("model.new_head = true: classifier.weight, classifier.bias: drawn from training.seed"));
+              HasSubstr("model.new_head = true: classifier.weight, classifier.bias: initialised from training.seed"));
   sets.emplace_back("training.max_steps=3");
   const std::string resumed = done(run(command("train", "words", sets)));
-  EXPECT_THAT(resumed, AllOf(HasSubstr("resumes after step 2"), testing::Not(HasSubstr("drawn from"))));
+  EXPECT_THAT(resumed, AllOf(HasSubstr("resumes after step 2"), testing::Not(HasSubstr("initialised from"))));
   const auto labels = predicted("words", {"--field", "words", "--tokenizer", tokenizer_});
   ASSERT_EQ(labels.size(), static_cast<std::size_t>(kTexts));
   EXPECT_THAT(labels[0], testing::MatchesRegex(R"(\{"labels": \["[NO]".*\]\})"));
@@ -97,9 +97,9 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
   sets[0] = "model.path=" + file("words");
   sets.emplace_back("checkpoint.dir=" + file("other"));
   EXPECT_THAT(done(run(command("train", "words", sets))),
-              HasSubstr("model.new_head = true: classifier.weight, classifier.bias: drawn from training.seed"));
+              HasSubstr("model.new_head = true: classifier.weight, classifier.bias: initialised from training.seed"));
   EXPECT_COMPLAINT(run(command("train", "words", {"training.objective=masked_lm", "model.new_head=true"})), Exit::usage,
-                   HasSubstr("model.new_head = true is about a classifier's classes"));
+                   HasSubstr("model.new_head = true applies to classifiers"));
 }
 
 // An encoder learns masked words of some texts, and then classes: from the run's checkpoint as from its export.
@@ -113,7 +113,7 @@ TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
     EXPECT_THAT(done(run(command(
                     "train", "one",
                     {"model.path=" + file(model), "model.init=pretrained", "checkpoint.dir=" + file("of-" + model)}))),
-                AllOf(HasSubstr("has no bert.pooler"), HasSubstr("classifier.weight"), HasSubstr("drawn from"),
+                AllOf(HasSubstr("has no bert.pooler"), HasSubstr("classifier.weight"), HasSubstr("initialised from"),
                       HasSubstr("also has cls.predictions.transform.dense")));
   // The tokenizer is that of the directory which the run of masked words began with.
   EXPECT_EQ(predicted("of-filler"), predicted("of-filled", {"--tokenizer", tokenizer_}));
@@ -337,8 +337,8 @@ TEST_F(ClassifierTraining, AHeadThatTheCheckpointLacksIsDrawnAndSaid) {
   };
   const std::string said = learnt("a", "3");
   EXPECT_THAT(said, AllOf(HasSubstr("encoder has no "), HasSubstr("classifier.weight"),
-                          HasSubstr("drawn from training.seed = 3")));
-  EXPECT_THAT(learnt("b", "4"), HasSubstr("drawn from training.seed = 4"));
+                          HasSubstr("initialised from training.seed = 3")));
+  EXPECT_THAT(learnt("b", "4"), HasSubstr("initialised from training.seed = 4"));
   EXPECT_EQ(predicted("a").size(), static_cast<std::size_t>(kTexts));
   EXPECT_NE(predicted("a"), predicted("b"));
 }

@@ -188,8 +188,8 @@ void PackedSequences::pack(std::pmr::memory_resource* memory) {
 }
 
 void PackedSequences::refuse_nothing() const {
-  const std::string where = (files_.empty() ? "no file" : files_.front().path().string()) +
-                            (files_.size() > 1 ? " and the files beside it" : "");
+  const std::string where =
+      (files_.empty() ? "no file" : files_.front().path().string()) + (files_.size() > 1 ? " and the other files" : "");
   const std::uint64_t documents = figures_.documents, dropped = figures_.dropped;
   if (documents > 0 && dropped == documents)
     fail(Exit::usage,

@@ -48,14 +48,13 @@ RecipeKey modules_to_save() {
     return true;
   };
   auto text = [](const Recipe& recipe) { return text_or_none(recipe.adapter.lora.modules_to_save); };
-  return {
-      "adapter.modules_to_save",
-      "a text or a list of them",
-      "modules whose names end so are trained whole, and kept with the adapter: classifiers, tables; classifier and "
-      "score are, if classes are trained",
-      set,
-      text,
-      {}};
+  return {"adapter.modules_to_save",
+          "a text or a list of them",
+          "modules that are fully trained and saved with the adapter, by the ends of their names; for classifiers, "
+          "classifier and score are always among them",
+          set,
+          text,
+          {}};
 }
 
 RecipeKey layers_to_transform() {
@@ -78,7 +77,7 @@ RecipeKey layers_to_transform() {
   };
   return {"adapter.layers_to_transform",
           "a layer's number or a list of them",
-          "only in these layers, with a list of target_modules",
+          "restrict a list of target_modules to these layers",
           set,
           text,
           {},
@@ -153,38 +152,37 @@ std::vector<RecipeKey> adapter_keys() {
   return {
       choice<AdapterKind>(
           "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, {}, STRATA_AT(adapter.kind),
-          "lora: the model is frozen, and beside its linear layers low-rank factors are trained: y = W x "
-          "+ alpha / rank B A x"),
+          "lora: freeze the model, and train low-rank factors of its linear layers: y = W x + alpha / rank B A x"),
       integer("adapter.rank", 1, kMostRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
       number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
-             "the scale times the rank (lora_alpha)"),
+             "the scale of B A x, times the rank (lora_alpha)"),
       number("adapter.dropout", 0, 1, "a number from 0 to below 1", STRATA_AT(adapter.lora.dropout),
-             "dropout of what A multiplies (lora_dropout)", true),
+             "dropout of the input of A (lora_dropout)", true),
       modules("adapter.target_modules",
-              "\"all-linear\", a list of names, or a Python regular expression of whole names",
+              "\"all-linear\", a list of names, or a Python regular expression for complete names",
               STRATA_AT(adapter.lora.target_modules),
-              "linear layers that get an adapter: names are whole or what they end in after a dot; all-linear: every "
-              "one but that of the words or classes"),
-      modules("adapter.exclude_modules", "a list of names, or a Python regular expression of whole names",
-              STRATA_AT(adapter.lora.exclude_modules), "and those that get none"),
+              "linear layers that get an adapter, by complete name or by its end after a dot; all-linear: all but the "
+              "output layer"),
+      modules("adapter.exclude_modules", "a list of names, or a Python regular expression for complete names",
+              STRATA_AT(adapter.lora.exclude_modules), "linear layers that get none"),
       modules_to_save(),
       layers_to_transform(),
       flag("adapter.rslora", STRATA_AT(adapter.lora.rslora), "scale by alpha / sqrt(rank)"),
       later(flag("adapter.dora", STRATA_AT(adapter.lora.dora),
-                 "train the lengths of W's rows, too (DoRA): not supported yet"),
+                 "also train the magnitudes of W's rows (DoRA): not supported yet"),
             is_on),
       choice<AdapterInit>(
           "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}}, {},
           STRATA_AT(adapter.lora.init),
-          "how A is drawn from training.seed; default: uniform, at most 1 / sqrt(in); gaussian: normal, "
-          "of deviation 1 / rank. B begins as zeros"),
+          "initialisation of A from training.seed; default: uniform with bound 1 / sqrt(in); gaussian: normal with "
+          "deviation 1 / rank. B begins as zeros"),
       table("adapter.rank_pattern", "a table of pattern = rank", STRATA_AT(adapter.lora.rank_pattern), rank_in,
-            "other ranks for layers whose names end so: regular expressions, of which the first that matches counts"),
+            "other ranks for some layers: regular expressions for the ends of their names; the first match counts"),
       table("adapter.alpha_pattern", "a table of pattern = alpha", STRATA_AT(adapter.lora.alpha_pattern), alpha_in,
             "the same for alpha"),
       path("adapter.path", STRATA_AT(adapter.path),
-           "a folder of peft's (adapter_config.json, adapter_model.safetensors) to go on from: implies lora, and says "
-           "what the other keys do not; one that is given has to agree"),
+           "a peft folder (adapter_config.json, adapter_model.safetensors) to continue from: implies lora and sets the "
+           "other keys; those in the recipe must agree with it"),
   };
 }
 

@@ -77,17 +77,16 @@ std::vector<RecipeKey> model_keys() {
       path("model.path", STRATA_AT(model.path), "Hugging Face directory: config.json and safetensors"),
       preset(),
       choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, {},
-                   STRATA_AT(model.init), "weights from model.path, or drawn from training.seed"),
+                   STRATA_AT(model.init), "weights from model.path, or random ones from training.seed"),
       flag("model.new_head", STRATA_AT(model.new_head),
            "continue from a classifier with other classes: the classes are those of the training data, and the layer "
            "that scores them is initialised from training.seed, whatever model.path has"),
       choice<FrozenFormat>("model.frozen_format", {{"compute", FrozenFormat::compute}, {"nf4", FrozenFormat::nf4}}, {},
                            STRATA_AT(model.frozen_format),
-                           "how the matrices of blocks' linear layers are stored, gathered and offloaded that are not "
-                           "trained: in training.precision, or in bitsandbytes' 4 bits, from which they are unpacked "
-                           "before use"),
+                           "how frozen matrices of blocks' linear layers are stored, gathered and offloaded: in "
+                           "training.precision, or in bitsandbytes' 4-bit format, unpacked before use"),
       flag("model.double_quant", STRATA_AT(model.double_quant),
-           "nf4: the scales of 64 elements each in 8 bits, 4.13 bits for an element; false: in fp32, 4.5 bits"),
+           "nf4: store the scale of every 64 elements in 8 bits (4.13 bits per element); false: in fp32 (4.5 bits)"),
   };
 }
 

@@ -56,15 +56,15 @@ std::vector<RecipeKey> zero_keys() {
       tier("zero.gradients", STRATA_AT(zero.gradients), "tier of the gradients"),
       tier("zero.optimizer", STRATA_AT(zero.optimizer), "tier of masters and moments"),
       tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
-      ranks_of_group("zero.parameters_group", STRATA_AT(zero.parameters_group),
-                     "stage 3: neighbouring ranks that hold all parameters together and gather them from each other; "
-                     "node: those of a node; a divisor of zero.gradients_group; all: as many as that"),
+      ranks_of_group(
+          "zero.parameters_group", STRATA_AT(zero.parameters_group),
+          "stage 3: number of neighbouring ranks that together hold all parameters and gather them from each "
+          "other; node: the ranks of a node; must divide zero.gradients_group; all: equal to it"),
       ranks_of_group("zero.gradients_group", STRATA_AT(zero.gradients_group),
-                     "stages 2 and 3: the same for the sums of gradients, of which each group keeps a copy; a divisor "
-                     "of zero.optimizer_group; all: as many as that"),
+                     "stages 2 and 3: the same for gradient sums, of which each group holds a copy; must divide "
+                     "zero.optimizer_group; all: equal to it"),
       ranks_of_group("zero.optimizer_group", STRATA_AT(zero.optimizer_group),
-                     "stages 1 to 3: neighbouring ranks that hold all masters and moments together; each group updates "
-                     "a copy"),
+                     "stages 1 to 3: the same for masters and moments; each group updates its own copy"),
   };
 }
 

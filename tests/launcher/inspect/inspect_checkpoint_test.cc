@@ -142,7 +142,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   // Of a folder, it is the newest that is whole: here none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
-                 HasSubstr("its only checkpoint is not whole"));
+                 HasSubstr("its only checkpoint is not intact"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("passed over "), HasSubstr("rank-00001"), HasSubstr("expected checksum")));
 }

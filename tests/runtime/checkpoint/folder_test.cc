@@ -121,7 +121,7 @@ TEST_F(CheckpointFolderTest, AFolderThatTakesNoneIsRefusedAtTheStart) {
   {
     const tests::WithoutRights nobody;
     EXPECT_FAILURE(run_.run(2, sets(2), 4, {}, nullptr, [&](std::int64_t) { ++begun; }), Exit::failed,
-                   AllOf(HasSubstr("checkpoint.dir " + run_.checkpoints().string() + " takes no checkpoint"),
+                   AllOf(HasSubstr("checkpoint.dir " + run_.checkpoints().string() + " cannot take a checkpoint"),
                          HasSubstr("Permission denied")));
   }
   EXPECT_EQ(begun, 0);

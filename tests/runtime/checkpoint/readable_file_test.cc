@@ -60,7 +60,7 @@ TEST_F(ReadableFileTest, AllElseTheSystemSaysIsNoDamage) {
   {
     fs::permissions(folder_.path(), fs::perms::all);
     const tests::WithoutRights nobody;
-    EXPECT_FAILURE((void)text(), Exit::failed, AllOf(HasSubstr("Permission denied"), HasSubstr("let this user")));
+    EXPECT_FAILURE((void)text(), Exit::failed, AllOf(HasSubstr("Permission denied"), HasSubstr("give this user")));
   }
   fs::permissions(path("file"), fs::perms::all);
   EXPECT_FAILURE(tests::with_failing({SYS_openat}, ENOMEM, [&] { (void)text(); }), Exit::failed,

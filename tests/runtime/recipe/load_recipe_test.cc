@@ -68,9 +68,9 @@ jsonl = "out.jsonl"
 // As `eval models/llama`.
 TEST(LoadRecipeTest, AFolderIsNoRecipe) {
   const tests::ScratchFolder folder;
-  EXPECT_FAILURE(load_recipe(folder.path(), {}), Exit::usage,
-                 AllOf(HasSubstr("is a folder, and has to be a TOML file"),
-                       HasSubstr("--set model.path=" + folder.path().string())));
+  EXPECT_FAILURE(
+      load_recipe(folder.path(), {}), Exit::usage,
+      AllOf(HasSubstr("is a folder, not a TOML file"), HasSubstr("--set model.path=" + folder.path().string())));
 }
 
 TEST(LoadRecipeTest, ContradictionsNameBothKeys) {

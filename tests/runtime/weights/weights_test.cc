@@ -83,7 +83,7 @@ TEST(WeightsTest, ASharedTensorMayBeStoredOnceMore) {
   EXPECT_NO_THROW(read_with("lm_head.weight", 0.5f));
   EXPECT_FAILURE(
       read_with("lm_head.weight", 0.25f), Exit::usage,
-      HasSubstr("lm_head.weight is another than transformer.wte.weight, and model.config.tie_word_embeddings ties"));
+      HasSubstr("lm_head.weight differs from transformer.wte.weight, and model.config.tie_word_embeddings ties"));
   EXPECT_FAILURE(read_with("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight is not one that"));
 }
 
