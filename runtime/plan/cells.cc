@@ -18,7 +18,7 @@ Cells::Cells(const StepPlan& plan) {
   }
   for (const Task& task : plan.tasks)
     for (const Use& use : task.uses) {
-      if (use.bytes == 0 || use.own) continue;  // all of the buffer
+      if (use.bytes == 0 || use.own) continue;  // the whole buffer: cut above
       const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
       const auto [begin, end] = touched_by(use, b);
       cut(b.tier, begin);

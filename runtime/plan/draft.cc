@@ -13,7 +13,7 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(forma
   plan.tokens = r.shape.tokens();
   plan.dtype = r.shape.dtype;
   plan.reduce_group = r.reduce_group;
-  plan.fast = r.fast && r.accumulation > 1 && r.mesh.data() > 1;  // else nothing is left to do locally
+  plan.fast = r.fast && r.accumulation > 1 && r.mesh.data() > 1;  // otherwise there is nothing to sum locally
   plan.vertical = r.vertical;
   plan.forward_only = r.forward_only;
   plan.cyclic = !r.forward_only && r.placement.optimizer.tier != Tier::device;

@@ -13,14 +13,16 @@ namespace strata::runtime {
 
 using models::ElementRange;
 
-// Bytes of a buffer: [offset, offset + bytes), counted from the rank's own part of it if `own`; 0 bytes: all of it.
+// Bytes [offset, offset + bytes) of a buffer; 0 bytes: the whole buffer. `own`: the offset counts from the start of the
+// rank's own part.
 struct Slice {
   int buffer = -1;
   std::size_t offset = 0, bytes = 0;
   bool own = false;
 };
 
-// A buffer that a task writes: from the beginning, or on from where others have come.
+// A buffer that a task writes. `starts`: the task is the first to write it; otherwise it adds to what earlier tasks
+// wrote.
 struct Written {
   int buffer = -1;
   bool starts = true;
@@ -28,23 +30,23 @@ struct Written {
   Access access() const { return starts ? Access::write : Access::update; }
 };
 
-// What one call is about: a unit (part -1), or a part of it; and which pool of it one gather or upload brings.
+// A unit (part -1) or one part of it, as a call works on it. `pool`: the pool that a gather or an upload brings.
 struct UnitPart {
   int unit, part = -1;
   PoolKind pool = PoolKind::trained;
 };
 
-// A plan being written: tasks in issue order with the buffers they use. What each kind of task uses and costs is said
-// in runtime/tasks. Waits, offsets and memory come later, from the uses recorded here.
+// A plan being written: tasks in issue order, with the buffers they use. runtime/tasks says what each kind of task uses
+// and costs. Waits, offsets and memory are derived afterwards from the uses recorded here.
 class Draft {
  public:
   explicit Draft(const PlanRequest& request);
 
   const PlanRequest& request;
   const models::Model& model;
-  const device::StorageFormat computed;  // parameters and gradients, as units see them
+  const device::StorageFormat computed;  // of parameters and gradients, as units see them
   StepPlan plan{};
-  When when = When::always;  // of tasks added from now on
+  When when = When::always;  // of the tasks added next
 
   int units() const { return static_cast<int>(model.units.size()); }
   int last() const { return units() - 1; }
@@ -59,20 +61,20 @@ class Draft {
   const models::Unit& unit(int i) const { return *model.units[static_cast<std::size_t>(i)]; }
   std::size_t part_size(int unit) const { return plan.parts_of(static_cast<std::size_t>(unit)).size(); }
   std::size_t sums_size(int unit) const { return plan.sums_of(static_cast<std::size_t>(unit)).size(); }
-  // How the ranks with which rank 0 exchanges that lie on nodes.
+  // How the ranks of rank 0's group are spread over nodes.
   const comm::Levels& levels(Peers peers) const { return levels_[static_cast<std::size_t>(peers)]; }
-  // Of its pool. The last part that has some of that takes the padding.
+  // The elements of `which` in its pool. The padding belongs to the last part that has elements in the pool.
   ElementRange range_of(const UnitPart& which) const;
   // "gathered block 3, part 1".
   std::string text_of(std::string_view what, const UnitPart& which) const;
 
   int add_buffer(std::string name, Kind kind, Tier tier, std::size_t bytes, bool whole_cycle);
   Task& add_task(TaskKind kind, LaneId lane, int unit, int micro_batch = -1);
-  // Records what a task uses; the buffer is one.
+  // Records that a task uses a buffer, which must exist (not -1).
   static void use(Task& task, int buffer, Role role, Access access);
   static void use(Task& task, const Slice& slice, Role role, Access access);
   static void use(Task& task, const Written& written, Role role);
-  // The same, if there is one (not -1).
+  // The same if the buffer exists; does nothing for -1.
   static void use_if_any(Task& task, int buffer, Role role, Access access);
   static void use_if_any(Task& task, const Written& written, Role role);
 

@@ -9,15 +9,16 @@
 
 namespace strata::runtime {
 
-// What a workload becomes for a number of ranks: the model prepared for its shapes, and the plan of its step.
+// A workload made ready for a number of ranks: the model prepared for its shapes, and the plan of its step.
 struct Job : Workload {
   int ranks;
   std::unique_ptr<models::Model> model;
   StepPlan plan;
-  std::vector<std::string> notes = {};  // what the user should know of data, model and plan, a sentence each
-  // Of a training that evaluates between steps: forwards alone, beside `plan` (PlanRequest::beside); else null.
+  std::vector<std::string> notes = {};  // sentences for the user, about data, model and plan
+  // The evaluation that a training runs between steps: forwards alone, in the memory of `plan` (PlanRequest::beside).
+  // Null if the run does not evaluate.
   std::unique_ptr<Job> evaluation = {};
-  // The same of generation, if evaluations answer prompts.
+  // The same for generation, if evaluations answer prompts; otherwise null.
   std::unique_ptr<Job> generation = {};
 };
 

@@ -20,7 +20,8 @@ StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted
 
 Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat moments) {
   Layout layout{mesh, {}, false, model.quantised};
-  // Of the trained and the frozen pool. What is shared is rounded up to whole blocks, which must lie inside.
+  // Elements that the trained and the frozen pool of each unit must hold. A shared range is rounded up to whole blocks,
+  // so it may end after the holder's own last element.
   std::vector<std::array<std::size_t, 2>> used;
   for (const auto& unit : model.units) used.push_back({unit->size(), unit->size(PoolKind::frozen)});
   for (const auto& unit : model.units)
@@ -50,7 +51,7 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
       layout.adapted = layout.adapted || p.of_adapter;
     }
     if (const auto& shared = unit->shared()) {
-      STRATA_CHECK_LT(shared->unit, number);  // whose backward comes later: its gradient waits for those of sharers
+      STRATA_CHECK_LT(shared->unit, number);  // the holder's gradient needs its sharers', so its backward comes later
       STRATA_CHECK_EQ(shared->elements.begin % kShardAlignment, 0u);
       STRATA_CHECK_EQ(shared->elements.end % kShardAlignment, 0u);
       u.shared = {static_cast<int>(shared->unit), shared->elements, shared->frozen};

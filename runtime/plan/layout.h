@@ -13,14 +13,14 @@ namespace strata::runtime {
 
 using models::kPools, models::PoolKind;
 
-// Shard borders fall on multiples of this many elements: one block of the gradient norm, a whole number of 8-bit
-// blocks, 4 KiB pages and vectors.
+// Shards begin and end at multiples of this many elements, which is one block of the gradient norm and a whole number
+// of 8-bit blocks, 4 KiB pages and vectors.
 inline constexpr std::size_t kShardAlignment = device::kSquareBlock;
-// In the pool of what is quantised, a whole block.
+// The same for quantised pools: one NF4 block.
 inline constexpr std::size_t kQuantisedAlignment = device::kNf4Block;
 static_assert(kQuantisedAlignment % kShardAlignment == 0);
 
-// A stretch of a pool that belongs to one tensor and is treated alike.
+// Elements of a pool that belong to one tensor, so that the optimizer treats them alike.
 struct Run {
   std::size_t begin, end;  // elements
   std::size_t parameter;   // index in the unit's parameters
@@ -28,24 +28,24 @@ struct Run {
   device::StorageFormat moments;
 };
 
-// A flat buffer of a unit's parameters of one kind, padded and cut into equal shards.
+// A flat buffer of a unit's parameters of one kind (trained, frozen or quantised), padded and cut into equal shards.
 struct Pool {
-  std::size_t size = 0;  // elements used, gaps between parameters included; 0: there is none
-  // Into a shard per data rank, however state is placed: a rank sums, measures, saves and hashes the elements of its
-  // own, so that each is counted once.
+  std::size_t size = 0;  // elements, including gaps between parameters; 0: the unit has no such pool
+  // One shard per data rank, however state is placed. A rank sums, measures, saves and hashes the elements of its own
+  // shard, so that each element is counted once.
   Cut shards;
-  std::vector<Run> runs = {};  // in order; what lies between them holds zeros
+  std::vector<Run> runs = {};  // in order; the gaps between them hold zeros
 
   std::size_t padded() const { return shards.elements; }
   std::size_t shard() const { return shards.size(); }
 };
 
-// What a unit trains, and beside it what of it is frozen: that has parameters and no other state.
+// The pools of a unit. The trained one is the base class; frozen and quantised parameters have no other state.
 struct UnitLayout : Pool {
   Pool frozen = {}, quantised = {};
-  device::StorageFormat moments = device::StorageFormat::fp32;  // the recipe's: of the blocks that no run reaches
-  // Elements of a pool of another unit that this one shares, whole blocks of it; and the units that share some of what
-  // this one trains, or of what of it is frozen.
+  device::StorageFormat moments = device::StorageFormat::fp32;  // the recipe's; used for blocks that no run covers
+  // The elements of another unit (the holder) that this unit shares, in whole blocks: a tied table. The holder lists
+  // the units that share its trained or its frozen elements.
   struct Shared {
     int unit;
     models::ElementRange elements;
@@ -61,7 +61,7 @@ struct UnitLayout : Pool {
     static const std::vector<int> kNone;
     return kind == PoolKind::trained ? sharers : kind == PoolKind::frozen ? frozen_sharers : kNone;
   }
-  // Of all its parameters in the compute dtype, whole.
+  // Bytes of all the unit's parameters, unsharded, in `format`.
   std::size_t gathered_bytes(device::StorageFormat format) const {
     return stored_bytes(format, padded() + frozen.padded() + quantised.padded());
   }
@@ -70,27 +70,28 @@ struct UnitLayout : Pool {
   }
   const Pool& pool(PoolKind kind) const { return const_cast<UnitLayout*>(this)->pool(kind); }
   bool has_frozen() const { return frozen.size + quantised.size > 0; }
-  // Whether it learns what it shares.
+  // Whether the elements that this unit shares are trained.
   bool trains_shared() const { return shared && !shared->frozen; }
 
-  // Bytes of one moment of elements [begin, end), whole blocks: each has the format of the run that it belongs to. A
-  // rank's moments lie one behind the other, so this is also how far from its first block's a block's moments lie.
+  // Bytes of one moment of elements [begin, end), which must begin at a block: each block has the format of its run. A
+  // rank's moments are contiguous, so this is also the distance between the moments of `begin` and of `end`.
   std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
-  // Bytes from the beginning of a rank's part of the state, which starts at element `part`, to that of `element`.
+  // The offset, in bytes, of `element` in a rank's part of the state; that part starts at element `part`.
   std::size_t state_offset(StateKind kind, std::size_t part, std::size_t element) const {
     return kind == StateKind::master ? device::fp32_bytes(element - part) : moment_bytes(part, element);
   }
 };
 
-// Where every element of the model lies, on the ranks of a mesh.
+// Which rank of a mesh has which elements of the model.
 struct Layout {
   Mesh mesh;
   std::vector<UnitLayout> units;
-  bool adapted = false;  // what is trained is an adapter's, and lies for itself; what is frozen is its base
-  device::StorageFormat quantised = device::StorageFormat::nf4;  // of the pools of that kind
+  bool adapted = false;  // the trained pools are an adapter's, the frozen ones its base model's
+  device::StorageFormat quantised = device::StorageFormat::nf4;  // the format of quantised pools
 };
-// Of 8-bit moments small tensors' (biases, gains, fewer than 4,096 elements) and those of parameters that say so stay
-// in fp32, as in "8-bit Optimizers via Block-wise Quantization" (Dettmers et al. 2022).
+// The layout of the model's units on the mesh. With 8-bit moments, those of small tensors (biases, gains, fewer than
+// 4,096 elements) and of parameters that ask for it stay in fp32, as in "8-bit Optimizers via Block-wise Quantization"
+// (Dettmers et al. 2022).
 Layout make_layout(const models::Model& model, const Mesh& mesh,
                    device::StorageFormat moments = device::StorageFormat::fp32);
 

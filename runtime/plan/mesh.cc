@@ -11,11 +11,12 @@ models::ElementRange both(const models::ElementRange& range, const models::Eleme
 
 }  // namespace
 
-// The smallest groups give the first digit, so that the pieces of a cut into fewer are runs of shards.
+// A shard is a mixed-radix number whose most significant digit is the rank's place in its smallest group. So a piece of
+// a cut into fewer pieces is a range of consecutive shards.
 Coordinates Mesh::at(int rank) const {
   int shard = 0, within = 1;
   const auto take = [&](int ranks) {
-    const int members = ranks / within;  // groups of the size before
+    const int members = ranks / within;  // in units of the previous group size
     shard = shard * members + rank % ranks / within;
     within = ranks;
   };
@@ -55,7 +56,7 @@ models::ElementRange Cut::piece_of(const models::ElementRange& range, const Coor
 
 Portions portions_of(const models::ElementRange& range, const Cut& cut) {
   const auto portion = [&](int index) { return both(range, cut.piece(index)).size(); };
-  // The pieces at the ends of the range have a part of it, those between them all of theirs, and others nothing.
+  // The pieces at the two ends of the range overlap it in part, those in between lie in it, and the others outside it.
   const int first = static_cast<int>(range.begin / cut.size());
   const int last = range.size() > 0 ? static_cast<int>((range.end - 1) / cut.size()) : first;
   const std::size_t ends[] = {portion(first), portion(last)};

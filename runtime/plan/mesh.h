@@ -8,47 +8,47 @@
 
 namespace strata::runtime {
 
-// What state is cut over. A rank is nothing but its coordinates, one per axis.
+// The axis over which state is sharded. A rank has one coordinate per axis.
 enum class Axis : std::uint8_t {
-  none,  // whole on every rank
-  data,  // over the ranks that each take other micro-batches of a step
+  none,  // every rank holds all of it
+  data,  // over the data-parallel ranks, which take different micro-batches of a step
 };
 
 struct Coordinates {
-  int world = 0;  // the rank as processes are numbered
+  int world = 0;  // the number of the rank's process
   int data = 0;
-  int shard = 0;  // of a flat buffer in a shard per data rank, the one that is this rank's
+  int shard = 0;  // the rank's shard of a flat buffer that has one shard per data rank
 };
 
-// The ranks of a run. Kinds of state may be cut over groups of neighbouring ranks instead of all of them, each group
-// holding a copy. Shards are dealt out so that what a rank holds of one kind lies within what it holds of a kind with
-// smaller groups: then an owner's part of a copy never leaves the ranks that have that piece of it.
+// The ranks of a run. A kind of state may be sharded over groups of consecutive ranks instead of all ranks; each group
+// then holds a copy. Shards are assigned so that a rank's piece of one kind lies within its piece of any kind with
+// smaller groups. An owner therefore exchanges its part only with ranks that hold the same piece.
 struct Mesh {
   int world = 1;
-  // Ranks per group, ascending, each a divisor of the next and of data(), if they are neither 1 nor all.
+  // Group sizes in ranks, ascending, each a divisor of the next and of data(). Sizes 1 and data() are left out.
   std::vector<int> groups = {};
-  int node = 0;  // ranks on each node, which are neighbours; 0: all are on one, or nodes are not alike
+  int node = 0;  // consecutive ranks per node; 0: one node, or nodes that differ
 
   int data() const { return world; }
-  // The node of each rank, as comm::World has it; empty: all are on one.
+  // The node of each rank, as in comm::World; empty: all ranks are on one node.
   std::vector<int> nodes() const;
   Coordinates at(int rank) const;
-  // The ranks among the `within` neighbours of `rank` (a group, or all) whose shards lie in the same one of `pieces`
-  // pieces (1: any) as its own, in the order of their shards.
+  // Of the block of `within` consecutive ranks that `rank` is in (a group, or all ranks), those whose shards lie in the
+  // same one of `pieces` pieces as its own (1: all of them), in the order of their shards.
   comm::Group group(int rank, int within, int pieces) const;
-  // The global index of a rank's micro-batch g of a step that begins with micro-batch `first`. It orders gradients and
-  // says which data a rank reads, so it counts the data ranks, however state is cut.
+  // The global index of the rank's micro-batch g in a step that begins with micro-batch `first`. It fixes the order in
+  // which gradients are added and the data that a rank reads, so it does not depend on how state is sharded.
   std::uint64_t micro_batch(std::uint64_t first, std::uint64_t g, const Coordinates& rank) const {
     return first + g * static_cast<std::uint64_t>(data()) + static_cast<std::uint64_t>(rank.data);
   }
   bool operator==(const Mesh&) const = default;
 };
 
-// Of ranks on nodes (comm::World::nodes): as many as each has, if the ranks of each are neighbours and all have as
-// many; else 0. None given: all `ranks` are on one.
+// Ranks per node, if every node has the same number and its ranks are consecutive; otherwise 0. `nodes`: each rank's
+// node (comm::World::nodes); empty: all `ranks` are on one.
 int ranks_per_node(const std::vector<int>& nodes, int ranks);
 
-// A flat buffer in equal pieces. Only here does a rank become elements.
+// A flat buffer in equal pieces. Only a Cut turns a rank's coordinates into elements.
 struct Cut {
   int pieces = 1;
   int copies = 1;            // data ranks that hold the same piece
@@ -60,13 +60,13 @@ struct Cut {
     return {begin, begin + size()};
   }
   models::ElementRange piece(const Coordinates& rank) const { return piece(rank.shard / copies); }
-  // What the rank's piece has of the range; [x, x) if nothing.
+  // The elements of `range` that lie in the rank's piece; an empty range if there are none.
   models::ElementRange piece_of(const models::ElementRange& range, const Coordinates& rank) const;
   // The same buffer in fewer pieces.
   Cut in_pieces(int fewer) const { return {fewer, copies * pieces / fewer, elements}; }
 };
 
-// The elements of a piece in a range: of the first piece, of the piece that has least, of the piece that has most.
+// How many elements of a range lie in the first piece of a cut, in the piece with the fewest and in that with the most.
 struct Portions {
   std::size_t first, least, most;
 };

@@ -9,13 +9,13 @@
 namespace strata::runtime {
 namespace {
 
-// The memory of a tier as spaces and the buffers that have taken each, one after the other. Steps of many micro-batches
-// take the same few spaces again and again; in vertical order there are as many as buffers.
+// A tier's memory: the byte ranges given out so far, each with the lifetimes of the buffers that took it in turn. Steps
+// of many micro-batches reuse the same few ranges; in vertical order there are as many ranges as buffers.
 class TierSpaces {
  public:
   explicit TierSpaces(std::size_t base) : base_(base) {}
 
-  // Takes the lowest offset at which nothing lives at the same time.
+  // Takes the lowest offset at which the bytes are free throughout `life`.
   std::size_t take(std::size_t bytes, const Lifetime& life) {
     std::size_t offset = base_;
     for (const Space& space : spaces_) {
@@ -32,7 +32,7 @@ class TierSpaces {
  private:
   struct Space {
     std::size_t begin, end;  // bytes
-    Lifetime all;            // from the first to the last of its lives
+    Lifetime all;            // from the start of its first lifetime to the end of its last
     std::size_t lives;       // index
   };
   static bool before(const Lifetime& a, const Lifetime& b) { return a.last < b.first; }
@@ -53,7 +53,7 @@ class TierSpaces {
 
   std::size_t base_;
   std::vector<Space> spaces_;                 // by rising offset
-  std::vector<std::vector<Lifetime>> lives_;  // of each space, by rising time; they do not overlap
+  std::vector<std::vector<Lifetime>> lives_;  // of each space: by rising time, without overlap
 };
 
 // Whether the task uses what the earlier one wrote.
@@ -82,8 +82,8 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
 
 std::vector<Lifetime> occupations_of(const StepPlan& plan) {
   std::vector<Lifetime> lives = lifetimes_of(plan);
-  int call = 0;         // the newest of the compute lane
-  bool behind = false;  // the reduce lane has come to what follows it
+  int call = 0;         // the newest task of the compute lane
+  bool behind = false;  // the reduce lane has reached a task that depends on `call`
   for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
     const Task& task = plan.tasks[static_cast<std::size_t>(t)];
     if (task.lane == LaneId::compute) {
@@ -101,9 +101,9 @@ std::vector<Lifetime> occupations_of(const StepPlan& plan) {
   return lives;
 }
 
-// Buffers that live from step to step come first, one behind the other. The others go, largest first, to the lowest
-// offset at which nothing lives at the same time: offline packing, within a few percent of the lower bound for the
-// stack-like lifetimes of a training step.
+// Buffers that live from step to step are placed first, one after the other. The others go, largest first, to the
+// lowest offset that is free throughout their lifetime. This is offline packing: for the stack-like lifetimes of a
+// training step it is within a few percent of the lower bound.
 void assign_offsets(StepPlan& plan, const StepPlan* beside) {
   const std::vector<Lifetime> lives = occupations_of(plan);
   std::array<std::size_t, kTiers> base{};
@@ -166,7 +166,7 @@ void predict_memory(StepPlan& plan) {
     changes.push_back({lives[b].first, b, true});
     changes.push_back({lives[b].last + 1, b, false});
   }
-  // At one instant what ends goes before what starts.
+  // At the same task, buffers end before others start.
   std::sort(changes.begin(), changes.end(),
             [](const Change& a, const Change& b) { return a.when != b.when ? a.when < b.when : a.starts < b.starts; });
   std::array<std::array<std::size_t, kKinds>, kTiers> live{};

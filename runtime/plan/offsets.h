@@ -5,20 +5,20 @@
 
 namespace strata::runtime {
 
-// First and last task that uses each buffer, in issue order; whole-cycle buffers live throughout.
+// The first and the last task that use a buffer, in issue order. A buffer that lives from step to step spans all tasks.
 struct Lifetime {
   int first, last;
 };
 std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
-// For how long a buffer keeps its bytes from others. A reduction runs beside the call that was issued before it, so
-// what it writes has its place from that call on: in memory which the call leaves, it would run after.
+// The lifetimes by which memory is assigned. A reduction should overlap with the call issued before it, so its buffers
+// occupy memory from that call on: in memory that the call releases, the reduction would have to wait for it.
 std::vector<Lifetime> occupations_of(const StepPlan& plan);
 
-// Gives every buffer its offset in its tier's arena. `beside`: a plan with offsets whose memory this one shares between
-// two of its steps. The units' parameters are then its own, and all else lies where nothing of it lives from step to
-// step.
+// Gives every buffer its offset in its tier's arena. `beside`: a plan with offsets, between whose steps this one runs
+// in the same memory. It then uses that plan's parameters in place, and puts everything else after the buffers that
+// live from step to step.
 void assign_offsets(StepPlan& plan, const StepPlan* beside = nullptr);
-// Fills in plan.memory, of a plan with offsets.
+// Fills in plan.memory. The plan must have offsets.
 void predict_memory(StepPlan& plan);
 
 }  // namespace strata::runtime

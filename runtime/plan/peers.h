@@ -6,20 +6,20 @@
 
 namespace strata::runtime {
 
-// With whom a rank exchanges state of a kind: each is a group of ranks of its own.
+// The groups of ranks among which state is exchanged, one per kind of exchange.
 enum class Peers : std::uint8_t {
-  parameters,  // among those that hold a unit's parameters together
-  updates,     // among those that update together what each of them holds
-  gradients,   // among all
-  sums,        // among those that hold the same piece of the sums
+  parameters,  // ranks that together hold a unit's parameters
+  updates,     // ranks that hold the same parameters, of which each updates a part
+  gradients,   // all ranks
+  sums,        // ranks that hold the same piece of the gradient sums
 };
 inline constexpr std::size_t kPeers = 4;
 
-// These ranks, in the order of the pieces. For a rank that would be alone, they are all ranks in their order: nothing
-// is exchanged then.
+// The group that `rank` is in, in the order of its members' pieces. A group of one is replaced by all ranks in their
+// order, as nothing is exchanged then.
 comm::Group group_of(const StepPlan& plan, Peers peers, int rank);
 
-// Of a task with a collective; those about no state of a unit are among all ranks, as gradients are.
+// The group of a task with a collective. Collectives that exchange no unit's state run among all ranks, as gradients'.
 Peers peers_of(TaskKind kind);
 
 }  // namespace strata::runtime

@@ -69,17 +69,18 @@ void require_alike(std::string_view key, const std::vector<int>& nodes, int rank
   const bool neighbours = std::ranges::is_sorted(nodes);
   if (neighbours)
     fail(Exit::usage,
-         "{} = \"node\" needs as many ranks on each node, but these have {}: start as many on each, or give \"all\"",
+         "{} = \"node\" needs the same number of ranks on every node, but these have {}: start as many on each, or "
+         "give \"all\"",
          key, sizes_text(nodes));
   fail(Exit::usage,
-       "{} = \"node\" needs ranks of a node that follow each other, but they are dealt out to nodes in turn: start "
+       "{} = \"node\" needs the ranks of each node to be consecutive, but they alternate between nodes: start "
        "them node by node (mpirun --map-by slot, srun --distribution=block)",
        key);
 }
 
 }  // namespace
 
-// Whatever the stage, so that a recipe that is taken is taken at every stage.
+// Groups are checked whatever the stage, so that a recipe that is valid at one stage is valid at all.
 void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes) {
   const auto look = [&](std::string_view key, std::int64_t group) {
     if (group == kRanksOfANode) require_alike(key, nodes, ranks);
@@ -108,7 +109,7 @@ std::vector<std::string> notes_of_groups(const Recipe::Zero& zero) {
   const auto look = [&](const StatePlacement& state, std::int64_t given, std::string_view key, int stage) {
     if (given != kAllRanks && !state.sharded())
       notes.push_back(
-          fmt::format("{} has no effect at zero.stage = {}: it is for stages from {} on", key, zero.stage, stage));
+          fmt::format("{} has no effect at zero.stage = {}: it applies from stage {} on", key, zero.stage, stage));
   };
   look(placement.parameters, zero.parameters_group, "zero.parameters_group", 3);
   look(placement.gradients, zero.gradients_group, "zero.gradients_group", 2);

@@ -52,7 +52,7 @@ std::string name_of(const Task& task, const models::Model& model) {
 
 namespace {
 
-// Numbers of any type, in order, as one hash.
+// One hash of integers and enumerators of any type, in order.
 class Hash {
  public:
   template <typename T>
@@ -95,7 +95,8 @@ void add(Hash& hash, const Task& task) {
 
 std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::size_t last) const {
   const device::StorageFormat format = layout.units[unit].moments;
-  if (format != device::StorageFormat::block8) return device::stored_bytes(format, last - first);  // everywhere alike
+  if (format != device::StorageFormat::block8)
+    return device::stored_bytes(format, last - first);  // the same on every rank
   std::size_t most = 0;
   const Cut parts = parts_of(unit);
   for (int part = 0; part < parts.pieces; ++part) {

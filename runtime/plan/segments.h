@@ -6,13 +6,15 @@
 
 namespace strata::runtime {
 
-// Blocks whose forward is run again together: [first, last] in units; kept ones have recompute = false.
+// Consecutive units [first, last] whose forward is run again together in backward; if `recompute` is false, their saved
+// activations are kept instead.
 struct Segment {
   int first, last;
   bool recompute;
 };
-// Cuts the model's blocks, which are the units that have an input and an output, as training.recompute says; of those
-// below the lowest unit that trains nothing is run again. Throws Error{usage} for a block that is not there.
+// Cuts the model's blocks (the units with an input and an output) into segments, as training.recompute says. Units
+// below the lowest that trains have no backward, so they are in no segment. Throws Error{usage} for a block that does
+// not exist.
 std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model);
 
 }  // namespace strata::runtime

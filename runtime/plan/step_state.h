@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// Three small device buffers, apart because different lanes write them.
+// Three small device buffers. They are separate because different lanes write them.
 
 // Role::state: written by the host before the step and by the consensus; read by every lane.
 struct StepState {
@@ -17,7 +17,7 @@ struct StepState {
   device::StepResult result;
 };
 
-// Role::losses: written by the compute lane. Behind it, one std::uint64_t a unit counts outputs that are not finite.
+// Role::losses: written by the compute lane. One std::uint64_t per unit follows it and counts non-finite outputs.
 struct LossState {
   device::ExactSum loss;
   std::uint64_t* nonfinite() { return reinterpret_cast<std::uint64_t*>(this + 1); }

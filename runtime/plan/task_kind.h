@@ -11,45 +11,45 @@ enum class TaskKind : std::uint8_t {
   gather,       // all-gather of a unit's parameter shards into a buffer
   unpack,       // quantised parameters of a unit in the compute dtype
   forward,      // a unit's forward of one micro-batch
-  recompute,    // the same once more, in backward, for what it saves
+  recompute,    // the same again during backward, for the activations it saves
   loss,         // forward, loss and backward of the last unit and one micro-batch
   backward,     // a unit's backward of one micro-batch
-  accumulate,   // `fast`: a gradient onto the local fp32 sum
-  round,        // `fast`: the local fp32 sum to the wire dtype
-  reduce,       // all-to-all of a gradient, pieces added onto the fp32 shard in rank order
-  combine,      // a unit's sum for what it shares onto the sum of the unit that holds that
-  norm,         // squares of this rank's part of the gradient
-  gather_sums,  // all-gather of fp32 gradient sums, if ranks share the update of a shard
-  consensus,    // norm, loss and requests of all ranks: clip factor, skip
+  accumulate,   // `fast`: adds a gradient to the local fp32 sum
+  round,        // `fast`: rounds the local fp32 sum to the wire dtype
+  reduce,       // all-to-all of a gradient, whose pieces are added to the fp32 shard in rank order
+  combine,      // adds a unit's sum for shared parameters to the sum of the unit that holds them
+  norm,         // sum of squares of this rank's part of the gradient
+  gather_sums,  // all-gather of fp32 gradient sums, if a rank needs more of them than its own shard
+  consensus,    // exchange of all ranks' norm, loss and requests; decides on clipping and skipping
   update,       // optimizer step of this rank's part, or of a chunk of it
-  spread,       // all-gather of updated parameters, if a rank updates a part of what it holds
+  spread,       // all-gather of updated parameters, if a rank updates only a part of those it holds
   upload,       // host to device
   download,     // device to host
   read,         // NVMe to host
   write,        // host to NVMe
-  save,         // a unit's state, read for a checkpoint
-  publish,      // the checkpoint is made durable
-  carry,        // the scalars of the step before, for the update that it left
-  host_write,   // the host writes what is new in this step: batch, scalars, counters at zero
-  host_read,    // the host reads what came of it; from here to the next host_write the batch is the caller's
+  save,         // reads a unit's state for a checkpoint
+  publish,      // makes the checkpoint durable
+  carry,        // keeps the previous step's scalars for the update that it left
+  host_write,   // the host writes the step's inputs: batch, scalars, counters at zero
+  host_read,    // the host reads the results; from here to the next host_write the batch belongs to the caller
 };
 
-// What the ranks do together in a task. None of them goes past it before all have come to it.
+// What the ranks do together in a task. No rank passes the task before all have reached it.
 enum class Collective : std::uint8_t { none, all_gather, all_to_all, exchange };
 
-// The speed of a machine (forecast/machine.h) at which a task's bytes go through memory.
+// Which of a machine's measured speeds (forecast/machine.h) a task's memory traffic runs at.
 enum class Traffic : std::uint8_t { blocks, loss, optimizer, sums, norm };
 
-// A kind of task, as everybody but its own struct (runtime/tasks) sees it.
+// What the rest of the program may know about a kind of task. Its operands and work are in its struct in runtime/tasks.
 struct TaskTraits {
   TaskKind kind;
   std::string_view name;
   Collective collective = Collective::none;
   Traffic traffic = Traffic::blocks;
-  bool border = false;  // it stands between two steps, and is of no unit
+  bool border = false;  // belongs to the step boundary, and to no unit
 };
 
-// The one list of kinds, in the order of the enumeration. What carries a kind out is in execute/task_table.h.
+// The one list of kinds, in the order of the enumeration. execute/task_table.h has the functions that run them.
 inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::gather, "gather", Collective::all_gather},
     {TaskKind::unpack, "unpack"},

@@ -28,7 +28,7 @@ std::string describe(const StepPlan& plan, int t) {
                      kLaneNames[index(task.lane)]);
 }
 
-// The tiers whose memory a lane's work can address; the host's own is the device's only on the CPU.
+// Whether a lane's work can address a tier. On the CPU the issuing thread also addresses the device's memory.
 bool reaches(const StepPlan& plan, LaneId lane, Tier tier) {
   switch (lane) {
     case LaneId::upload:
@@ -53,14 +53,14 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
     if (b.offset + b.bytes > capacity[index(b.tier)])
       return fmt::format("buffer \"{}\" ends at {}, past the {} bytes of tier {}", b.name, b.offset + b.bytes,
                          capacity[index(b.tier)], kTierNames[index(b.tier)]);
-  // What lives from step to step shares its memory with nothing.
+  // A buffer that lives from step to step shares its memory with no other.
   std::vector<const Buffer*> by_offset;
   for (const Buffer& b : plan.buffers) by_offset.push_back(&b);
   std::sort(by_offset.begin(), by_offset.end(), [](const Buffer* a, const Buffer* b) {
     return a->tier != b->tier ? a->tier < b->tier : a->offset < b->offset;
   });
-  const Buffer* last = nullptr;     // of the tier, the one that ends last
-  const Buffer* lasting = nullptr;  // the same of those that live from step to step
+  const Buffer* last = nullptr;     // the one of the tier that ends last
+  const Buffer* lasting = nullptr;  // the same among those that live from step to step
   for (const Buffer* b : by_offset) {
     if (last && last->tier != b->tier) last = lasting = nullptr;
     const Buffer* const under = b->whole_cycle ? last : lasting;
@@ -77,7 +77,7 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
     const Task& task = plan.tasks[index(t)];
     for (const int wait : task.waits)
       if (wait < 0 || wait >= static_cast<int>(plan.tasks.size()) || wait == t)
-        return fmt::format("{} waits for task {}, which is no other of the plan", describe(plan, t), wait);
+        return fmt::format("{} waits for task {}, which is not another task of the plan", describe(plan, t), wait);
     for (const Use& use : task.uses)
       if (const Buffer& buffer = plan.buffers[index(use.buffer)]; !reaches(plan, task.lane, buffer.tier))
         return fmt::format("{} uses \"{}\" of tier {}, which its lane cannot address", describe(plan, t), buffer.name,
@@ -86,15 +86,15 @@ std::optional<std::string> find_misplaced(const StepPlan& plan, const std::array
   return std::nullopt;
 }
 
-// The occasions whose tasks run in a step, as bits.
+// The set of occasions (When) whose tasks run in a step, as bits.
 using Occasions = unsigned;
 constexpr Occasions bit(When when) {
   return 1u << static_cast<unsigned>(when);
 }
 
-// Steps one behind the other in which every kind follows every other that a run may have before it: a first step, or
-// one behind a step that left no update, has no pending update (F); a full one has (P); a drain carries out the update
-// alone (D); any of them may begin a checkpoint (c), behind a drain or not, and the last one is read alone (C).
+// A sequence of steps in which every kind follows every kind that may precede it in a run. F: no pending update, as in
+// the first step or after one that left none. P: a pending update and the step. D: a drain, the pending update alone.
+// F and P may also begin a checkpoint, after a drain or not; C reads the last checkpoint alone.
 std::vector<Occasions> steps_of(const StepPlan& plan) {
   constexpr Occasions kF = bit(When::always), kD = bit(When::pending), kP = kF | kD, kC = bit(When::checkpoint);
   Occasions present = 0;
@@ -106,8 +106,8 @@ std::vector<Occasions> steps_of(const StepPlan& plan) {
   return {kF, kF};
 }
 
-// Carries steps out one behind the other, in the order in which tasks are issued, and keeps for each cell of memory
-// what it holds and who touched it last.
+// Runs steps one after the other, tasks in issue order, and tracks for each cell of memory what it holds and which runs
+// touched it last.
 class Sweep {
  public:
   explicit Sweep(const StepPlan& plan)
@@ -127,7 +127,7 @@ class Sweep {
 
   std::optional<std::string> step(Occasions occasions) {
     ++step_;
-    // What runs alone is issued when all before it has ended, and waited for itself.
+    // Tasks of an occasion that run alone are issued after everything before them has ended, and are waited for.
     const bool alone = !(occasions & bit(When::always));
     if (alone) settle();
     for (int t = 0; t < static_cast<int>(plan_.tasks.size()); ++t)
@@ -138,32 +138,32 @@ class Sweep {
   }
 
  private:
-  // For each lane the newest run that has surely ended. Runs are numbered in the order of their issue.
+  // For each lane the newest run that has certainly ended (a vector clock). Runs are numbered in issue order.
   using Clock = std::array<int, kLanes>;
   static void merge(Clock& into, const Clock& from) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) into[lane] = std::max(into[lane], from[lane]);
   }
   struct Touch {
     int buffer;
-    bool lasting;  // the buffer lives from step to step; else what it holds is the step's
+    bool lasting;  // the buffer lives from step to step; otherwise its contents are valid in one step only
     Cells::Range cells;
     Access access;
   };
-  // Where bytes were copied from, and in which run: bytes of a buffer, from this one of its tier on.
+  // The source of copied bytes: a buffer, the offset in its tier, and the run and step that copied them.
   struct Origin {
     int buffer = kNone, run = kNone, step = kNone;
     std::size_t begin = 0;
   };
   struct Cell {
-    int buffer = kNone;                 // whose contents it holds
+    int buffer = kNone;                 // the buffer whose contents it holds
     int written = kNone, step = kNone;  // the run that wrote it last, and its step
     LaneId lane = LaneId::compute;      // of that run
-    Clock read = all_none();            // by lane: the newest run that read it since
-    int origin = kNone;                 // of the contents, if they are a copy
+    Clock read = all_none();            // by lane: the newest run that has read it since then
+    int origin = kNone;                 // index of the contents' origin, if they are a copy
   };
-  struct Newest {  // run of a task
+  struct Newest {  // the newest run of a task
     int run = kNone;
-    Clock ended;  // with it
+    Clock ended;  // what has ended when it has
   };
   static constexpr Clock all_none() {
     Clock clock{};
@@ -222,7 +222,7 @@ class Sweep {
     return std::nullopt;
   }
 
-  // What a use finds in a cell, in the order of the list.
+  // Checks the contents that a use finds in a cell if tasks run in the order of the list.
   std::optional<std::string> contents(int t, int number, const Touch& touch, int at) const {
     const Cell& cell = memory_[index(at)];
     const std::string& name = plan_.buffers[index(touch.buffer)].name;
@@ -251,12 +251,12 @@ class Sweep {
   std::string at_once(int t, const Touch& touch, const Cell& cell, int other) const {
     const auto [task, step] = of_run_[index(other)];
     return fmt::format("{} and {}{} may run at the same time and share memory (\"{}\", \"{}\")", describe(plan_, t),
-                       describe(plan_, task), step == step_ ? "" : " of a step before",
+                       describe(plan_, task), step == step_ ? "" : " of an earlier step",
                        plan_.buffers[index(touch.buffer)].name,
                        cell.buffer == kNone ? "" : plan_.buffers[index(cell.buffer)].name);
   }
 
-  // From where the task has copied.
+  // Records the origin of every cell that the run has copied.
   void note_copies(int number) {
     const int t = of_run_[index(number)].task;
     const Task& task = plan_.tasks[index(t)];
@@ -276,7 +276,7 @@ class Sweep {
       }
     }
   }
-  // A copy of what is itself an unchanged copy is one of the first.
+  // A copy of an unchanged copy counts as a copy of the first source.
   Origin root_of(const Origin& origin, std::size_t bytes, int target) const {
     const Tier tier = plan_.buffers[index(origin.buffer)].tier;
     const auto [first, last] = cells_.touching(tier, {origin.begin, origin.begin + bytes});
@@ -286,7 +286,7 @@ class Sweep {
     if (root.run != cell.written || root.buffer == target) return origin;
     return {root.buffer, origin.run, root.step, root.begin + origin.begin - cells_.begin_of(tier, first)};
   }
-  // What goes back to where it came from is the same there and here from now on.
+  // Bytes that are copied back to their origin make the two equal again, so the copy is up to date.
   void note_return(const Origin& origin, const Origin& home, std::size_t bytes) {
     const Tier tier = plan_.buffers[index(origin.buffer)].tier;
     const auto [first, last] = cells_.touching(tier, {origin.begin, origin.begin + bytes});
@@ -305,13 +305,13 @@ class Sweep {
 
   const StepPlan& plan_;
   const Cells cells_;
-  std::vector<Touch> uses_;     // of all tasks
+  std::vector<Touch> uses_;     // of all tasks, in the order of the list
   std::vector<int> first_use_;  // by task
   std::vector<Cell> memory_;
   std::vector<Origin> origins_;
   std::vector<Newest> tasks_;
-  std::array<Clock, kLanes> lanes_;  // with the newest run of each
-  Clock issued_;                     // before anything more is issued: what the issuing thread has waited for
+  std::array<Clock, kLanes> lanes_;  // what has ended when the newest run of each lane has
+  Clock issued_;                     // what the issuing thread has waited for
   struct Run {
     int task, step;
   };

@@ -12,7 +12,7 @@ std::size_t index(int i) {
   return static_cast<std::size_t>(i);
 }
 
-// Two steps of a plan, one behind the other: runs [0, tasks) and [tasks, 2 * tasks).
+// Two consecutive steps of a plan: runs [0, tasks) and [tasks, 2 * tasks).
 class TwoSteps {
  public:
   explicit TwoSteps(const StepPlan& plan) : plan_(plan), tasks_(static_cast<int>(plan.tasks.size())) {}
@@ -21,11 +21,11 @@ class TwoSteps {
   const Task& task(int run) const { return plan_.tasks[index(run % tasks_)]; }
   int number_of(int run) const { return run % tasks_; }
   int step_of(int run) const { return run / tasks_; }
-  // Whether one is left out of its step only if the other is, too.
+  // Whether both runs are in the same step and on the same occasion, so that one is left out only if the other is.
   bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
-  // Whether `earlier` has surely ended when whoever waits for the newest run of the task of `later` goes on, given that
-  // the later of the two waits for the earlier one. What runs alone may follow the earlier one without the later; but
-  // before it does, all steps before have ended.
+  // Given that `later` waits for `earlier`: whether a task that waits for the newest run of later's task may rely on
+  // `earlier` having ended. Tasks that run alone may follow `earlier` in a step without `later`; but before they run,
+  // all previous steps have ended.
   bool covers(int later, int earlier) const {
     const bool always = task(later).when == When::always;
     return together(later, earlier) ||
@@ -37,8 +37,8 @@ class TwoSteps {
   int tasks_;
 };
 
-// What has surely ended: for each lane the newest run. Tasks that a step may leave out count apart, by occasion and
-// step, as they are there or not together.
+// The runs that have certainly ended: the newest of each lane. Tasks that a step may leave out are counted separately,
+// by occasion and step, because all of one occasion are present in a step or none.
 class Clock {
  public:
   Clock() { newest_.fill(-1); }
@@ -61,29 +61,29 @@ class Clock {
   std::array<int, kLanes * kKindsOfRuns> newest_;
 };
 
-// What has ended when a task begins that runs in every step; and when one begins that runs alone with those of its
-// occasion, of these in its step.
+// What has ended when a task begins: for one that runs in every step (`always`), and for one that may run alone with
+// the tasks of its occasion, among those tasks in its step (`alone`).
 struct Known {
   Clock always;
   std::array<Clock, kWhens> alone;
 
   void begin_step() { alone = {}; }
-  // A run has ended, and with it `ended`.
+  // Adds what has ended by the end of a run.
   void add(When when, const Clock& ended) {
     always.add(ended);
     if (when != When::always) alone[static_cast<std::size_t>(when)].add(ended);
   }
 };
 
-// A tier's memory, cut where accesses began or ended, with the accesses that a later one may have to wait for.
+// A tier's memory, cut at the ends of accesses, with the accesses for which a later one may have to wait.
 class Touches {
  public:
-  // Adds the run's access to [begin, end), and to `needed` the earlier ones that it waits for.
+  // Records the run's access to [begin, end), and appends to `needed` the earlier runs for which it must wait.
   void touch(const TwoSteps& steps, int run, std::size_t begin, std::size_t end, bool writes,
              std::vector<int>& needed) {
     split(begin);
     split(end);
-    bool alone = writes;  // the run's is the only access that is left
+    bool alone = writes;  // only this run's access remains
     auto at = ranges_.lower_bound(begin);
     for (std::size_t from = begin; from < end; from = at->second.end, ++at) {
       if (at == ranges_.end() || at->first != from)
@@ -92,7 +92,8 @@ class Touches {
       std::erase_if(touches, [&](const Touch& earlier) {
         if (earlier.run == run) return false;
         if (writes || earlier.writes) needed.push_back(earlier.run);
-        // Who waits for this write waits for what it covers; who waits for this read, for its lane's earlier ones.
+        // A task that waits for this write also waits for what it covers; one that waits for this read also waits for
+        // earlier reads in its lane.
         const bool one_lane = steps.task(earlier.run).lane == steps.task(run).lane;
         return steps.covers(run, earlier.run) && (writes || (!earlier.writes && one_lane));
       });
@@ -113,7 +114,7 @@ class Touches {
     std::size_t end;
     std::vector<Touch> touches;
   };
-  // Makes `at` a border.
+  // Cuts the range that contains `at`, so that one begins there.
   void split(std::size_t at) {
     auto next = ranges_.upper_bound(at);
     if (next == ranges_.begin()) return;
@@ -128,16 +129,19 @@ class Touches {
 
 }  // namespace
 
-// A task waits for every earlier one that touched the same memory, unless both only read, in its own step and in the
-// one before. Memory counts, not buffers: a buffer laid over one that has ended waits for the ended one's last users.
-// Waits that follow from others are left out; but what a step may leave out is not relied upon to have waited for
-// others, and neither does it rely on others for what runs only if it does: it may run alone.
+// A task waits for every earlier task that touched the same memory, in its own step and in the previous one, unless
+// both only read. Memory counts, not buffers: a buffer that reuses another's memory waits for the last users of that
+// one.
+//
+// Waits that follow from others are left out, with two exceptions for tasks that a step may leave out. No task relies
+// on one of them to have waited for tasks outside its occasion. And since the tasks of an occasion may run alone, a
+// wait between two of them is left out only if it follows from waits between them.
 void derive_waits(StepPlan& plan) {
   const TwoSteps steps(plan);
   std::array<Touches, kTiers> touched;
-  std::vector<Clock> ended(index(steps.runs()));  // with whom the newest run of the task has ended, itself included
-  std::array<Known, kLanes> lanes;                // with the newest run of each lane
-  Known issued;                                   // before anything more is issued
+  std::vector<Clock> ended(index(steps.runs()));  // by run: what has ended when it has, itself included
+  std::array<Known, kLanes> lanes;                // what has ended when the newest run of each lane has
+  Known issued;                                   // what the issuing thread has waited for
 
   for (int run = 0; run < steps.runs(); ++run) {
     if (steps.number_of(run) == 0) {
@@ -158,7 +162,7 @@ void derive_waits(StepPlan& plan) {
       if (begin == end) continue;
       touched[static_cast<std::size_t>(buffer.tier)].touch(steps, run, begin, end, use.access != Access::read, needed);
     }
-    // Newest first: it often covers the older ones.
+    // Newest first, because waiting for one often covers the older ones.
     std::sort(needed.begin(), needed.end(), std::greater<>());
     std::vector<int> waits;
     for (const int earlier : needed) {

@@ -3,7 +3,7 @@
 
 namespace strata::runtime {
 
-// Fills in what each task waits for, of a plan with offsets: see waits.cc for the rule.
+// Fills in the waits of every task. The plan must have offsets. The rule is in waits.cc.
 void derive_waits(StepPlan& plan);
 
 }  // namespace strata::runtime

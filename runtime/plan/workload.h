@@ -7,18 +7,18 @@
 
 namespace strata::runtime {
 
-// What a job is planned from: what the user wrote, the model that this names and the data. The model's config.json is
-// read once, when a workload is opened (checkpoint/model_folder.h), and a search plans many recipes with it.
+// Everything a job is planned from: the recipe as the user wrote it, the model it names, and the data. config.json is
+// read once, when a workload is opened (checkpoint/model_folder.h); a search plans many recipes with it.
 struct Workload {
   Recipe recipe;
-  models::Config description;  // of the recipe's model as its folder or preset has it, without model.config.*
+  models::Config description;  // the model as its folder or preset describes it, without model.config.*
   DataFacts data = {};
-  std::vector<int> nodes = {};  // of each rank, its node (comm::World::nodes); empty: all are on one
+  std::vector<int> nodes = {};  // the node of each rank (comm::World::nodes); empty: all are on one
 
-  // The description with the recipe's model.config.* over it. A copy, as a Config remembers what was read of it. Throws
-  // Error{usage} if a value is no JSON.
+  // The description, overridden by the recipe's model.config.*. Returns a copy, because a Config tracks which keys were
+  // read. Throws Error{usage} if a value is not JSON.
   models::Config config() const;
-  // The same model and data under another recipe, which names both as this one does.
+  // The same model and data with another recipe, which must name the same ones.
   Workload with(Recipe other) const;
 };
 

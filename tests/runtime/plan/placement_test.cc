@@ -78,12 +78,13 @@ TEST(Placement, RefusesNodesThatAreNotAlikeWhereGroupsAreNodes) {
   require_groups(hybrid, 4);
   require_groups(hybrid, 4, {0, 0, 1, 1});
   require_groups(zero_of(3, 2, kAllRanks, kAllRanks), 4, {0, 0, 0, 1});
-  EXPECT_FAILURE(require_groups(hybrid, 5, {0, 0, 1, 1, 2}), Exit::usage,
-                 "zero.parameters_group = \"node\" needs as many ranks on each node, but these have 2, 2 and 1 ranks: "
-                 "start as many on each, or give \"all\"");
+  EXPECT_FAILURE(
+      require_groups(hybrid, 5, {0, 0, 1, 1, 2}), Exit::usage,
+      "zero.parameters_group = \"node\" needs the same number of ranks on every node, but these have 2, 2 and 1 ranks: "
+      "start as many on each, or give \"all\"");
   EXPECT_FAILURE(require_groups(zero_of(1, kAllRanks, kAllRanks, kRanksOfANode), 4, {0, 1, 0, 1}), Exit::usage,
-                 "zero.optimizer_group = \"node\" needs ranks of a node that follow each other, but they are dealt out "
-                 "to nodes in turn: start them node by node (mpirun --map-by slot, srun --distribution=block)");
+                 "zero.optimizer_group = \"node\" needs the ranks of each node to be consecutive, but they alternate "
+                 "between nodes: start them node by node (mpirun --map-by slot, srun --distribution=block)");
   EXPECT_FAILURE(require_groups(zero_of(3, 4, kAllRanks, kRanksOfANode), 4, {0, 0, 1, 1}), Exit::usage,
                  "zero.parameters_group = 4 does not divide the 2 ranks that hold the optimizer's state: give 1 or "
                  "\"all\"");
@@ -93,7 +94,7 @@ TEST(Placement, NotesGroupsOfWhatIsNotSharded) {
   EXPECT_THAT(notes_of_groups(zero_of(3, 2, 2, 2)), testing::IsEmpty());
   EXPECT_THAT(
       notes_of_groups(zero_of(1, 2, kAllRanks, 2)),
-      testing::ElementsAre("zero.parameters_group has no effect at zero.stage = 1: it is for stages from 3 on"));
+      testing::ElementsAre("zero.parameters_group has no effect at zero.stage = 1: it applies from stage 3 on"));
 }
 
 }  // namespace
