@@ -106,7 +106,7 @@ bool is_saved_whole(const Adapter& adapter, std::string_view tensor) {
 void check_pattern(std::string_view key, const std::string& pattern) {
   // Python syntax that std::regex interprets differently or not at all.
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kLacking = {
-      {{"(?<", "looking behind"},
+      {{"(?<", "look-behind"},
        {"(?P", "named groups"},
        {"(?#", "comments"},
        {"(?>", "atomic groups"},
@@ -115,18 +115,18 @@ void check_pattern(std::string_view key, const std::string& pattern) {
        {"(?s", "flags"},
        {"\\A", "\\A"},
        {"\\Z", "\\Z"},
-       {"{,", "a repetition without its least number"}}};
+       {"{,", "a repetition without a minimum"}}};
   for (const auto& [syntax, name] : kLacking)
     if (pattern.find(syntax) != std::string::npos)
-      fail(Exit::usage, "{} = {}: {} in regular expressions is not supported ({}): write it without", key, pattern,
-           name, syntax);
+      fail(Exit::usage, "{} = {}: {} in a regular expression is not supported ({}): write the pattern without it", key,
+           pattern, name, syntax);
   if (pattern.size() > kMostPattern)
     fail(Exit::usage, "{}: the regular expression has {} characters, and at most {} are supported", key, pattern.size(),
          kMostPattern);
   try {
     (void)compiled(pattern);
   } catch (const std::regex_error& error) {
-    fail(Exit::usage, "{} = {} is no regular expression that can be read: {}", key, pattern, error.what());
+    fail(Exit::usage, "{} = {} is not a valid regular expression: {}", key, pattern, error.what());
   }
 }
 

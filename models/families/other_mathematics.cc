@@ -125,25 +125,24 @@ struct Foreign {
 };
 constexpr std::string_view kExperts = "layers of experts (mixture of experts) are not supported";
 constexpr std::string_view kSoftCap = "a soft cap (tanh) of scores or logits is not supported";
-constexpr std::string_view kScaled = "another scaling than the family's own is not supported; only 1 is";
-constexpr std::string_view kScores =
-    "scores of attention that are scaled otherwise than by the root of head_dim are not supported";
+constexpr std::string_view kScaled = "scaling other than the family's own is not supported; only 1 is";
+constexpr std::string_view kScores = "attention scores scaled by anything but 1 / sqrt(head_dim) are not supported";
 constexpr std::string_view kLatent = "attention over compressed keys and values (latent attention) is not supported";
 constexpr std::string_view kAlibi = "ALiBi, which adds a slope to attention in place of positions, is not supported";
-constexpr std::string_view kPartial = "rotary positions of a part of a head's columns are not supported";
+constexpr std::string_view kPartial = "rotary positions on a part of each head are not supported";
 constexpr std::string_view kInterleaved =
-    "rotary positions of neighbouring columns are not supported; those of halves are";
+    "rotary positions that pair neighbouring columns are not supported; those that pair halves are";
 constexpr std::string_view kNoPositions = "layers without rotary positions are not supported";
-constexpr std::string_view kOtherPositions = "positions of another kind than the family's are not supported";
+constexpr std::string_view kOtherPositions = "positions of a kind other than the family's are not supported";
 constexpr std::string_view kHeadNorm = "a norm of queries and keys is not supported in this family; qwen3 has it";
 constexpr std::string_view kParallel = "attention and MLP side by side (a parallel residual) are not supported";
-constexpr std::string_view kBiases = "biases in other layers than the family's are not supported";
-constexpr std::string_view kOneKey = "attention with one key and value for all heads is not supported in this family";
+constexpr std::string_view kBiases = "biases in layers other than the family's are not supported";
+constexpr std::string_view kOneKey = "attention with a single key and value head is not supported in this family";
 constexpr std::string_view kDirection =
     "decoders that attend to later tokens, and encoders that do not, are not supported";
 constexpr std::string_view kCross = "attention to another model's output (cross-attention) is not supported";
 constexpr std::string_view kQuantised =
-    "quantised weights are not supported; give the model that they were made from, or one that was converted back to "
+    "quantised weights are not supported; give the original model, or one that was converted back to "
     "bfloat16 (dequantize)";
 constexpr std::string_view kDraft = "this is a draft model, which continues another model's work, and is not supported";
 constexpr std::string_view kAhead = "heads that predict several tokens ahead are not supported";
@@ -232,7 +231,7 @@ constexpr Foreign kForeign[] = {
     {"qk_norm", kNormOfHeads, kHeadNorm},
     {"qk_layernorm", kNormOfHeads, kHeadNorm},
     {"attn_qk_norm", kNormOfHeads, kHeadNorm},
-    {"clip_qkv", kOff, "queries, keys and values that are clipped are not supported"},
+    {"clip_qkv", kOff, "clipped queries, keys and values are not supported"},
     {"use_parallel_residual", kOff, kParallel},
     {"parallel_residual", kOff, kParallel},
     {"parallel_attn", kOff, kParallel},
@@ -277,8 +276,8 @@ constexpr Foreign kForeign[] = {
     {"attention_layers", kOff, kWindows},
     {"attention_types", kOff, kWindows},
     {"attn_layer_period", kOff, kState},
-    {"embedding_size", kHidden, "tables of another width than hidden_size are not supported"},
-    {"word_embed_proj_dim", kHidden, "tables of another width than hidden_size are not supported"},
+    {"embedding_size", kHidden, "embedding tables of a width other than hidden_size are not supported"},
+    {"word_embed_proj_dim", kHidden, "embedding tables of a width other than hidden_size are not supported"},
     {"per_layer_config", kOff, kPerLayer},
     {"block_configs", kOff, kPerLayer},
     {"pruned_heads", kOff, kPerLayer},

@@ -100,7 +100,7 @@ Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name) {
   const std::string_view json(reinterpret_cast<const char*>(state->bytes.data()), state->bytes.size());
   const Config settings = Config::parse(json, fmt::format("{} of {}", state->name, state->file.string()));
   if (settings.text_or("quant_type", "") != "nf4" || settings.int_or("blocksize", 0) != kScaleBlock)
-    fail(Exit::usage, "{}: {} is in blocks of {} of \"{}\", and those of {} of \"nf4\" are supported",
+    fail(Exit::usage, "{}: {} has blocks of {} in \"{}\"; only blocks of {} in \"nf4\" are supported",
          state->file.string(), name, settings.int_or("blocksize", 0), settings.text_or("quant_type", ""), kScaleBlock);
   Nf4Tensor out{codes, nullptr};
   for (const std::int64_t d : settings.integers("shape")) out.shape.push_back(static_cast<std::uint64_t>(d));
@@ -113,7 +113,7 @@ Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name) {
   out.scales = &part(file, *codes, ".absmax", nested ? "U8" : "F32", blocks);
   if (!nested) return out;
   if (const std::int64_t size = settings.int_or("nested_blocksize", 0); size != static_cast<std::int64_t>(kNf4Scales))
-    fail(Exit::usage, "{}: the scales of {} are in blocks of {}, and those of {} are supported", state->file.string(),
+    fail(Exit::usage, "{}: the scales of {} have blocks of {}; only blocks of {} are supported", state->file.string(),
          name, size, kNf4Scales);
   out.shared = &part(file, *codes, ".nested_absmax", "F32", (blocks + kNf4Scales - 1) / kNf4Scales);
   require_map(part(file, *codes, ".nested_quant_map", "F32", 256), 256,

@@ -12,8 +12,8 @@ std::optional<Quantisation> quantisation_of(const Config& config) {
     return std::nullopt;
   if (const std::string type = config.text_or(key("bnb_4bit_quant_type"), "fp4"); type != "nf4")
     fail(Exit::usage,
-         "{} is \"{}\", and of bitsandbytes' 4-bit formats \"nf4\" is supported: quantise the model again with it, or "
-         "give the model that it was made from",
+         "{} is \"{}\": of bitsandbytes' 4-bit formats only \"nf4\" is supported; quantise the model again with it, or "
+         "give the original model",
          config.describe(key("bnb_4bit_quant_type")), type);
   const bool twice = config.bool_or(key("bnb_4bit_use_double_quant"), false);
   return Quantisation{twice ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain,

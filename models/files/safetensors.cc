@@ -338,7 +338,7 @@ const StoredTensor& Safetensors::require(std::string_view name, std::span<const 
                         tensor->dtype.starts_with("F4");
     if (packed)
       fail(Exit::usage,
-           "{}: tensor {} is stored as {}, quantised: give the model that it was made from, or one that was converted "
+           "{}: tensor {} is stored as {}, quantised: give the original model, or one that was converted "
            "back to bfloat16 (dequantize)",
            tensor->file.string(), name, tensor->dtype);
     corrupt(tensor->file, tensor->file_offset, fmt::format("tensor {} in F64, F32, BF16 or F16", name), tensor->dtype);

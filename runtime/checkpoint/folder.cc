@@ -204,7 +204,7 @@ void CheckpointFolder::publish(const fs::path& temporary, Manifest& manifest) {
     std::error_code error;
     if (fs::file_size(temporary / file.name, error) != file.bytes || error)
       fail(Exit::failed,
-           "{} is not there as its rank wrote it: checkpoint.dir must lie on a file system that all "
+           "{} is missing or not as its rank wrote it: checkpoint.dir must lie on a file system that all "
            "nodes share",
            (temporary / file.name).string());
   }

@@ -32,7 +32,7 @@ MaskedTokens::Vocabulary vocabulary_of(std::span<const TokenFile> files) {
            name);
     if (!sidecar->mask_token)
       fail(Exit::usage,
-           "{} holds tokens of the tokenizer {}, which has no token for what is masked (mask_token of its "
+           "{} holds tokens of the tokenizer {}, which has no mask token (mask_token of its "
            "tokenizer_config.json, [MASK] or <mask>), and masked_lm needs one: take the tokenizer that the encoder "
            "comes with",
            name, sidecar->tokenizer);
@@ -67,7 +67,7 @@ void look_for_templates(Workload& workload, const LabelColumn* of_validation) {
     file.read(0, {&first, 1});
     if (std::ranges::find(*file.sidecar()->special_tokens, first) != file.sidecar()->special_tokens->end()) continue;
     workload.data.notes.push_back(
-        fmt::format("{} begins with a token of text: encoders know texts between their tokenizer's special tokens "
+        fmt::format("{} begins with a token of text: encoders expect texts between their tokenizer's special tokens "
                     "([CLS], [SEP]), which strata tokenize --add-special puts there",
                     path.string()));
   }

@@ -85,7 +85,7 @@ class StoredWeights final : public WeightSource {
       for (const char* ending : {".qweight", ".qzeros", ".weight.absmax", ".weight_packed", ".weight_scale", ".scales"})
         if (name.ends_with(ending))
           fail(Exit::usage,
-               "{} holds quantised weights ({}): give the model that they were made from, or one that was converted "
+               "{} holds quantised weights ({}): give the original model, or one that was converted "
                "back to bfloat16 (dequantize)",
                directory.string(), name);
     TensorMatch match = match_tensors(model, names, new_head);
@@ -191,7 +191,7 @@ class StoredWeights final : public WeightSource {
     if (model.family == "gpt2")
       fail(Exit::usage,
            "{}: {} is quantised, and quantised weights of gpt2 models, whose matrices bitsandbytes transposes, are not "
-           "supported: give the model that they were made from, with model.frozen_format = \"nf4\"",
+           "supported: give the original model, with model.frozen_format = \"nf4\"",
            codes.file.string(), name);
     if (tensor.shape != shape)
       fail(Exit::corrupt, "{}: expected tensor {} of shape [{}], found shape [{}]", codes.file.string(), name,

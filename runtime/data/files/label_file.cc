@@ -67,7 +67,7 @@ class ClassNumbers {
     std::string names;
     for (const std::string& name : classes_.names)
       if (names.size() < 100) names += (names.empty() ? "" : ", ") + name;
-    fail(Exit::usage, "{}, line {}: the label {} is none of the model's {} ({}{})", file_, line, label,
+    fail(Exit::usage, "{}, line {}: the label {} is not one of the model's {} ({}{})", file_, line, label,
          classes_.names.size() == 1 ? "one class" : fmt::format("{} classes", classes_.names.size()), names,
          names.size() < 100 ? "" : ", ...");
   }
@@ -126,7 +126,7 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
                     (problem == "multi_label_classification" || problem == "single_label_classification");
   if (per_token ? problem != "token_classification" : !numbers && !one && !many)
     fail(Exit::usage,
-         "{} is for {}, and the model for {}: say which with training.objective and model.config.problem_type", tokens,
+         "{} is for {}, and the model for {}: choose one with training.objective and model.config.problem_type", tokens,
          problem,
          per_token                       ? "token_classification"
          : target == ClassTarget::number ? "regression"
@@ -165,7 +165,7 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
     } else if (target == ClassTarget::number) {
       double number = 0;
       if (value.get_double().get(number) != simdjson::SUCCESS)
-        fail(Exit::usage, "{}, line {}: a regression needs numbers, and this is {}", name, line,
+        fail(Exit::usage, "{}, line {}: a regression needs numbers, but this is {}", name, line,
              simdjson::minify(root));
       out.push_back(std::bit_cast<std::int32_t>(static_cast<float>(number)));
     } else if (target == ClassTarget::one) {

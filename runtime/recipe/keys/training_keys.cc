@@ -72,10 +72,9 @@ RecipeKey freeze() {
   };
   return {
       "training.freeze",
-      "patterns of tensors' names: a text or a list, in which * stands for any characters, ? for one, [...] for one "
-      "of these",
-      "tensors that are not trained: they have no gradient and no optimizer state, backward ends above those that "
-      "lie below all that is trained",
+      "a glob pattern of tensor names, or a list of them: * matches any characters, ? one, [...] one of those listed",
+      "tensors that are not trained: they have no gradient and no optimizer state, and backward stops at the lowest "
+      "trained one",
       set,
       text,
       {}};

@@ -57,7 +57,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   refused("gpt2", {{"activation_function", "\"relu\""}}, "model.config.activation_function is \"relu\"", "gelu_new");
   refused("gpt2", {{"activation_function", "\"gelu\""}}, "activation_function", "not supported");  // exact, not tanh
   refused("gpt2", {{"n_head", "5"}}, "n_head=5", "n_embd=32");
-  refused("gpt2", {{"scale_attn_weights", "false"}}, "scale_attn_weights is false", "head_dim are not supported");
+  refused("gpt2", {{"scale_attn_weights", "false"}}, "scale_attn_weights is false", "sqrt(head_dim) are not supported");
   for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop"})
     for (const char* p : {"1.5", "1", "-0.1"}) refused("gpt2", {{key, p}}, key, "at least 0 and below 1");
   refused("llama", {{"attention_dropout", "1.5"}}, "attention_dropout is 1.5", "below 1");

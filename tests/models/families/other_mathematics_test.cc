@@ -99,8 +99,8 @@ TEST(OtherMathematicsTest, IsRefusedInEveryFamilyAndItsInertValuesAreNot) {
       {"embedding_multiplier", "12.0", "1.0", "scaling"},
       {"residual_multiplier", "0.22", "1.0", "scaling"},
       {"scale_emb", "12", "1", "scaling"},
-      {"attention_multiplier", "0.0078125", "0.35355339059327373", "scores of attention"},
-      {"query_pre_attn_scalar", "256", "8", "scores of attention"},
+      {"attention_multiplier", "0.0078125", "0.35355339059327373", "attention scores"},
+      {"query_pre_attn_scalar", "256", "8", "attention scores"},
       {"alibi", "true", "false", "ALiBi"},
       {"alibi_starting_size", "512", "null", "ALiBi"},
       {"position_embedding_type", "\"alibi\"", "null", "ALiBi"},
@@ -111,7 +111,7 @@ TEST(OtherMathematicsTest, IsRefusedInEveryFamilyAndItsInertValuesAreNot) {
       {"qk_layernorm", "true", "false", "norm of queries"},
       {"clip_qkv", "8.0", "null", "clipped"},
       {"use_parallel_residual", "true", "false", "parallel residual"},
-      {"multi_query", "true", "false", "one key and value"},
+      {"multi_query", "true", "false", "single key and value"},
       {"add_cross_attention", "true", "false", "cross-attention"},
       {"is_encoder_decoder", "true", "false", "encoder and a decoder"},
       {"scale_attn_by_inverse_layer_idx", "true", "false", "layer's number"},
@@ -123,7 +123,7 @@ TEST(OtherMathematicsTest, IsRefusedInEveryFamilyAndItsInertValuesAreNot) {
       {"dflash_config", R"({"target_layer_ids":[1]})", "null", "draft model"},
       {"num_nextn_predict_layers", "1", "0", "several tokens"},
       {"vision_config", R"({"hidden_size":8})", "null", "images"},
-      {"embedding_size", "16", "32", "another width"},
+      {"embedding_size", "16", "32", "width other than hidden_size"},
       {"pruned_heads", R"({"0":[1]})", "{}", "different shapes"},
       {"attention_window", "[8,8]", "[]", "windows"},
   };
@@ -141,14 +141,14 @@ TEST(OtherMathematicsTest, IsRefusedInEveryFamilyAndItsInertValuesAreNot) {
                    Exit::usage, AllOf(HasSubstr(name), HasSubstr("draft model")));
   for (const char* family : {"bert", "gpt2"}) {
     EXPECT_NO_THROW(make(with(family, R"("use_qkv_bias":true,"rotary_pct":0,"use_bias":true)")));
-    EXPECT_FAILURE(make(with(family, R"("use_bias":false)")), Exit::usage, HasSubstr("biases in other layers"));
+    EXPECT_FAILURE(make(with(family, R"("use_bias":false)")), Exit::usage, HasSubstr("biases in layers other"));
     EXPECT_FAILURE(make(with(family, R"("rotary_pct":1.0)")), Exit::usage, HasSubstr("rotary positions"));
   }
   EXPECT_NO_THROW(make(with("llama", R"("use_qkv_bias":false,"rotary_pct":1.0,"use_bias":false)")));
   EXPECT_NO_THROW(make(with("llama", R"("use_qkv_bias":true,"attention_bias":true)")));
   EXPECT_NO_THROW(make(with("qwen2", R"("use_qkv_bias":true)")));
-  EXPECT_FAILURE(make(with("llama", R"("use_qkv_bias":true)")), Exit::usage, HasSubstr("biases in other layers"));
-  EXPECT_FAILURE(make(with("llama", R"("rotary_pct":0.25)")), Exit::usage, HasSubstr("part of a head"));
+  EXPECT_FAILURE(make(with("llama", R"("use_qkv_bias":true)")), Exit::usage, HasSubstr("biases in layers other"));
+  EXPECT_FAILURE(make(with("llama", R"("rotary_pct":0.25)")), Exit::usage, HasSubstr("part of each head"));
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   EXPECT_THAT(labels_of(alike, classes({"a", "b"}), false), ElementsAre(1, 1)) << "a line like the one before";
   const auto other = file("{\"label\": \"b\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "b"});
   EXPECT_FAILURE(labels_of(other, classes({"a", "c"}), false), Exit::usage,
-                 HasSubstr("line 1: the label \"b\" is none of the model's 2 classes (a, c)"));
+                 HasSubstr("line 1: the label \"b\" is not one of the model's 2 classes (a, c)"));
   EXPECT_FAILURE(labels_of(one, classes({"a", "b"}), true), Exit::usage,
                  HasSubstr("is for single_label_classification, and the model for token_classification"));
   const auto many = file("{\"labels\": [\"c\", \"a\"]}\n{\"labels\": []}\n", "multi_label_classification", {"a", "c"});
@@ -253,7 +253,7 @@ TEST_F(ClassificationTest, OneLabelPerTextForModelsOfSeveral) {
 TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
   const auto gap = file("{\"label\": 2}\n{\"label\": 1}\n", "single_label_classification", {"1", "2"});
   EXPECT_FAILURE(labels_of(gap, classes({"0", "2"}), false), Exit::usage,
-                 HasSubstr("line 2: the label 1 is none of the model's 2 classes (0, 2)"));
+                 HasSubstr("line 2: the label 1 is not one of the model's 2 classes (0, 2)"));
   EXPECT_FAILURE(labels_of(gap, classes({"2", "other", "4"}), false), Exit::usage, HasSubstr("the label 1 is none"));
   EXPECT_THAT(labels_of(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
   EXPECT_THAT(labels_of(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
