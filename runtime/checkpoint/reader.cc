@@ -64,7 +64,7 @@ std::optional<CheckpointHold> hold_for_reading(const fs::path& path) {
   return hold;
 }
 
-// The offset of the first complete block at or before an element.
+// The byte offset of an element or, in nf4, of the block that contains it.
 std::uint64_t bytes_before(device::StorageFormat format, std::uint64_t element) {
   return stored_bytes(format, is_nf4(format) ? element / device::kNf4Block * device::kNf4Block : element);
 }

@@ -10,7 +10,7 @@ namespace strata::runtime {
 
 // memory.order = "auto": plans one step in both orders and takes one of them.
 //
-// The order with less memory (device and host together) wins, unless the other gains more than half as much speed as it
+// The order with less memory (device and host together) wins, unless the other gains at least half as much speed as it
 // adds memory, on a nominal machine of the plan's kind: 5% for each 10%. If both are alike, the order that moves fewer
 // bytes wins. If only one order fits, it is taken; if neither does, the one with less memory. An order that needs more
 // device memory than the other must also stay within device_limit() bytes, which is called only in that case.
