@@ -74,13 +74,13 @@ class CheckpointFolder {
   // Marks checkpoints whose data was found damaged: they are never removed and do not count towards `keep`.
   void pass_over(std::span<const std::filesystem::path> damaged);
 
-  // Rank 0: writes the manifest into `temporary`, whose files must be durable, renames the folder under the next
-  // serial, and removes the oldest checkpoints beyond `keep` that nobody is reading. With checkpoint.keep_best the best
-  // one stays; an earlier run's best one stays until a better one by the same measure exists. Whatever stays for that
-  // reason, or because it could not be removed, is reported once; neither is an error, as the new checkpoint is
-  // durable.
+  // Rank 0: writes the manifest into `temporary`, whose files must be durable, puts the folder in place under
+  // the next serial, and removes the oldest checkpoints beyond `keep` that nobody is reading. With checkpoint.keep_best
+  // the best one stays; an earlier run's best one stays until a better one by the same measure exists. Whatever stays
+  // for that reason, or because it could not be removed, is reported once; neither is an error, as the new checkpoint
+  // is durable.
   void publish(const std::filesystem::path& temporary, Manifest& manifest);
-  // publish() calls this on its own thread for every durable checkpoint.
+  // Called by publish(), on the same thread, for every durable checkpoint.
   using Published = std::function<void(std::int64_t step, const std::filesystem::path& place)>;
   void tell(Published published) { published_ = std::move(published); }
 
