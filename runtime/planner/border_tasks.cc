@@ -39,8 +39,8 @@ void BorderTasks::copy(bool up, std::initializer_list<Member> buffers) {
   copy.add(d_);
 }
 
-// They have the whole step's forward and backward, as the first updates come behind them, or, in a cycle, are left out
-// behind the drain that a checkpoint begins with.
+// These tasks come first, so that they may run until the step's first update. In a cyclic plan they may run even
+// longer: a checkpoint begins with a drain, so the next step has no pending update.
 void BorderTasks::save_state() {
   if (checkpoint_ < 0) return;
   for (int unit = 0; unit < d_.units(); ++unit)

@@ -6,22 +6,23 @@
 
 namespace strata::runtime {
 
-// The part of a plan in which two steps meet: what the host writes before a step and reads after it, the copies of that
-// on a GPU, and what a checkpoint reads of the state that the step before left.
+// The tasks at the boundary between two steps: what the host writes before a step and reads after it, the copies of
+// both on a GPU, and what a checkpoint reads of the state that the previous step left.
 class BorderTasks {
  public:
-  // Adds the buffers of the host that stand for the plan's control on a GPU (host_control), and the one that
-  // checkpoints pass through.
+  // Adds the host's copies of the plan's control buffers on a GPU (host_control), and the staging buffer of
+  // checkpoints.
   explicit BorderTasks(Draft& draft);
 
   // Adds a checkpoint's tasks, if the run writes any.
   void save_state();
+  // Adds the tasks before and after those of the step proper.
   void begin();
   void end();
 
  private:
   using Member = int ControlBuffers::*;
-  // Copies of whole buffers between a GPU and the host.
+  // Adds one task that copies the buffers between a GPU and the host; nothing on the CPU.
   void copy(bool up, std::initializer_list<Member> buffers);
 
   Draft& d_;

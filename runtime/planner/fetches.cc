@@ -62,7 +62,7 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
     for (int part = -1; part < static_cast<int>(d_.unit(unit).parts().size()); ++part)
       for (const PoolKind pool : kPools) fetch({unit, part, pool});
   add_shards();
-  // Each lane runs in order: what is needed first goes first.
+  // Lanes run in order, so what is needed first is fetched first.
   for (auto& hops : hops_before_)
     std::stable_sort(hops.begin(), hops.end(),
                      [&](const Hop& a, const Hop& b) { return all_[a.fetch].needed < all_[b.fetch].needed; });
@@ -89,7 +89,7 @@ void Fetches::add(const UnitPart& which, int needed, int visit) {
   all_.push_back({which, needed, at_home(which)});
 }
 
-// In front of the gathers that need them.
+// Uploads and reads are inserted before the gathers of the same visit, which need them.
 void Fetches::add_shards() {
   for (const auto& [pass, shard] : shards_) {
     const auto before = [&](TaskKind kind, int visit) {
@@ -114,7 +114,7 @@ std::vector<Slice> Fetches::at_home(const UnitPart& which) const {
 
 namespace {
 
-// Whole pages, of which drives are read.
+// The slice extended to whole pages, as drives are read by pages.
 Slice paged(const Slice& slice) {
   constexpr std::size_t kPage = device::kBufferAlignment;
   const std::size_t begin = slice.offset / kPage * kPage;

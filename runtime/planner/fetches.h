@@ -9,38 +9,40 @@
 
 namespace strata::runtime {
 
-// The parameters' part of a plan: how they come to the device before a visit needs them, from their home through the
-// tiers to this rank's shard, and from all ranks' shards to the unit or part; and when they are let go. Where whole
-// parameters live on the device nothing has to come.
+// The parameters' part of a plan: how they reach the device before a visit needs them (from their home through the
+// tiers to this rank's shard, then by an all-gather to the unit or part), and when they are released. Unsharded
+// parameters on the device need no fetch.
 class Fetches {
  public:
-  // The homes are those of the draft's plan.
+  // The draft must have the homes of all units.
   explicit Fetches(Draft& draft);
 
-  // Which units and parts are fetched before each visit and which end after it: a unit is held as long as it is needed
-  // within the next `prefetch` visits, so that at most prefetch + 1 are; a part no longer than to the next visit, so
-  // that at most two are. Of a unit whose shard lies in another tier that shard comes once for all the parts of visits
-  // that follow each other. What other units share is held from the first visit of any of them to the last, if it is
-  // fetched whole. Each tier looks one visit further ahead.
+  // Decides which units and parts are fetched before each visit and which are released after it.
+  // - A unit is held while it is needed within the next `prefetch` visits, so at most prefetch + 1 are present.
+  // - A part is held at most until the next visit, so at most two are present.
+  // - Consecutive visits to parts of a unit whose shard is in another tier share one fetch of that shard.
+  // - Parameters that other units share are held from the first visit that needs them to the last, unless they are
+  // tiled.
+  // - A fetch begins one visit earlier for each tier that it passes.
   void find(const std::vector<Visit>& visits, const Tiling& tiling);
 
-  // Adds what is fetched before a visit; lets go what it was the last to need.
+  // Adds the fetches before a visit; releases what it was the last to need.
   void before(int visit);
   void after(int visit);
 
-  // The highest unit that is fetched before the visit; -1: none.
+  // The highest unit of which something is fetched before the visit; -1: none.
   int last_unit(int visit) const;
-  // Where the parameters of a unit or part lie now, those of the pool, as stored; -1: it has none.
+  // The buffer that now holds the parameters of a unit or part in its pool, as stored; -1: none.
   int buffer(const UnitPart& which) const;
 
  private:
   struct Fetch {
     UnitPart which;
-    int needed;  // visit
+    int needed;  // the visit that needs it
     std::vector<Slice> slices;
-    int shard = -1;  // of a part of a sharded unit in another tier: the fetch of its shard; -1: it has its own slices
+    int shard = -1;  // part of a sharded unit in another tier: the fetch of its shard; -1: `slices` hold the bytes
   };
-  // The fetch of a shard, by the first of the visits that follow each other, and the first that it is gathered before.
+  // The fetch of a shard, and the first visit before which some of it is gathered.
   struct Shard {
     std::size_t fetch;
     int visit;
@@ -50,24 +52,24 @@ class Fetches {
     TaskKind kind;  // read, upload or gather
   };
 
-  // Of the whole unit or the part, whether it has some of the pool.
+  // Whether the unit or part has elements in its pool.
   bool has(const UnitPart& which) const { return d_.range_of(which).size() > 0; }
   bool resident() const { return !d_.plan.sharded_parameters() && d_.plan.placement.parameters.tier == Tier::device; }
   std::size_t index(const UnitPart& which) const;
   void add(const UnitPart& which, int needed, int visit);
   void add_shards();
   int home_of(const UnitPart& which) const;
-  // Where the unit's or part's bytes lie in its home.
+  // The bytes of the unit or part in its home.
   std::vector<Slice> at_home(const UnitPart& which) const;
   void run(const Hop& hop);
   void gather(const Fetch& fetch);
 
   Draft& d_;
   std::vector<std::size_t> first_piece_;  // by unit: the whole unit, then its parts, all pools of each
-  std::vector<int> present_;              // by unit, part and pool: its buffer; -1: not there
+  std::vector<int> present_;              // by unit, part and pool: its buffer; -1: not on the device
   std::vector<Fetch> all_;
-  std::vector<int> pass_;  // by visit: the first of those about the same unit's parts that follow each other
-  std::map<std::pair<int, PoolKind>, Shard> shards_;   // by that, and pool
+  std::vector<int> pass_;  // by visit: the first of the consecutive visits to parts of the same unit
+  std::map<std::pair<int, PoolKind>, Shard> shards_;   // by pass_ and pool
   std::vector<std::vector<Hop>> hops_before_;          // by visit
   std::vector<std::vector<UnitPart>> releases_after_;  // by visit
 };

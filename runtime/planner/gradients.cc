@@ -39,9 +39,9 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
     if (d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) make_home({unit, true});
 }
 
-// ZeRO-1 holds the whole gradient; a rank alone has nothing to share. Not if sharding frees less of the device than
-// that takes: with the optimizer elsewhere, or with so little state that it is not twice the gradient, stage 1 would
-// take more than stage 0.
+// ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if that would make stage 1 take
+// more device memory than stage 0, because sharding frees less than the gradient takes: if the optimizer's state is in
+// another tier, or is smaller than two gradients.
 bool Gradients::holds_whole() const {
   if (!d_.plan.sharded_optimizer() || d_.request.placement.gradients.sharded() || away() || d_.plan.cyclic)
     return false;
@@ -51,7 +51,8 @@ bool Gradients::holds_whole() const {
   return (d_.fp32() ? 0 : device::fp32_bytes(kElements)) + moments >= 2 * d_.bytes_of(kElements);
 }
 
-// A sum that lives on the device is there anyway. Each of several ranks has a shard, whose borders are not the tiles'.
+// Whether the owner's sum is brought to the device tile by tile. A sum that lives on the device need not be. With
+// several ranks it cannot be, because shards do not end where tiles do.
 bool Gradients::by_tiles(const Owner& owner) const {
   if (!sums_in_tiles(d_.plan, owner.unit) || !has_sums_) return false;
   return owner.shared ? owner.unit == d_.last() && tiling_.table_tiled() : tiling_.tiled(owner.unit);
@@ -66,7 +67,7 @@ std::size_t Gradients::sum_bytes(const Owner& owner) const {
   return d_.bytes_of(owner.shared ? d_.layout(owner.unit).shared->elements.size() : d_.layout(owner.unit).padded());
 }
 
-// Every rank's buffers have the size of the largest piece.
+// Buffers have the same size on every rank, that of the largest piece.
 std::size_t Gradients::shared_part(int unit) const {
   return portions_of(d_.layout(unit).shared->elements, layout_of({unit, true}).shards).most;
 }
@@ -86,7 +87,8 @@ std::string Gradients::name_of(const Owner& owner) const {
 
 int Gradients::make_home(const Owner& owner) {
   Sum& sum = sum_of(owner);
-  const bool whole_cycle = d_.plan.cyclic && !(owner.shared && has_sums_);  // a shared sum ends in the holder's
+  const bool whole_cycle =
+      d_.plan.cyclic && !(owner.shared && has_sums_);  // a shared sum is added to the holder's in the same step
   sum.home =
       d_.add_buffer(name_of(owner), Kind::gradients, d_.plan.placement.gradients.tier, sum_bytes(owner), whole_cycle);
   if (!away()) sum.window = sum.home;
@@ -113,7 +115,7 @@ int Gradients::add(CallGradient g) {
 }
 
 void Gradients::before_call(int unit) {
-  // A gradient buffer that lives from step to step is emptied before the next micro-batch writes it.
+  // A gradient buffer that lives from step to step must be reduced before the next micro-batch overwrites it.
   const auto in_it = [&](const Produced& p) { return p.gradient.buffer == whole_[at(unit)]; };
   if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
@@ -122,7 +124,7 @@ void Gradients::before_call(int unit) {
 }
 
 void Gradients::after_call(bool last) {
-  // A unit's last part may have nothing that is trained.
+  // A unit's last part may train nothing, so that an earlier gradient is its last.
   std::vector<Produced>& newest = produced_.empty() ? pending_ : produced_;
   if (last && !newest.empty()) newest.back().last = true;
   reduce_pending();
@@ -183,8 +185,8 @@ void Gradients::close(const Owner& owner) {
   sum.run_window = -1;
 }
 
-// What has to happen to a sum when no micro-batch is to come. Those of the units that share some of its parameters are
-// complete: they come behind it in forward, so before it in backward.
+// Adds the tasks on a sum to which no micro-batch will be added. The sums of its sharers are already complete, because
+// sharers come after the holder in forward and so before it in backward.
 void Gradients::complete(int unit) {
   Sum& sum = sum_of({unit});
   sum.complete = true;
@@ -198,7 +200,7 @@ void Gradients::complete(int unit) {
   if (d_.plan.gathers_sums()) GatherSums{.unit = unit, .sum = sum.window}.add(d_);
 }
 
-// A gradient of shared parameters on the device, for their holder's task.
+// The owner's gradient of shared parameters, brought to the device for a task of the holder.
 int Gradients::brought(const Owner& owner, int holder) {
   const Sum& sum = sum_of(owner);
   if (sum.window >= 0) return sum.window;
@@ -220,7 +222,8 @@ bool Gradients::accumulate(const Produced& p) {
   return last;
 }
 
-// Where the owner's incomplete run lies while a call's gradients are added; nowhere if runs end with every call.
+// The buffer of the owner's incomplete run of micro-batches while a call's gradient is added; none (-1) if every run
+// ends with its call.
 Written Gradients::run_of(const Owner& owner) {
   const auto length = at(d_.plan.reduce_group), pieces = at(d_.request.mesh.data());
   if (!device::GradientRuns::needs_partial(length, pieces)) return {};
@@ -267,8 +270,8 @@ void Gradients::reduce_tile(const Produced& p) {
   if (!owner.shared && sum.summed == d_.layout(owner.unit).padded()) complete_by_chunks(owner.unit);
 }
 
-// Of the tiles' borders not all are borders of the blocks whose squares are added up, so that the norm takes other
-// pieces: with the sums of those that share some of it, where that is.
+// Completes a sum that was added by tiles. Tiles need not end where the norm's blocks do, so the norm goes over chunks
+// of its own. Chunks are cut at the ends of shared ranges as well, and the sharers' sums are added to those inside.
 void Gradients::complete_by_chunks(int unit) {
   Sum& sum = sum_of({unit});
   sum.complete = true;

@@ -7,33 +7,33 @@
 
 namespace strata::runtime {
 
-// The gradients' part of a plan: what becomes of the gradient that a task wrote, until the update reads it. With more
-// than one micro-batch in the step it is added onto the unit's fp32 sum; else it is the sum. A sum that does not live
-// on the device is there while a unit's backward runs (its window), and complete sums give their squares to the norm
-// before they leave. Of a unit in tiles, on a rank alone, only a tile's sum is there, while the tile's gradient is
-// added; complete sums then come once more for the norm, chunk by chunk.
+// The gradients' part of a plan: the path of a gradient from the task that writes it to the update that reads it. If
+// the step has more than one micro-batch, the gradient is added to the unit's fp32 sum; otherwise it is the sum. A sum
+// that lives in another tier is on the device while the unit's backward runs (its window), and a complete sum adds its
+// squares to the norm before it leaves. On a single rank, a tiled unit has only one tile's sum on the device, while
+// that tile's gradient is added; the complete sum then returns once more for the norm, chunk by chunk.
 class Gradients {
  public:
   Gradients(Draft& draft, const Tiling& tiling);
 
-  // The buffer for the gradient that the call which is added next writes: of a unit or part; or of what the unit shares
-  // with another, whole or a tile of it (which.part), whose elements lie in the holder's buffer.
+  // The buffer for a gradient that the next call will write. add: of a unit or part. add_shared: of what the unit
+  // shares with another, all of it or one tile (which.part); `range` then counts in the holder's flat buffer.
   int add(const UnitPart& which, const ElementRange& range, int micro_batch);
   int add_shared(const UnitPart& which, const ElementRange& range, int micro_batch);
 
-  // Before a call that writes gradients of the unit is added.
+  // To be called before a call that writes the unit's gradients is added.
   void before_call(int unit);
-  // After a call was added: the one before it is reduced now, so that backward runs on while gradients travel. `last`:
-  // the next call is about another unit.
+  // To be called after each call was added. Reduces the gradients of the call before it, so that communication overlaps
+  // with backward. `last`: the next call is of another unit.
   void after_call(bool last);
-  // After the last call of the step.
+  // To be called after the last call of the step.
   void finish();
 
-  // Elements [begin, end) of the rank's part of a complete gradient, as the update reads them.
+  // The operands from which the update reads elements [begin, end) of the rank's part of a complete gradient.
   std::vector<GradientSource> of(int unit, std::size_t begin, std::size_t end) const;
 
  private:
-  // Whose gradient: of a unit's own parameters, or of those that it shares.
+  // The parameters of a gradient: the unit's own, or those of another unit that it shares.
   struct Owner {
     int unit;
     bool shared = false;
@@ -41,18 +41,19 @@ class Gradients {
   };
   struct Produced {
     CallGradient gradient;
-    bool last = false;  // of its unit's visits for now
+    bool last = false;  // the last gradient of this visit to its unit
 
     Owner owner() const { return {gradient.which.unit, gradient.shared}; }
   };
-  // An accumulated gradient: the sum, or the rounded gradient itself.
+  // An accumulated gradient: the fp32 sum, or the rounded gradient if there are no sums.
   struct Sum {
-    int window = -1;  // where it lies on the device; -1: it does not
-    int home = -1;    // where it lives otherwise; -1: nowhere yet
-    int newest = -1;  // micro-batch
+    int window = -1;  // its buffer on the device; -1: not there
+    int home = -1;    // its buffer between calls; -1: none yet
+    int newest = -1;  // the newest micro-batch that was added; -1: none
     bool complete = false;
-    std::size_t summed = 0;  // by tiles: elements that have the last micro-batch's gradient
-    // The same of the run of micro-batches that is being summed, between a call that leaves it incomplete and the next.
+    std::size_t summed = 0;  // by tiles: elements to which the last micro-batch has been added
+    // The window and home of the incomplete run of micro-batches (training.reduce_group), between a call that does not
+    // complete it and the next.
     int run_window = -1, run_home = -1;
   };
 
@@ -61,14 +62,14 @@ class Gradients {
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
   static std::size_t index(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
   Sum& sum_of(const Owner& owner) { return sums_[index(owner)]; }
-  // Of the flat buffer that the gradient's elements lie in, which is the holder's of what is shared.
+  // The layout of the flat buffer that the gradient's elements count in: the holder's for shared parameters.
   const UnitLayout& layout_of(const Owner& owner) const;
   std::size_t sum_bytes(const Owner& owner) const;
-  // Of the elements that this rank reduces.
+  // Bytes of the elements that this rank reduces, in fp32.
   std::size_t run_bytes(const Owner& owner) const;
   // Whether a run is incomplete after the rank's first `micro_batches`.
   bool inside_run(int micro_batches) const;
-  // Elements of the shared range that a rank owns, at most.
+  // The most elements of the shared range that any rank owns.
   std::size_t shared_part(int unit) const;
   std::string name_of(const Owner& owner) const;
   int add(CallGradient gradient);
@@ -83,17 +84,18 @@ class Gradients {
   void reduce(const Produced& p);
   void reduce_tile(const Produced& p);
   Written run_of(const Owner& owner);
-  // `fast`: onto the local sum; true where that is complete and lies, rounded, in p's buffer.
+  // `fast`: adds the gradient to the local sum. Returns true if that is now complete and its rounded value in p's
+  // buffer.
   bool accumulate(const Produced& p);
 
   Draft& d_;
   const Tiling& tiling_;
   const bool has_sums_;
   std::vector<Sum> sums_;                     // by owner
-  std::vector<std::vector<int>> local_sums_;  // by owner: whole, then by part or tile
-  std::vector<int> whole_;                    // by unit: ZeRO-1's whole wire gradient; -1: none
-  std::vector<Produced> pending_, produced_;  // of the call before, of this one
-  std::vector<Owner> open_;                   // whose sums' windows are open
+  std::vector<std::vector<int>> local_sums_;  // by owner: of the whole unit, then of each part or tile
+  std::vector<int> whole_;                    // by unit: the whole gradient that ZeRO-1 keeps (holds_whole); -1: none
+  std::vector<Produced> pending_, produced_;  // by the previous call, by this one
+  std::vector<Owner> open_;                   // owners whose sums have a window
 };
 
 }  // namespace strata::runtime

@@ -31,14 +31,14 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
-// A plan in which no unit is large enough for tiles, or may come in them, is one without.
+// If no unit is both allowed and large enough to be tiled, the plan is made as if tiles were off.
 Draft draft_of(const PlanRequest& request) {
   Draft draft(request);
   if (!Tiling(request, draft.plan.layout).any()) draft.plan.tile_bytes = 0;
   return draft;
 }
 
-// Builds the task list in issue order: visit after visit, with what has to be fetched before each.
+// Builds the task list in issue order: the visits, with the fetches before each.
 class Builder {
  public:
   explicit Builder(const PlanRequest& request)
@@ -78,7 +78,7 @@ class Builder {
   }
 
  private:
-  // What lives from step to step beside the units' own.
+  // Adds the buffers that live from step to step, except the units' state.
   void add_state() {
     const auto add = [&](const char* name, std::size_t bytes) {
       return d_.add_buffer(name, Kind::workspace, Tier::device, bytes, true);
@@ -119,7 +119,7 @@ class Builder {
     kept_ = inputs_;
   }
 
-  // No task uses them: they are the host's, between two steps.
+  // No task uses these buffers: the host does, between steps.
   template <typename Filled>
   void add_scores(const Filled& filled) {
     const bool on_cpu = d_.plan.device.kind == device::Kind::cpu;
@@ -136,8 +136,8 @@ class Builder {
                : filled(d_.add_buffer("scores of all ranks, on the host", Kind::staging, Tier::host, bytes, true));
   }
 
-  // What the first units' forward needs is gathered while the last updates of the step before still run, which the host
-  // waits for before it writes: 1 to 4% of the step of a model of 8B parameters on 8 GPUs, as the simulator has it.
+  // The first units are gathered before the host writes, as the host first waits for the last updates of the previous
+  // step. The simulator says that this saves 1 to 4% of the step of a model with 8B parameters on 8 GPUs.
   bool gathers_early() const {
     return !r_.forward_only && !d_.plan.cyclic && d_.plan.sharded_parameters() &&
            d_.plan.placement.parameters.tier == Tier::device;
@@ -158,7 +158,7 @@ class Builder {
       updates_.advance(d_.last());
   }
 
-  // Of what the unit shares with another: all, or the part of the holder that is a tile of the table.
+  // The elements that the unit shares with another: all (tile -1), or those of one tile of the table.
   ElementRange shared_range(int unit, int tile) const {
     const auto& shared = d_.layout(unit).shared;
     if (tile < 0) return shared->elements;
@@ -167,7 +167,7 @@ class Builder {
     return {rows.begin, tile + 1 == tiling_.tiles() ? shared->elements.end : rows.end};
   }
 
-  // A call of a unit of which some is quantised goes part by part, so that no more is unpacked at once.
+  // A call of a unit with quantised parameters runs part by part, so that only one part is unpacked at a time.
   void run_call(const Visit& visit, const Call& call) {
     unpacked_ = -1;
     if (!visit.needs_parameters || d_.range_of({visit.unit, visit.part, PoolKind::quantised}).size() == 0)
@@ -189,7 +189,7 @@ class Builder {
       run(one);
     }
   }
-  // What a part needs in the compute dtype that is stored otherwise.
+  // Unpacks a part's quantised parameters to the compute dtype, if it has any.
   void unpack(int part, const Visit& visit) {
     unpacked_ = -1;
     const UnitPart which{visit.unit, part, PoolKind::quantised};
@@ -202,7 +202,7 @@ class Builder {
     Unpack{which, {gathered, begin, d_.bytes_of(which.pool, range.size())}, unpacked_}.add(d_);
   }
 
-  // An update that the last step left is done before anything of its unit is fetched or used.
+  // Updates that the previous step left run before anything of their unit is fetched or used.
   void update_before(int visit, int unit) {
     if (!d_.plan.cyclic) return;
     d_.when = When::pending;
@@ -210,7 +210,7 @@ class Builder {
     d_.when = When::always;
   }
 
-  // The input of a segment that is run again in backward, where it is kept in another tier between the two.
+  // The input of a segment that is recomputed in backward, kept in another tier until then.
   struct Kept {
     int unit, micro_batch;
   };
@@ -274,7 +274,7 @@ class Builder {
     return false;
   }
 
-  // One workspace for all parts of a call.
+  // The parts of a call share one workspace.
   Written workspace_for(const Call& call, std::size_t bytes) {
     if (!bytes) return {};
     if (call.starts)
@@ -322,12 +322,12 @@ class Builder {
     f.add(d_);
   }
 
-  // -1: nothing of it is trained.
+  // The buffer of the gradient; -1 if nothing of `which` is trained.
   int add_gradients(const UnitPart& which, int g) {
     const ElementRange range = d_.range_of(which);
     return range.size() > 0 ? gradients_.add(which, range, g) : -1;
   }
-  // Of all that the unit shares with another.
+  // The buffer of the gradient of everything that the unit shares with another.
   int add_shared_gradients(int unit, int g) { return gradients_.add_shared({unit}, shared_range(unit, -1), g); }
   int add_residual(int g) {
     return residual_[at(g)] =
@@ -345,7 +345,7 @@ class Builder {
     l.add(d_);
   }
 
-  // A step of the norm is about the unit's first part, the others about a tile of the table.
+  // Steps of the norm work on the unit's first part, the other steps on a tile of the table.
   void tiled_loss(const Call& call) {
     using models::LossStep;
     const LossStep step = *call.step;
@@ -395,16 +395,16 @@ class Builder {
   Gradients gradients_;
   Updates updates_;
   Fetches fetches_;
-  const std::size_t activation_;  // bytes of the residual stream of a micro-batch
-  const int lowest_;              // unit that trains something: backward ends there
+  const std::size_t activation_;  // bytes of a micro-batch's residual stream
+  const int lowest_;              // the lowest unit that trains something: backward ends there
   std::optional<BorderTasks> border_;
   std::vector<int> caches_;                        // by unit; -1: none
   std::vector<std::vector<Kept>> returns_before_;  // per visit
-  // The newest buffer of each unit, or micro-batch, or both; -1: none.
+  // The newest buffer by micro-batch (residual_) or by micro-batch and unit (the others); -1: none.
   std::vector<int> residual_, inputs_, saved_, kept_;
-  int workspace_ = -1, saving_ = -1;  // of the call whose parts are being run
-  int unpacked_ = -1;                 // of the part
-  int written_ = -1;                  // gradients of the unit, of which a call's parts write some each
+  int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
+  int unpacked_ = -1;                 // of the part being added; -1: none
+  int written_ = -1;                  // the unit's gradients, of which each part of a call writes some; -1: none
 };
 
 }  // namespace

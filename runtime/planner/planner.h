@@ -1,15 +1,16 @@
 #pragma once
 // runtime/planner/ compiles a step: make_plan (here) turns a recipe, a model's units and the number of ranks into a
-// plan, in milliseconds. visits.h gives the order in which units are visited, fetches.h brings their parameters ahead
-// of that, gradients.h and updates.h take what comes out, transfers.h moves it between tiers, border_tasks.h writes
-// what happens at the step's boundary. It asks units what they are and knows no kinds of them.
+// plan. visits.h orders the visits to units, fetches.h prefetches their parameters, gradients.h reduces and sums
+// gradients, updates.h applies the optimizer, transfers.h moves state between tiers, and border_tasks.h adds the tasks
+// at the step's boundary. The planner asks units for their properties and knows no families.
 
 #include "runtime/plan/plan.h"
 #include "runtime/plan/request.h"
 
 namespace strata::runtime {
 
-// The step as tasks, with waits, offsets, predicted memory and bytes. Milliseconds; touches no device.
+// Returns the step's plan, with waits, offsets, and predicted memory and traffic. Takes milliseconds; touches no
+// device.
 StepPlan make_plan(const PlanRequest& request);
 
 }  // namespace strata::runtime

@@ -32,7 +32,7 @@ std::vector<Slice> bring(Draft& draft, std::vector<Slice> slices, Tier to, int u
 }
 
 void put(Draft& draft, std::vector<Slice> from, std::vector<Slice> homes, int unit, std::string_view what) {
-  // A slice whose way is two steps long goes to host memory with those that end there.
+  // A slice with two hops (device to NVMe) goes to the host in the same task as those that end there.
   for (const auto& [source, target] : {std::pair{Tier::nvme, Tier::host}, std::pair{Tier::device, Tier::host},
                                        std::pair{Tier::host, Tier::device}, std::pair{Tier::host, Tier::nvme}}) {
     Copy copy{unit, {}};

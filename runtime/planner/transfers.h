@@ -6,16 +6,16 @@
 
 namespace strata::runtime {
 
-// The ways between tiers, as copies of a plan being written. A way between device and NVMe leads over the host. `what`
-// names the buffers of the copies.
+// Copies between tiers, added to a plan being written. A copy between device and NVMe passes through the host. `what`
+// names the new buffers, and `kind` is their kind.
 
-// One step of the way towards `to`: slices that lie in the tier `from` beside it, copied by one task. Others stay as
-// they are. `kind`: of the copies' buffers.
+// Adds one task that copies the slices in tier `from` to the neighbouring tier `to`, and replaces them by their copies.
+// Slices in other tiers stay as they are.
 void hop(Draft& draft, std::vector<Slice>& slices, Tier from, Tier to, int unit, std::string_view what, Kind kind);
-// Copies in `to` (device or host) of what lies elsewhere; what lies there already is itself.
+// Returns the slices in tier `to` (device or host): copies of those that are elsewhere, the others unchanged.
 std::vector<Slice> bring(Draft& draft, std::vector<Slice> slices, Tier to, int unit, std::string_view what,
                          Kind kind = Kind::staging);
-// The contents of each slice to its home, if that is another.
+// Copies the contents of each slice to its home, unless it is the same buffer.
 void put(Draft& draft, std::vector<Slice> from, std::vector<Slice> homes, int unit, std::string_view what);
 
 }  // namespace strata::runtime

@@ -15,7 +15,7 @@
 namespace strata::runtime {
 namespace {
 
-// Chunks on their way in while one is updated.
+// Chunks that are being fetched while one is updated.
 constexpr std::size_t kAhead = 2;
 
 }  // namespace
@@ -72,7 +72,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
 void Updates::advance(int unit) {
   if (!std::exchange(begun_, true)) update_what_was_read_ahead();
   for (;;) {
-    // What is fetched ahead may belong to a later unit.
+    // Chunks fetched ahead may belong to a later unit.
     const bool left = next_ < chunks_.size() && chunks_[next_].unit <= unit;
     if (!left && (fetched_.empty() || fetched_.front().chunk.unit > unit)) break;
     if (next_ < chunks_.size() && fetched_.size() <= kAhead) {
@@ -88,7 +88,7 @@ void Updates::advance(int unit) {
   late_.clear();
 }
 
-// The drive is kept busy with the chunks that follow while those that were read ahead are updated.
+// The following chunks are fetched first, so that the drive is busy while those that were read ahead are updated.
 void Updates::update_what_was_read_ahead() {
   if (ahead_.empty()) return;
   while (next_ < chunks_.size() && fetched_.size() <= kAhead) fetched_.push_back(fetch(next_++));
@@ -149,7 +149,7 @@ Updates::Fetched Updates::fetch(std::size_t index) {
   for (const GradientSource& g : f.gradient) all.push_back(g.slice);
   const std::vector<Slice>& state = index < ahead_.size() ? ahead_[index] : f.homes;
   all.insert(all.end(), state.begin(), state.end());
-  // On the device fp32 parameters that are put together there are updated in their place.
+  // fp32 parameters that are assembled on the device are updated in place, if the update runs there.
   const bool in_place = d_.fp32() && spreads() && where_ == Tier::device;
   if (in_place) {
     const auto master = static_cast<std::ptrdiff_t>(f.gradient.size());
@@ -167,7 +167,7 @@ void Updates::update(Fetched f) {
   const Chunk& c = f.chunk;
   const Slice parameters = spreads() ? assembled(c) : parameters_of(c);
   const std::string what = d_.text_of("updated", {c.unit, -1});
-  // The update's own copy of the parameters: their place, if that is where it runs.
+  // Where the update writes the parameters: their own place, if that is in the tier in which it runs.
   Slice out = parameters;
   if (!d_.fp32() && d_.tier_of(parameters.buffer) != where_)
     out = {d_.add_buffer(what, Kind::staging, where_, parameters.bytes, false), 0, parameters.bytes};
@@ -193,8 +193,8 @@ void Updates::update(Fetched f) {
   if (c.last && d_.plan.spreads()) spread(c.unit);
 }
 
-// The memory of what was read ahead is wanted by nothing else: it goes home when no unit waits for the drive any more.
-// Parameters do not, which may be read again before.
+// State that was read ahead has memory of its own, so it is written back last, when no unit waits for the drive any
+// more. Parameters are not: they may be read again before that.
 void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
   Late& late = late_.emplace_back();
   for (std::size_t i = from.size(); i-- > 0;) {
@@ -206,8 +206,8 @@ void Updates::write_late(std::vector<Slice>& from, std::vector<Slice>& to) {
   }
 }
 
-// Every rank's updated part to those that hold it. If the update ends the step, this goes on beside the next one's
-// forward.
+// All-gathers the updated parts among the ranks that hold them. If the update ends the step, this overlaps with the
+// forward of the next one.
 void Updates::spread(int unit) {
   const int assembled = assembled_[static_cast<std::size_t>(unit)];
   const int buffer = assembled < 0 ? d_.home(unit).parameters : assembled;

@@ -8,15 +8,15 @@
 
 namespace strata::runtime {
 
-// The optimizer's part of a plan: the state that lives from step to step, and its update, unit by unit. Where state or
-// gradient lie in another tier than the update runs in, it is done chunk by chunk as a pipeline: while one chunk is
-// updated, those behind it are on their way in and those before it on their way home (Rajbhandari et al. 2021).
+// The optimizer's part of a plan: the state that lives from step to step, and its update, unit by unit. If state or
+// gradient is in another tier than the update runs in, chunks go through a pipeline: while one is updated, the next
+// ones are fetched and the previous ones written back (ZeRO-Infinity, Rajbhandari et al. 2021).
 class Updates {
  public:
-  // Adds the homes of every unit's parameters, master and moments.
+  // Adds the homes of all units: parameters, master and moments.
   Updates(Draft& draft, const Gradients& gradients);
 
-  // Adds what is left to do until `unit`, and every unit before it, is updated.
+  // Adds the remaining updates of `unit` and of every unit before it.
   void advance(int unit);
 
   // Adds the reads of state for the next step's updates (PlanRequest::read_ahead).
@@ -29,21 +29,22 @@ class Updates {
     std::size_t begin, end;
     bool last;  // of its unit
   };
-  // A chunk on its way: where its operands lie (homes) and where the update finds them.
+  // A chunk that has been fetched: where its state lives (homes), and where the update finds it (state).
   struct Fetched {
     Chunk chunk;
     std::vector<GradientSource> gradient;
     std::vector<Slice> homes, state;  // master and moments
   };
 
-  // The unit whose update comes first: nothing of the step runs by then behind which its way to the state could hide.
+  // The unit that is updated first. Nothing of the step runs before it that could hide the fetch of its state.
   int first_updated() const { return chunks_.front().unit; }
   Slice part_of(int buffer, const Chunk& chunk, device::StorageFormat format) const;
   Slice parameters_of(const Chunk& chunk) const;
-  // Parameters on the host, of which a rank updates a part of what it holds: they are put together on the device.
+  // Whether parameters live in another tier and a rank updates only a part of those it holds. They are then assembled
+  // on the device, for the all-gather.
   bool spreads() const;
   Slice assembled(const Chunk& chunk);
-  // Where a chunk's master and moments lie.
+  // The homes of a chunk's master and moments.
   std::vector<Slice> homes_of(const Chunk& chunk) const;
   void update_what_was_read_ahead();
   Fetched fetch(std::size_t index);
@@ -53,19 +54,19 @@ class Updates {
 
   Draft& d_;
   const Gradients& gradients_;
-  const Tier where_;  // the update runs
+  const Tier where_;  // the tier in which the update runs
   std::vector<Chunk> chunks_;
-  std::size_t next_ = 0;         // chunk to fetch, those left out that are read ahead
-  std::deque<Fetched> fetched_;  // and not yet updated
-  // Of the first chunks: where homes_of() lie that were read ahead; what was not is itself.
+  std::size_t next_ = 0;         // the next chunk to fetch; chunks that are read ahead are skipped
+  std::deque<Fetched> fetched_;  // chunks not yet updated
+  // By chunk that is read ahead: its homes_of(), with slices on NVMe replaced by the buffers they are read into.
   std::vector<std::vector<Slice>> ahead_;
-  bool begun_ = false;  // those chunks are updated
-  // Of first_updated(): what goes home after all else.
+  bool begun_ = false;  // the chunks that were read ahead have been updated
+  // Writes of first_updated()'s state that come after all others.
   struct Late {
     std::vector<Slice> from, to;
   };
   std::vector<Late> late_;
-  std::vector<int> assembled_;  // by unit: whole parameters on the device, where they are put together; -1: none
+  std::vector<int> assembled_;  // by unit: the buffer on the device in which parameters are assembled; -1: none
 };
 
 }  // namespace strata::runtime

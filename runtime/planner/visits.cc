@@ -79,7 +79,7 @@ class VisitList {
       return;
     }
     using models::LossStep;
-    const int norm = tiling_.tiled(loss_) ? 0 : -1;  // a unit that shares its table is its norm
+    const int norm = tiling_.tiled(loss_) ? 0 : -1;  // a head that shares its table has only the norm of its own
     const auto step = [&](int g, LossStep s, int tile) {
       const bool of_norm = s == LossStep::norm || s == LossStep::finish;
       Visit& visit = of_norm ? add(loss_, norm) : add(tiling_.table_unit(), tiling_.table_first() + tile);
@@ -114,7 +114,7 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
   if (const auto& shared = layout.units.back().shared) {
     table_unit_ = shared->unit;
     table_first_ = 0;
-    const auto parts = parts_of(table_unit_);  // a table that goes by tiles begins with a part of its unit
+    const auto parts = parts_of(table_unit_);  // the first tile of a table is a part of its unit
     if (tiles_ > 0) {
       const auto first = std::ranges::find_if(parts, [&](const models::Part& part) {
         const models::ElementRange& range = part.in(shared->pool());
@@ -125,7 +125,7 @@ Tiling::Tiling(const PlanRequest& request, const Layout& layout)
     }
   }
   STRATA_CHECK(tiles_ == 0 || static_cast<int>(parts_of(loss).size()) == 1 + (table_unit_ == loss ? tiles_ : 0));
-  // Of what it shares a unit needs all at once, but for a loss with a table.
+  // A unit needs everything it shares at once; only a loss with a tiled table does not.
   const auto by_tiles = [&](int unit) { return unit == loss && tiles_ > 0; };
   const Placement& placement = request.placement;
   const bool single = request.mesh.data() == 1;

@@ -9,34 +9,34 @@
 
 namespace strata::runtime {
 
-// One call of a unit, or of one part of it, for one micro-batch. The parts of a call follow each other.
+// One call of a unit, or of one of its parts, for one micro-batch. The parts of a call are consecutive.
 struct Call {
   TaskKind kind;
   int unit, micro_batch;
   bool wants_output = true;  // recompute: whether the next unit of the segment needs y
-  int part = -1;             // -1: the whole unit; with a step of the loss, the tile of the table
+  int part = -1;             // -1: the whole unit; in a step of the loss: the tile of the table
   bool starts = true, ends = true;
-  std::optional<models::LossStep> step = {};  // of a loss whose table is gathered by tiles
-  bool of_whole = false;                      // a part of a unit that is gathered whole
+  std::optional<models::LossStep> step = {};  // for a loss whose table is gathered by tiles
+  bool of_whole = false;                      // a part of a unit that is gathered as a whole
 };
 
-// Consecutive work on one unit, or one part, for which its parameters are gathered once.
+// Consecutive calls of one unit or part, for which its parameters are gathered once.
 struct Visit {
   int unit, part;  // what is gathered; part -1: the whole unit
   bool needs_parameters;
   std::vector<Call> calls;
 };
 
-// Which units of a step are gathered part by part: those whose gathered bytes exceed the request's tile_bytes, that
-// have parts, and whose parameters nobody needs whole; if parameters are sharded or not on the device, and gradients
-// sharded or the rank alone.
+// The units that are gathered part by part (tiled). Such a unit has several parts, its gathered bytes exceed the
+// request's tile_bytes, and no other unit needs its parameters all at once. Tiling also requires that parameters are
+// sharded or not on the device; and, if the step trains, that gradients are sharded or there is one rank.
 class Tiling {
  public:
   Tiling(const PlanRequest& request, const Layout& layout);
 
   bool any() const { return std::find(tiled_.begin(), tiled_.end(), true) != tiled_.end(); }
   bool tiled(int unit) const { return tiled_[static_cast<std::size_t>(unit)]; }
-  // The unit that holds the table of the loss (LossUnit::table_tiles); its tiles are parts [first, first + tiles).
+  // The unit that holds the loss's table (LossUnit::table_tiles). Tiles are its parts from table_first() on.
   int table_unit() const { return table_unit_; }
   bool table_tiled() const { return tiles_ > 0 && tiled(table_unit_); }
   int table_first() const { return table_first_; }
@@ -47,8 +47,8 @@ class Tiling {
   int table_unit_, table_first_, tiles_;
 };
 
-// The step's visits: per micro-batch (horizontal), or every micro-batch at each unit (vertical). At a unit that is
-// gathered part by part each part of each micro-batch is a visit of its own.
+// The step's visits: all units for one micro-batch after the other (horizontal), or all micro-batches at each unit
+// (vertical). At a tiled unit, each part is visited once per micro-batch.
 std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling);
 
 }  // namespace strata::runtime
