@@ -8,17 +8,17 @@
 
 namespace strata::runtime {
 
-// Of a plan with chunks (RankChunks), between two steps: a rank fills its own, and has every rank's. On a GPU they go
-// through its memory, which is what collectives reach.
+// An all-gather between two steps of a plan with chunks (RankChunks): each rank fills its own chunk and receives every
+// rank's. On a GPU chunks pass through device memory, because collectives reach no other.
 class ChunkGather {
  public:
-  // The parts outlive it. `gather`: nothing else is queued in its lane while all() runs.
+  // All arguments must outlive it. Nothing else may be queued in the lane of `gather` while all() runs.
   ChunkGather(const StepPlan& plan, Storage& storage, comm::Communicator& gather)
       : plan_(plan), storage_(storage), gather_(gather) {}
 
-  // This rank's bytes, in host memory, to be filled.
+  // This rank's chunk, in host memory, for the caller to fill.
   std::span<std::byte> own() const;
-  // Collective. Every rank's, in rank order, valid until the next call. Throws Aborted.
+  // Collective. Returns every rank's chunk, in rank order, valid until the next call. Throws Aborted.
   std::span<const std::byte> all();
 
  private:

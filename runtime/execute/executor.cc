@@ -25,7 +25,7 @@ std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-// Peaks are the arenas' sizes. Returns what it took, in ms.
+// Proves the plan, with its peaks as capacity, because they are the arenas' sizes. Returns the time it took, in ms.
 double prove(const StepPlan& plan) {
   const std::int64_t begin = now_ns();
   if (const auto violation = find_violation(plan, {plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak}))
@@ -80,7 +80,7 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, Executor& o
 void Executor::prepare(const device::Optimizer& optimizer) {
   const StepPlan& plan = plan_;
   for (const Task& task : plan.tasks) names_.push_back(name_of(task, model_));
-  std::vector<bool> by_hosts(plan.tasks.size());  // a lane of the host waits for its event
+  std::vector<bool> by_hosts(plan.tasks.size());  // by task: a host lane waits for its event
   for (const Task& task : plan.tasks)
     for (const int wait : task.waits) {
       const Task& other = plan.tasks[index(wait)];
@@ -100,14 +100,14 @@ void Executor::prepare(const device::Optimizer& optimizer) {
     graph_.emplace(plan, queues_.lanes);
 }
 
-// Lanes first: after an abort their work still refers to events, pieces and communicators.
+// Lanes are destroyed first: after an abort their work still refers to events, received pieces and communicators.
 Executor::~Executor() {
   if (own_) own_->lanes.clear();
   for (const auto& lane : queues_.lanes) {
     try {
       if (lane) lane->synchronize();
     } catch (const Aborted&) {
-      // What it says was said where the token was set.
+      // The failure was reported when the token was set.
     }
   }
 }
@@ -118,7 +118,7 @@ void Executor::refill() {
     model_.write_constants(constants.data());
     storage_.write(plan_.control.constants, constants);
   }
-  // Caches of nothing yet.
+  // Empty caches of keys and values.
   std::vector<std::byte> zeros;
   for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
     const Buffer& buffer = plan_.buffers[b];
@@ -132,7 +132,7 @@ device::StepResult Executor::step(const device::StepScalars& scalars, std::uint6
   border_.set(scalars, requests);
   timed_ = std::exchange(time_next_step_, false);
   or_abort([&] {
-    // What this step leaves out has no times in it, which those of an earlier one may still be writing.
+    // Tasks that this step leaves out have no spans in it, but an earlier step's may still be writing theirs.
     if (plan_.cyclic && !has_pending_ && steps_ > 0) settle();
     if (!launch_graph()) issue_step();
     if (timed_) settle();
@@ -168,7 +168,7 @@ void Executor::issue_due() {
     if (due(plan_.tasks[t]))
       issue(t);
     else if (!draining_)
-      spans_[t] = {};  // of an earlier step
+      spans_[t] = {};  // clears the span of an earlier step
   }
 }
 
@@ -191,7 +191,7 @@ void Executor::issue(std::size_t t) {
     else
       wait(task, other);
   if (saved && !recording_) wait_for_saves(t);
-  // A GPU's lane keeps its stamps until it is waited for.
+  // A GPU lane returns its stamps only when it is waited for, so lanes with goes_on are stamped in timed steps alone.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
                        (timed_ || !is_gpu() || !borders_.goes_on[index(task.lane)]);
   mark(lane, t, stamped, true);
@@ -201,7 +201,8 @@ void Executor::issue(std::size_t t) {
   issued_[t] = true;
 }
 
-// A GPU's lane cannot tell without the host's help, for which its work would wait.
+// A GPU lane cannot write places itself, and host work in its order would delay it. So its tasks are reported when they
+// are issued.
 void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
   std::int64_t* const time = !stamped ? nullptr : begins ? &spans_[t].begin : &spans_[t].end;
   if (!keeper_ || recording_ || on_gpu(plan_.tasks[t])) {
@@ -216,9 +217,10 @@ void Executor::mark(Lane& lane, std::size_t t, bool stamped, bool begins) {
   });
 }
 
-// A stream cannot wait for work of the host that calls CUDA, as a checkpoint does where it reads the GPU's memory: what
-// waits for it might hold that up (device/cuda/event.h). And what a checkpoint waits for is over when it begins, so
-// that nothing has to tell the host, which no graph can hold.
+// A stream must not wait for host work that calls CUDA, because the waiting stream might block that call
+// (device/cuda/event.h). A checkpoint does so if it reads the GPU's memory. In the other direction, the tasks for which
+// a checkpoint waits have ended when it begins; a wait here needs no signal to the host, which a graph could not
+// contain.
 bool Executor::waits_here(const Task& task, const Task& other) const {
   if (task.lane == LaneId::host || (task.lane == LaneId::checkpoint && on_gpu(other))) return true;
   if (other.lane != LaneId::checkpoint || !on_gpu(task)) return false;
@@ -257,7 +259,8 @@ void Executor::wait_for_saves(std::size_t t) {
     lane_of(task).stamp(&time->end);
 }
 
-// Lanes of a GPU take times and flags back only when they are waited for: between two steps, but for those that go on.
+// A GPU lane returns its times and flags only when it is waited for. That is done between two steps, except for lanes
+// with goes_on.
 void Executor::collect(bool early) {
   if (!is_gpu()) return;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
@@ -266,8 +269,8 @@ void Executor::collect(bool early) {
       queues_.lanes[lane]->synchronize();
 }
 
-// The first step is issued task by task, in which libraries set up what they do when first used, and so is one that
-// meets a checkpoint: its reads, and the waits for them, are no part of the graph.
+// The first step is issued task by task because libraries initialise themselves on first use. So is a step that
+// overlaps with a checkpoint: neither its reads nor the waits for them are in the graph.
 bool Executor::launch_graph() {
   if (!graph_ || !graph_->refusal().empty() || steps_ == 0 || timed_ || saver_) return false;
   for (std::size_t t = 0; t < plan_.tasks.size(); ++t)
@@ -296,7 +299,7 @@ bool Executor::launch_graph() {
   return true;
 }
 
-// Nothing of it runs, so nothing of it is counted.
+// Recording runs nothing, so the bytes it counts are kept for launches and not added to io_bytes().
 bool Executor::record_graph() {
   const IoBytes moved = std::exchange(site_->moved, {});
   forget_events();
@@ -336,14 +339,14 @@ std::span<const std::byte> Executor::gather_chunks() {
 void Executor::use_algorithms(std::shared_ptr<const device::AlgorithmTable> table) {
   algorithms_ = std::move(table);
   if (algorithms_) device::use_algorithms(queues_.of(LaneId::compute), algorithms_);
-  if (graph_) graph_->reset();  // recorded with others
+  if (graph_) graph_->reset();  // it was recorded with other algorithms
 }
 
 void Executor::drain() {
   or_abort([&] {
     settle();
     if (!has_pending_) return;
-    draining_ = true;  // the spans stay those of a step
+    draining_ = true;  // spans() must remain those of a step
     issue_due();
     draining_ = false;
     settle();
@@ -372,7 +375,7 @@ void Executor::forget(const Saver& saver) noexcept {
   try {
     checkpoint_lane().synchronize();
   } catch (const Aborted&) {
-    // What it says was said where the token was set.
+    // The failure was reported when the token was set.
   }
 }
 

@@ -6,18 +6,18 @@
 
 namespace strata::runtime {
 
-// For how long tasks have waited for a checkpoint to read what they write. The first wait of each task behind a
-// checkpoint's begin counts: whoever waits again, for what was long read, does not wait.
+// The time for which tasks have waited until a checkpoint had read what they overwrite. Only each task's first wait
+// after the begin of a checkpoint counts: later ones find it already read.
 class HeldTime {
  public:
   explicit HeldTime(std::size_t tasks) : waits_(tasks) {}
 
-  // A checkpoint begins.
+  // To be called when a checkpoint begins.
   void begin();
-  // Where the task's wait, which is issued now, has its times written; null: it does not count. They are written when
-  // it runs, until add_up().
+  // The span in which to record the wait that the task issues now; null if it does not count. It is written when the
+  // wait runs, and must stay valid until add_up().
   Span* of_wait(std::size_t task);
-  // Once the lanes were waited for.
+  // Adds the recorded waits to ms(). The lanes must have been waited for.
   void add_up();
 
   double ms() const { return ms_; }

@@ -5,13 +5,13 @@
 
 namespace strata::runtime {
 
-// By lane: what becomes of it between two steps.
+// How each lane behaves between two steps.
 struct LaneBorders {
-  // The next step begins before the lane's last task has ended: what the host reads and writes, and the copies of it on
-  // a GPU, neither wait for that nor for what does. Lanes that wait for lanes of the host are left out: their flags are
-  // taken back when the lane is waited for (device/cuda/flags.h).
+  // Whether the next step may begin before the lane's last task has ended, because the boundary tasks (what the host
+  // reads and writes, and its copies on a GPU) do not wait for it, directly or indirectly. False for lanes that wait
+  // for host lanes: their flags are recycled when the lane is waited for (device/cuda/flags.h).
   std::array<bool, kLanes> goes_on{};
-  // Some of its tasks come before the host writes, beside the end of the step before.
+  // Whether some of the lane's tasks come before the host writes, so that they overlap with the previous step's end.
   std::array<bool, kLanes> begins_early{};
 };
 LaneBorders lane_borders(const StepPlan& plan);

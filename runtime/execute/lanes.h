@@ -9,24 +9,24 @@
 
 namespace strata::runtime {
 
-// By LaneId; null where the plan does not use it.
+// By LaneId; null if the plan does not use the lane.
 using Lanes = std::vector<std::unique_ptr<device::Lane>>;
 
-// What a rank's work is queued in, and what connects two of the lanes to the other ranks or to groups of them. Compute,
-// gather and reduce are there in every plan.
+// A rank's lanes, and the communicators that connect lanes gather and reduce to other ranks. Compute, gather and reduce
+// exist for every plan.
 struct Queues {
-  // Collective. `threads`: of the lanes that compute; the world outlives it.
+  // Collective. `threads`: of each lane that computes. The world must outlive it.
   Queues(const StepPlan& plan, comm::World& world, int threads);
 
   device::Lane& of(LaneId lane) const { return *lanes[static_cast<std::size_t>(lane)]; }
-  // Waits for all that was queued; a checkpoint goes on. Throws Aborted.
+  // Waits for all queued work except a checkpoint's. Throws Aborted.
   void settle() const;
-  // By this rank so far, exact when settled.
+  // Bytes sent by this rank so far; exact after settle().
   comm::CommBytes sent() const;
 
   Lanes lanes;
   comm::Communicator* gather = nullptr;  // over all ranks, in their order
-  // Of the tasks. Where a group would be this rank alone, which exchanges nothing, it is all ranks.
+  // The tasks' communicators. A group of this rank alone exchanges nothing; all ranks stand in for it (group_of).
   Communicators over() const { return {*parameters_, *updates_, *gradients_, *sums_}; }
 
  private:
@@ -35,7 +35,7 @@ struct Queues {
     comm::Group group;
     std::unique_ptr<comm::Communicator> communicator;
   };
-  // Opens it if the lane has none of the group.
+  // Returns the lane's communicator over the group; opens it if there is none. Collective.
   comm::Communicator* open(LaneId lane, const comm::Group& group, comm::World& world);
 
   std::vector<Opened> opened_;

@@ -6,7 +6,8 @@ namespace strata::runtime {
 namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// A tenth up or down for each run settles about the median, and no outlier moves it by more.
+// Moves the estimate by a tenth towards each duration. It converges to about the median, and outliers weigh no more
+// than other runs.
 void settle(std::int64_t& typical, std::int64_t took) {
   typical = typical == 0 ? took : took > typical ? typical + typical / 10 + 1 : typical - typical / 10;
 }
@@ -60,14 +61,14 @@ void PlaceKeeper::issued(std::size_t task, std::int64_t step, std::int64_t now) 
 
 void PlaceKeeper::stepped() {
   const std::int64_t counted = compute_.exchange(0, kRelaxed);
-  // A GPU's lanes do not say: from the host's write to its read, which is all they do in a step but the update.
+  // GPU lanes do not report durations. The time from the host's write to its read covers their work except the update.
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
   places_.compute.store(counted ? counted : now - host_wrote_, kRelaxed);
   places_.step.fetch_add(1, kRelaxed);
   if (host_wrote_ != 0) settle(typical_step_, now - host_wrote_);
   places_.typical.store(typical_step_, kRelaxed);
   if (plan_.device.kind == device::Kind::cpu) return;
-  // Nor when they are through.
+  // GPU lanes do not report the end of a task either.
   for (RankPlaces::OfLane& lane : places_.lanes) {
     const std::uint64_t place = lane.place.load(kRelaxed);
     if (!unpacked(place).running) continue;

@@ -13,20 +13,20 @@
 
 namespace strata::runtime {
 
-// A step's work of the device, which is all that lies between host_write and host_read, recorded once and launched in
-// one call a step. What crosses the step's border its launches order: one begins when the one before has ended.
+// The device's work of a step, between host_write and host_read, recorded once and launched in one call per step. Work
+// that crosses the step's boundary is ordered by the launches: one begins when the previous one has ended.
 class StepGraph {
  public:
-  // Whether every step is the same work of the device alone, but for what the host's lane does before and after it.
+  // Whether every step consists of the same device work, with host tasks only before and after it.
   static bool possible(const StepPlan& plan);
 
-  // The lanes outlive it.
+  // The lanes must outlive it.
   StepGraph(const StepPlan& plan, const Lanes& lanes);
 
-  // Records what issue() queues; tried once until reset(). Nothing of it runs. False where the device refuses.
+  // Records the work that issue() queues, without running it. Returns false if the device refuses, now or earlier.
   bool record(const std::function<void()>& issue);
   bool recorded() const { return graph_.has_value(); }
-  // Why the device refused; empty where it did not.
+  // The device's message if it refused; otherwise empty.
   const std::string& refusal() const { return refusal_; }
   void launch();
   void reset() { graph_.reset(); }

@@ -3,8 +3,8 @@
 
 namespace strata::runtime {
 
-// What carries out a kind of task: queues its work in the task's lane (runtime/tasks). Null for those of the lane host,
-// which are the Border's.
+// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which Border
+// runs.
 using RunTask = void (*)(Site& site, const Task& task, device::Lane& lane);
 RunTask run_of(TaskKind kind);
 
