@@ -6,8 +6,8 @@ namespace strata::runtime {
 namespace {
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-// Moves the estimate by a tenth towards each duration. It converges to about the median, and outliers weigh no more
-// than other runs.
+// Moves the estimate up or down by a tenth of itself for each duration. It converges to about the median, and outliers
+// weigh no more than other runs.
 void settle(std::int64_t& typical, std::int64_t took) {
   typical = typical == 0 ? took : took > typical ? typical + typical / 10 + 1 : typical - typical / 10;
 }

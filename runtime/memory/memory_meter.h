@@ -7,11 +7,11 @@
 
 namespace strata::runtime {
 
-// Memory as it was seen while buffers came and went; the same form as the plan's prediction.
+// Measures memory as buffers begin and end, in the same form as the plan's prediction.
 class MemoryMeter {
  public:
   explicit MemoryMeter(const StepPlan& plan);
-  // The task is issued: its buffers that were not alive come to life, those that it uses last end after it.
+  // Counts the issue of a task: its buffers that are not alive begin, and those of which this is the last use end.
   void issue(std::size_t task);
   const Memory& peak() const { return peak_; }
 

@@ -61,7 +61,6 @@ void Storage::read(int buffer, std::span<std::byte> out) const {
   memory_.arenas[index(b.tier)].read(b.offset, out);
 }
 
-// The first byte, in its tier, of the part of a buffer that a task uses.
 std::size_t Storage::place_of(const Task& task, const Use& use) const {
   const Buffer& b = plan_.buffers[index(use.buffer)];
   std::size_t own = 0;
@@ -109,7 +108,7 @@ bool Storage::has_state(StateKind kind) const {
   return false;
 }
 
-// Of the bytes [begin, begin + bytes) that are held, as many from the first one on as lie in one piece.
+// The place of the first bytes of [begin, begin + bytes) in the held state, as many as are contiguous.
 Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const {
   const Home& home = plan_.homes[unit];
   const auto place = [&](int buffer, std::size_t offset, std::size_t there) -> Place {
@@ -121,7 +120,7 @@ Storage::Place Storage::place_of_state(std::size_t unit, StateKind kind, std::si
   const std::size_t part = held(unit, kind).begin;
   if (kind == StateKind::master) {
     if (home.master >= 0) return place(home.master, begin, bytes);
-    const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32
+    const std::size_t first = held(unit, StateKind::parameters).begin;  // fp32: the parameters are the master
     return place(home.parameters, device::fp32_bytes(part - first) + begin, bytes);
   }
   const UnitLayout& u = plan_.layout.units[unit];
@@ -139,7 +138,7 @@ void Storage::read_state(std::size_t unit, StateKind kind, std::size_t begin, st
   while (!out.empty()) {
     const Place p = place_of_state(unit, kind, begin, out.size());
     if (p.tier == Tier::nvme) {
-      const std::size_t before = p.offset % device::kBufferAlignment;  // direct I/O wants whole pages
+      const std::size_t before = p.offset % device::kBufferAlignment;  // direct I/O requires whole pages
       const device::Arena pages(aligned(before + p.bytes));
       memory_.swap->read(p.offset - before, {pages.data(), pages.size()});
       std::memcpy(out.data(), pages.at(before), p.bytes);
@@ -158,7 +157,7 @@ void Storage::write_state(std::size_t unit, StateKind kind, std::size_t begin, s
       const std::size_t before = p.offset % device::kBufferAlignment;
       const device::Arena pages(aligned(before + p.bytes));
       std::unique_lock<std::mutex> lock;
-      if (pages.size() != p.bytes) {  // neighbours on its pages stay as they are
+      if (pages.size() != p.bytes) {  // other state on the same pages must be preserved
         lock = std::unique_lock(memory_.pages);
         memory_.swap->read(p.offset - before, {pages.data(), pages.size()});
       }

@@ -1,6 +1,6 @@
 #pragma once
-// runtime/memory/ is the memory of one rank's plan: its arenas and its drives, where a buffer lies, and state read or
-// written wherever it is (Storage, here); memory_meter.h counts buffers as they come and go.
+// runtime/memory/ holds the memory of one rank's plan: Storage (here) owns arenas and drives, knows the place of every
+// buffer, and reads and writes state in any tier; memory_meter.h measures memory as buffers begin and end.
 
 #include <array>
 #include <cstddef>
@@ -17,38 +17,40 @@
 
 namespace strata::runtime {
 
-// All memory of one rank's plan: an arena each for device and host, and the swap of the nvme tier. Says where buffers
-// lie, and reads and writes state wherever that is. The plan outlives it.
+// All memory of one rank's plan: an arena each for device and host, and the swap files of the nvme tier. The plan must
+// outlive it.
 class Storage {
  public:
-  // Collective: the device's arena is memory that collectives reach. Throws what its parts throw.
+  // Collective, because communicators allocate the device's arena. Throws Error if memory or drives cannot be had.
   Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io);
-  // In the memory of another, which outlives it: the plan was made beside that one's (PlanRequest::beside).
+  // Shares the memory of another Storage, which must outlive it. The plan was made for that (PlanRequest::beside).
   Storage(const StepPlan& plan, const Storage& beside);
 
-  // Of device or host: a whole buffer; what a task uses of it; its buffer in that role (empty: none).
+  // Views of memory of device or host: a whole buffer; the part of it that a task uses; the part that the task uses in
+  // a role (empty: none).
   device::View view(int buffer, device::DType dtype) const;
   device::View view(const Task& task, const Use& use, device::DType dtype) const;
   device::View view(const Task& task, Role role, device::DType dtype) const;
-  // The first byte, in its tier, of what a task uses of a buffer.
+  // The offset, in its tier, of the part of a buffer that a task uses.
   std::size_t place_of(const Task& task, const Use& use) const;
-  // Writes a buffer of device or host from its byte `at` on, or reads it from its first; blocking.
+  // Writes a buffer of device or host from byte `at` on, or reads it from its start. Both block.
   void write(int buffer, std::span<const std::byte> in, std::size_t at = 0);
   void read(int buffer, std::span<std::byte> out) const;
-  // Null where the plan has nothing on NVMe.
+  // Null if the plan has nothing on NVMe.
   offload::Swap* swap() const { return memory_.swap.get(); }
 
-  // Elements of a unit's flat buffer that this rank holds of a kind of state: all, or its shard.
+  // The elements of a unit's flat buffer of which this rank holds a kind of state: all, or a shard.
   models::ElementRange held(std::size_t unit, StateKind kind) const;
-  // Whether the run has it: not every optimizer has two moments, and a plan of forwards alone has only parameters.
+  // Whether the run has this kind of state: some optimizers have one moment, and a forward-only plan has only
+  // parameters.
   bool has_state(StateKind kind) const;
-  // What is held, as bytes of its format from `begin` bytes on. Both block, and several threads may call them while no
-  // task writes it: after Executor::drain, and in Saver::save.
+  // Read and write the held elements as bytes in their format, from byte `begin` on. Both block. Several threads may
+  // call them as long as no task writes the state: after Executor::drain, or in Saver::save.
   void read_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<std::byte> out) const;
   void write_state(std::size_t unit, StateKind kind, std::size_t begin, std::span<const std::byte> in);
 
  private:
-  // Bytes of state that lie in one piece: where.
+  // The place of contiguous bytes of state.
   struct Place {
     Tier tier;
     std::size_t offset, bytes;
@@ -57,13 +59,13 @@ class Storage {
 
   struct Tiers {
     std::array<device::Arena, kTiers> arenas;  // of device and host
-    std::unique_ptr<offload::Swap> swap;       // after the arenas: it may have registered the host's
-    std::mutex pages;                          // while a page is read to be written with other bytes in it
+    std::unique_ptr<offload::Swap> swap;       // after the arenas, because it may have registered the host's
+    std::mutex pages;                          // held while a page is read, changed and written
   };
 
   const StepPlan& plan_;
   Coordinates rank_;
-  std::unique_ptr<Tiers> own_;  // null: another's
+  std::unique_ptr<Tiers> own_;  // null: memory_ is another Storage's
   Tiers& memory_;
 };
 

@@ -11,31 +11,31 @@
 
 namespace strata::runtime {
 
-// What the host does between two steps: the tasks of its lane. They work on the plan's host_control, which is host
-// memory on every device. The issuing thread calls it. Everything that it is made from outlives it.
+// The tasks of the host's lane, between two steps. They work on the plan's host_control, which is host memory on every
+// device, and the issuing thread runs them. The constructor's arguments must outlive it.
 class Border {
  public:
   Border(const StepPlan& plan, const models::Model& model, const Storage& storage);
 
-  // carry: moves the scalars of the previous step, if it left an update, out of the way of this step's.
+  // carry: copies the scalars of the previous step, if it left an update, before this step's overwrite them.
   static void add_carry(Draft& draft);
   // host_write: the batch, the scalars, and counters set to zero.
   static void add_write(Draft& draft);
-  // host_read: the results of the step. From here on the caller owns the batch: everything that reads it has ended.
+  // host_read: the results of the step. From here on the caller owns the batch, as all tasks that read it have ended.
   static void add_read(Draft& draft);
   void run(const Task& task);
 
   // Micro-batch g of the next step. The caller may write it between the end of a step and the next one.
   models::BatchRows batch(int micro_batch) const;
-  // What the next host_write writes in addition to the batch.
+  // Sets what the next host_write writes in addition to the batch.
   void set(const device::StepScalars& scalars, std::uint64_t requests);
 
-  // The newest step's, from its host_read to the next host_write.
+  // The results of the newest step, valid from its host_read to the next host_write.
   const StepState& state() const { return *at<StepState>(control_.state); }
   LossState& losses() const { return *at<LossState>(control_.losses); }
-  // The first unit with output that was not finite; -1: none.
+  // The first unit with non-finite output; -1: none.
   int first_nonfinite_unit() const;
-  // For a classifier: the scores of the rows that enter the loss.
+  // A classifier's scores of the rows that enter the loss, [rows, score_stride].
   std::span<const float> scores() const {
     return {at<float>(control_.logits), model_.loss_rows() * model_.loss_unit().score_stride()};
   }

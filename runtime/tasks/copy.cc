@@ -24,7 +24,7 @@ Way way_between(Tier source, Tier target) {
   return {TaskKind::download, LaneId::download};
 }
 
-// Adds this many bytes to the step's figures and to the task's cost.
+// Adds `bytes` to the step's totals and to the task's cost.
 void count(TaskKind kind, std::size_t bytes, IoBytes& io, Cost& cost) {
   const auto amount = static_cast<double>(bytes);
   switch (kind) {

@@ -9,11 +9,11 @@ namespace strata::runtime {
 // Copies in one direction between two neighbouring tiers: an upload, download, read or write.
 struct Copy {
   struct Pair {
-    Slice from, to;  // of equal size; or two whole buffers (0 bytes), which are not counted in a step's figures
+    Slice from, to;  // of equal size; or two whole buffers (0 bytes), which are not counted in the step's totals
   };
   int unit;  // -1: none
   std::vector<Pair> pairs;
-  bool border = false;  // for what the host writes and reads between two steps
+  bool border = false;  // copies of what the host writes and reads between two steps
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

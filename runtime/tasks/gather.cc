@@ -3,7 +3,8 @@
 namespace strata::runtime {
 namespace {
 
-// Counted is what rank 0 sends; who sends most bounds the time.
+// The step's totals count the bytes that rank 0 sends. The cost counts those of the rank that sends the most, as it
+// bounds the time.
 void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat format) {
   const auto others = static_cast<std::size_t>(cut.pieces - 1);
   const auto [first, least, most] = portions_of({task.begin, task.end}, cut);
@@ -18,7 +19,7 @@ std::size_t index(int unit) {
   return static_cast<std::size_t>(unit);
 }
 
-// Pieces of `whole`, a range of a flat buffer, put together from the one that the rank has, in its place in `data`.
+// All-gathers in place: `data` holds elements `whole` of a flat buffer, of which the rank has filled `own`.
 void put_together(comm::Communicator& communicator, const ElementRange& whole, const ElementRange& own, std::byte* data,
                   device::StorageFormat format) {
   communicator.all_gather({stored_bytes(format, own.size()), 0, stored_bytes(format, whole.size())},

@@ -14,8 +14,8 @@ struct Gather {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// All-gather of the updated parts of what a rank holds of a unit's parameters, each in its place, from the ranks that
-// hold the same of them.
+// In-place all-gather of a unit's updated parameters among the ranks that hold the same parameters. Each rank has
+// updated its part of them.
 struct Spread {
   int unit, parameters;
 
@@ -23,7 +23,8 @@ struct Spread {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// All-gather of a unit's fp32 gradient sums, each rank's shard in its place, between ranks that hold the same of them.
+// In-place all-gather of a unit's fp32 gradient sums among the ranks that hold the same sums. Each rank has summed its
+// shard.
 struct GatherSums {
   int unit, sum;
 

@@ -3,7 +3,8 @@
 
 namespace strata::runtime {
 
-// With training.reduce = "fast", a rank adds its micro-batches' gradients by itself, and the rounded sum is exchanged.
+// With training.reduce = "fast", each rank sums its micro-batches' gradients locally, and ranks exchange the rounded
+// sums.
 
 // Adds the gradient of one micro-batch to the fp32 sum of the earlier ones.
 struct Accumulate {

@@ -62,7 +62,7 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
   if (task.buffer(Role::logits) >= 0)
     context.scores = site.view(task, Role::logits, DType::fp32).sub(0, site.model.loss_rows() * unit.score_stride());
   unit.loss(lane, context, x, loss_of(site), dx, gradients);
-  if (!dx) return;  // a plan of forwards alone
+  if (!dx) return;  // a forward-only plan
   if (gradients) UnitCall::zero_gaps(site, task, lane, gradients);
   UnitCall::count_nonfinite(site, task, lane, dx);
 }

@@ -8,26 +8,26 @@ namespace strata::runtime {
 struct Loss {
   UnitCall call;
   int residual = -1;                          // gradient of its input
-  int gradients = -1, shared_gradients = -1;  // for its own parameters; for the shared ones
+  int gradients = -1, shared_gradients = -1;  // of its own parameters; of the shared ones; -1: not trained
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// One step of the same, by tiles of the unit's table, which may be another unit's. Steps of the norm work on the unit's
-// first part, the others on a tile.
+// One step of a loss that runs by tiles of its table, which may be another unit's. Steps of the norm work on the unit's
+// first part, the others on one tile.
 struct TiledLoss {
-  UnitPart which;  // the loss unit and the number of the tile
+  UnitPart which;  // the loss unit, and the tile as its part
   int micro_batch;
   models::LossStep step;
-  UnitPart gathered;   // what holds the parameters
-  ElementRange range;  // of its flat buffer: the parameters, or their gradients
-  int parameters;      // the unit's own, or shared, as `gathered` says; -1: of its own none is trained
-  int frozen = -1;     // those of its own that are not trained
-  int x = -1;          // its input; none: the step is about a tile
-  Written workspace;   // one for all steps
-  int residual = -1;   // gradient of its input, for the last step
-  int gradients = -1;  // for these parameters, in the steps that compute a gradient
+  UnitPart gathered;   // the unit and part that hold the parameters
+  ElementRange range;  // of that unit's flat buffer: the parameters or their gradients
+  int parameters;      // of `gathered`; -1: none of the unit's own are trained
+  int frozen = -1;     // the unit's own frozen parameters; -1: none
+  int x = -1;          // the unit's input; -1 in steps on a tile
+  Written workspace;   // shared by all steps
+  int residual = -1;   // gradient of the input, in the last step
+  int gradients = -1;  // of the parameters, in the steps that compute them
 
   void add(Draft& draft) const;
 };

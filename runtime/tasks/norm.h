@@ -6,13 +6,13 @@
 
 namespace strata::runtime {
 
-// Adds the squares of this rank's part of a unit's complete gradient, exactly.
+// Adds the squares of this rank's part of a unit's complete gradient to the step's sum of squares, exactly (ExactSum).
 struct Norm {
   int unit;
-  int sum = -1, gradients = -1;       // one of the two, as GradientSource says
-  std::vector<int> shared_gradients;  // with `gradients`: those of the units that share some of its parameters
-  // With a sum of one rank that lives elsewhere: the elements that `sum` holds alone, from a whole block of the squares
-  // on, and their number; empty: all.
+  int sum = -1, gradients = -1;       // one of the two, see GradientSource
+  std::vector<int> shared_gradients;  // with `gradients`: those of the units that share its parameters
+  // If sums are on the device by tiles (sums_in_tiles): the elements that `sum` holds, beginning at a block of the
+  // norm, and the number of this chunk. Empty: `sum` holds all.
   ElementRange range = {0, 0};
   int chunk = -1;
 
@@ -20,9 +20,9 @@ struct Norm {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// Norm, loss and stop requests of all ranks: they agree on the clip factor and on whether the step is skipped.
+// Exchanges norm, loss and stop requests, so that all ranks agree on the clip factor and on whether to skip the step.
 struct Consensus {
-  // Also adds the buffer of the ranks' messages.
+  // Also adds the buffer for the ranks' messages.
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };

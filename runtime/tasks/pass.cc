@@ -41,7 +41,8 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   STRATA_CHECK_EQ(shared_parameters >= 0, draft.layout(which.unit).shared.has_value());
   const auto use_pool = [&](int buffer, const ElementRange& elements, Role role, bool whole) {
     if (buffer < 0 || (whole && elements.size() == 0)) return;
-    // An upload of a part ends where its elements do, before its buffer.
+    // A part's buffer may be longer than its elements, because buffers are whole pages; only the elements were
+    // uploaded.
     const std::size_t bytes = which.part < 0 ? 0 : draft.bytes_of(elements.size());
     Draft::use(task, Slice{buffer, whole ? draft.bytes_of(elements.begin) : 0, bytes}, role, Access::read);
   };
@@ -80,7 +81,7 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
   c.parameters = {site.view(task, Role::parameters), task.begin,
                   site.view(task, Role::frozen),     task.frozen_begin,
                   site.view(task, Role::unpacked),   task.quantised_begin};
-  const bool tile = task.step.has_value();  // else what is shared is there whole
+  const bool tile = task.step.has_value();  // otherwise all shared parameters are present
   if (const View shared = site.view(task, Role::shared_parameters)) {
     const std::size_t begin = tile ? task.begin : 0;
     const bool frozen = site.layout(task).shared->frozen;

@@ -16,14 +16,15 @@ std::size_t up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// The first element that a sum buffer of the task's unit has: of the rank's piece; of what is shared, of its own.
+// The first element in the task's sum buffer: the start of the rank's piece; for shared elements, of those it owns.
 std::size_t start_of_sum(const Site& site, const Task& task) {
   const UnitLayout& layout = site.layout(task);
   if (task.shared) return owned(site, layout.shared->elements, holder_of(site, task)).begin;
   return site.plan.sums_of(static_cast<std::size_t>(task.unit)).piece(site.rank).begin;
 }
 
-// The runs of micro-batches that a call for these elements adds to. Their buffer starts where the rank's own part does.
+// The runs of micro-batches to which the task adds these elements. The run's buffer begins with the rank's own
+// elements.
 device::GradientRuns runs_of(const Site& site, const Task& task, const ElementRange& elements) {
   const auto length = static_cast<std::size_t>(site.plan.reduce_group);
   const auto g = static_cast<std::uint64_t>(task.micro_batch);
@@ -81,12 +82,12 @@ void ReduceGradient::add(Draft& draft) const {
   task.end = range.end;
   task.shared = shared;
   task.first = first;
-  // Every rank's pieces of what this rank owns, onto its sum.
+  // Bytes of adding every rank's pieces of this rank's elements to its sum.
   task.cost.bytes = static_cast<double>(draft.bytes_of(range.size()) + 2 * device::fp32_bytes(range.size()) / ranks);
   Draft::use(task, gradients, gradient.role(), Access::read);
   if (!draft.single()) {
-    // A part may lie in one rank's shard, which then receives it from everyone: it travels bit by bit, so that what
-    // is received at once is no more than the part.
+    // A part may lie in a single rank's shard, and that rank receives it from all ranks. The exchange goes in steps, so
+    // that no rank receives more than the size of the part at once.
     const Cut& cut = draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit).shards;
     task.at_once = which.part < 0 ? range.size() : up(range.size(), ranks * kShardAlignment) / ranks;
     const int staging = draft.add_buffer(draft.text_of("staging of", which), Kind::staging, Tier::device,
@@ -99,7 +100,7 @@ void ReduceGradient::add(Draft& draft) const {
     draft.plan.comm_bytes.between_nodes += between;
     task.cost.between_bytes = static_cast<double>(between);
   }
-  // Of a tile's sum no more than that: what it was copied into may be longer.
+  // The use covers a tile's sum alone: its buffer is longer if the sum is not a whole number of pages.
   const Slice held{sum.buffer, 0, holds_tile(draft.plan, task) ? device::fp32_bytes(range.size()) : 0};
   Draft::use(task, held, shared ? Role::shared_sum : Role::sum, sum.access());
   Draft::use_if_any(task, run_sum, Role::run_sum);
@@ -124,7 +125,7 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
     const std::size_t to = std::min(task.end, at + task.at_once);
     const ElementRange own = owned(site, {at, to}, holder);
-    STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // shared memory would not notice
+    STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // in shared memory an overrun would go unnoticed
     site.over.gradients.all_to_all(range_of(holder.shards, {at, to}, format),
                                    gradients + stored_bytes(format, at - task.begin), staging.data, pieces.data());
     if (own.size() > 0)
@@ -143,7 +144,7 @@ void Combine::add(Draft& draft) const {
   const std::size_t bytes = device::fp32_bytes(range.size());
   Draft::use(task, Slice{shared_sum, 0, bytes}, Role::shared_sum, Access::read);
   Draft::use(task, Slice{sum, 0, bytes}, Role::sum, Access::update);
-  // Who owns most of it reads both sums and writes one.
+  // The rank that owns the most elements reads both sums and writes one.
   const Portions portions = portions_of(elements, draft.layout(holder).shards);
   task.cost.bytes = static_cast<double>(3 * device::fp32_bytes(portions.most));
 }

@@ -5,21 +5,21 @@
 
 namespace strata::runtime {
 
-// The gradient of one micro-batch that a call wrote, in the compute dtype.
+// The gradient that a call wrote for one micro-batch, in the compute dtype.
 struct CallGradient {
   UnitPart which;
   int micro_batch;
-  ElementRange range;  // in the flat buffer of its elements: the unit's, or the holder's
-  bool shared;         // the gradient of the tensor that the unit shares with another
+  ElementRange range;  // in the flat buffer of the unit, or of the holder if `shared`
+  bool shared;         // of the tensor that the unit shares with another (the holder)
   int buffer;
 
   Role role() const { return role_of(shared); }
   static Role role_of(bool shared) { return shared ? Role::shared_gradients : Role::gradients; }
 };
 
-// The source of the rank's part of a unit's complete gradient: its fp32 sum; or, in a step of one micro-batch on one
-// rank, the rounded gradient itself, to which the gradient from another unit that shares the tensor is added when it is
-// read.
+// Where the rank's part of a unit's complete gradient is read: from its fp32 sum; or, in a step of one micro-batch on
+// one rank, from the rounded gradient. A sharer's rounded gradient is then a second source, and the reader adds the
+// two.
 struct GradientSource {
   Role role;  // sum, gradients or shared_gradients
   Slice slice;
@@ -29,10 +29,10 @@ struct GradientSource {
 struct ReduceGradient {
   CallGradient gradient;
   Written sum;
-  bool first;            // nothing has been added to these elements of the sum
-  Written run_sum = {};  // training.reduce_group: the run that the call before left incomplete, or this one does
+  bool first;            // nothing has been added to these elements yet
+  Written run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call
 
-  // Also adds the buffer that receives.
+  // Also adds the receive buffer.
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
@@ -41,7 +41,8 @@ struct ReduceGradient {
 struct Combine {
   int holder, sharer;
   int shared_sum, sum;
-  // Of one rank with sums elsewhere: the elements that both buffers hold alone, and their number; empty: they hold all.
+  // If sums are on the device by tiles (sums_in_tiles): the elements that both buffers hold, and the number of this
+  // chunk. Empty: the buffers hold all.
   ElementRange range = {0, 0};
   int chunk = -1;
 
@@ -49,25 +50,23 @@ struct Combine {
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 
-// Whether sums of the unit are on the device tile by tile: on a rank alone whose sums live in host memory, unless a
-// run of micro-batches (training.reduce_group) or a frozen part goes with them. Drives take whole pages, which tiles
-// are not.
+// Whether the unit's sums are on the device tile by tile: on a single rank whose sums live in host memory, without runs
+// of micro-batches (training.reduce_group) or frozen parameters. On NVMe they cannot be, because drives transfer whole
+// pages and tiles do not end at pages.
 bool sums_in_tiles(const StepPlan& plan, int unit);
-// Whether the task's buffer holds elements [begin, end) of such a sum alone: those of a tile, or a piece for the norm,
-// whose number is task.part.
+// Whether the task's buffer holds only elements [begin, end) of such a sum: tile or norm chunk number task.part.
 bool holds_tile(const StepPlan& plan, const Task& task);
 
-// The elements of its unit for which another unit also has a gradient, which the task reads in addition to the unit's
-// own; or none.
+// The elements of the task's unit for which the task also reads the gradient of another unit that shares them; empty:
+// none.
 ElementRange also_in_shared_gradients(const Site& site, const Task& task);
 
-// A task that works on `shared` elements, in terms of the unit's flat buffer, works on those of the unit that holds
-// them.
+// The layout in whose flat buffer the task's elements count: the holder's if the task is `shared`, else the unit's own.
 const UnitLayout& holder_of(const Site& site, const Task& task);
-// What this rank owns of the elements that a unit shares with the holder.
+// Those of `elements`, in the holder's flat buffer, that this rank owns.
 ElementRange owned(const Site& site, const ElementRange& elements, const UnitLayout& holder);
-// This rank's own part of the sum that the task is about: a sum buffer holds the rank's shard, or, if the optimizer is
-// whole, everything with the shard in its place; of what is shared, what the rank owns.
+// The elements of the task's sum that this rank owns. A sum buffer may hold more than the rank's shard, if sums are
+// sharded over fewer ranks; a shared sum holds only what the rank owns.
 device::View own_part_of_sum(const Site& site, const Task& task);
 
 }  // namespace strata::runtime

@@ -7,14 +7,13 @@
 
 namespace strata::runtime {
 
-// Writes checkpoints: the work of the tasks in the checkpoint lane. The issuing thread calls it to queue work in that
-// lane.
+// Writes checkpoints: the work of the checkpoint lane's tasks. The issuing thread calls it to queue work in that lane.
 class Saver {
  public:
   virtual ~Saver() = default;
   // Reads the unit's state in place (Storage::read_state); nothing writes it meanwhile.
   virtual void save(device::Lane& lane, std::size_t unit) = 0;
-  // Called when all units have been read: makes the checkpoint durable. No part of a step waits for it.
+  // Called after all units were saved: makes the checkpoint durable. No task of a step waits for it.
   virtual void publish(device::Lane& lane) = 0;
 };
 

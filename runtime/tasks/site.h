@@ -2,7 +2,7 @@
 // runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
 // cost), and runs. gather.h, pass.h and loss.h are for forward and backward, reduce.h, local_sum.h and norm.h for
 // gradients, then update.h, copy.h for copies between tiers, border.h for the host's tasks, and save.h for checkpoints.
-// A Site (here) is what one rank runs them with.
+// A Site (here) is what a rank's tasks run with.
 
 #include <cstddef>
 #include <vector>
@@ -19,17 +19,15 @@ namespace strata::runtime {
 
 class Saver;
 
-// Communicators over the ranks that a task's elements are cut over: all, or a group (Mesh::group).
+// The communicators of tasks, one per kind of exchange; see Peers for the groups.
 struct Communicators {
-  // In the lane gather: those that hold a unit's parameters together; that update together what each of them holds.
-  comm::Communicator &parameters, &updates;
-  // In the lane reduce: all, in the order of their shards; those that update the same part.
-  comm::Communicator &gradients, &sums;
+  comm::Communicator &parameters, &updates;  // of lane gather
+  comm::Communicator &gradients, &sums;      // of lane reduce
 };
 
-// What one rank's tasks are carried out with. Each kind of task is a struct of this folder: its members name what the
-// task works on, add() says of a plan being written what it uses and costs, and run() queues the work in the task's
-// lane. The work goes on behind run(): the site outlives it.
+// What a rank's tasks run with. Each kind of task is a struct of this folder: its members name the operands, add()
+// records in a plan being written what the task uses and costs, and run() queues the work in the task's lane. That work
+// may run after run() has returned, so the site must outlive it.
 struct Site {
   const StepPlan& plan;
   const models::Model& model;
@@ -43,10 +41,10 @@ struct Site {
   struct Generation {
     std::size_t first = 0, rows = 0;
   } generation = {};
-  IoBytes moved = {};                                        // bytes read from and written to the other tiers so far
-  std::vector<std::vector<const std::byte*>> received = {};  // by task: where a reduce finds the ranks' pieces
+  IoBytes moved = {};                                        // bytes read from and written to other tiers so far
+  std::vector<std::vector<const std::byte*>> received = {};  // by task: the ranks' pieces that a reduce adds
 
-  // What the task uses in that role; empty: nothing.
+  // The task's operand in that role; empty: none.
   device::View view(const Task& task, Role role, device::DType dtype) const { return storage.view(task, role, dtype); }
   // The same, for parameters and gradients in the compute dtype.
   device::View view(const Task& task, Role role) const { return storage.view(task, role, plan.dtype); }
@@ -60,7 +58,7 @@ struct Site {
   const UnitLayout& layout(const Task& task) const { return layout(task.unit); }
 };
 
-// Elements of a flat buffer as collectives over the ranks that it is cut over know them.
+// The elements as collectives over the cut's ranks take them: in bytes of `format`.
 inline comm::ShardedRange range_of(const Cut& cut, const models::ElementRange& elements, device::StorageFormat format) {
   return {stored_bytes(format, cut.size()), stored_bytes(format, elements.begin), stored_bytes(format, elements.end)};
 }

@@ -4,7 +4,7 @@
 
 namespace strata::runtime {
 
-// The quantised parameters of a unit, or of one of its parts, in the compute dtype.
+// Converts the quantised parameters of a unit, or of one of its parts, to the compute dtype.
 struct Unpack {
   UnitPart which;
   Slice quantised;

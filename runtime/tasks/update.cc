@@ -39,14 +39,14 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
   const std::size_t begin = part + task.begin, end = part + task.end;
   const device::StepScalars* scalars = plan.cyclic ? site.at<device::StepScalars>(plan.control.pending)
                                                    : &site.at<StepState>(plan.control.state)->scalars;
-  // All of them start at `begin`, except the gradient of what another unit shares, which starts with that.
+  // All operands start at `begin`, except a sharer's gradient, which starts at the shared range.
   const View sum = site.view(task, Role::sum, DType::fp32), gradients = site.view(task, Role::gradients);
   const View others = site.view(task, Role::shared_gradients);
   const View master = site.view(task, Role::master, DType::fp32), parameters = site.view(task, Role::parameters);
   std::byte* moment1 = site.view(task, Role::moment1, DType::fp32).data;
   std::byte* moment2 = site.view(task, Role::moment2, DType::fp32).data;
-  // A copy is written back whatever the step decided, so a skipped update writes it too: otherwise the stored value
-  // would be lost.
+  // A copy of the parameters is written back even if the step is skipped. So a skipped update must write the copy too,
+  // or the stored parameters would be lost.
   const bool copied = task.buffer(Role::parameters) != plan.homes[unit].parameters;
   const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
   const UnitLayout& layout = site.layout(task);
@@ -79,7 +79,7 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
   };
   for (const Run& run : layout.runs) {
     const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);
-    // The gradient of the shared range has two parts.
+    // In the shared range the gradient is the sum of two.
     apply(from, std::min(to, shared.begin), run);
     apply(std::max(from, shared.begin), std::min(to, shared.end), run);
     apply(std::max(from, shared.end), to, run);

@@ -5,17 +5,17 @@
 
 namespace strata::runtime {
 
-// The optimizer step of elements [begin, end) in this rank's part of a unit, with the scalars of this step or, in a
-// cycle, of the previous one.
+// The optimizer step of some elements of this rank's part of a unit. It takes the scalars of this step or, in a cyclic
+// plan, of the previous one.
 struct Update {
   int unit;
-  ElementRange elements;  // counted from the beginning of the part
+  ElementRange elements;  // counted from the start of the part
   std::vector<GradientSource> gradient;
   Slice master, moment1;
-  Slice moment2 = {};     // no buffer: the optimizer has none
-  Slice parameters = {};  // in the compute dtype; no buffer: the master is the parameters
+  Slice moment2 = {};     // no buffer: the optimizer has no second moment
+  Slice parameters = {};  // in the compute dtype; no buffer: the master serves as the parameters
 
-  // Runs where the state is.
+  // The task runs on the device or the host, depending on where the state is.
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
