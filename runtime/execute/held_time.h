@@ -14,8 +14,8 @@ class HeldTime {
 
   // To be called when a checkpoint begins.
   void begin();
-  // The span in which to record the wait that the task issues now; null if it does not count. It is written when the
-  // wait runs, and must stay valid until add_up().
+  // The span in which to record the wait that the task issues now; null if it does not count. The wait writes it
+  // when it runs, which must be before add_up().
   Span* of_wait(std::size_t task);
   // Adds the recorded waits to ms(). The lanes must have been waited for.
   void add_up();

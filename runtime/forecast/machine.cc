@@ -17,7 +17,7 @@
 namespace strata::runtime {
 namespace {
 
-// The place of a figure: "section.key", with its unit in the name.
+// The figures by key: "section.key", which ends in the unit.
 using Fields = std::vector<std::pair<std::string, double*>>;
 
 Fields measured_everywhere(Machine& m) {
@@ -55,7 +55,7 @@ Fields of_capacity(Machine::Capacity& c) {
   return {{"capacity.device_gib", &c.device_gib}, {"capacity.host_gib", &c.host_gib}};
 }
 constexpr const char* kHostUpdate = "host.update_gb_per_s";
-// Figures that depend on the width: a list of them for each.
+// The figures that depend on the width: a list for each key.
 std::vector<std::pair<std::string, std::vector<double>*>> by_width(Machine& m) {
   std::vector<std::pair<std::string, std::vector<double>*>> lists;
   for (std::size_t t = 0; t < kDTypeKeys.size(); ++t) {
@@ -65,7 +65,7 @@ std::vector<std::pair<std::string, std::vector<double>*>> by_width(Machine& m) {
   return lists;
 }
 
-// Takes keys out of a file, and knows which are left.
+// Takes keys out of a file and tracks those that were not taken, to refuse unknown ones.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : path_(path.string()), table_(read_toml(path, "machine file")) {
@@ -83,7 +83,7 @@ class Reader {
     return next != nodes_.end() && next->first.starts_with(section + ".");
   }
   bool has_key(const std::string& key) const { return nodes_.contains(key); }
-  // Whether an optional key has the second of two words.
+  // Whether an optional key has the second of two values; false if it is missing. Refuses any other value.
   bool is(const std::string& key, std::string_view first, std::string_view second) {
     if (!nodes_.contains(key)) return false;
     const std::string word = text(key);
@@ -98,7 +98,7 @@ class Reader {
   }
   std::string text(const std::string& key) {
     const auto* text = take(key).as_string();
-    if (!text) refuse(key, "a text");
+    if (!text) refuse(key, "a string");
     return text->get();
   }
   std::vector<double> numbers(const std::string& key) {
@@ -112,7 +112,7 @@ class Reader {
     for (const auto& [key, value] : fields) *value = number(key);
   }
   void refuse_others() const {
-    if (!nodes_.empty()) fail(Exit::usage, "machine file {}: there is no key {}", path_, nodes_.begin()->first);
+    if (!nodes_.empty()) fail(Exit::usage, "machine file {}: unknown key {}", path_, nodes_.begin()->first);
   }
   [[noreturn]] void refuse(const std::string& key, std::string_view wanted) const {
     fail(Exit::usage, "machine file {}: {} must be {}", path_, key, wanted);
@@ -133,7 +133,7 @@ class Reader {
   }
   double number_of(const std::string& key, const toml::node& node) const {
     const double number = node.is_number() ? node.value<double>().value_or(-1.0) : -1.0;
-    // Zero loss is a figure too; a speed of 0 is not.
+    // An overhead or a latency may be 0, but a speed may not.
     constexpr std::string_view kMayBeZero[] = {"task_overhead_us",     "spread",
                                                "disk.read_latency_us", "disk.write_latency_us",
                                                "disk.slows_products",  "network.latency_us"};
@@ -149,7 +149,7 @@ class Reader {
   std::map<std::string, const toml::node*> nodes_;
 };
 
-// Interpolates between the measured widths by the logarithm of the width. Beyond them, the nearest measured width
+// Interpolates between the measured widths by the logarithm of the width. Outside of them, the nearest measured width
 // counts.
 double at_width(const std::vector<double>& widths, const std::vector<double>& speeds, double width) {
   const auto next = std::upper_bound(widths.begin(), widths.end(), width);
@@ -160,16 +160,16 @@ double at_width(const std::vector<double>& widths, const std::vector<double>& sp
   return speeds[i - 1] + part * (speeds[i] - speeds[i - 1]);
 }
 
-// The exchange part of an all-to-all that was measured with the sum that follows it, because the simulator adds that
-// sum: at least a tenth of both. As Gradients::reduce counts them, W ranks sum W + 4 bytes of bf16 gradients and fp32
-// sums for each W - 1 that are sent.
+// The speed of an all-to-all without the sum that follows it. The measured time includes that sum, which the simulator
+// adds separately; at least a tenth of the time is left to the exchange. With W ranks, W + 4 bytes of bf16 gradients
+// and fp32 sums pass through memory for every W - 1 bytes sent, as ReduceGradient::add counts them.
 double exchange_gb_per_s(const Machine& m) {
   const double both = 1 / m.collectives->all_to_all_gb_per_s, ranks = std::max(2, m.ranks);
   const double sum = (ranks + 4) / (ranks - 1) / m.sum_gb_per_s;
   return 1 / std::max(both - sum, 0.1 * both);
 }
 
-// If the number of ranks that share the machine differs from the measured one, each has `part` of what one had.
+// Scales the speeds if another number of ranks shares the machine: each rank has `part` of what a measured rank had.
 void share_out(MachineProfile& p, double part) {
   for (double* whole : {&p.flops_per_s, &p.attention_flops_per_s, &p.bytes_per_s, &p.loss_bytes_per_s,
                         &p.update_bytes_per_s, &p.memory_bytes_per_s, &p.read_bytes_per_s, &p.write_bytes_per_s})
@@ -197,7 +197,7 @@ Machine read_machine(const std::filesystem::path& path) {
   if (reader.has_key("spread")) m.spread = reader.number("spread");
   m.widths = reader.numbers("blocks.widths");
   if (std::adjacent_find(m.widths.begin(), m.widths.end(), std::greater_equal<>()) != m.widths.end())
-    reader.refuse("blocks.widths", "rising numbers");
+    reader.refuse("blocks.widths", "ascending numbers");
   for (const auto& [key, list] : by_width(m)) {
     *list = reader.numbers(key);
     if (list->size() != m.widths.size()) reader.refuse(key, "as many numbers as blocks.widths");
@@ -262,8 +262,7 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
   if (exchanges && !m.collectives && !m.measured)
     fail(Exit::usage,
          "the machine file is computed from data sheets of a machine of one rank ({}), and the plan is for {}: use a "
-         "file "
-         "with [collectives], such as others in examples/machines, or --ranks 1",
+         "file with [collectives], such as others in examples/machines, or --ranks 1",
          m.processor, job.ranks);
   if (exchanges && !m.collectives)
     fail(Exit::usage,
@@ -289,7 +288,7 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
     p.all_to_all_bytes_per_s = exchange_gb_per_s(m) * 1e9;
   }
   if (m.disk) {
-    // For as many drives as the recipe stripes over, if those are fewer than were measured.
+    // The speed of as many drives as the recipe stripes over, if those are fewer than were measured.
     const auto drives = static_cast<double>(std::max<std::size_t>(1, job.recipe.memory.nvme.size()));
     const double part = std::min(1.0, drives / m.disk->drives) * 1e9;
     p.read_bytes_per_s = m.disk->read_gb_per_s * part;
@@ -321,11 +320,11 @@ MachineProfile profile_of(const Machine& m, const Job& job, int ranks_per_node) 
 std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::size_t drives) {
   std::string text;
   if (m.gpu && m.ranks < ranks_per_node)
-    text = fmt::format("the machine has {} GPUs for {} ranks: each GPU is shared out evenly", m.ranks, ranks_per_node);
+    text = fmt::format("the machine has {} GPUs for {} ranks: each GPU is shared evenly", m.ranks, ranks_per_node);
   else if (!m.gpu && m.ranks != ranks_per_node)
     text = fmt::format(
-        "speeds of {} on the machine, scaled to {}: cores, memory and drives shared out evenly; mpirun -n {} strata "
-        "calibrate measures it",
+        "speeds of {} on the machine, scaled to {}: cores, memory and drives are divided evenly; to measure "
+        "them, run mpirun -n {} strata calibrate",
         ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
   else if (m.gpu && m.ranks > ranks_per_node)
     text = fmt::format(
@@ -333,12 +332,12 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::s
         "file gives one rank",
         ranks_per_node, m.ranks, static_cast<double>(m.ranks) / ranks_per_node);
   if (m.disk && drives > 0 && static_cast<double>(drives) < m.disk->drives)
-    text += fmt::format("{}memory.nvme names {} of {:.0f} drives: they have that part of the speed in the file",
+    text += fmt::format("{}memory.nvme names {} of {:.0f} measured drives: the file's speed is scaled down to them",
                         text.empty() ? "" : "\n", drives, m.disk->drives);
   if (ranks > ranks_per_node && !m.network)
     text += fmt::format(
-        "{}collectives between machines assumed as fast as inside one, as the machine file has no [network]: one "
-        "makes the step longer",
+        "{}collectives between machines are assumed to be as fast as within one, because the machine file has no "
+        "[network]: a network makes the step longer",
         text.empty() ? "" : "\n");
   return text;
 }

@@ -15,24 +15,24 @@ namespace strata::runtime {
 inline constexpr std::array<std::string_view, 3> kDTypeKeys = {"fp32", "bf16", "fp16"};
 inline constexpr std::array<std::string_view, 3> kMomentKeys = {"fp32", "bf16", "8bit"};
 
-// What a machine file holds: the speeds that `strata calibrate` measured, or that are computed from data sheets, of one
-// rank while all `ranks` of the node worked. By dtype where the compute dtype matters, in DType's order; optimizer: by
+// The contents of a machine file: the speeds of one rank while all `ranks` of the machine worked, measured by `strata
+// calibrate` or computed from data sheets. Arrays are by compute dtype, in DType's order; the optimizer's by
 // StorageFormat.
 struct Machine {
   bool gpu = false;      // device = "gpu": each rank has a GPU of its own
   bool measured = true;  // source = "measured", or "data sheets"
   std::string processor;
   int ranks = 1, threads = 1;  // threads: per rank
-  // The median, over the figures, of the relative spread of each figure's calls; none: not measured.
+  // The relative spread of a figure's repeated measurements, as the median over all figures; none: not measured.
   std::optional<double> spread;
   double task_overhead_us = 0;
-  // Blocks of these widths (hidden elements), ascending: products, and the rest of a block's work.
+  // Speeds of blocks by width (hidden size), ascending: of products, and of the rest of a block's work.
   std::vector<double> widths;
   std::array<std::vector<double>, 3> products_gflop_per_s, elementwise_gb_per_s;
   std::array<double, 3> attention_gflop_per_s{}, loss_gb_per_s{};
   std::array<double, 3> optimizer_gb_per_s{};
   double triad_gb_per_s = 0, device_copy_gb_per_s = 0;
-  // For one thread, because those lanes have one.
+  // Figures of one thread, because the lanes that do this work have one.
   double host_copy_gb_per_s = 0, sum_gb_per_s = 0, norm_gb_per_s = 0;
   struct Disk {
     double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
@@ -43,39 +43,39 @@ struct Machine {
   };
   std::optional<Disk> disk;
   struct Collectives {
-    // For bytes that a rank sends. all_to_all: bf16 gradients, with the ordered sum that follows.
+    // In bytes that a rank sends. all_to_all: of bf16 gradients, including the ordered sum that follows.
     double all_gather_gb_per_s = 0, all_to_all_gb_per_s = 0;
   };
   std::optional<Collectives> collectives;
   // Between nodes of `ranks` ranks each.
   struct Network {
     double gb_per_s = 0, latency_us = 0;  // of a link, each way
-    double rails = 1;                     // links of a node, or of a rank
-    bool shared = true;                   // by the ranks of a node; else each has its own
+    double rails = 1;                     // links per node, or per rank
+    bool shared = true;                   // the ranks of a node share the links; otherwise each has its own
   };
   std::optional<Network> network;
-  // A rank's capacity on another machine, used if the recipe does not say it.
+  // A rank's capacity on that machine, used if the recipe does not set it.
   struct Capacity {
     double device_gib = 0, host_gib = 0;
   };
   std::optional<Capacity> capacity;
-  // AdamW on the host's cores next to a GPU, bytes in and out. The CPU's own figure is in optimizer_gb_per_s.
+  // AdamW on the host's cores of a GPU machine, in bytes read and written. A CPU's figure is in optimizer_gb_per_s.
   std::optional<double> host_update_gb_per_s;
 };
 
-// Reads the file. Throws an Error{usage} with path and key for a key that is unknown, missing, or not a number above
-// zero.
+// Reads a machine file. Throws Error{usage} with path and key if a key is unknown, missing or out of range.
 Machine read_machine(const std::filesystem::path& path);
 // The file's text, as read_machine accepts it.
 std::string machine_toml(const Machine& machine);
 
-// The speeds for a job's tasks, with `ranks_per_node` of its ranks on each machine. If the measurement had another
-// number of ranks, cores, memory and drives are shared evenly among these, and what one thread does or sends is no
-// faster than measured. A GPU belongs to one rank if there are enough. Throws Error{usage} if the job needs a figure
-// that was not measured.
+// The speeds for a job's tasks, with `ranks_per_node` of its ranks on each machine. If that differs from the measured
+// number, cores, memory and drives are shared evenly among the job's ranks, but single threads are never faster than
+// measured. Each rank has a GPU of its own if there are enough. Throws Error{usage} if a figure that the job needs is
+// missing.
 MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_node);
 
-// A line for people about how profile_of scales the measured speeds for a job of `ranks`; empty if it does not.
+// Tells the user how profile_of scales the measured speeds for a job of `ranks`, a line per reason; empty if it does
+// not.
 std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node, std::size_t drives = 0);
 
 }  // namespace strata::runtime

@@ -12,7 +12,7 @@ std::size_t index(int i) {
   return static_cast<std::size_t>(i);
 }
 
-// A running task's use of what lanes share, as parts of the whole. The sum may exceed 1 if several tasks run.
+// A running task's demand for each shared resource, as a fraction of it. Over all running tasks the sum may exceed 1.
 struct Demand {
   double cores = 0, memory = 0, disk = 0;
 
@@ -27,17 +27,17 @@ struct Demand {
 Demand demand_of(const Task& task, const MachineProfile& m, double seconds) {
   const bool disk = task.lane == LaneId::disk_read || task.lane == LaneId::disk_write;
   Demand d{.disk = disk ? 1.0 : 0.0};
-  if (m.cores == 0 || disk) return d;  // a drive writes to memory by itself, and its part of the cores is added once
+  if (m.cores == 0 || disk) return d;  // drives use DMA; Running::speed adds their share of the cores
   const bool whole_team = task.lane == LaneId::compute || task.lane == LaneId::host_compute;
   d.cores = whole_team ? 1 : 1 / m.cores;
-  // Products and blocks mostly run from the caches.
+  // Other compute tasks run mostly from the caches, so they put no demand on memory.
   const bool streams = traits_of(task.kind).traffic == Traffic::optimizer || !whole_team;
   const double bytes = task.cost.bytes + 2 * (task.cost.host_bytes + task.cost.sent_bytes);
   if (streams && seconds > 0) d.memory = std::min(1.0, bytes / seconds / m.memory_bytes_per_s);
   return d;
 }
 
-// A running task: the seconds that it would still take alone.
+// A running task. `left`: the seconds that it would still take alone.
 struct Running {
   int task = -1;
   double left = 0;
@@ -97,7 +97,7 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   const TaskTraits& traits = traits_of(task.kind);
   const auto exchange = [&](double bytes_per_s) {
     if (m.network_bytes_per_s == 0 || c.between_bytes == 0) return add(Bound::communication, c.sent_bytes, bytes_per_s);
-    // Both at once; each piece that comes from another node is passed on while the next one is on its way.
+    // The two overlap: a piece from another node is passed on within the node while the next one arrives.
     const double inside = (c.sent_bytes - c.between_bytes) / bytes_per_s;
     const double between = c.between_bytes / m.network_bytes_per_s + m.network_latency_s;
     add(Bound::communication, std::max(inside, between), 1);
@@ -133,8 +133,7 @@ bool in_step(const Task& task) {
   return task.when != When::checkpoint;
 }
 
-// Whether the next step overlaps this one: it has tasks issued before the host writes, or this one has tasks for which
-// the host does not wait.
+// Whether consecutive steps overlap: some tasks are issued before the host writes, or the host does not wait for some.
 bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
   const auto first = std::find_if(plan.tasks.begin(), plan.tasks.end(), in_step);
   const auto of_host = [](const Task& task) { return task.lane == LaneId::host; };
@@ -149,7 +148,7 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, 
   std::vector<Span> spans(steps * n);
   std::vector<bool> done(steps * n);
   std::array<std::vector<std::size_t>, kLanes> queues;
-  std::vector<std::size_t> host_tasks;  // before each run; tasks after a host task are issued after it
+  std::vector<std::size_t> host_tasks;  // how many are listed before each run; it starts after they have ended
   std::size_t hosts = 0, hosts_done = 0;
   for (std::size_t t = 0; t < steps * n; ++t) {
     const Task& task = plan.tasks[t % n];
@@ -208,7 +207,8 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, 
   return spans;
 }
 
-// The waits of the host lane's tasks, in their own step and across its border.
+// The tasks for which the step's end waits: the host lane's and those they wait for, in this step or in the previous
+// one; all tasks if the plan has no host tasks.
 std::vector<int> ends_of(const StepPlan& plan) {
   std::vector<int> ends;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
@@ -252,7 +252,7 @@ LastWait last_wait(const StepPlan& plan, std::size_t t, std::span<const Span> sp
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
   std::vector<Span> spans = simulate(plan, machine, 1);
   if (!runs_on(plan, spans)) return spans;
-  // The second of two steps shows the tasks with the previous step's still running.
+  // The second of two simulated steps runs while tasks of the previous step are still running.
   const auto n = static_cast<std::ptrdiff_t>(plan.tasks.size());
   spans = simulate(plan, machine, 2);
   const auto begin = static_cast<std::int64_t>(makespan_s(plan, std::span(spans).first(plan.tasks.size())) * 1e9);
@@ -312,7 +312,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     const auto [awaited, across] = last_wait(plan, index(at), spans);
     int last = before[index(at)];
     if (awaited >= 0 && (last < 0 || spans[index(awaited)].end > spans[index(last)].end)) last = awaited;
-    // A wait for the previous step: all that is visible of it is that the task did not begin earlier.
+    // A wait for the previous step has no span; it only shows in that the task did not begin earlier.
     if (across >= 0) add(across, static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9);
     at = last;
   }

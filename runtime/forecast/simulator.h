@@ -1,7 +1,7 @@
 #pragma once
-// runtime/forecast/ predicts how long a plan takes, without running it. The simulator (here) runs the same list of
-// tasks against a machine's speeds, which machine.h reads from a file of strata calibrate. It settles memory.order =
-// "auto" and draws plan --trace.
+// runtime/forecast/ predicts how long a plan takes, without running it. The simulator (here) runs the list of tasks
+// against a machine's speeds, which machine.h reads from a file. It decides memory.order = "auto" and draws plan
+// --trace.
 
 #include <array>
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace strata::runtime {
 
-// The speeds of a rank's tasks, each alone on the machine. The defaults are nominal (a small CPU node), for use without
-// a machine file (runtime/forecast/machine.h). They order tasks on a timeline, and promise nothing.
+// The speeds of a rank's tasks, each running alone on the machine. The defaults are nominal (a small CPU node), for use
+// without a machine file (machine.h): they suffice to order tasks on a timeline, but predict no times.
 struct MachineProfile {
   double flops_per_s = 2e11, attention_flops_per_s = 1e11;  // for products; for attention
   double bytes_per_s = 2e10, loss_bytes_per_s = 2e10;  // for the rest of a block's work; for the loss's work on logits
@@ -23,57 +23,59 @@ struct MachineProfile {
   double host_update_bytes_per_s = 0;  // on the host's cores next to a GPU; 0: same as update_bytes_per_s
   double sum_bytes_per_s = 1e10, norm_bytes_per_s = 1e10;  // adding gradients; summing their squares: on one thread
   double host_bytes_per_s = 1e10;                          // between device and host
-  double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // bytes sent by a rank, in its node
-  // The same to other nodes, while it also sends in its own, and the time of a message beyond that of its bytes. 0: as
-  // fast as in a node.
+  double all_gather_bytes_per_s = 5e9, all_to_all_bytes_per_s = 5e9;  // bytes sent by a rank within its node
+  // Bytes sent by a rank to other nodes, while it also sends within its own, and the latency of a message. 0: as fast
+  // as within a node.
   double network_bytes_per_s = 0, network_latency_s = 0;
   double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;  // the drives of the nvme tier
-  double read_latency_s = 1e-4, write_latency_s = 1e-4;    // the time of a transfer beyond that of its bytes
-  double task_overhead_s = 20e-6;                          // for issuing and waking
-  // What lanes share on the CPU device; 0: nothing, each has its own.
+  double read_latency_s = 1e-4, write_latency_s = 1e-4;    // of a transfer, in addition to its bytes
+  double task_overhead_s = 20e-6;                          // for issuing a task and waking its lane
+  // What lanes share on the CPU. cores 0: nothing, as on a GPU.
   double cores = 0, memory_bytes_per_s = 2e10;
   double disk_core_share = 0;       // share of the cores that the drives use while they are busy; 1 is all of them
   double disk_both_ways = 1;        // throughput of a simultaneous read and write, relative to either alone
   double disk_beside_products = 1;  // speed of the drives while others use all cores, relative to their speed alone
 };
 
-// Nominal speeds for a plan: the defaults (with bf16 instructions for its products), or those of a data-centre GPU with
-// its host and drives. They depend only on the plan, so that every rank has the same.
+// Nominal speeds for a plan: on the CPU the defaults (with faster products in bf16), on a GPU those of a data-centre
+// GPU with its host and drives. They depend only on the plan, so that every rank decides alike.
 MachineProfile nominal_profile(const StepPlan& plan);
 
-// What a task's time is spent on.
+// The resource that bounds a share of a task's time.
 enum class Bound : std::uint8_t { products, attention, memory, optimizer, communication, host_link, disk, waking };
 inline constexpr std::array<std::string_view, 8> kBoundNames = {"products",      "attention", "memory", "optimizer",
                                                                 "communication", "host link", "disk",   "waking"};
-// The same in the words that practitioners use, for people; files keep the names above.
+// The same in practitioners' words, for people to read; files keep the names above.
 inline constexpr std::array<std::string_view, 8> kBoundWords = {"GEMM",      "attention",      "memory-bound kernels",
                                                                 "optimizer", "communication",  "host-device copies",
                                                                 "disk",      "synchronisation"};
 using BoundSeconds = std::array<double, kBoundNames.size()>;
 double sum_of(const BoundSeconds& seconds);
 
-// For the task alone on the machine.
+// The time of a task that runs alone on the machine, by resource.
 BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 
-// When each task of the plan would run, in ns from the step's begin: lanes in order, waits respected, together with the
-// tasks that the previous step left running. A checkpoint's tasks are left out and have no span. Tasks that run at once
-// share cores, memory and drives; if they need more than there is, each gets its share (processor sharing).
+// When each task of the plan would run, in ns from the step's begin. Lanes run in order and tasks respect their waits;
+// the tasks that the previous step left running are simulated too. Tasks that run at once share cores, memory and
+// drives; if they need more than there is, all slow down (processor sharing). A checkpoint's tasks are left out and
+// have no span.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
-// The task that ends last among those for which the step's end waits; -1: none. Spans of any clock.
+// The task that ends last among those for which the step's end waits; -1: none. Spans may be of any clock.
 int last_awaited(const StepPlan& plan, std::span<const Span> spans);
 
-// The time from the step's begin until the next one can begin, which is when everything has ended that the host lane's
-// tasks wait for. For a plan without such tasks: until the last task has ended.
+// The time from the step's begin until the next step can begin: when all tasks for which the host lane's tasks wait
+// have ended; in a plan without host tasks, when all tasks have ended.
 double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 
-// The time for which the compute lane stood still because of each lane, in ms. The gap before each compute task is
-// charged to the lane of the wait that ended last, and the rest of it to the lane of a task of the previous step, for
-// which there is no span. `begin`: the step's begin; -1: unknown, and the wait before the first task is not counted.
+// The time for which the compute lane was idle because of each lane, in ms. The gap before a compute task is charged to
+// the lane of the wait that ended last. If the task also waits for one of the previous step, of which there is no span,
+// the rest of the gap is charged to that one's lane. `begin`: the step's begin; -1: unknown, so that the gap before the
+// first task is not counted.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 
-// What the step's time is spent on: the tasks on its critical path, each the last one for which the next waited. The
-// path ends with `last_task`; -1: with the one that ends last among those for which the step's end waits.
+// The step's time by resource, over the tasks of its critical path: each is the last for which the next one waited. The
+// path ends with `last_task`; -1: with last_awaited().
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
                            int last_task = -1);
 

@@ -21,7 +21,7 @@ namespace strata::runtime {
 // outlive it.
 class Storage {
  public:
-  // Collective, because communicators allocate the device's arena. Throws Error if memory or drives cannot be had.
+  // Collective, because collectives must reach the device's arena. Throws Error if memory or drives are not available.
   Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io);
   // Shares the memory of another Storage, which must outlive it. The plan was made for that (PlanRequest::beside).
   Storage(const StepPlan& plan, const Storage& beside);

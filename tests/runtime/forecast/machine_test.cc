@@ -86,9 +86,9 @@ TEST_F(MachineFile, IsReadAsItWasWritten) {
 }
 
 TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
-  expect_refused(edited("ranks = 2", "ranks = 2\nhost = \"here\""), "no key host");
+  expect_refused(edited("ranks = 2", "ranks = 2\nhost = \"here\""), "unknown key host");
   expect_refused(edited("sum_gb_per_s", "sums_gb_per_s"), "has no memory.sum_gb_per_s");
-  expect_refused(edited("[memory]", "[memory]\nheight = 3"), "no key memory.height");
+  expect_refused(edited("[memory]", "[memory]\nheight = 3"), "unknown key memory.height");
   expect_refused(edited("ranks = 2", "ranks = 2.5"), "ranks must be a whole number");
   expect_refused(edited("threads = 3", "threads = 0"), "threads must be a number above 0");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = -1"),
@@ -96,7 +96,7 @@ TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = inf"), "above 0");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = 1e300"), "to 1e12");
   expect_refused(edited("triad_gb_per_s = 30", "triad_gb_per_s = \"30\""), "above 0");
-  expect_refused(edited("[128, 512]", "[512, 128]"), "rising");
+  expect_refused(edited("[128, 512]", "[512, 128]"), "ascending");
   expect_refused(edited("[128, 512]", "[128]"), "as many numbers");
   expect_refused(edited("[300, 400]", "[]"), "list of numbers");
   expect_refused(edited("[300, 400]", "300"), "list of numbers");
@@ -232,12 +232,11 @@ TEST_F(Profile, WhatIsScaledIsSaid) {
   EXPECT_EQ(scaling_text(machine, 2, 2), "");
   EXPECT_EQ(
       scaling_text(machine, 8, 8),
-      "speeds of 2 ranks on the machine, scaled to 8 ranks: cores, memory and drives shared out evenly; mpirun -n "
-      "8 strata calibrate measures it");
-  EXPECT_EQ(
-      scaling_text(machine, 8, 2),
-      "collectives between machines assumed as fast as inside one, as the machine file has no [network]: one makes "
-      "the step longer");
+      "speeds of 2 ranks on the machine, scaled to 8 ranks: cores, memory and drives are divided evenly; to measure "
+      "them, run mpirun -n 8 strata calibrate");
+  EXPECT_EQ(scaling_text(machine, 8, 2),
+            "collectives between machines are assumed to be as fast as within one, because the machine file has no "
+            "[network]: a network makes the step longer");
   Machine connected = machine;
   connected.network = {1, 0};
   EXPECT_EQ(scaling_text(connected, 8, 2), "");
@@ -251,7 +250,7 @@ TEST_F(Profile, WhatIsScaledIsSaid) {
   EXPECT_EQ(scaling_text(gpus, 2, 2), "");
   gpus.disk.emplace().drives = 4;
   EXPECT_EQ(scaling_text(gpus, 2, 2, 1),
-            "memory.nvme names 1 of 4 drives: they have that part of the speed in the file");
+            "memory.nvme names 1 of 4 measured drives: the file's speed is scaled down to them");
   EXPECT_EQ(scaling_text(gpus, 2, 2, 4), "");
 }
 

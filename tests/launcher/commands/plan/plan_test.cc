@@ -124,7 +124,7 @@ TEST_F(Plan, APredictionForOtherRanksThanMeasuredSaysHowItWasMade) {
   EXPECT_THAT(planned(8, std::nullopt), HasSubstr("speeds of 2 ranks on the machine, scaled to 8 ranks: "));
   EXPECT_THAT(json_, HasSubstr("\"scaling\":\"speeds of 2 ranks"));
   EXPECT_GT(number("step_ms"), two) << "each has a quarter of the cores";
-  EXPECT_THAT(planned(8, 2), HasSubstr("collectives between machines assumed as fast as inside one"));
+  EXPECT_THAT(planned(8, 2), HasSubstr("collectives between machines are assumed to be as fast as within one"));
   measured_by(1);
   EXPECT_THAT(planned(1, std::nullopt), Not(HasSubstr("speeds of")));
   EXPECT_FAILURE((void)planned(8, std::nullopt), Exit::usage, HasSubstr("mpirun -n 8 strata calibrate"));
