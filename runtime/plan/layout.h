@@ -73,8 +73,8 @@ struct UnitLayout : Pool {
   // Whether the elements that this unit shares are trained.
   bool trains_shared() const { return shared && !shared->frozen; }
 
-  // Bytes of one moment of elements [begin, end), which must begin at a block: each block has the format of its run. A
-  // rank's moments are contiguous, so this is also the distance between the moments of `begin` and of `end`.
+  // Bytes of one moment of elements [begin, end), which must begin at a block. Each block has the format of its run.
+  // Moments follow each other without gaps, so this is also the distance between the moments of `begin` and of `end`.
   std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
   // The offset, in bytes, of `element` in a rank's part of the state; that part starts at element `part`.
   std::size_t state_offset(StateKind kind, std::size_t part, std::size_t element) const {

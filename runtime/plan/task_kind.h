@@ -9,10 +9,10 @@ namespace strata::runtime {
 
 enum class TaskKind : std::uint8_t {
   gather,       // all-gather of a unit's parameter shards into a buffer
-  unpack,       // quantised parameters of a unit in the compute dtype
+  unpack,       // converts a unit's quantised parameters to the compute dtype
   forward,      // a unit's forward of one micro-batch
   recompute,    // the same again during backward, for the activations it saves
-  loss,         // forward, loss and backward of the last unit and one micro-batch
+  loss,         // forward, loss and backward of the last unit, for one micro-batch
   backward,     // a unit's backward of one micro-batch
   accumulate,   // `fast`: adds a gradient to the local fp32 sum
   round,        // `fast`: rounds the local fp32 sum to the wire dtype

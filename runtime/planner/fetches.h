@@ -21,8 +21,7 @@ class Fetches {
   // - A unit is held while it is needed within the next `prefetch` visits, so at most prefetch + 1 are present.
   // - A part is held at most until the next visit, so at most two are present.
   // - Consecutive visits to parts of a unit whose shard is in another tier share one fetch of that shard.
-  // - Parameters that other units share are held from the first visit that needs them to the last, unless they are
-  // tiled.
+  // - Parameters that other units share are held from the first to the last visit that needs them, unless tiled.
   // - A fetch begins one visit earlier for each tier that it passes.
   void find(const std::vector<Visit>& visits, const Tiling& tiling);
 
