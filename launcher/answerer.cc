@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "launcher/adapter_option.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
@@ -73,6 +74,7 @@ void Answerer::plan(std::size_t positions, const std::vector<std::uint32_t>& pro
   const RunPlanning planning = {
       .purpose = runtime::Purpose::generate, .looks_at_data = false, .adjust = shard_if_large};
   const runtime::Recipe asked = read_recipe(std::nullopt, sets, world_, false);
+  if (options_.adapter) agree(world_, [&] { require_sole_adapter(*options_.adapter, asked); });
   // More positions do not change the model, so the job is planned again without opening the model.
   job_ = std::move((first ? plan_run(asked, world_, planning) : plan_run(job_->with(asked), world_, planning)).job);
   const runtime::Recipe& recipe = job_->recipe;

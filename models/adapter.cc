@@ -29,22 +29,11 @@ bool ends_as(std::string_view module, std::string_view name) {
          (module.size() > name.size() && module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
 }
 
-// The number in a module's name that peft takes for its layer: the last one that follows two names.
-std::optional<std::int64_t> layer_of(std::string_view module) {
-  static const std::regex kLayer(R"(.*\.[^.]*\.(\d+)\..*)");
-  std::match_results<std::string_view::const_iterator> found;
-  if (!std::regex_match(module.begin(), module.end(), found, kLayer)) return std::nullopt;
-  const std::string digits = found[1].str();
-  std::int64_t layer = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
-  return error == std::errc{} ? std::optional(layer) : std::nullopt;
-}
-
 // The value of the first pattern that matches the module, otherwise the default.
 template <typename T>
 T of_pattern(const std::vector<std::pair<std::string, T>>& table, std::string_view module, T otherwise) {
   for (const auto& [pattern, value] : table)
-    if (matches_whole("(?:.*\\.)?(?:" + pattern + ")", module)) return value;
+    if (matches_end(pattern, module)) return value;
   return otherwise;
 }
 
@@ -74,6 +63,20 @@ bool is_target(const Adapter& adapter, std::string_view module) {
 }
 
 }  // namespace
+
+bool matches_end(const std::string& pattern, std::string_view module) {
+  return matches_whole("(?:.*\\.)?(?:" + pattern + ")", module);
+}
+
+std::optional<std::int64_t> layer_of(std::string_view module) {
+  static const std::regex kLayer(R"(.*\.[^.]*\.(\d+)\..*)");
+  std::match_results<std::string_view::const_iterator> found;
+  if (!std::regex_match(module.begin(), module.end(), found, kLayer)) return std::nullopt;
+  const std::string digits = found[1].str();
+  std::int64_t layer = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+  return error == std::errc{} ? std::optional(layer) : std::nullopt;
+}
 
 bool matches(const ModuleNames& names, std::string_view module) {
   if (names.pattern) return *names.pattern == kAllLinear || matches_whole(*names.pattern, module);

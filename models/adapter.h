@@ -57,6 +57,10 @@ LowRank low_rank_for(const Adapter& adapter, std::string_view module);
 std::shared_ptr<const Adapter> with_classifiers_saved(Adapter adapter);
 // Whether the names include this module; all-linear includes every one.
 bool matches(const ModuleNames& names, std::string_view module);
+// Whether a pattern of rank_pattern or alpha_pattern matches this module.
+bool matches_end(const std::string& pattern, std::string_view module);
+// The number in a module's name that peft takes for its layer: the last one that follows two names.
+std::optional<std::int64_t> layer_of(std::string_view module);
 // Whether the tensor is fully trained: it lies in a module that modules_to_save names.
 bool is_saved_whole(const Adapter& adapter, std::string_view tensor);
 // Throws Error{usage} naming `key` if the pattern is not a Python regular expression, or its syntax is not supported.

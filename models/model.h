@@ -342,6 +342,7 @@ class Model {
   bool bidirectional = false;  // rows attend to their complete document
   std::vector<std::unique_ptr<Unit>> units;
   device::StorageFormat quantised = device::StorageFormat::nf4;  // the format of units' quantised pools
+  bool quantised_in_files = false;  // the model's files hold those pools' tensors quantised
   std::size_t constants_bytes = 0;
   // Endings of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary
   // tables).

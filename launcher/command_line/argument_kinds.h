@@ -1,8 +1,11 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
+
+#include "base/json_writer.h"
 
 namespace strata::launcher {
 
@@ -23,6 +26,18 @@ CLI::Option* add_path(CLI::App* command, std::string name, Path& path, std::stri
 template <typename Options>
 void add_force(CLI::App* command, Options& options) {
   command->add_flag("--force", options.force, "overwrite a file that this command did not write");
+}
+
+// Adds --adapter, which sets a key of the recipe.
+template <typename Options>
+void add_adapter(CLI::App* command, Options& options, const char* meaning) {
+  command->add_option_function<std::filesystem::path>(
+      "--adapter",
+      [&options](const std::filesystem::path& folder) {
+        options.adapter = folder;
+        options.sets.push_back("adapter.path=" + json_string(std::filesystem::absolute(folder).string()));
+      },
+      meaning);
 }
 
 template <typename Options>

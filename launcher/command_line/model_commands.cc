@@ -60,22 +60,12 @@ CLI::Validator records_or_table() {
 
 }  // namespace
 
-// Adds --adapter, which sets a key of the recipe.
-void add_adapter(CLI::App* command, std::vector<std::string>& sets) {
-  command->add_option_function<std::filesystem::path>(
-      "--adapter",
-      [&sets](const std::filesystem::path& folder) {
-        sets.push_back("adapter.path=" + json_string(std::filesystem::absolute(folder).string()));
-      },
-      "a folder of peft's, with an adapter of that model");
-}
-
 void add_generate(CLI::App& app, int& status) {
   const auto options = std::make_shared<GenerateOptions>();
   auto* command = app.add_subcommand("generate", "continue a prompt, or answer a chat; text to stdout");
   add_path(command, "MODEL,--model", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  add_adapter(command, options->sets);
+  add_adapter(command, *options, "a folder of peft's, with an adapter of that model");
   auto* text = command->add_option("--prompt", options->prompt, "text to continue");
   command
       ->add_option_function<std::vector<std::string>>(
@@ -127,7 +117,7 @@ void add_predict(CLI::App& app, int& status) {
       "predict", "classify texts: labels and probabilities; mpirun -n N strata predict ... for N ranks");
   add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  add_adapter(command, options->sets);
+  add_adapter(command, *options, "a folder of peft's, with an adapter of that model");
   add_path(command, "IN", options->input,
            ".jsonl, .csv or .tsv with a text in each record, compressed or not; - for JSONL from standard input")
       ->required();

@@ -104,13 +104,7 @@ void add_eval(CLI::App& app, int& status) {
   auto* command = app.add_subcommand(
       "eval", "compute loss and metrics on data.validation; mpirun -n N strata eval ... for N ranks");
   add_recipe(command, *options);
-  command->add_option_function<std::filesystem::path>(
-      "--adapter",
-      [options](const std::filesystem::path& folder) {
-        options->sets.push_back("adapter.path=" + json_string(std::filesystem::absolute(folder).string()));
-        options->sets.emplace_back("checkpoint.resume=none");
-      },
-      "a folder of peft's, with an adapter of model.path");
+  add_adapter(command, *options, "a folder of peft's, with an adapter of model.path");
   add_path(command, "--json", options->json, "write the result as JSON");
   add_force(command, *options);
   command->callback([options, &status] { status = eval(*options); });

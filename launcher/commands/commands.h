@@ -14,6 +14,7 @@ namespace strata::launcher {
 struct EvalOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
+  std::optional<std::filesystem::path> adapter;  // also in `sets`
   std::optional<std::filesystem::path> json;
   bool force = false;  // overwrites json, whatever it is
 };
@@ -47,7 +48,8 @@ struct GenerateOptions {
   double temperature = 0, top_p = 1;
   std::uint64_t seed = 0;
   std::optional<std::string> precision;
-  std::vector<std::string> sets;  // zero.*, memory.*, device.*, comm.*
+  std::vector<std::string> sets;                                // zero.*, memory.*, device.*, comm.*
+  std::optional<std::filesystem::path> adapter = std::nullopt;  // also in `sets`
   std::optional<std::filesystem::path> json;
   bool force = false;  // overwrites json, whatever it is
 };

@@ -14,6 +14,7 @@
 #include "base/json_writer.h"
 #include "base/quantity.h"
 #include "comm/agreement.h"
+#include "launcher/adapter_option.h"
 #include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
@@ -72,7 +73,11 @@ std::string to_json(const runtime::Evaluation& e, std::span<const std::string> n
 }
 
 void run(const EvalOptions& options, comm::World& world, const StopSignal& stop) {
-  const runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
+  runtime::Recipe asked = read_recipe(options.recipe, options.sets, world, false);
+  if (options.adapter) {
+    agree(world, [&] { require_sole_adapter(*options.adapter, asked); });
+    asked.checkpoint.resume = "none";
+  }
   const bool speaks = world.rank() == 0;
   std::optional<runtime::ReportFile> json;
   agree(world, [&] {

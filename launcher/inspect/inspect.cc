@@ -22,6 +22,7 @@
 #include "base/files/mapped_file.h"
 #include "base/shell_word.h"
 #include "launcher/inspect/class_line.h"
+#include "launcher/inspect/inspect_adapter.h"
 #include "launcher/inspect/inspect_checkpoint.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/screen/activity.h"
@@ -80,7 +81,11 @@ void inspect_tensors(const fs::path& path, Tensors wanted, std::ostream& out) {
   fmt::print(out, "{}, {}, {} of data, {} of files\n", counted(file.tensors().size(), "tensor"),
              counted(elements, "element"), counted(bytes, "byte"), counted(file.file_bytes(), "byte"));
   fmt::print(out, "dtypes: {}\n", printable(dtypes_text(file)));
-  if (runtime::type_at(path / "config.json") == fs::file_type::regular) out << classes_line(models::Config::read(path));
+  if (runtime::type_at(path / "config.json") == fs::file_type::regular) {
+    const models::Config config = models::Config::read(path);
+    out << classes_line(config);
+    print_quantisation(file, config, out);
+  }
   for (const auto& [key, value] : file.metadata())
     fmt::print(out, "metadata {} = {}\n", printable(key), printable(value));
   Activity activity("inspecting tensors", Activity::Unit::bytes);
@@ -172,25 +177,6 @@ bool holds_tensors(const fs::path& folder) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json", "config.json"})
     if (runtime::type_at(folder / name) != fs::file_type::not_found) return true;
   return false;
-}
-
-// Prints what the configuration in peft's folder says, or why it cannot be read, and its tensors.
-void inspect_adapter(const fs::path& folder, Tensors wanted, std::ostream& out) {
-  try {
-    const runtime::PeftConfig config = runtime::read_peft_config(folder);
-    const models::Adapter& a = config.adapter;
-    const models::ModuleNames& targets = a.target_modules;
-    fmt::print(out, "adapter (LoRA) of {}: rank {}, alpha {}, dropout {}{}{}\n",
-               config.base.empty() ? "a model that is not named" : printable(config.base), a.rank, a.alpha, a.dropout,
-               a.rslora ? ", rsLoRA" : "", a.dora ? ", DoRA" : "");
-    fmt::print(out, "targets: {}\n",
-               printable(targets.pattern ? *targets.pattern : fmt::format("{}", fmt::join(targets.names, ", "))));
-    if (!a.modules_to_save.empty())
-      fmt::print(out, "trained whole: {}\n", printable(fmt::format("{}", fmt::join(a.modules_to_save, ", "))));
-  } catch (const Error& error) {
-    fmt::print(out, "not supported: {}\n", printable(error.what()));
-  }
-  inspect_tensors(folder / runtime::kPeftWeightsName, wanted, out);
 }
 
 // For a folder that cannot be inspected itself: names what can be inspected in it, for the end of a message.
@@ -295,7 +281,8 @@ int inspect(const fs::path& path, Tensors tensors, std::ostream& screen) {
     inspect_checkpoint(*checkpoint, tensors, out);
   } else if (type == fs::file_type::directory && !holds_tensors(path) &&
              runtime::type_at(path / runtime::kPeftConfigName) != fs::file_type::not_found) {
-    inspect_adapter(path, tensors, out);
+    print_adapter(path, out);
+    inspect_tensors(path / runtime::kPeftWeightsName, tensors, out);
   } else if (type == fs::file_type::directory && !holds_tensors(path)) {
     fail(Exit::usage,
          "{} holds neither checkpoints nor safetensors: name a folder of checkpoints, one of them, a model's folder or "

@@ -304,6 +304,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   }
   model->objective = *run.objective;
   if (run.quantise) model->quantised = *run.quantise;
+  model->quantised_in_files = run.not_quantised != nullptr;
   model->batch.tokens = run.tokens();
   model->batch.loss_rows = run.loss_rows;
   if (!run.class_weights.empty()) {

@@ -304,6 +304,13 @@ bool quantises_nothing(const Config& config, const std::string& group) {
   return is_off(four) && is_off(eight) && is_off(config.json(group + ".bits"));
 }
 
+// Of a group of quantization settings, the one that says most of what they are.
+std::string telling_key(const Config& config, const std::string& group) {
+  for (const char* name : {".load_in_8bit", ".load_in_4bit", ".quant_method", ".bits"})
+    if (!is_off(config.json(group + name))) return group + name;
+  return config.keys_inside(group).empty() ? group : fmt::format("{}.{}", group, config.keys_inside(group).front());
+}
+
 void refuse_draft_model(const Config& config) {
   for (const std::string& name : config.texts("architectures")) {
     std::string lower(name);
@@ -341,7 +348,11 @@ void refuse_other_mathematics(const Config& config) {
     const auto inside = config.keys_inside(key);
     const std::string json = config.json(key);
     const bool nothing = inside.empty() ? inert(json, facts) : quantises_nothing(config, key);
-    if (!nothing) fail(Exit::usage, "{} is {}: {}", config.describe(key), json, what);
+    if (!nothing && inside.empty()) fail(Exit::usage, "{} is {}: {}", config.describe(key), json, what);
+    if (!nothing) {
+      const std::string telling = telling_key(config, key);
+      fail(Exit::usage, "{} is {}: {}", config.describe(telling), config.json(telling), what);
+    }
     config.ignore({key});
     for (const std::string& part : inside) config.ignore({fmt::format("{}.{}", key, part)});
   };

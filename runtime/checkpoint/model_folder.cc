@@ -103,14 +103,41 @@ std::string base_of_adapter(const fs::path& folder) {
        path.string(), kManifestName);
 }
 
+// Says what adapter.path names, if it is not a peft folder.
+void require_peft_folder(const fs::path& path) {
+  if (type_at(path / kPeftConfigName) != fs::file_type::not_found) return;
+  const std::string folder = shell_word(path.string());
+  if (type_at(path) == fs::file_type::not_found)
+    fail(Exit::usage, "there is no folder {}: adapter.path (--adapter) is one with {} and {}, as peft saves an adapter",
+         path.string(), kPeftConfigName, kPeftWeightsName);
+  if (type_at(path) != fs::file_type::directory)
+    fail(Exit::usage, "{} is a file: adapter.path (--adapter) is the folder with {} and {}", path.string(),
+         kPeftConfigName, kPeftWeightsName);
+  if (runtime::is_checkpoint(path) || !list_checkpoints(path).empty())
+    fail(
+        Exit::usage,
+        "{} holds a checkpoint, and adapter.path (--adapter) is a folder of peft's: a checkpoint runs with its adapter "
+        "by itself, without --adapter, and strata export {} -o FOLDER --adapter writes peft's folder of one",
+        path.string(), folder);
+  if (type_at(path / "config.json") != fs::file_type::not_found)
+    fail(Exit::usage,
+         "{} holds a whole model (config.json) and no adapter ({}): give it as model.path, without adapter.path "
+         "(--adapter)",
+         path.string(), kPeftConfigName);
+  fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) is a folder that peft saved an adapter to", path.string(),
+       kPeftConfigName);
+}
+
 // Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them.
 void take_peft_keys(Recipe& recipe) {
   const fs::path path = *recipe.adapter.path;
+  require_peft_folder(path);
   Recipe said;
   said.adapter.kind = AdapterKind::lora;
   said.adapter.lora = read_peft_config(path).adapter;
   said.adapter.path = path;
   said.adapter.given = recipe.adapter.given;
+  said.adapter.replaced = recipe.adapter.replaced;
   for (const RecipeKey& key : recipe_keys())
     if (std::ranges::find(recipe.adapter.given, key.name) != recipe.adapter.given.end() &&
         key.text(recipe) != key.text(said))
@@ -185,6 +212,12 @@ Workload open_workload(Recipe recipe) {
     const ModelFolder folder(*model.path);
     if (!folder.is_checkpoint()) {
       untie_what_differs(description, folder.path(), recipe.training.objective);
+    } else if (recipe.adapter.path && folder.has_adapter()) {
+      fail(Exit::usage,
+           "{} is a checkpoint with an adapter of its own, and adapter.path (--adapter) = {} is another: leave that "
+           "out, "
+           "or give the model that both are of",
+           model.path->string(), recipe.adapter.path->string());
     } else if (recipe.adapter.kind == AdapterKind::none) {
       const Manifest manifest = read_manifest(folder.path());
       recipe.adapter = adapter_of(manifest);
@@ -249,6 +282,11 @@ std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, s
   std::unique_ptr<WeightSource> base;
   if (began.model.init == Init::random)
     base = random_weights(model, began.training.seed);
+  else if (type_at(manifest.base_path) == fs::file_type::not_found)
+    fail(Exit::usage,
+         "{} holds an adapter, and the model that it was trained beside is not at {} any more: put it back there, or a "
+         "link to it",
+         path_.string(), manifest.base_path);
   else
     base = ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
   return joined_weights(std::move(base), std::move(own), model, {manifest.base_hash, manifest.base_path});

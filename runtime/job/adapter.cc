@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,14 +39,22 @@ std::string nearest(const std::vector<std::string>& names, const std::string& gi
 
 // The modules that have a weight: linear layers, and all others.
 struct Modules {
-  std::vector<std::string> linear, other;
+  std::vector<std::string> linear, adapted, other;
 
   explicit Modules(const models::Model& model) {
     for (const auto& unit : model.units) {
-      for (const auto& layer : unit->linear_layers()) linear.push_back(layer.name);
+      for (const auto& layer : unit->linear_layers()) {
+        linear.push_back(layer.name);
+        if (layer.low_rank.rank > 0) adapted.push_back(layer.name);
+      }
       for (const models::Parameter& parameter : unit->parameters()) add(parameter.name);
       if (unit->shared()) add(unit->shared()->name);
     }
+  }
+  std::vector<std::string> all() const {
+    std::vector<std::string> out = linear;
+    out.insert(out.end(), other.begin(), other.end());
+    return out;
   }
 
  private:
@@ -57,7 +66,10 @@ struct Modules {
   }
 };
 
-void require_names(const models::Model& model, const Modules& modules, const models::Adapter& adapter, bool of_file) {
+using Folder = std::optional<std::filesystem::path>;
+
+void require_targets(const models::Model& model, const Modules& modules, const models::Adapter& adapter,
+                     const Folder& folder) {
   const auto is_of = [](const ModuleNames& names) {
     return [&names](const std::string& module) { return models::matches(names, module); };
   };
@@ -73,6 +85,15 @@ void require_names(const models::Model& model, const Modules& modules, const mod
          given, *other);
   };
   const ModuleNames& targets = adapter.target_modules;
+  if (targets.empty())
+    fail(Exit::usage,
+         "adapter.target_modules is empty, so that no layer would have an adapter: give \"{}\", or names such as {}",
+         models::kAllLinear, nearest(modules.linear, "q_proj"));
+  if (std::ranges::find(targets.names, models::kAllLinear) != targets.names.end())
+    fail(Exit::usage,
+         "{}target_modules is a list with \"{}\" in it, and a list has the names of modules: write target_modules = "
+         "\"{}\", without brackets",
+         folder ? folder->string() + ": " : std::string("adapter."), models::kAllLinear, models::kAllLinear);
   if (targets.pattern && *targets.pattern != models::kAllLinear) {
     refuse_other(targets, *targets.pattern);
     if (std::ranges::none_of(modules.linear, is_of(targets)))
@@ -84,15 +105,50 @@ void require_names(const models::Model& model, const Modules& modules, const mod
   for (const std::string& name : targets.names) {
     const ModuleNames one{{name}, {}};
     refuse_other(one, name);
-    if (!of_file && std::ranges::none_of(modules.linear, is_of(one)))
+    if (!folder && std::ranges::none_of(modules.linear, is_of(one)))
       fail(Exit::usage, "adapter.target_modules: no linear layer of this {} model is called {}; the nearest are {}",
            model.family, name, nearest(modules.linear, name));
   }
 }
 
-void require_saved(const models::Model& model, const Modules& modules, const models::Adapter& adapter, bool of_file) {
-  std::vector<std::string> all = modules.linear;
-  all.insert(all.end(), modules.other.begin(), modules.other.end());
+// What is said of modules beside the targets: names that are of none would change nothing, unseen.
+void require_others(const models::Model& model, const Modules& modules, const models::Adapter& adapter) {
+  const std::vector<std::string> all = modules.all();
+  const ModuleNames& excluded = adapter.exclude_modules;
+  const auto look = [&](const ModuleNames& names, const std::string& given) {
+    if (std::ranges::none_of(all, [&](const std::string& module) { return models::matches(names, module); }))
+      fail(Exit::usage, "adapter.exclude_modules: no module of this {} model is called {}; the nearest are {}",
+           model.family, given, nearest(all, given));
+  };
+  if (excluded.pattern) look(excluded, *excluded.pattern);
+  for (const std::string& name : excluded.names) look({{name}, {}}, name);
+  const auto look_at_pattern = [&](std::string_view key, const std::string& pattern) {
+    const auto is_of = [&](const std::string& module) { return models::matches_end(pattern, module); };
+    if (std::ranges::any_of(modules.adapted, is_of)) return;
+    if (const auto other = std::ranges::find_if(all, is_of); other != all.end())
+      fail(Exit::usage,
+           "{}: {} is of {}, which has no adapter: leave it out, or name the layer in adapter.target_modules", key,
+           pattern, *other);
+    fail(Exit::usage, "{}: no layer of this {} model with an adapter is called {}; the nearest are {}", key,
+         model.family, pattern, nearest(modules.adapted, pattern));
+  };
+  for (const auto& [pattern, rank] : adapter.rank_pattern) look_at_pattern("adapter.rank_pattern", pattern);
+  for (const auto& [pattern, alpha] : adapter.alpha_pattern) look_at_pattern("adapter.alpha_pattern", pattern);
+}
+
+void require_layers(const models::Model& model, const Modules& modules, const models::Adapter& adapter) {
+  std::set<std::int64_t> there;
+  for (const std::string& module : modules.linear)
+    if (const auto layer = models::layer_of(module)) there.insert(*layer);
+  for (const std::int64_t layer : adapter.layers_to_transform)
+    if (!there.contains(layer))
+      fail(Exit::usage, "adapter.layers_to_transform: this {} model has no layer {}: its layers are {} to {}",
+           model.family, layer, there.empty() ? 0 : *there.begin(), there.empty() ? 0 : *there.rbegin());
+}
+
+void require_saved(const models::Model& model, const Modules& modules, const models::Adapter& adapter,
+                   const Folder& folder) {
+  const std::vector<std::string> all = modules.all();
   for (const std::string& name : adapter.modules_to_save) {
     const models::Adapter one{.modules_to_save = {name}};
     const auto is_of = [&](const std::string& module) { return models::is_saved_whole(one, module + ".weight"); };
@@ -114,7 +170,7 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
                "adapter.modules_to_save: {} matches {}, which the model's files store in 4 bits, so it cannot be "
                "trained: leave it out, or start from the original model",
                name, p.name);
-    if (!of_file && std::ranges::none_of(all, is_of))
+    if (!folder && std::ranges::none_of(all, is_of))
       fail(Exit::usage,
            "adapter.modules_to_save: no module of this {} model has a name that ends in {}; the nearest are {}",
            model.family, name, nearest(all, name));
@@ -123,28 +179,34 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
 
 }  // namespace
 
-void require_adaptable(const models::Model& model, const models::Adapter& adapter, bool of_file) {
+void require_adaptable(const models::Model& model, const models::Adapter& adapter, const Folder& folder) {
   const Modules modules(model);
-  require_names(model, modules, adapter, of_file);
-  require_saved(model, modules, adapter, of_file);
+  require_targets(model, modules, adapter, folder);
+  if (!folder) require_layers(model, modules, adapter);
+  require_saved(model, modules, adapter, folder);
   for (const auto& unit : model.units)
     for (const models::Parameter& p : unit->parameters()) {
       constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
-      if (!p.of_adapter) continue;
       const bool of_a = p.name.ends_with(kA);
+      if (!p.of_adapter || !(of_a || p.name.ends_with(kB))) continue;
       const std::int64_t rank = p.shape[of_a ? 0 : 1], width = p.shape[of_a ? 1 : 0];
       if (rank > width)
         fail(Exit::usage,
              "the adapter's rank {} is above the width {} of {}: give a lower adapter.rank (or rank_pattern)", rank,
              width, p.name.substr(0, p.name.size() - (of_a ? kA : kB).size()));
     }
-  const auto adapted = [](const auto& layer) { return layer.low_rank.rank > 0; };
-  if (std::ranges::none_of(model.units,
-                           [&](const auto& unit) { return std::ranges::any_of(unit->linear_layers(), adapted); }))
+  if (modules.adapted.empty() && folder)
+    fail(Exit::usage,
+         "{} is an adapter of another model: no linear layer of this {} model, whose layers are called {}, is one of "
+         "its "
+         "target_modules (in its layers_to_transform)",
+         folder->string(), model.family, nearest(modules.linear, "q_proj"));
+  if (modules.adapted.empty())
     fail(Exit::usage,
          "the adapter has no target left in this {} model: adapter.exclude_modules, modules_to_save or "
          "layers_to_transform leave all of them out",
          model.family);
+  if (!folder) require_others(model, modules, adapter);
 }
 
 }  // namespace strata::runtime

@@ -51,4 +51,11 @@ void require_quantised(const models::Model& model) {
               : "nothing is frozen: give training.freeze, or leave it out");
 }
 
+std::string note_of_quantised_files(const models::Model& model) {
+  return fmt::format(
+      "the model's files hold its linear layers in 4 bits, which stay as they are: {} of {} parameters are trained "
+      "(tables, norms, biases, the head); adapter.kind = \"lora\" trains an adapter beside them",
+      model.trained_parameters(), model.parameters());
+}
+
 }  // namespace strata::runtime

@@ -13,4 +13,7 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
 // Throws Error{usage} if model.frozen_format is set and the model has no tensor that it applies to.
 void require_quantised(const models::Model& model);
 
+// What a training in full of a model whose files hold matrices in 4 bits trains, in a sentence.
+std::string note_of_quantised_files(const models::Model& model);
+
 }  // namespace strata::runtime

@@ -42,8 +42,15 @@ std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
   return std::min(rows, sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
 }
 
+// A model that nothing of is trained, as an evaluation's may be, is quantised as a whole.
+bool trains_a_part(const Recipe& recipe) {
+  return !recipe.training.freeze.empty() || recipe.adapter.kind != AdapterKind::none;
+}
+
 models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose) {
   const Recipe& recipe = workload.recipe;
+  const bool all_quantised = recipe.model.quantised() && purpose != Purpose::train && !trains_a_part(recipe);
+  const std::vector<std::string> freeze = all_quantised ? std::vector<std::string>{"*"} : recipe.training.freeze;
   const int cores = cores_within(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), cpu_quota());
   const int threads = std::max(cores, static_cast<int>(recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
@@ -51,7 +58,7 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
     models::RunShape shape{
         1,     std::min(kPromptRows, cache), recipe.training.precision, threads, false, cache, device,
         false, recipe.training.objective};
-    shape.freeze = recipe.training.freeze;
+    shape.freeze = freeze;
     shape.adapter = recipe.adapter.shared();
     shape.quantise = recipe.model.quantised();
     return shape;
@@ -68,7 +75,7 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
           recipe.training.objective,
           loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
           {recipe.training.class_weights.begin(), recipe.training.class_weights.end()},
-          recipe.training.freeze,
+          freeze,
           recipe.adapter.shared(),
           recipe.model.quantised()};
 }
@@ -236,10 +243,12 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "give its base model",
          recipe.model.path->string());
   if (shape.adapter)
-    require_adaptable(*job.model, *shape.adapter, recipe.adapter.path.has_value());
+    require_adaptable(*job.model, *shape.adapter, recipe.adapter.path);
   else if (purpose == Purpose::train)
     require_freezable(*job.model, recipe.training.freeze);
   if (shape.quantise) require_quantised(*job.model);
+  if (purpose == Purpose::train && job.model->quantised_in_files && !shape.adapter && recipe.training.freeze.empty())
+    job.notes.push_back(note_of_quantised_files(*job.model));
   job.notes.insert(job.notes.end(), config.remarks().begin(), config.remarks().end());
   if (purpose == Purpose::train && recipe.evaluation.prompts && job.model->objective != models::Objective::causal_lm)
     fail(Exit::usage,

@@ -92,15 +92,16 @@ void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>&
   const auto members = [&](const StatePlacement& state) { return state.group == 0 ? ranks : state.group; };
   const int optimizer = members(placement.optimizer), gradients = members(placement.gradients);
   const int parameters = members(placement.parameters);
+  const auto holders = [&](int n) { return count(n) + (n == 1 ? " that holds" : " that hold"); };
   if (ranks % optimizer != 0)
     fail(Exit::usage, "zero.optimizer_group = {} does not divide the run's {}: give {}", optimizer, count(ranks),
          divisors_text(ranks));
   if (optimizer % gradients != 0)
-    fail(Exit::usage, "zero.gradients_group = {} does not divide the {} that hold the optimizer's state: give {}",
-         gradients, count(optimizer), divisors_text(optimizer));
+    fail(Exit::usage, "zero.gradients_group = {} does not divide the {} the optimizer's state: give {}", gradients,
+         holders(optimizer), divisors_text(optimizer));
   if (gradients % parameters != 0)
-    fail(Exit::usage, "zero.parameters_group = {} does not divide the {} that hold the {}: give {}", parameters,
-         count(gradients), gradients == optimizer ? "optimizer's state" : "gradients", divisors_text(gradients));
+    fail(Exit::usage, "zero.parameters_group = {} does not divide the {} the {}: give {}", parameters,
+         holders(gradients), gradients == optimizer ? "optimizer's state" : "gradients", divisors_text(gradients));
 }
 
 std::vector<std::string> notes_of_groups(const Recipe::Zero& zero) {

@@ -68,10 +68,13 @@ class Loader {
     const auto key = std::find_if(keys.begin(), keys.end(), [&](const auto& known) { return known.name == name; });
     if (key == keys.end()) unknown(assignment);
     const auto value = value_of(*assignment.node);
+    const std::optional<fs::path> earlier = recipe_.adapter.path;
     if (!value || !key->set(recipe_, *value, folder)) {
       fail(Exit::usage, "{} = {} ({}): allowed is {}{}", name, shown(*assignment.node), assignment.where, key->allowed,
            value ? at_most(*value, *key) + meant_by(*value, *key) : "");
     }
+    if (name == "adapter.path" && earlier && recipe_.adapter.path && *earlier != *recipe_.adapter.path)
+      recipe_.adapter.replaced = earlier;
     given_.insert_or_assign(name, *value);
   }
 
@@ -91,6 +94,11 @@ class Loader {
 
  private:
   [[noreturn]] static void unknown(const Assignment& assignment) {
+    if (const std::size_t dot = assignment.key.find('.', assignment.key.find('.') + 1);
+        dot != std::string::npos && takes_table(assignment.key.substr(0, dot)))
+      fail(Exit::usage, "{} ({}): {} is a table, whose names may have dots: write --set {}='{{ {} = {} }}'",
+           assignment.key, assignment.where, assignment.key.substr(0, dot), assignment.key.substr(0, dot),
+           json_string(assignment.key.substr(dot + 1)), shown(*assignment.node));
     const auto keys = recipe_keys();
     const bool section = std::any_of(keys.begin(), keys.end(), [&](const auto& known) {
       return known.name.starts_with(assignment.key + ".") || std::string_view("model.config.") == assignment.key + ".";

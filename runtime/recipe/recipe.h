@@ -114,8 +114,9 @@ struct Recipe {
     AdapterKind kind = AdapterKind::none;
     models::Adapter lora;
     std::optional<std::filesystem::path> path;  // peft's folder, from which keys that the recipe lacks are taken
-    std::vector<std::string> given;             // the adapter keys that the recipe gives
-    bool of_checkpoint = false;                 // the keys came from the checkpoint that model.path names
+    std::optional<std::filesystem::path> replaced = {};  // what adapter.path was before it was given again
+    std::vector<std::string> given;                      // the adapter keys that the recipe gives
+    bool of_checkpoint = false;                          // the keys came from the checkpoint that model.path names
 
     // Null if there is no adapter.
     std::shared_ptr<const models::Adapter> shared() const {

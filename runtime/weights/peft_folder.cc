@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -91,17 +92,22 @@ class Keys {
       if (item.get_int64().get(out.emplace_back()) != simdjson::SUCCESS) wrong(key, "a list of whole numbers");
     return out;
   }
+  // Of ranks, or of other numbers above 0.
   template <typename T>
   std::vector<std::pair<std::string, T>> patterns(std::string_view key) const {
+    constexpr bool kRanks = std::is_same_v<T, std::int64_t>;
+    const std::string expected = kRanks ? fmt::format("an object of whole numbers from 1 to {}", models::kMostRank)
+                                        : "an object of numbers above 0";
     std::vector<std::pair<std::string, T>> out;
     const auto value = find(key);
     simdjson::dom::object object;
     if (!value) return out;
-    if (value->get_object().get(object) != simdjson::SUCCESS) wrong(key, "an object of numbers");
+    if (value->get_object().get(object) != simdjson::SUCCESS) wrong(key, expected);
     for (const auto field : object) {
       double number = 0;
-      if (field.value.get_double().get(number) != simdjson::SUCCESS || !(number > 0) || number > 1e9)
-        wrong(key, "an object of numbers above 0");
+      const bool read = field.value.get_double().get(number) == simdjson::SUCCESS && number > 0;
+      if (!read || (kRanks ? number > models::kMostRank || number != std::floor(number) : number > 1e30))
+        wrong(key, expected);
       models::check_pattern(fmt::format("{}: {}", path_.string(), key), std::string(field.key));
       out.emplace_back(std::string(field.key), static_cast<T>(number));
     }
@@ -148,10 +154,14 @@ class PeftWeights final : public WeightSource {
         if (!tensor)
           fail(Exit::usage, "{} is an adapter of another model: it has no {}, which this {} model's has",
                folder.string(), name, model.family);
-        if (tensor->shape != shape || !tensor->readable())
+        if (!tensor->readable())
+          fail(Exit::usage, "{}: {} is stored as {}, and adapters are read from F32, BF16, F16 or F64",
+               (folder / kPeftWeightsName).string(), name, tensor->dtype);
+        if (tensor->shape != shape)
           fail(Exit::usage,
-               "{} is an adapter of another model: its {} is {} of [{}], and that of this {} model is [{}]",
-               folder.string(), name, tensor->dtype, fmt::join(tensor->shape, ", "), model.family,
+               "{} is an adapter of another model, or its {} says another rank: its {} is [{}], and that of this {} "
+               "model is [{}]",
+               folder.string(), kPeftConfigName, name, fmt::join(tensor->shape, ", "), model.family,
                fmt::join(shape, ", "));
         wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
       }

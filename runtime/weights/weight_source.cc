@@ -100,6 +100,14 @@ class StoredWeights final : public WeightSource {
         if (place && models::is_nf4(file_, names[*place])) {
           nf4[p] = nf4_of(names[*place], shape, model);
           tensors.push_back(stored[*place]);
+        } else if (place && model.quantised_in_files && parameters[p].pool() == models::PoolKind::quantised) {
+          fail(Exit::usage,
+               "{}: tensor {} is {}, and quantization_config in config.json says that it is in 4 bits, which "
+               "transformers "
+               "then expects: take quantization_config out of config.json (model.frozen_format = \"nf4\" quantises "
+               "weights "
+               "as they are read), or save the model again as transformers loads it in 4 bits",
+               stored[*place]->file.string(), names[*place], stored[*place]->dtype);
         } else if (place || missing) {
           tensors.push_back(&file_.require(place ? names[*place] : parameters[p].name, shape));
         } else {

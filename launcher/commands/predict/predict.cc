@@ -17,6 +17,7 @@
 #include "device/algorithm_table.h"
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
+#include "launcher/adapter_option.h"
 #include "launcher/commands/predict/predict_input.h"
 #include "launcher/commands/predict/predict_part.h"
 #include "launcher/outputs.h"
@@ -250,6 +251,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const auto& [classes, objective, limit] = *classifier;
   const fs::path tokens_path = PredictInput::path_of(options.out);
   runtime::Recipe recipe = recipe_of(options, folder, objective, limit.tokens, world);
+  if (options.adapter) agree(world, [&] { require_sole_adapter(*options.adapter, recipe); });
   if (recipe.evaluation.max_sequences)
     throw comm::AgreedError(Exit::usage, "evaluation.max_sequences: predictions are of every text: leave it out");
   std::optional<PredictInput> input;

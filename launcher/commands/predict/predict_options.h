@@ -18,6 +18,7 @@ struct PredictOptions {
   std::optional<std::filesystem::path> tokenizer = std::nullopt;  // default: the model's
   std::optional<std::string> precision = std::nullopt;            // default: that of the weights
   std::vector<std::string> sets = {};
+  std::optional<std::filesystem::path> adapter = std::nullopt;  // also in `sets`
   bool force = false;
 };
 

@@ -176,10 +176,11 @@ std::vector<RecipeKey> adapter_keys() {
           STRATA_AT(adapter.lora.init),
           "initialisation of A from training.seed; default: uniform with bound 1 / sqrt(in); gaussian: normal with "
           "deviation 1 / rank. B begins as zeros"),
-      table("adapter.rank_pattern", "a table of pattern = rank", STRATA_AT(adapter.lora.rank_pattern), rank_in,
+      table("adapter.rank_pattern", fmt::format("a table of pattern = rank, each an integer from 1 to {}", kMostRank),
+            STRATA_AT(adapter.lora.rank_pattern), rank_in,
             "other ranks for some layers: regular expressions for the ends of their names; the first match counts"),
-      table("adapter.alpha_pattern", "a table of pattern = alpha", STRATA_AT(adapter.lora.alpha_pattern), alpha_in,
-            "the same for alpha"),
+      table("adapter.alpha_pattern", "a table of pattern = alpha, each a number above 0",
+            STRATA_AT(adapter.lora.alpha_pattern), alpha_in, "the same for alpha"),
       path("adapter.path", STRATA_AT(adapter.path),
            "a peft folder (adapter_config.json, adapter_model.safetensors) to continue from: implies lora and sets the "
            "other keys; those in the recipe must agree with it"),

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "launcher/commands/tokenize/tokenize.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::launcher {
 namespace {
@@ -70,6 +73,43 @@ TEST(InspectTest, SafetensorsWithStatistics) {
                     HasSubstr("dtypes: 1 of F32 (4 elements), 1 of I64 (1 element)\n"),
                     HasSubstr("1 non-finite element (--tensors")));
   EXPECT_THAT(inspected(folder.path()), testing::StartsWith("2 tensors, 5 elements")) << "a summary first";
+}
+
+// Folders of peft's, and models in 4 bits: what they are, and what would keep them from being read.
+TEST(InspectTest, AdaptersAndQuantisedModels) {
+  namespace fs = std::filesystem;
+  const fs::path golden = tests::source_dir() / "tests/golden";
+  EXPECT_THAT(inspected(golden / "adapters/llama/adapter"),
+              AllOf(HasSubstr("adapter (LoRA) of llama: rank 4, alpha 8, dropout 0\n"), HasSubstr("q_proj"),
+                    HasSubstr("lora_A.weight"), Not(HasSubstr("broken"))));
+  EXPECT_THAT(inspected(golden / "adapters/bert_pairs/adapter"), HasSubstr("trained whole: classifier"));
+  EXPECT_THAT(inspected(golden / "nf4/llama/model"),
+              AllOf(HasSubstr("quantised: 14 matrices in bitsandbytes' NF4\n"), Not(HasSubstr("broken"))));
+
+  const tests::ScratchFolder folder;
+  const auto changed = [&](const char* name, const char* file, const std::string& old, const std::string& other) {
+    const fs::path copy = folder.path() / "copy";
+    fs::remove_all(copy);
+    fs::copy(golden / name, copy);
+    std::string text = folder.read(std::string("copy/") + file);
+    const std::size_t at = text.find(old);
+    EXPECT_NE(at, std::string::npos) << old;
+    if (at != std::string::npos) text.replace(at, old.size(), other);
+    std::ofstream(copy / file, std::ios::binary) << text;
+    return inspected(copy);
+  };
+  const char *adapter = "adapters/llama/adapter", *config = "adapter_config.json",
+             *weights = "adapter_model.safetensors";
+  EXPECT_THAT(changed(adapter, config, "\"r\": 4", "\"r\": 5"), HasSubstr("gives it the rank 5\n"));
+  EXPECT_THAT(changed(adapter, config, "\"use_dora\": false", "\"use_bdlora\": true"), HasSubstr("not supported: "));
+  EXPECT_THAT(changed(adapter, config, "{", "["), HasSubstr("broken: "));
+  EXPECT_THAT(changed(adapter, weights, "lora_A", "lora_C"),
+              HasSubstr("lora_B.weight is there without .lora_A.weight"));
+  EXPECT_THAT(changed(adapter, weights, "\"F32\"", "\"I32\""), HasSubstr("is stored as I32\n"));
+  const char *model = "nf4/llama/model", *stored = "model.safetensors";
+  EXPECT_THAT(changed(model, stored, ".absmax", ".absmix"), HasSubstr("expected .absmax beside the codes"));
+  EXPECT_THAT(changed(model, stored, "weight.quant_state", "weight.quant_stata"), HasSubstr("without its codes"));
+  EXPECT_THAT(changed(model, "config.json", "\"bitsandbytes\"", "\"gptq\""), HasSubstr("no quantization_config"));
 }
 
 // Not tokens, and text that is not for strata tokenize: what it is, and what to do with it.

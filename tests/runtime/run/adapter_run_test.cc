@@ -215,8 +215,26 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*")"}), HasSubstr("no target left"));
   EXPECT_THAT(refused({R"(training.freeze="*.wte.*")"}), HasSubstr("contradict"));
   EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("list of names"));
+  EXPECT_THAT(refused({"adapter.target_modules=[]"}), HasSubstr("adapter.target_modules is empty"));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["all-linear"])"}), HasSubstr("without brackets"));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["q_proj"])", "adapter.layers_to_transform=[0, 3]"}),
+              HasSubstr("no layer 3: its layers are 0 to 2"));
+  EXPECT_THAT(refused({R"(adapter.exclude_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
+  EXPECT_THAT(refused({R"(adapter.exclude_modules=".*_prj")"}), HasSubstr("adapter.exclude_modules: no module"));
+  EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_prj" = 4})"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
+  EXPECT_THAT(refused({R"(adapter.alpha_pattern={"v_prj" = 4})"}), AllOf(HasSubstr("v_prj"), HasSubstr("v_proj")));
+  EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_proj" = 4})", R"(adapter.target_modules=["k_proj"])"}),
+              HasSubstr("has no adapter"));
+  EXPECT_THAT(refused({R"(adapter.rank_pattern={"q_proj" = 0})"}), HasSubstr("from 1 to 65536"));
+  EXPECT_THAT(refused({"adapter.rank_pattern.q_proj=4"}), HasSubstr(R"(adapter.rank_pattern='{ "q_proj" = 4 }')"));
   EXPECT_THAT(refused({"adapter.dora=true"}), HasSubstr("not supported"));
-  EXPECT_THAT(refused({"adapter.path=/nowhere"}), HasSubstr("/nowhere/adapter_config.json"));
+  EXPECT_THAT(refused({"adapter.path=/nowhere"}), HasSubstr("there is no folder /nowhere"));
+  const std::string golden = (tests::source_dir() / "tests/golden").string();
+  EXPECT_THAT(refused({"adapter.path=" + golden + "/llama/model"}), HasSubstr("holds a whole model"));
+  EXPECT_THAT(refused({"adapter.path=" + golden + "/llama/tokens.bin"}), HasSubstr("is a file"));
+  EXPECT_THAT(refused({"adapter.path=" + golden}), HasSubstr("holds no adapter_config.json"));
+  EXPECT_THAT(refused({"adapter.path=" + golden + "/adapters/gpt2/adapter"}),
+              AllOf(HasSubstr("an adapter of another model"), HasSubstr("q_proj")));
   EXPECT_THAT(complaint_of([] { load_recipe(std::nullopt, with(kLlama, {"adapter.rank=4"})); }),
               HasSubstr("needs adapter.kind"));
 }

@@ -186,6 +186,33 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
               testing::AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
 }
 
+// A training in full says what it is of, and files of numbers are not quantised unseen.
+TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
+  const std::filesystem::path golden = tests::source_dir() / "tests/golden";
+  const auto job = [&](const std::filesystem::path& model, std::vector<std::string> more) {
+    more.insert(more.end(), {"model.path=" + model.string(), "data.seq_len=16", "training.max_steps=1"});
+    const Recipe recipe = load_recipe(std::nullopt, more);
+    return make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  };
+  const auto quantised = golden / "nf4/llama/model";
+  EXPECT_THAT(job(quantised, {}).notes, testing::Contains(HasSubstr("18672 of 54000 parameters are trained")));
+  EXPECT_THAT(job(quantised, {"adapter.kind=lora"}).notes, testing::Not(testing::Contains(HasSubstr("4 bits"))));
+
+  const tests::ScratchFolder folder;
+  std::filesystem::copy(golden / "llama/model/model.safetensors", folder.path() / "model.safetensors");
+  std::filesystem::copy(quantised / "config.json", folder.path() / "config.json");
+  EXPECT_THAT(complaint_of([&] { stored_weights(*job(folder.path(), {}).model, folder.path()); }),
+              testing::AllOf(HasSubstr("q_proj.weight is F32"), HasSubstr("quantization_config")));
+}
+
+TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
+  const Recipe recipe = load_recipe(
+      std::nullopt, std::vector<std::string>{"model.preset=tiny-llama", "data.seq_len=16", "model.frozen_format=nf4"});
+  const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
+  EXPECT_EQ(job.plan.layout.units[1].quantised.runs.size(), 7u);
+  EXPECT_EQ(job.model->trained_parameters(), 0u);
+}
+
 TEST(AdapterPath, AndNoAdapterContradictEachOther) {
   EXPECT_THAT(complaint_of([] {
                 job_of({"adapter.kind=none", "adapter.path=/adapter"});

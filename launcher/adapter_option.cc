@@ -1,0 +1,29 @@
+#include "launcher/adapter_option.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "runtime/checkpoint/choice.h"
+
+namespace strata::launcher {
+
+void require_sole_adapter(const std::filesystem::path& folder, const runtime::Recipe& recipe) {
+  const auto place = [](const std::filesystem::path& path) { return std::filesystem::weakly_canonical(path); };
+  if (recipe.adapter.replaced && place(*recipe.adapter.replaced) != place(*recipe.adapter.path))
+    fail(Exit::usage, "--adapter {} and adapter.path name different folders ({} and {}): leave one of them out",
+         folder.string(), recipe.adapter.replaced->string(), recipe.adapter.path->string());
+  const runtime::Recipe::Checkpoint& checkpoint = recipe.checkpoint;
+  if (checkpoint.resume == "none") return;
+  if (checkpoint.resume != "auto")
+    fail(Exit::usage,
+         "--adapter {} and checkpoint.resume = \"{}\" contradict each other: an adapter is of model.path; leave one of "
+         "them out",
+         folder.string(), checkpoint.resume);
+  if (checkpoint.dir && !runtime::list_checkpoints(*checkpoint.dir).empty())
+    fail(Exit::usage,
+         "--adapter {} and checkpoint.dir = {} contradict each other: the newest checkpoint there would be evaluated; "
+         "leave --adapter out for that, or give --set checkpoint.resume=none for the adapter on model.path",
+         folder.string(), checkpoint.dir->string());
+}
+
+}  // namespace strata::launcher
