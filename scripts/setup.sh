@@ -34,7 +34,7 @@ for argument in "$@"; do
       ;;
     --dev)
       dev=1
-      packages+=(clang-format clang-tidy clang libclang-rt-dev ccache chromium python3-venv "${cluster[@]}")
+      packages+=(clang-format clang-tidy clang libclang-rt-dev ccache chromium python3-venv debootstrap "${cluster[@]}")
       ;;
     --cluster) packages+=("${cluster[@]}") ;;
     -h | --help) sed -n '2,9s/^# //p' "$0" && exit 0 ;;
@@ -43,6 +43,7 @@ for argument in "$@"; do
 done
 
 [ -z "${STRATA_SKIP_SETUP:-}" ] || exit 0
+[ -z "${CI:-}" ] || packages+=(debootstrap) # CI also builds on the other release of Debian
 command -v dpkg-query >/dev/null ||
   die "this is not Debian: install the counterparts of ${packages[*]}, then set STRATA_SKIP_SETUP=1"
 

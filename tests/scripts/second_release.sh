@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the program and runs the demo on the other release of Debian that Strata supports, in a root made by debootstrap:
-# Debian 13 if this machine has Debian 12, else Debian 12. A warning is an error. Minutes, so only for CI.
+# Builds the program, runs the demo and compares recorded bits on the other release of Debian that Strata supports, in a
+# root made by debootstrap: Debian 13 if this machine has Debian 12, else Debian 12. A warning is an error. Minutes, so
+# only for CI.
 #   tests/scripts/second_release.sh FOLDER
 # The compiler's cache is kept in ~/.cache/strata, so that the next run compiles only what has changed.
 set -euo pipefail
@@ -25,5 +26,7 @@ grep -q '"-O2 -g0"' "$root/root/strata/CMakeLists.txt"
 in_root env CI=true CCACHE_MAXSIZE=2G /root/strata/scripts/demo.sh
 grep -q 'the same bits' "$root.log"
 ! grep -n 'warning:' "$root/root/strata/build/logs/build.log" || { echo "the compiler warns" && exit 1; }
+# The bits that are recorded for this kind of processor and that release's oneDNN, if there are any.
+in_root bash -c 'cd /root/strata && { tests/scripts/recorded_bits.sh build/strata /root/bits || [ $? = 77 ]; }'
 echo "$suite: $(sed -n 's/^compiled: /compiled /p' "$root.log")"
 grep -A4 '^weights after 3 steps' "$root.log"
