@@ -208,13 +208,13 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({R"(adapter.target_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(refused({"adapter.target_modules=.*attention"}), HasSubstr("no linear layer"));
   EXPECT_THAT(refused({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
-  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}), HasSubstr("is of lm_head"));
+  EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}), HasSubstr("lm_head"));
   EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kGpt2), HasSubstr("tie_word_embeddings"));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*")"}), HasSubstr("no target left"));
   EXPECT_THAT(refused({R"(training.freeze="*.wte.*")"}), HasSubstr("contradict"));
-  EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("list of names"));
+  EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("give names"));
   EXPECT_THAT(refused({"adapter.target_modules=[]"}), HasSubstr("adapter.target_modules is empty"));
   EXPECT_THAT(refused({R"(adapter.target_modules=["all-linear"])"}), HasSubstr("without brackets"));
   EXPECT_THAT(refused({R"(adapter.target_modules=["q_proj"])", "adapter.layers_to_transform=[0, 3]"}),
