@@ -3,6 +3,7 @@
 #include "device/ops/attention/attention.h"
 #include "device/ops/attention/cached_attention.h"
 #include "device/ops/attention/rope.h"
+#include "device/ops/dora.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/embedding.h"
@@ -19,12 +20,12 @@
 // namespace. device/dispatch/ checks the operands, once for all twins, and calls the function of the lane's twin.
 // clang-format off
 #define STRATA_OPERATIONS(X) \
-  X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(class_loss) X(column_sum) X(count_nonfinite) \
-  X(cross_entropy_gradient) X(cross_entropy_losses) X(dropout) X(embedding_add) X(embedding_backward) \
+  X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(class_loss) X(column_dot) X(column_sum) X(count_nonfinite) \
+  X(cross_entropy_gradient) X(cross_entropy_losses) X(dora_scales) X(dropout) X(embedding_add) X(embedding_backward) \
   X(embedding_forward) X(geglu_backward) X(geglu_forward) X(gelu_backward) X(gelu_erf_backward) X(gelu_erf_forward) X(gelu_forward) \
   X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
   X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \
-  X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
+  X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(scale_columns) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
   X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(unpack) X(update) X(zero)
 // clang-format on
 

@@ -88,7 +88,10 @@ LowRank low_rank_for(const Adapter& adapter, std::string_view module) {
   const std::int64_t rank = of_pattern(adapter.rank_pattern, module, adapter.rank);
   const double alpha = of_pattern(adapter.alpha_pattern, module, adapter.alpha);
   const auto divisor = static_cast<double>(rank);
-  return {static_cast<std::size_t>(rank), static_cast<float>(alpha / (adapter.rslora ? std::sqrt(divisor) : divisor))};
+  LowRank out{static_cast<std::size_t>(rank),
+              static_cast<float>(alpha / (adapter.rslora ? std::sqrt(divisor) : divisor))};
+  out.dora = adapter.dora;
+  return out;
 }
 
 std::shared_ptr<const Adapter> with_classifiers_saved(Adapter adapter) {

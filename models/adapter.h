@@ -23,6 +23,7 @@ struct ModuleNames {
   bool empty() const { return names.empty() && !pattern; }
   friend bool operator==(const ModuleNames&, const ModuleNames&) = default;
 };
+inline constexpr std::string_view kMagnitude = ".lora_magnitude_vector";  // what ends the name of DoRA's tensor
 inline constexpr std::int64_t kMostRank = 1 << 16;
 inline constexpr std::string_view kAllLinear = "all-linear";  // as ModuleNames::pattern: every linear layer
 
@@ -36,7 +37,7 @@ struct Adapter {
   std::vector<std::int64_t> layers_to_transform = {};  // only with a list of targets; empty: all
   bool rslora = false;                                 // s = alpha / sqrt(rank) instead of alpha / rank
   double dropout = 0;                                  // of the input of A
-  bool dora = false;                                   // known, but not supported
+  bool dora = false;                                   // magnitudes of W + s B A trained too (Liu et al. 2024)
   AdapterInit init = AdapterInit::kaiming;
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first match counts
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
@@ -47,6 +48,8 @@ struct LowRank {
   std::size_t rank = 0;
   float scale = 0;
   std::size_t a = 0, b = 0;
+  bool dora = false;
+  std::size_t magnitude = 0;  // of every output, if dora
 
   friend auto operator<=>(const LowRank&, const LowRank&) = default;
 };

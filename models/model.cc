@@ -60,6 +60,18 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
   }
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (all[i].rank > 0) all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0});
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!all[i].dora) continue;
+    // The lengths of W's rows at first, which a source of weights computes (runtime/weights/magnitudes.h).
+    all[i].magnitude = place_parameter({layers[i].name + std::string(kMagnitude),
+                                        {static_cast<std::int64_t>(layers[i].out)},
+                                        0,
+                                        false,
+                                        {1, 0},
+                                        false,
+                                        true},
+                                       PoolKind::trained);
+  }
   for (std::size_t i = 0; i < layers.size(); ++i)
     linear_layers_.push_back({layers[i].name, all[i], layers[i].input_major});
   return all;

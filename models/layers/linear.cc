@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/ops/activation.h"
+#include "device/ops/dora.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
 
@@ -48,6 +49,17 @@ double flops_of(const device::Product& product) {
   return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
 }
 
+device::DoraShape shape_of(const Linear::Spec& spec, const Linear::Tensor& tensor) {
+  return {tensor.out, spec.in, tensor.low_rank.rank, spec.input_major, tensor.low_rank.scale};
+}
+
+double dora_flops(const Linear::Spec& spec) {
+  double flops = 0;
+  for (const Linear::Tensor& t : spec.tensors)
+    if (t.low_rank.dora) flops += 2 * static_cast<double>(t.out * spec.in) * static_cast<double>(t.low_rank.rank + 1);
+  return flops;
+}
+
 }  // namespace
 
 Linear::Linear(const Spec& spec) : spec_(spec) {
@@ -67,6 +79,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
   const DType t = spec_.dtype;
   const bool adapted =
       std::ranges::any_of(spec_.tensors, [](const Tensor& tensor) { return tensor.low_rank.rank > 0; });
+  dora_ = std::ranges::any_of(spec_.tensors, [](const Tensor& tensor) { return tensor.low_rank.dora; });
+  const bool bias = spec_.bias && !dora_;  // DoRA adds them afterwards
   for (const Run& run : runs) {
     const auto n = static_cast<std::int64_t>(run.out);
     const std::int64_t ldw = spec_.input_major ? n : in;
@@ -75,7 +89,7 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const Epilogue sums = !sums_biases() ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
     const Epilogue behind = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_behind);
     const Epilogue before = sum || adapted ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
-    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, spec_.bias, false, behind};
+    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, bias, false, behind};
     const ProductShape input{rows, in, n, false, major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
                                        : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
@@ -93,6 +107,17 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
   const DType input_sum = runs.size() > 1 ? DType::fp32 : t;
   low_rank_.emplace(
       LowRankProducts::Spec{spec_.rows, spec_.in, out_, t, input_sum, spec_.device, spec_.adapter_dropout}, targets);
+}
+
+std::size_t Linear::dora_bytes() const {
+  return dora_ ? 2 * aligned(out_ * sizeof(float)) + aligned(spec_.rows * out_ * size_of(spec_.dtype)) : 0;
+}
+
+Linear::Dora Linear::cut(View scratch) const {
+  if (!dora_) return {{}, {}, {}, scratch};
+  const std::size_t numbers = aligned(out_ * sizeof(float));
+  return {fp32_view(scratch, 0, out_), fp32_view(scratch, numbers, out_),
+          View{scratch.data + 2 * numbers, spec_.rows * out_, spec_.dtype}, rest_of(scratch, dora_bytes())};
 }
 
 View Linear::own_scratch(View scratch) const {
@@ -123,17 +148,22 @@ std::size_t Linear::scratch_bytes(int threads) const {
     if (spec_.bias && !sums_biases() && !is_frozen(tensor.bias))
       products = std::max(products, device::column_sum_workspace(spec_.rows, tensor.out));
   if (low_rank_) products = std::max(products, low_rank_->scratch_bytes(threads));
-  return std::max(packed_bias_bytes(), input_sum_bytes()) + products + (low_rank_ ? low_rank_->kept_bytes() : 0);
+  for (const Tensor& tensor : spec_.tensors)
+    if (tensor.low_rank.dora)
+      products = std::max({products, device::dora_workspace(shape_of(spec_, tensor)),
+                           device::column_sum_workspace(spec_.rows, tensor.out)});
+  return std::max(packed_bias_bytes(), input_sum_bytes()) + products + (low_rank_ ? low_rank_->kept_bytes() : 0) +
+         dora_bytes();
 }
 
 double Linear::forward_flops() const {
-  double flops = low_rank_ ? low_rank_->forward_flops() : 0;
+  double flops = (low_rank_ ? low_rank_->forward_flops() : 0) + dora_flops(spec_);
   for (const Group& g : groups_) flops += flops_of(g.forward);
   return flops;
 }
 
 double Linear::backward_flops() const {
-  double flops = low_rank_ ? low_rank_->backward_flops() : 0;
+  double flops = (low_rank_ ? low_rank_->backward_flops() : 0) + (dora_ ? forward_flops() : 0);
   for (const Group& g : groups_) flops += flops_of(g.input) + (g.weights ? flops_of(*g.weights) : 0);
   return flops;
 }
@@ -141,6 +171,7 @@ double Linear::backward_flops() const {
 void Linear::list_products(std::vector<ProductShape>& out) const {
   for (const Group& g : groups_) {
     out.push_back(g.forward.shape());
+    if (dora_) out.push_back(g.forward.shape());
     out.push_back(g.input.shape());
     if (g.weights) out.push_back(g.weights->shape());
   }
@@ -156,26 +187,63 @@ void Linear::run_gelu(Lane& lane, View y, View active) const {
 // A product of one row reads W once and multiplies little, so it does not use a library's tiles.
 void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
                          const device::Dropout& dropout) const {
+  const Dora dora = cut(scratch);
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
-    const ConstView bias = spec_.bias ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
+    const ConstView bias = spec_.bias && !dora_ ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
     device::matvec(lane, {tensor.out, spec_.in, spec_.input_major},
                    parameters.sub(tensor.weight, tensor.out * spec_.in), x, bias, y.sub(column, tensor.out));
     column += tensor.out;
   }
-  if (low_rank_) low_rank_->forward_row(lane, parameters, x, y, scratch, dropout);
+  if (low_rank_) low_rank_->forward_row(lane, parameters, x, y, dora.rest, dropout);
+  if (dora_) {
+    run_norms(lane, parameters, dora, own_scratch(dora.rest));
+    run_scales(lane, dora, y, &parameters, y);
+  }
   run_gelu(lane, y, active);
+}
+
+void Linear::run_products(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch,
+                          ConstView bias, View active) const {
+  for (const Group& g : groups_)
+    g.forward.run(lane, x, parameters.sub(g.weight, g.out * spec_.in), bias ? bias.sub(g.column, g.out) : bias,
+                  from(y, g.column), scratch, active ? from(active, g.column) : View{});
+}
+
+void Linear::run_norms(Lane& lane, const ParameterRange& parameters, const Dora& dora, View scratch) const {
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    const LowRank& at = tensor.low_rank;
+    if (at.dora)
+      dora_scales(lane, shape_of(spec_, tensor), parameters.sub(tensor.weight, tensor.out * spec_.in),
+                  parameters.sub(at.a, at.rank * spec_.in), parameters.sub(at.b, tensor.out * at.rank),
+                  parameters.sub(at.magnitude, tensor.out), dora.norms.sub(column, tensor.out),
+                  dora.scales.sub(column, tensor.out), scratch);
+    column += tensor.out;
+  }
+}
+
+void Linear::run_scales(Lane& lane, const Dora& dora, ConstView x, const ParameterRange* biases, View out) const {
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    const ConstView bias = biases && spec_.bias ? biases->sub(tensor.bias, tensor.out) : ConstView{};
+    const ConstView scales = tensor.low_rank.dora ? ConstView(dora.scales.sub(column, tensor.out)) : ConstView{};
+    if (scales || bias || x.data != out.data)
+      scale_columns(lane, spec_.rows, tensor.out, out_, from(x, column), scales, bias, from(out, column));
+    column += tensor.out;
+  }
 }
 
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch, View active,
                      const device::Dropout& dropout) const {
   if (spec_.rows == 1) return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
-  const View scratch = own_scratch(whole_scratch);
+  const Dora dora = cut(whole_scratch);
+  const View scratch = own_scratch(dora.rest);
   ConstView bias;
-  if (spec_.bias && spec_.tensors.size() == 1) {
+  if (spec_.bias && !dora_ && spec_.tensors.size() == 1) {
     bias = parameters.sub(spec_.tensors[0].bias, out_);
-  } else if (spec_.bias) {
-    // Biases are shorter than the alignment of parameters, so they are packed side by side first.
+  } else if (spec_.bias && !dora_) {
+    // Biases are shorter than the alignment of parameters, so they are packed side by side.
     const View packed{scratch.data, out_, spec_.dtype};
     std::size_t column = 0;
     for (const Tensor& tensor : spec_.tensors) {
@@ -185,17 +253,42 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
     bias = packed;
   }
   const View rest = rest_of(scratch, packed_bias_bytes());
-  for (const Group& g : groups_)
-    g.forward.run(lane, x, parameters.sub(g.weight, g.out * spec_.in), bias ? bias.sub(g.column, g.out) : bias,
-                  from(y, g.column), rest, active && !low_rank_ ? from(active, g.column) : View{});
+  run_products(lane, parameters, x, y, rest, bias, low_rank_ ? View{} : active);
   if (!low_rank_) return;
-  low_rank_->forward(lane, parameters, x, y, whole_scratch, scratch, dropout);
+  low_rank_->forward(lane, parameters, x, y, dora.rest, scratch, dropout);
+  if (dora_) {
+    run_norms(lane, parameters, dora, scratch);
+    run_scales(lane, dora, y, &parameters, y);
+  }
   run_gelu(lane, y, active);
 }
 
+// With z = (W + s B A) x and y = g z, g = m / |W + s B A|, whose length counts as a constant (section 4.3 of the
+// paper): dm = sum of dy z / |W + s B A| over the rows, and dz = g dy.
+ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy,
+                                    const GradientRange& gradients, const Dora& dora,
+                                    const device::Dropout& dropout) const {
+  const View scratch = own_scratch(dora.rest);
+  run_products(lane, parameters, x, dora.product, scratch, {}, {});
+  low_rank_->forward(lane, parameters, x, dora.product, dora.rest, scratch, dropout);
+  run_norms(lane, parameters, dora, scratch);
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    if (tensor.low_rank.dora)
+      column_dot(lane, spec_.rows, tensor.out, out_, from(dy, column), from(ConstView(dora.product), column),
+                 dora.norms.sub(column, tensor.out), gradients.sub(tensor.low_rank.magnitude, tensor.out), scratch);
+    column += tensor.out;
+  }
+  run_scales(lane, dora, dy, nullptr, dora.product);
+  return dora.product;
+}
+
 void Linear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
-                      const GradientRange& gradients, View scratch, ConstView inactive,
+                      const GradientRange& gradients, View whole_scratch, ConstView inactive,
                       const device::Dropout& dropout) const {
+  const Dora dora = cut(whole_scratch);
+  if (dora_) dy = run_dora_backward(lane, parameters, x, dy, gradients, dora, dropout);
+  const View scratch = dora.rest;
   backward_parameters(lane, x, dy, gradients, own_scratch(scratch));
   if (low_rank_)
     low_rank_->backward_parameters(lane, parameters, x, dy, gradients, scratch, own_scratch(scratch), dropout);

@@ -75,6 +75,23 @@ class Linear {
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View scratch, device::View active, const device::Dropout& dropout) const;
+  // For DoRA, the first bytes of the scratch: norms and scales of all outputs, in fp32, and a matrix like y.
+  struct Dora {
+    device::View norms, scales, product, rest;
+  };
+  std::size_t dora_bytes() const;
+  Dora cut(device::View scratch) const;
+  void run_products(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
+                    device::View scratch, device::ConstView bias, device::View active) const;
+  // |W + s B A| of each output, and its magnitude divided by it.
+  void run_norms(device::Lane&, const ParameterRange& parameters, const Dora& dora, device::View scratch) const;
+  // out = x times the scales, plus biases where `biases` has them.
+  void run_scales(device::Lane&, const Dora& dora, device::ConstView x, const ParameterRange* biases,
+                  device::View out) const;
+  // The gradients of magnitudes; returns that of what the scales multiply.
+  device::ConstView run_dora_backward(device::Lane&, const ParameterRange& parameters, device::ConstView x,
+                                      device::ConstView dy, const GradientRange& gradients, const Dora& dora,
+                                      const device::Dropout& dropout) const;
   void run_gelu(device::Lane&, device::View y, device::View active) const;
   // The scratch of the layer without its adapters.
   device::View own_scratch(device::View scratch) const;
@@ -87,6 +104,7 @@ class Linear {
 
   Spec spec_;
   std::size_t out_ = 0;
+  bool dora_ = false;
   std::vector<Group> groups_;
   std::optional<LowRankProducts> low_rank_;  // its kept bytes are at the start of the scratch
 };

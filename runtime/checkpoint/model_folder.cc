@@ -20,6 +20,7 @@
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/weights/magnitudes.h"
 #include "runtime/weights/peft_folder.h"
 #include "runtime/weights/untie.h"
 
@@ -340,7 +341,8 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
     return hash.empty() ? std::move(weights) : require_hash(std::move(weights), {hash, path.string()}, *job.model);
   };
   if (recipe.model.init != Init::pretrained)
-    return with_hash(random_weights(*job.model, recipe.training.seed), recipe.model.path.value_or(""));
+    return with_hash(with_magnitudes(random_weights(*job.model, recipe.training.seed), *job.model),
+                     recipe.model.path.value_or(""));
   const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   std::unique_ptr<WeightSource> weights;
@@ -355,7 +357,7 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
     note(fmt::format(
         "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
         folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
-  return with_hash(std::move(weights), *recipe.model.path);
+  return with_hash(with_magnitudes(std::move(weights), *job.model), *recipe.model.path);
 }
 
 }  // namespace strata::runtime

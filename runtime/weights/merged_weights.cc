@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/weights/row_norms.h"
 
 namespace strata::runtime {
 namespace {
@@ -36,13 +37,17 @@ class MergedWeights final : public WeightSource {
       for (const auto& layer : unit->linear_layers()) {
         if (layer.low_rank.rank == 0) continue;
         const Place a = places.at(layer.name + ".lora_A.weight"), b = places.at(layer.name + ".lora_B.weight");
-        deltas[layer.name + ".weight"] = {size_of(adapted, b) / layer.low_rank.rank,
-                                          size_of(adapted, a) / layer.low_rank.rank,
-                                          layer.low_rank.rank,
-                                          layer.low_rank.scale,
-                                          layer.input_major,
-                                          a,
-                                          b};
+        const bool dora = layer.low_rank.dora;
+        deltas[layer.name + ".weight"] = {
+            size_of(adapted, b) / layer.low_rank.rank,
+            size_of(adapted, a) / layer.low_rank.rank,
+            layer.low_rank.rank,
+            layer.low_rank.scale,
+            layer.input_major,
+            a,
+            b,
+            places.at(layer.name + ".weight"),
+            dora ? std::optional(places.at(layer.name + std::string(models::kMagnitude))) : std::nullopt};
       }
     for (const auto& unit : plain.units) {
       auto& sources = sources_.emplace_back();
@@ -61,11 +66,10 @@ class MergedWeights final : public WeightSource {
     const auto factors = factors_of(d);
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::size_t at = begin + i;
-      const std::size_t o = d.input_major ? at % d.out : at / d.in, column = d.input_major ? at / d.out : at % d.in;
-      double sum = 0;
-      for (std::size_t r = 0; r < d.rank; ++r)
-        sum += double{factors->b[o * d.rank + r]} * double{factors->a[r * d.in + column]};
-      out[i] += static_cast<float>(double{d.scale} * sum);
+      if (d.magnitude)
+        out[i] = static_cast<float>(factors->ratios[d.row(at)] * (double{out[i]} + factors->delta(d, at)));
+      else
+        out[i] += static_cast<float>(factors->delta(d, at));
     }
   }
   // Only the model's own weights are quantised, not the adapter.
@@ -85,7 +89,11 @@ class MergedWeights final : public WeightSource {
     std::size_t out, in, rank;
     float scale;
     bool input_major;
-    Place a, b;
+    Place a, b, weight;
+    std::optional<Place> magnitude;  // of DoRA
+
+    std::size_t row(std::size_t at) const { return input_major ? at % out : at / in; }
+    std::size_t column(std::size_t at) const { return input_major ? at / out : at % in; }
   };
   struct Source {
     Place place;
@@ -94,6 +102,14 @@ class MergedWeights final : public WeightSource {
   struct Factors {
     Place of;
     std::vector<float> a, b;
+    std::vector<double> ratios;  // DoRA: a row's magnitude divided by its length
+
+    double delta(const Delta& d, std::size_t at) const {
+      double sum = 0;
+      for (std::size_t r = 0; r < d.rank; ++r)
+        sum += double{b[d.row(at) * d.rank + r]} * double{a[r * d.in + d.column(at)]};
+      return double{d.scale} * sum;
+    }
   };
 
   static std::size_t size_of(const models::Model& model, const Place& place) {
@@ -107,9 +123,22 @@ class MergedWeights final : public WeightSource {
           Factors{d.a, std::vector<float>(d.rank * d.in), std::vector<float>(d.out * d.rank)});
       weights_->read(d.a.unit, d.a.parameter, 0, read->a);
       weights_->read(d.b.unit, d.b.parameter, 0, read->b);
+      if (d.magnitude) read->ratios = ratios_of(d, *read);
       factors_ = std::move(read);
     }
     return factors_;
+  }
+
+  std::vector<double> ratios_of(const Delta& d, const Factors& factors) const {
+    std::vector<float> magnitudes(d.out);
+    weights_->read(d.magnitude->unit, d.magnitude->parameter, 0, magnitudes);
+    std::vector<double> ratios =
+        row_norms({d.out, d.in, d.input_major}, 0, d.out, [&](std::size_t at, std::span<float> values) {
+          weights_->read(d.weight.unit, d.weight.parameter, at, values);
+          for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(factors.delta(d, at + i));
+        });
+    for (std::size_t o = 0; o < d.out; ++o) ratios[o] = ratios[o] > 0 ? magnitudes[o] / ratios[o] : 0;
+    return ratios;
   }
 
   std::unique_ptr<WeightSource> weights_;

@@ -316,7 +316,6 @@ PeftConfig read_peft_config(const fs::path& folder) {
   a.layers_to_transform = keys.layers("layers_to_transform");
   a.rslora = keys.flag("use_rslora");
   a.dora = keys.flag("use_dora");
-  if (a.dora) fail(Exit::usage, "{}: use_dora = true is not supported", path.string());
   a.init = keys.find("init_lora_weights") && keys.find("init_lora_weights")->is_string() ? models::AdapterInit::gaussian
                                                                                          : models::AdapterInit::kaiming;
   a.rank_pattern = keys.patterns<std::int64_t>("rank_pattern");

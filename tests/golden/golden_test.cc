@@ -111,6 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Frozen, Golden,
 // Adapters as peft trains them, from its folders.
 INSTANTIATE_TEST_SUITE_P(Adapters, Golden,
                          testing::Combine(testing::Values("adapters/gpt2", "adapters/llama", "adapters/qwen3",
+                                                          "adapters/gpt2_dora", "adapters/llama_dora",
                                                           "adapters/bert_pairs", "adapters/modernbert_words"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);

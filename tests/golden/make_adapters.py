@@ -23,6 +23,11 @@ ADAPTERS = {
     "qwen3": dict(r=8, lora_alpha=4, target_modules=r".*\.(q|k|v|down)_proj", exclude_modules=["layers.0.mlp.down_proj"],
                   init_lora_weights="gaussian"),
 }
+DORA = {
+    "gpt2_dora": dict(r=4, lora_alpha=6, target_modules=["c_attn", "c_fc", "mlp.c_proj"], use_dora=True),
+    "llama_dora": dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "up_proj", "down_proj"], use_dora=True,
+                       use_rslora=True, rank_pattern={"v_proj": 2}),
+}
 CLASSES = {
     "bert_pairs": dict(r=3, lora_alpha=6, target_modules="all-linear"),
     "modernbert_words": dict(r=4, lora_alpha=4, use_rslora=True, target_modules=["Wqkv", "mlp.Wo", "head.dense"]),
@@ -94,9 +99,10 @@ def train_classes(name, settings):
     print(name, rows[0], rows[-1])
 
 
-def train(family, settings):
+def train(name, settings):
     torch.manual_seed(7)
-    folder, out = os.path.join(HERE, family), os.path.join(HERE, "adapters", family)
+    family = name.removesuffix("_dora")
+    folder, out = os.path.join(HERE, family), os.path.join(HERE, "adapters", name)
     recipe = tomllib.load(open(os.path.join(folder, "recipe.toml"), "rb"))
     run, adam, scheduler = recipe["training"], recipe["optimizer"], recipe["scheduler"]
     base = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(folder, "model")).float()
@@ -136,11 +142,11 @@ def train(family, settings):
         optimizer.zero_grad(set_to_none=True)
         rows.append(dict(step=step, loss=total, grad_norm=norm.item(), lr=rate(step)))
     save_run(model, out, family, rows, folder)
-    print(family, rows[0], rows[-1])
+    print(name, rows[0], rows[-1])
 
 
-for family in sys.argv[1:] or [*ADAPTERS, *CLASSES]:
-    if family in ADAPTERS:
-        train(family, ADAPTERS[family])
+for name in sys.argv[1:] or [*ADAPTERS, *DORA, *CLASSES]:
+    if name in CLASSES:
+        train_classes(name, CLASSES[name])
     else:
-        train_classes(family, CLASSES[family])
+        train(name, (ADAPTERS | DORA)[name])

@@ -135,17 +135,6 @@ std::optional<double> alpha_in(const Value& v) {
   return alpha && *alpha > 0 && *alpha <= kHuge ? alpha : std::nullopt;
 }
 
-// Marks values as known but not yet supported.
-RecipeKey later(RecipeKey key, std::function<bool(const Value&)> not_built) {
-  key.not_built = std::move(not_built);
-  return key;
-}
-
-bool is_on(const Value& v) {
-  const auto* on = std::get_if<bool>(&v.value);
-  return on && *on;
-}
-
 }  // namespace
 
 std::vector<RecipeKey> adapter_keys() {
@@ -168,9 +157,8 @@ std::vector<RecipeKey> adapter_keys() {
       modules_to_save(),
       layers_to_transform(),
       flag("adapter.rslora", STRATA_AT(adapter.lora.rslora), "scale by alpha / sqrt(rank)"),
-      later(flag("adapter.dora", STRATA_AT(adapter.lora.dora),
-                 "also train the magnitudes of W's rows (DoRA): not supported yet"),
-            is_on),
+      flag("adapter.dora", STRATA_AT(adapter.lora.dora),
+           "also train the magnitudes of W's rows (DoRA): y = m / |W + s B A| (W + s B A) x"),
       choice<AdapterInit>(
           "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}}, {},
           STRATA_AT(adapter.lora.init),

@@ -28,6 +28,7 @@ struct Case {
   bool input_major;
   Gelu behind = Gelu::none, before = Gelu::none;
   DType dtype = DType::fp32;
+  bool dora = false;  // of the adapters
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -53,7 +54,25 @@ class LowRankTest : public ::testing::TestWithParam<Case> {
       if (tensor.low_rank.rank > 0) tensor.low_rank.a = next(size_, tensor.low_rank.rank * c_.in);
     for (Linear::Tensor& tensor : spec.tensors)
       if (tensor.low_rank.rank > 0) tensor.low_rank.b = next(size_, tensor.low_rank.rank * tensor.out);
+    for (Linear::Tensor& tensor : spec.tensors) {
+      if (tensor.low_rank.rank == 0 || !c_.dora) continue;
+      tensor.low_rank.dora = true;
+      tensor.low_rank.magnitude = next(size_, tensor.out);
+    }
     return spec;
+  }
+  double norm(const Linear::Tensor& t, std::size_t o) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < c_.in; ++i) {
+      double v = weight(t, o, i);
+      for (std::size_t r = 0; r < t.low_rank.rank; ++r) v += t.low_rank.scale * b(t, o, r) * a(t, r, i);
+      sum += v * v;
+    }
+    return std::sqrt(sum);
+  }
+  // By which DoRA multiplies an output before its bias.
+  double factor(const Linear::Tensor& t, std::size_t o) const {
+    return t.low_rank.dora ? values_[t.low_rank.magnitude + o] / norm(t, o) : 1;
   }
   ParameterRange parameters() { return {values_.view(), 0, frozen_.view(), 0}; }
 
@@ -72,9 +91,10 @@ class LowRankTest : public ::testing::TestWithParam<Case> {
     return sum * t.low_rank.scale;
   }
   // Gradient of the scaled x A^T.
-  double d_down(const Linear::Tensor& t, std::size_t column, std::size_t row, std::size_t r) const {
+  double d_down(const Linear::Tensor& t, const std::vector<double>& d_z, std::size_t column, std::size_t row,
+                std::size_t r) const {
     double sum = 0;
-    for (std::size_t o = 0; o < t.out; ++o) sum += dy_[row * out_ + column + o] * b(t, o, r);
+    for (std::size_t o = 0; o < t.out; ++o) sum += d_z[row * out_ + column + o] * b(t, o, r);
     return sum;
   }
   template <typename F>
@@ -108,9 +128,10 @@ TEST_P(LowRankTest, Forward) {
   for_tensors([&](const Linear::Tensor& t, std::size_t column) {
     for (std::size_t row = 0; row < c_.rows; ++row)
       for (std::size_t o = 0; o < t.out; ++o) {
-        double value = frozen_[place_in_pool(t.bias) + o];
+        double value = 0;
         for (std::size_t i = 0; i < c_.in; ++i) value += x_[row * c_.in + i] * weight(t, o, i);
         for (std::size_t r = 0; r < t.low_rank.rank; ++r) value += down(t, row, r) * b(t, o, r);
+        value = value * factor(t, o) + frozen_[place_in_pool(t.bias) + o];
         const std::size_t at = row * out_ + column + o;
         ASSERT_NEAR(y[at], value, tolerance() * (1 + std::abs(value))) << "row " << row << ", out " << column + o;
         if (c_.behind == Gelu::none) continue;
@@ -121,6 +142,7 @@ TEST_P(LowRankTest, Forward) {
 }
 
 TEST_P(LowRankTest, WithoutBItIsTheLayerItself) {
+  if (c_.dora) GTEST_SKIP() << "a magnitude scales it";
   Linear::Spec plain = spec_;
   for (Linear::Tensor& tensor : plain.tensors) tensor.low_rank = {};
   const Linear without(plain);
@@ -146,30 +168,47 @@ TEST_P(LowRankTest, Backward) {
     linear_.backward(lane, parameters(), x_.view(), dy_.view(), dx.view(), {gradients.view()}, scratch_.view(),
                      c_.before == Gelu::none ? device::ConstView{} : inactive.view());
   });
-  std::vector<double> d_x(c_.rows * c_.in);
+  std::vector<double> d_x(c_.rows * c_.in), d_z(c_.rows * out_);
+  for_tensors([&](const Linear::Tensor& t, std::size_t column) {
+    for (std::size_t o = 0; o < t.out; ++o)
+      for (std::size_t row = 0; row < c_.rows; ++row)
+        d_z[row * out_ + column + o] = dy_[row * out_ + column + o] * factor(t, o);
+  });
   std::vector<bool> written(size_);
   for_tensors([&](const Linear::Tensor& t, std::size_t column) {
     for (std::size_t row = 0; row < c_.rows; ++row)
       for (std::size_t i = 0; i < c_.in; ++i) {
-        for (std::size_t o = 0; o < t.out; ++o) d_x[row * c_.in + i] += dy_[row * out_ + column + o] * weight(t, o, i);
+        for (std::size_t o = 0; o < t.out; ++o) d_x[row * c_.in + i] += d_z[row * out_ + column + o] * weight(t, o, i);
         for (std::size_t r = 0; r < t.low_rank.rank; ++r)
-          d_x[row * c_.in + i] += t.low_rank.scale * d_down(t, column, row, r) * a(t, r, i);
+          d_x[row * c_.in + i] += t.low_rank.scale * d_down(t, d_z, column, row, r) * a(t, r, i);
       }
     for (std::size_t r = 0; r < t.low_rank.rank; ++r) {
       for (std::size_t i = 0; i < c_.in; ++i) {
         double value = 0;
         for (std::size_t row = 0; row < c_.rows; ++row)
-          value += t.low_rank.scale * d_down(t, column, row, r) * x_[row * c_.in + i];
+          value += t.low_rank.scale * d_down(t, d_z, column, row, r) * x_[row * c_.in + i];
         ASSERT_NEAR(gradients[t.low_rank.a + r * c_.in + i], value, 2 * tolerance() * (1 + std::abs(value))) << "dA";
         written[t.low_rank.a + r * c_.in + i] = true;
       }
       for (std::size_t o = 0; o < t.out; ++o) {
         double value = 0;
-        for (std::size_t row = 0; row < c_.rows; ++row) value += dy_[row * out_ + column + o] * down(t, row, r);
+        for (std::size_t row = 0; row < c_.rows; ++row) value += d_z[row * out_ + column + o] * down(t, row, r);
         const std::size_t at = t.low_rank.b + o * t.low_rank.rank + r;
         ASSERT_NEAR(gradients[at], value, 2 * tolerance() * (1 + std::abs(value))) << "dB";
         written[at] = true;
       }
+    }
+    for (std::size_t o = 0; t.low_rank.dora && o < t.out; ++o) {
+      double value = 0;
+      for (std::size_t row = 0; row < c_.rows; ++row) {
+        double z = 0;
+        for (std::size_t i = 0; i < c_.in; ++i) z += x_[row * c_.in + i] * weight(t, o, i);
+        for (std::size_t r = 0; r < t.low_rank.rank; ++r) z += down(t, row, r) * b(t, o, r);
+        value += dy_[row * out_ + column + o] * z / norm(t, o);
+      }
+      const std::size_t at = t.low_rank.magnitude + o;
+      ASSERT_NEAR(gradients[at], value, 2 * tolerance() * (1 + std::abs(value))) << "dm";
+      written[at] = true;
     }
   });
   for (std::size_t i = 0; i < d_x.size(); ++i) {
@@ -264,6 +303,12 @@ std::vector<Case> cases() {
       out.push_back({"scales", 20, 32, {32, 8}, {{8, 2}, {8, 0.3f}}, major, Gelu::none, Gelu::none, dtype});
       out.push_back({"one row", 1, 32, {32, 8}, {{8, 2}, {4, 0.3f}}, major, Gelu::tanh, Gelu::none, dtype});
     }
+  const std::size_t plain = out.size();
+  for (std::size_t i = 0; i < plain; ++i) {
+    out.push_back(out[i]);
+    out.back().name += ", DoRA";
+    out.back().dora = true;
+  }
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(Layouts, LowRankTest, ::testing::ValuesIn(cases()));

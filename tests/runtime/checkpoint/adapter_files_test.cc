@@ -132,6 +132,40 @@ TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
   EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4) << "it has learned something";
 }
 
+// Magnitudes begin as the lengths of W's rows, are kept with A and B, and are merged.
+TEST_F(AdapterFiles, Dora) {
+  const std::vector<std::string> dora = {"adapter.kind=lora", "adapter.rank=4", "adapter.dora=true",
+                                         "training.precision=fp32", "optimizer.learning_rate=1e-2"};
+  fs::remove_all(saved_.checkpoints());
+  const auto straight = saved_.run(1, saved_.sets(1, dora), 4);
+  fs::remove_all(saved_.checkpoints());
+  const auto trained = saved_.run(2, saved_.sets(2, with(dora, {"zero.stage=3"})), 3, {3});
+  EXPECT_EQ(saved_.run(1, saved_.sets(1, dora), 4).weights, straight.weights);
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
+  EXPECT_TRUE(read_peft_config(place("peft")).adapter.dora);
+  const auto file = models::Safetensors::open(place("peft") / kPeftWeightsName);
+  EXPECT_EQ(file.tensors().size(), 24u);
+  const auto* magnitude = file.find("base_model.model.transformer.h.0.attn.c_attn.lora_magnitude_vector");
+  ASSERT_TRUE(magnitude);
+  EXPECT_EQ(magnitude->shape.size(), 1u);
+
+  const std::string path = "adapter.path=" + place("peft").string();
+  const Recipe recipe =
+      load_recipe(std::nullopt, saved_.sets(1, {path, "checkpoint.resume=none", "training.precision=fp32"}));
+  comm::run_threads(1, [&](comm::World& world) {
+    EXPECT_EQ(Trainer(make_job(recipe, 1, capacity_of(recipe.memory, 1)), world, 1).weights_hash(), trained.weights);
+  });
+  const auto adapted = start({path});
+  std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});
+  std::erase_if(sets, [](const std::string& set) { return set.starts_with("model."); });
+  const auto merged =
+      saved_.run(1, with(sets, {"model.path=" + place("merged").string(), "model.config.resid_pdrop=0.1"}), 1);
+  EXPECT_NEAR(std::stod(adapted.losses[0]), std::stod(merged.losses[0]), 1e-5);
+  EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(start({}).losses[0])), 1e-4)
+      << "it has learned something";
+}
+
 TEST_F(AdapterFiles, WhatIsNotReadIsRefusedByName) {
   const auto refused = [&](const std::string& key) {
     fs::create_directory(place("other"));

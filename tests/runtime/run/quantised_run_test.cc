@@ -39,6 +39,11 @@ const Case kCases[] = {
      {"model.preset=tiny-llama", "model.config.num_hidden_layers=2", "model.config.hidden_size=72",
       "model.config.num_attention_heads=9", "model.config.num_key_value_heads=3", "model.config.head_dim=8",
       "model.config.intermediate_size=264", "model.config.vocab_size=130", "adapter.kind=lora", "adapter.rank=4"}},
+    {"DoRA",
+     {"model.preset=tiny-llama", "model.config.num_hidden_layers=2", "model.config.hidden_size=72",
+      "model.config.num_attention_heads=9", "model.config.num_key_value_heads=3", "model.config.head_dim=8",
+      "model.config.intermediate_size=264", "model.config.vocab_size=130", "adapter.kind=lora", "adapter.rank=4",
+      "adapter.dora=true"}},
 };
 
 class QuantisedRun : public testing::TestWithParam<std::tuple<std::size_t, const char*, const char*>> {

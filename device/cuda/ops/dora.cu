@@ -1,0 +1,93 @@
+#include "device/cuda/kernels/pack.cuh"
+#include "device/cuda/launch.h"
+#include "device/ops/dora.h"
+
+namespace strata::device::cuda {
+namespace {
+
+constexpr unsigned kThreads = 128;
+
+// A block of threads has one output: its threads take every kThreads-th input, and their sums are added in order.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) dora_norms(const T* w, const T* a, const T* b, const T* magnitude,
+                                                       const DoraShape shape, float* norms, float* scales) {
+  __shared__ float sums[kThreads];
+  const std::size_t o = blockIdx.x, rank = shape.rank, in = shape.in;
+  float sum = 0;
+  for (std::size_t i = threadIdx.x; i < in; i += kThreads) {
+    float v = to_float(w[shape.input_major ? i * shape.out + o : o * in + i]);
+    for (std::size_t r = 0; r < rank; ++r) v += shape.scale * to_float(b[o * rank + r]) * to_float(a[r * in + i]);
+    sum += v * v;
+  }
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (unsigned t = 1; t < kThreads; ++t) sum += sums[t];
+  const float norm = to_float(from_float<T>(sqrtf(sum)));
+  norms[o] = norm;
+  scales[o] = norm > 0 ? to_float(magnitude[o]) / norm : 0;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    scale_row(const T* x, const float* scales, const T* bias, std::size_t columns, std::size_t stride, T* out) {
+  const std::size_t row = std::size_t{blockIdx.x} * stride;
+  for (std::size_t c = threadIdx.x; c < columns; c += kThreads) {
+    float v = to_float(x[row + c]);
+    if (scales) v *= scales[c];
+    if (bias) v += to_float(bias[c]);
+    out[row + c] = from_float<T>(v);
+  }
+}
+
+// 32 columns side by side, and kShares rows of threads that take every kShares-th row; their sums are added in order.
+constexpr unsigned kSide = 32, kShares = 8;
+
+template <typename T>
+__global__ void __launch_bounds__(kSide* kShares)
+    column_dots(const T* x, const T* y, std::size_t rows, std::size_t columns, std::size_t stride,
+                const float* divisors, T* out) {
+  __shared__ float shares[kShares][kSide];
+  const std::size_t column = std::size_t{blockIdx.x} * kSide + threadIdx.x;
+  float sum = 0;
+  if (column < columns)
+    for (std::size_t r = threadIdx.y; r < rows; r += kShares)
+      sum += to_float(x[r * stride + column]) * to_float(y[r * stride + column]);
+  shares[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= columns) return;
+  for (unsigned s = 1; s < kShares; ++s) sum += shares[s][threadIdx.x];
+  out[column] = from_float<T>(divisors[column] > 0 ? sum / divisors[column] : 0.0f);
+}
+
+}  // namespace
+
+void dora_scales(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, ConstView b, ConstView magnitude,
+                 View norms, View scales, View /*workspace*/) {
+  visit(w.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(lane, static_cast<unsigned>(shape.out), kThreads, 0, dora_norms<T>, w.as<T>(), a.as<T>(), b.as<T>(),
+           magnitude.as<T>(), shape, norms.as<float>(), scales.as<float>());
+  });
+}
+
+void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView scales,
+                   ConstView bias, View out) {
+  visit(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(lane, static_cast<unsigned>(rows), kThreads, 0, scale_row<T>, x.as<T>(),
+           scales ? scales.as<float>() : nullptr, bias ? bias.as<T>() : nullptr, columns, stride, out.as<T>());
+  });
+}
+
+void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
+                ConstView divisors, View out, View /*workspace*/) {
+  STRATA_CHECK(out.dtype == x.dtype);
+  visit(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(lane, static_cast<unsigned>((columns + kSide - 1) / kSide), dim3(kSide, kShares), 0, column_dots<T>,
+           x.as<T>(), y.as<T>(), rows, columns, stride, divisors.as<float>(), out.as<T>());
+  });
+}
+
+}  // namespace strata::device::cuda

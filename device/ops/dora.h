@@ -1,0 +1,34 @@
+#pragma once
+#include <cstddef>
+
+#include "device/lane.h"
+#include "device/view.h"
+
+namespace strata::device {
+
+// DoRA (Liu et al. 2024): y = m / |W + s B A| (W + s B A) x, with one length and one magnitude m per output.
+
+// W is [out, in], or [in, out] if input_major; A is [rank, in], B [out, rank].
+struct DoraShape {
+  std::size_t out, in, rank;
+  bool input_major;
+  float scale;  // s
+};
+// norms[o] = |W + s B A| of output o, and scales[o] = magnitude[o] / norms[o], or 0 for a norm of 0; both in fp32. All
+// arithmetic is fp32, in an order that depends on the shape alone, but a norm is rounded to the dtype of the magnitudes:
+// those begin as the norms, and are then rounded alike.
+void dora_scales(Lane&, const DoraShape&, ConstView w, ConstView a, ConstView b, ConstView magnitude, View norms,
+                 View scales, View workspace);
+std::size_t dora_workspace(const DoraShape&);
+
+// out[r, c] = x[r, c] scales[c] + bias[c], in fp32, rounded once. Rows of x and out are `stride` elements apart. scales
+// (fp32) or bias may be empty; out may be x.
+void scale_columns(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView scales,
+                   ConstView bias, View out);
+
+// out[c] = (sum over rows of x[r, c] y[r, c]) / divisors[c], or 0 for a divisor of 0, in fp32 in a fixed order, rounded
+// once: the gradient of the magnitudes. workspace: column_sum_workspace(rows, columns).
+void column_dot(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
+                ConstView divisors, View out, View workspace);
+
+}  // namespace strata::device
