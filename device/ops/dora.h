@@ -15,8 +15,8 @@ struct DoraShape {
   float scale;  // s
 };
 // norms[o] = |W + s B A| of output o, and scales[o] = magnitude[o] / norms[o], or 0 for a norm of 0; both in fp32. All
-// arithmetic is fp32, in an order that depends on the shape alone, but a norm is rounded to the dtype of the magnitudes:
-// those begin as the norms, and are then rounded alike.
+// arithmetic is fp32, in an order that depends on the shape alone, but a norm is rounded to the dtype of the
+// magnitudes: those begin as the norms, and are then rounded alike.
 void dora_scales(Lane&, const DoraShape&, ConstView w, ConstView a, ConstView b, ConstView magnitude, View norms,
                  View scales, View workspace);
 std::size_t dora_workspace(const DoraShape&);
