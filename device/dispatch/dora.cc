@@ -25,13 +25,14 @@ std::size_t dora_workspace(const DoraShape& shape) {
 }
 
 void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView scales,
-                   ConstView bias, View out) {
+                   ConstView bias, View out, ConstView added, float sign) {
   if (rows == 0) return;
   STRATA_CHECK_LE((rows - 1) * stride + columns, x.size);
   STRATA_CHECK_LE((rows - 1) * stride + columns, out.size);
+  STRATA_CHECK(!added || (added.dtype == x.dtype && (rows - 1) * stride + columns <= added.size));
   STRATA_CHECK(x.dtype == out.dtype && (!bias || bias.dtype == x.dtype));
   STRATA_CHECK(!scales || (scales.dtype == DType::fp32 && scales.size == columns));
-  lane.operations().scale_columns(lane, rows, columns, stride, x, scales, bias, out);
+  lane.operations().scale_columns(lane, rows, columns, stride, x, scales, bias, out, added, sign);
 }
 
 void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,

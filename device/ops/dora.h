@@ -21,10 +21,10 @@ void dora_scales(Lane&, const DoraShape&, ConstView w, ConstView a, ConstView b,
                  View scales, View workspace);
 std::size_t dora_workspace(const DoraShape&);
 
-// out[r, c] = x[r, c] scales[c] + bias[c], in fp32, rounded once. Rows of x and out are `stride` elements apart. scales
-// (fp32) or bias may be empty; out may be x.
+// out[r, c] = x[r, c] scales[c] + bias[c] + sign added[r, c], in fp32, rounded once. Rows of x, out and added are
+// `stride` elements apart. scales (fp32), bias and added may be empty; out may be x or added.
 void scale_columns(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView scales,
-                   ConstView bias, View out);
+                   ConstView bias, View out, ConstView added = {}, float sign = 1);
 
 // out[c] = (sum over rows of x[r, c] y[r, c]) / divisors[c], or 0 for a divisor of 0, in fp32 in a fixed order, rounded
 // once: the gradient of the magnitudes. workspace: column_sum_workspace(rows, columns).

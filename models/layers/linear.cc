@@ -49,11 +49,7 @@ double flops_of(const device::Product& product) {
   return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
 }
 
-device::DoraShape shape_of(const Linear::Spec& spec, const Linear::Tensor& tensor) {
-  return {tensor.out, spec.in, tensor.low_rank.rank, spec.input_major, tensor.low_rank.scale};
-}
-
-double dora_flops(const Linear::Spec& spec) {
+double norm_flops(const Linear::Spec& spec) {
   double flops = 0;
   for (const Linear::Tensor& t : spec.tensors)
     if (t.low_rank.dora) flops += 2 * static_cast<double>(t.out * spec.in) * static_cast<double>(t.low_rank.rank + 1);
@@ -98,6 +94,15 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     if (!is_frozen(run.weight)) group.weights.emplace(spec_.device, weights);
   }
   if (!adapted) return;
+  for (std::size_t i = 0, at = 0; dora_ && spec_.adapter_dropout > 0 && i < spec_.tensors.size(); ++i) {
+    const auto n = static_cast<std::int64_t>(spec_.tensors[i].out);
+    const std::int64_t ldw = spec_.input_major ? n : in;
+    const bool major = spec_.input_major;
+    singles_.push_back({at,
+                        device::Product(spec_.device, {rows, n, in, false, !major, in, ldw, all, t, t, false, false}),
+                        device::Product(spec_.device, {rows, in, n, false, major, all, ldw, in, t, t, false, false})});
+    at += spec_.tensors[i].out;
+  }
   std::vector<LowRankProducts::Target> targets;
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
@@ -107,17 +112,6 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
   const DType input_sum = runs.size() > 1 ? DType::fp32 : t;
   low_rank_.emplace(
       LowRankProducts::Spec{spec_.rows, spec_.in, out_, t, input_sum, spec_.device, spec_.adapter_dropout}, targets);
-}
-
-std::size_t Linear::dora_bytes() const {
-  return dora_ ? 2 * aligned(out_ * sizeof(float)) + aligned(spec_.rows * out_ * size_of(spec_.dtype)) : 0;
-}
-
-Linear::Dora Linear::cut(View scratch) const {
-  if (!dora_) return {{}, {}, {}, scratch};
-  const std::size_t numbers = aligned(out_ * sizeof(float));
-  return {fp32_view(scratch, 0, out_), fp32_view(scratch, numbers, out_),
-          View{scratch.data + 2 * numbers, spec_.rows * out_, spec_.dtype}, rest_of(scratch, dora_bytes())};
 }
 
 View Linear::own_scratch(View scratch) const {
@@ -148,23 +142,26 @@ std::size_t Linear::scratch_bytes(int threads) const {
     if (spec_.bias && !sums_biases() && !is_frozen(tensor.bias))
       products = std::max(products, device::column_sum_workspace(spec_.rows, tensor.out));
   if (low_rank_) products = std::max(products, low_rank_->scratch_bytes(threads));
+  for (const Single& one : singles_)
+    products = std::max({products, one.forward.workspace_bytes(threads), one.input.workspace_bytes(threads)});
   for (const Tensor& tensor : spec_.tensors)
     if (tensor.low_rank.dora)
-      products = std::max({products, device::dora_workspace(shape_of(spec_, tensor)),
-                           device::column_sum_workspace(spec_.rows, tensor.out)});
+      products = std::max(
+          {products, device::dora_workspace(dora_shape(tensor)), device::column_sum_workspace(spec_.rows, tensor.out)});
   return std::max(packed_bias_bytes(), input_sum_bytes()) + products + (low_rank_ ? low_rank_->kept_bytes() : 0) +
          dora_bytes();
 }
 
 double Linear::forward_flops() const {
-  double flops = (low_rank_ ? low_rank_->forward_flops() : 0) + dora_flops(spec_);
-  for (const Group& g : groups_) flops += flops_of(g.forward);
+  double flops = (low_rank_ ? low_rank_->forward_flops() : 0) + norm_flops(spec_);
+  for (const Group& g : groups_) flops += flops_of(g.forward) * (singles_.empty() ? 1 : 2);
   return flops;
 }
 
 double Linear::backward_flops() const {
   double flops = (low_rank_ ? low_rank_->backward_flops() : 0) + (dora_ ? forward_flops() : 0);
-  for (const Group& g : groups_) flops += flops_of(g.input) + (g.weights ? flops_of(*g.weights) : 0);
+  for (const Group& g : groups_)
+    flops += flops_of(g.input) * (singles_.empty() ? 1 : 2) + (g.weights ? flops_of(*g.weights) : 0);
   return flops;
 }
 
@@ -174,6 +171,10 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
     if (dora_) out.push_back(g.forward.shape());
     out.push_back(g.input.shape());
     if (g.weights) out.push_back(g.weights->shape());
+  }
+  for (const Single& one : singles_) {
+    out.push_back(one.forward.shape());
+    out.push_back(one.input.shape());
   }
   if (low_rank_) low_rank_->list_products(out);
 }
@@ -210,34 +211,14 @@ void Linear::run_products(Lane& lane, const ParameterRange& parameters, ConstVie
                   from(y, g.column), scratch, active ? from(active, g.column) : View{});
 }
 
-void Linear::run_norms(Lane& lane, const ParameterRange& parameters, const Dora& dora, View scratch) const {
-  std::size_t column = 0;
-  for (const Tensor& tensor : spec_.tensors) {
-    const LowRank& at = tensor.low_rank;
-    if (at.dora)
-      dora_scales(lane, shape_of(spec_, tensor), parameters.sub(tensor.weight, tensor.out * spec_.in),
-                  parameters.sub(at.a, at.rank * spec_.in), parameters.sub(at.b, tensor.out * at.rank),
-                  parameters.sub(at.magnitude, tensor.out), dora.norms.sub(column, tensor.out),
-                  dora.scales.sub(column, tensor.out), scratch);
-    column += tensor.out;
-  }
-}
-
-void Linear::run_scales(Lane& lane, const Dora& dora, ConstView x, const ParameterRange* biases, View out) const {
-  std::size_t column = 0;
-  for (const Tensor& tensor : spec_.tensors) {
-    const ConstView bias = biases && spec_.bias ? biases->sub(tensor.bias, tensor.out) : ConstView{};
-    const ConstView scales = tensor.low_rank.dora ? ConstView(dora.scales.sub(column, tensor.out)) : ConstView{};
-    if (scales || bias || x.data != out.data)
-      scale_columns(lane, spec_.rows, tensor.out, out_, from(x, column), scales, bias, from(out, column));
-    column += tensor.out;
-  }
-}
-
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch, View active,
                      const device::Dropout& dropout) const {
-  if (spec_.rows == 1) return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
+  if (spec_.rows == 1 && singles_.empty()) return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
   const Dora dora = cut(whole_scratch);
+  if (!singles_.empty()) {
+    forward_dropped(lane, parameters, x, y, dora, dropout);
+    return run_gelu(lane, y, active);
+  }
   const View scratch = own_scratch(dora.rest);
   ConstView bias;
   if (spec_.bias && !dora_ && spec_.tensors.size() == 1) {
@@ -263,40 +244,26 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
   run_gelu(lane, y, active);
 }
 
-// With z = (W + s B A) x and y = g z, g = m / |W + s B A|, whose length counts as a constant (section 4.3 of the
-// paper): dm = sum of dy z / |W + s B A| over the rows, and dz = g dy.
-ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy,
-                                    const GradientRange& gradients, const Dora& dora,
-                                    const device::Dropout& dropout) const {
-  const View scratch = own_scratch(dora.rest);
-  run_products(lane, parameters, x, dora.product, scratch, {}, {});
-  low_rank_->forward(lane, parameters, x, dora.product, dora.rest, scratch, dropout);
-  run_norms(lane, parameters, dora, scratch);
-  std::size_t column = 0;
-  for (const Tensor& tensor : spec_.tensors) {
-    if (tensor.low_rank.dora)
-      column_dot(lane, spec_.rows, tensor.out, out_, from(dy, column), from(ConstView(dora.product), column),
-                 dora.norms.sub(column, tensor.out), gradients.sub(tensor.low_rank.magnitude, tensor.out), scratch);
-    column += tensor.out;
-  }
-  run_scales(lane, dora, dy, nullptr, dora.product);
-  return dora.product;
-}
-
 void Linear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
                       const GradientRange& gradients, View whole_scratch, ConstView inactive,
                       const device::Dropout& dropout) const {
   const Dora dora = cut(whole_scratch);
-  if (dora_) dy = run_dora_backward(lane, parameters, x, dy, gradients, dora, dropout);
+  const ConstView dz = dora_ ? run_dora_backward(lane, parameters, x, dy, gradients, dora, dropout) : dy;
   const View scratch = dora.rest;
   backward_parameters(lane, x, dy, gradients, own_scratch(scratch));
   if (low_rank_)
-    low_rank_->backward_parameters(lane, parameters, x, dy, gradients, scratch, own_scratch(scratch), dropout);
-  backward_input(lane, parameters, dy, dx, scratch, inactive, dropout);
+    low_rank_->backward_parameters(lane, parameters, x, dz, gradients, scratch, own_scratch(scratch), dropout);
+  const bool drops = !singles_.empty();
+  input_gradient(lane, parameters, drops ? dy : dz, dx, scratch, inactive, dropout, drops ? &dora : nullptr);
 }
 
-void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View whole_scratch,
+void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View scratch,
                             ConstView inactive, const device::Dropout& dropout) const {
+  input_gradient(lane, parameters, dy, dx, scratch, inactive, dropout, nullptr);
+}
+
+void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, View whole_scratch,
+                            ConstView inactive, const device::Dropout& dropout, const Dora* dora) const {
   const bool several = groups_.size() > 1;
   const View scratch = own_scratch(whole_scratch);
   const View target = several ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
@@ -306,6 +273,7 @@ void Linear::backward_input(Lane& lane, const ParameterRange& parameters, ConstV
     g.input.run(lane, from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
                 several || low_rank_ ? ConstView{} : inactive);
   if (low_rank_) low_rank_->backward_input(lane, parameters, target, whole_scratch, rest, dropout);
+  if (dora) add_dropped(lane, parameters, dy, target, *dora, rest, dropout);
   if (!several && !low_rank_) return;
   if (several) device::cast(lane, target, dx);
   if (spec_.gelu_before == Gelu::none) return;

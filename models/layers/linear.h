@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/lane.h"
+#include "device/ops/dora.h"
 #include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/flat_range.h"
@@ -75,10 +76,17 @@ class Linear {
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View scratch, device::View active, const device::Dropout& dropout) const;
-  // For DoRA, the first bytes of the scratch: norms and scales of all outputs, in fp32, and a matrix like y.
+  // For DoRA, the first bytes of the scratch: norms and scales of all outputs, in fp32, a matrix like y, and
+  // with dropout one like x.
   struct Dora {
-    device::View norms, scales, product, rest;
+    device::View norms, scales, product, wide, rest;
   };
+  // One tensor's product, where dropout gives each an input of its own.
+  struct Single {
+    std::size_t column;
+    device::Product forward, input;
+  };
+  device::DoraShape dora_shape(const Tensor& tensor) const;
   std::size_t dora_bytes() const;
   Dora cut(device::View scratch) const;
   void run_products(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
@@ -92,6 +100,20 @@ class Linear {
   device::ConstView run_dora_backward(device::Lane&, const ParameterRange& parameters, device::ConstView x,
                                       device::ConstView dy, const GradientRange& gradients, const Dora& dora,
                                       const device::Dropout& dropout) const;
+  // With dropout: y = W (x - x') + g z + b and z = (W + s B A) x', where x' is what dropout leaves of x, as in peft.
+  void forward_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
+                       const Dora& dora, const device::Dropout& dropout) const;
+  // z of it, into dora.product; W (x - x') into y, unless that is empty.
+  void run_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
+                   const Dora& dora, const device::Dropout& dropout) const;
+  // backward_input(), where dora, if given, is of a layer with dropout.
+  void input_gradient(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
+                      device::View scratch, device::ConstView inactive, const device::Dropout& dropout,
+                      const Dora* dora) const;
+  // Adds to dx what dropout keeps of (dz - dy) W.
+  void add_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
+                   const Dora& dora, device::View scratch, const device::Dropout& dropout) const;
+  device::Dropout of(std::size_t tensor, device::Dropout dropout) const;
   void run_gelu(device::Lane&, device::View y, device::View active) const;
   // The scratch of the layer without its adapters.
   device::View own_scratch(device::View scratch) const;
@@ -105,6 +127,7 @@ class Linear {
   Spec spec_;
   std::size_t out_ = 0;
   bool dora_ = false;
+  std::vector<Single> singles_;  // by tensor; none unless DoRA has dropout
   std::vector<Group> groups_;
   std::optional<LowRankProducts> low_rank_;  // its kept bytes are at the start of the scratch
 };

@@ -27,7 +27,6 @@
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
 #include "runtime/planner/planner.h"
-#include "runtime/weights/peft_folder.h"
 
 namespace strata::runtime {
 namespace {
@@ -243,11 +242,6 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "
          "give its base model",
          recipe.model.path->string());
-  if (shape.adapter && shape.training && shape.adapter->dora && shape.adapter->dropout > 0)
-    fail(Exit::usage,
-         "adapter.dora = true with adapter.dropout = {} is not supported in training: set adapter.dropout = 0, or "
-         "lora_dropout in {} if the adapter comes from a folder",
-         shape.adapter->dropout, kPeftConfigName);
   if (shape.adapter)
     require_adaptable(*job.model, *shape.adapter, recipe.adapter.path);
   else if (purpose == Purpose::train)

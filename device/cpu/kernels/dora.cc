@@ -38,15 +38,17 @@ template <typename T>
 }
 
 template <typename T>
-[[gnu::flatten]] static void scale_row(const std::byte* x, const float* scales, const std::byte* bias, std::byte* out,
-                                       std::size_t n) {
+[[gnu::flatten]] static void scale_row(const std::byte* x, const float* scales, const std::byte* bias,
+                                       const std::byte* added, float sign, std::byte* out, std::size_t n) {
   const auto* p = reinterpret_cast<const T*>(x);
-  const auto* more = reinterpret_cast<const T*>(bias);
+  const auto* b = reinterpret_cast<const T*>(bias);
+  const auto* a = reinterpret_cast<const T*>(added);
   auto* o = reinterpret_cast<T*>(out);
   for16(n, [&](std::size_t i, auto some) {
     F32x16 v = load(p + i, some);
     if (scales) v = v * load(scales + i, some);
-    if (more) v = v + load(more + i, some);
+    if (b) v = v + load(b + i, some);
+    if (a) v = v + broadcast(sign) * load(a + i, some);
     store(o + i, v, some);
   });
 }

@@ -12,8 +12,9 @@ struct DoraKernels {
   // The same of `count` neighbouring columns of w[n, stride], with b[r * stride + column].
   void (*column_squares)(const std::byte* w, std::size_t n, std::size_t count, std::size_t stride, const float* a,
                          const float* b, std::size_t rank, float scale, float* sums);
-  // out = x scales + bias; either may be null.
-  void (*scale_row)(const std::byte* x, const float* scales, const std::byte* bias, std::byte* out, std::size_t n);
+  // out = x scales + bias + sign added; all but x may be null.
+  void (*scale_row)(const std::byte* x, const float* scales, const std::byte* bias, const std::byte* added, float sign,
+                    std::byte* out, std::size_t n);
   // sums[c] = sum over the rows, in order, of x y, starting from +0.
   void (*column_dots)(const std::byte* x, const std::byte* y, std::size_t rows, std::size_t columns, std::size_t stride,
                       float* sums);

@@ -29,13 +29,14 @@ __global__ void __launch_bounds__(kThreads) dora_norms(const T* w, const T* a, c
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    scale_row(const T* x, const float* scales, const T* bias, std::size_t columns, std::size_t stride, T* out) {
+__global__ void __launch_bounds__(kThreads) scale_row(const T* x, const float* scales, const T* bias, const T* added,
+                                                      float sign, std::size_t columns, std::size_t stride, T* out) {
   const std::size_t row = std::size_t{blockIdx.x} * stride;
   for (std::size_t c = threadIdx.x; c < columns; c += kThreads) {
     float v = to_float(x[row + c]);
     if (scales) v *= scales[c];
     if (bias) v += to_float(bias[c]);
+    if (added) v += sign * to_float(added[row + c]);
     out[row + c] = from_float<T>(v);
   }
 }
@@ -72,11 +73,12 @@ void dora_scales(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, C
 }
 
 void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView scales,
-                   ConstView bias, View out) {
+                   ConstView bias, View out, ConstView added, float sign) {
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(lane, static_cast<unsigned>(rows), kThreads, 0, scale_row<T>, x.as<T>(),
-           scales ? scales.as<float>() : nullptr, bias ? bias.as<T>() : nullptr, columns, stride, out.as<T>());
+           scales ? scales.as<float>() : nullptr, bias ? bias.as<T>() : nullptr, added ? added.as<T>() : nullptr, sign,
+           columns, stride, out.as<T>());
   });
 }
 

@@ -54,11 +54,12 @@ TEST(Dora, ColumnsAreScaledAndMultiplied) {
     Array bias = Array::random(dtype, kColumns, 3), scales = Array::random(DType::fp32, kColumns, 4);
     for (std::size_t c = 0; c < kColumns; ++c) scales.set(c, std::abs(scales[c]) + 0.1f);
     scales.set(5, 0);
-    Array out = y, plain = y, dots(dtype, kColumns);
+    Array out = y, plain = y, sum_of = y, dots(dtype, kColumns);
     Array workspace(DType::fp32, column_sum_workspace(kRows, kColumns) / sizeof(float));
     in_lane(3, [&](Lane& lane) {
       scale_columns(lane, kRows, kColumns, kStride, x.view(), scales.view(), bias.view(), out.view());
       scale_columns(lane, kRows, kColumns, kStride, x.view(), {}, {}, plain.view());
+      scale_columns(lane, kRows, kColumns, kStride, x.view(), scales.view(), {}, sum_of.view(), sum_of.view(), -1);
       column_dot(lane, kRows, kColumns, kStride, x.view(), y.view(), scales.view(), dots.view(), workspace.view());
     });
     const double tolerance = dtype == DType::fp32 ? 1e-5 : dtype == DType::bf16 ? 8e-3 : 1e-3;
@@ -68,6 +69,8 @@ TEST(Dora, ColumnsAreScaledAndMultiplied) {
         const double value = double{x[r * kStride + c]} * scales[c] + bias[c];
         ASSERT_NEAR(out[r * kStride + c], value, tolerance * (1 + std::abs(value)));
         ASSERT_EQ(plain[r * kStride + c], x[r * kStride + c]);
+        const double less = double{x[r * kStride + c]} * scales[c] - y[r * kStride + c];
+        ASSERT_NEAR(sum_of[r * kStride + c], less, tolerance * (1 + std::abs(less)));
         sum += double{x[r * kStride + c]} * y[r * kStride + c];
       }
       const double dot = scales[c] > 0 ? sum / scales[c] : 0;

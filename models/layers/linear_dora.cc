@@ -1,0 +1,170 @@
+// The members of Linear that are DoRA's (device/ops/dora.h).
+#include <algorithm>
+
+#include "device/ops/dora.h"
+#include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
+#include "models/layers/linear.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::DType;
+using device::Lane;
+using device::View;
+
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+std::size_t wide_bytes(const Linear::Spec& spec, bool drops) {
+  return drops ? aligned(spec.rows * spec.in * size_of(spec.dtype)) : 0;
+}
+
+// The matrix that begins at `column`.
+template <typename AnyView>
+AnyView from(AnyView matrix, std::size_t column) {
+  return matrix.sub(column, matrix.size - column);
+}
+
+}  // namespace
+
+device::DoraShape Linear::dora_shape(const Tensor& tensor) const {
+  return {tensor.out, spec_.in, tensor.low_rank.rank, spec_.input_major, tensor.low_rank.scale};
+}
+
+std::size_t Linear::dora_bytes() const {
+  return dora_ ? 2 * aligned(out_ * sizeof(float)) + aligned(spec_.rows * out_ * size_of(spec_.dtype)) +
+                     wide_bytes(spec_, !singles_.empty())
+               : 0;
+}
+
+Linear::Dora Linear::cut(View scratch) const {
+  if (!dora_) return {{}, {}, {}, {}, scratch};
+  std::size_t at = 0;
+  const auto next = [&](std::size_t size, DType dtype) {
+    const View view{scratch.data + at, size, dtype};
+    at += aligned(view.bytes());
+    return view;
+  };
+  Dora out;
+  out.norms = next(out_, DType::fp32);
+  out.scales = next(out_, DType::fp32);
+  out.product = next(spec_.rows * out_, spec_.dtype);
+  if (!singles_.empty()) out.wide = next(spec_.rows * spec_.in, spec_.dtype);
+  out.rest = View{scratch.data + at, (scratch.bytes() - at) / size_of(scratch.dtype), scratch.dtype};
+  return out;
+}
+
+void Linear::run_norms(Lane& lane, const ParameterRange& parameters, const Dora& dora, View scratch) const {
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    const LowRank& at = tensor.low_rank;
+    if (at.dora)
+      dora_scales(lane, dora_shape(tensor), parameters.sub(tensor.weight, tensor.out * spec_.in),
+                  parameters.sub(at.a, at.rank * spec_.in), parameters.sub(at.b, tensor.out * at.rank),
+                  parameters.sub(at.magnitude, tensor.out), dora.norms.sub(column, tensor.out),
+                  dora.scales.sub(column, tensor.out), scratch);
+    column += tensor.out;
+  }
+}
+
+void Linear::run_scales(Lane& lane, const Dora& dora, ConstView x, const ParameterRange* biases, View out) const {
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    const ConstView bias = biases && spec_.bias ? biases->sub(tensor.bias, tensor.out) : ConstView{};
+    const ConstView scales = tensor.low_rank.dora ? ConstView(dora.scales.sub(column, tensor.out)) : ConstView{};
+    if (scales || bias || x.data != out.data)
+      scale_columns(lane, spec_.rows, tensor.out, out_, from(x, column), scales, bias, from(out, column));
+    column += tensor.out;
+  }
+}
+
+device::Dropout Linear::of(std::size_t tensor, device::Dropout dropout) const {
+  dropout.site += static_cast<std::uint32_t>(tensor);
+  return dropout;
+}
+
+void Linear::run_dropped(Lane& lane, const ParameterRange& parameters, ConstView x, View y, const Dora& dora,
+                         const device::Dropout& dropout) const {
+  const View scratch = own_scratch(dora.rest), wide = dora.wide;
+  x = x.sub(0, wide.size);
+  for (std::size_t i = 0; i < singles_.size(); ++i) {
+    const Tensor& tensor = spec_.tensors[i];
+    const Single& one = singles_[i];
+    const ConstView w = parameters.sub(tensor.weight, tensor.out * spec_.in);
+    if (!tensor.low_rank.dora) {
+      if (y) one.forward.run(lane, x, w, {}, from(y, one.column), scratch);
+      continue;
+    }
+    device::dropout(lane, of(i, dropout), x, {}, wide);
+    one.forward.run(lane, wide, w, {}, from(dora.product, one.column), scratch);
+    if (!y) continue;
+    scale_columns(lane, 1, wide.size, wide.size, x, {}, {}, wide, wide, -1);
+    one.forward.run(lane, wide, w, {}, from(y, one.column), scratch);
+  }
+}
+
+void Linear::forward_dropped(Lane& lane, const ParameterRange& parameters, ConstView x, View y, const Dora& dora,
+                             const device::Dropout& dropout) const {
+  const View scratch = own_scratch(dora.rest);
+  run_dropped(lane, parameters, x, y, dora, dropout);
+  low_rank_->forward(lane, parameters, x, dora.product, dora.rest, scratch, dropout);
+  run_norms(lane, parameters, dora, scratch);
+  for (std::size_t i = 0; i < singles_.size(); ++i) {
+    const Tensor& tensor = spec_.tensors[i];
+    const std::size_t column = singles_[i].column;
+    const ConstView bias = spec_.bias ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
+    const View to = from(y, column);
+    if (tensor.low_rank.dora)
+      scale_columns(lane, spec_.rows, tensor.out, out_, from(ConstView(dora.product), column),
+                    dora.scales.sub(column, tensor.out), bias, to, to);
+    else if (bias)
+      scale_columns(lane, spec_.rows, tensor.out, out_, to, {}, bias, to);
+  }
+}
+
+// With z = (W + s B A) x and y = g z, g = m / |W + s B A|, whose length counts as a constant (section 4.3 of the
+// paper): dm = sum of dy z / |W + s B A| over the rows, and dz = g dy.
+ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy,
+                                    const GradientRange& gradients, const Dora& dora,
+                                    const device::Dropout& dropout) const {
+  const View scratch = own_scratch(dora.rest);
+  if (singles_.empty())
+    run_products(lane, parameters, x, dora.product, scratch, {}, {});
+  else
+    run_dropped(lane, parameters, x, {}, dora, dropout);
+  low_rank_->forward(lane, parameters, x, dora.product, dora.rest, scratch, dropout);
+  run_norms(lane, parameters, dora, scratch);
+  std::size_t column = 0;
+  for (const Tensor& tensor : spec_.tensors) {
+    if (tensor.low_rank.dora)
+      column_dot(lane, spec_.rows, tensor.out, out_, from(dy, column), from(ConstView(dora.product), column),
+                 dora.norms.sub(column, tensor.out), gradients.sub(tensor.low_rank.magnitude, tensor.out), scratch);
+    column += tensor.out;
+  }
+  run_scales(lane, dora, dy, nullptr, dora.product);
+  return dora.product;
+}
+
+void Linear::add_dropped(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, const Dora& dora,
+                         View scratch, const device::Dropout& dropout) const {
+  const View sum = dx.sub(0, spec_.rows * spec_.in);
+  for (std::size_t i = 0; i < singles_.size(); ++i) {
+    const Tensor& tensor = spec_.tensors[i];
+    const Single& one = singles_[i];
+    if (!tensor.low_rank.dora) continue;
+    const View change = from(dora.product, one.column);  // dz - dy
+    scale_columns(lane, spec_.rows, tensor.out, out_, from(dy, one.column), dora.scales.sub(one.column, tensor.out), {},
+                  change, from(dy, one.column), -1);
+    one.input.run(lane, change, parameters.sub(tensor.weight, tensor.out * spec_.in), {}, dora.wide, scratch, {});
+    device::dropout(lane, of(i, dropout), dora.wide, {}, dora.wide);
+    if (sum.dtype == DType::fp32)
+      device::add(lane, dora.wide, sum);
+    else
+      device::add_residual(lane, dora.wide, sum, sum);
+  }
+}
+
+}  // namespace strata::models
