@@ -73,13 +73,14 @@ inline void expect_same_in_every_tier(const Trained& first, const TrainWith& tra
     for (const char* optimizer : tiers)
       for (const int ranks : {1, 2}) {
         const char* gradients = tiers[++i % 3];
-        expect_same(train(ranks,
-                          {fmt::format("zero.stage={}", ranks == 1 ? 0 : i % 4),
-                           fmt::format("zero.parameters={}", parameters), fmt::format("zero.gradients={}", gradients),
-                           fmt::format("zero.optimizer={}", optimizer), fmt::format("zero.activations={}", tiers[i % 2]),
-                           fmt::format("training.recompute={}", i % 2 ? "block" : "none")},
-                          i % 4 ? 0 : 1, kShardAlignment),
-                    first, fmt::format("{} ranks, {} {} {}", ranks, parameters, gradients, optimizer));
+        expect_same(
+            train(ranks,
+                  {fmt::format("zero.stage={}", ranks == 1 ? 0 : i % 4), fmt::format("zero.parameters={}", parameters),
+                   fmt::format("zero.gradients={}", gradients), fmt::format("zero.optimizer={}", optimizer),
+                   fmt::format("zero.activations={}", tiers[i % 2]),
+                   fmt::format("training.recompute={}", i % 2 ? "block" : "none")},
+                  i % 4 ? 0 : 1, kShardAlignment),
+            first, fmt::format("{} ranks, {} {} {}", ranks, parameters, gradients, optimizer));
       }
 }
 

@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <map>
 
 #include "base/error.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/same_bits.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
@@ -27,54 +27,35 @@ struct Case {
   std::vector<std::string> sets;
 };
 
-const std::vector<std::string> kGpt2 = {
-    "model.preset=tiny-gpt2",      "model.config.n_layer=3",       "model.config.n_embd=48",
-    "model.config.n_head=3",       "model.config.vocab_size=130",  "model.config.n_positions=24",
-    "model.config.attn_pdrop=0.1", "model.config.resid_pdrop=0.1", "model.config.embd_pdrop=0.1"};
-const std::vector<std::string> kLlama = {"model.preset=tiny-llama",
-                                         "model.config.num_hidden_layers=3",
-                                         "model.config.hidden_size=40",
-                                         "model.config.num_attention_heads=5",
-                                         "model.config.num_key_value_heads=1",
-                                         "model.config.head_dim=8",
-                                         "model.config.intermediate_size=72",
-                                         "model.config.vocab_size=130",
-                                         "model.config.attention_dropout=0.1"};
-
 std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
   sets.insert(sets.end(), more.begin(), more.end());
   return sets;
 }
 
 const Case kCases[] = {
-    {"llama, every layer", "", with(kLlama, {"adapter.rank=4", "adapter.alpha=12"})},
-    {"llama, dropout", "", with(kLlama, {"adapter.rank=8", "adapter.dropout=0.25"})},
+    {"llama, every layer", "", with(kSmallLlama, {"adapter.rank=4", "adapter.alpha=12"})},
+    {"llama, dropout", "", with(kSmallLlama, {"adapter.rank=8", "adapter.dropout=0.25"})},
     // Backward ends in the second block; layers differ in what they have.
     {"llama, some", "",
-     with(kLlama, {R"(adapter.target_modules=["q_proj", "v_proj", "up_proj"])", "adapter.layers_to_transform=[1, 2]",
-                   R"(adapter.rank_pattern={"v_proj" = 2, "layers.2.mlp.up_proj" = 16})",
-                   R"(adapter.alpha_pattern={"v_proj" = 5})", "adapter.rslora=true", "adapter.init=gaussian"})},
+     with(kSmallLlama,
+          {R"(adapter.target_modules=["q_proj", "v_proj", "up_proj"])", "adapter.layers_to_transform=[1, 2]",
+           R"(adapter.rank_pattern={"v_proj" = 2, "layers.2.mlp.up_proj" = 16})",
+           R"(adapter.alpha_pattern={"v_proj" = 5})", "adapter.rslora=true", "adapter.init=gaussian"})},
     {"gpt2, with the words' table", "",
-     with(kGpt2,
+     with(kSmallGpt2,
           {"model.config.tie_word_embeddings=false", R"re(adapter.target_modules=".*(c_attn|c_fc|mlp.c_proj)")re",
            R"(adapter.modules_to_save=["wte", "ln_f"])", R"(adapter.exclude_modules=["h.1.mlp.c_fc"])"})},
     {"llama, DoRA", "",
-     with(kLlama,
+     with(kSmallLlama,
           {"adapter.rank=4", "adapter.dora=true", R"(adapter.target_modules=["q_proj", "v_proj", "down_proj"])"})},
-    {"gpt2, DoRA with dropout", "", with(kGpt2, {"adapter.rank=3", "adapter.dora=true", "adapter.dropout=0.25"})},
+    {"gpt2, DoRA with dropout", "", with(kSmallGpt2, {"adapter.rank=3", "adapter.dora=true", "adapter.dropout=0.25"})},
     {"bert", "bert", {}},
     {"modernbert", "modernbert", {"adapter.rank=3"}},
 };
 
 class AdapterRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
  protected:
-  AdapterRun() {
-    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
-    for (std::uint32_t i = 0; i < 900; ++i) {
-      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
-      file.write(reinterpret_cast<const char*>(&token), 2);
-    }
-  }
+  AdapterRun() { write_small_tokens(folder_); }
   static const Case& of() { return kCases[std::get<0>(GetParam())]; }
   std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = {"adapter.kind=lora",
@@ -101,47 +82,16 @@ class AdapterRun : public testing::TestWithParam<std::tuple<std::size_t, const c
   tests::ScratchFolder folder_;
 };
 
-void expect_same(const Trained& trained, const Trained& first, const std::string& name) {
-  EXPECT_TRUE(trained.memory_as_planned) << name;
-  EXPECT_TRUE(trained.bytes_as_planned) << name;
-  EXPECT_EQ(trained.loss_hex, first.loss_hex) << name;
-  EXPECT_EQ(trained.weights_hash, first.weights_hash) << name;
-}
-
 TEST_P(AdapterRun, SameBitsWhateverThePlan) {
   const Trained first = train(1, {});
   EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "A and B move";
-  int i = 0;
-  for (const int ranks : {1, 2, 4})
-    for (int stage = 0; stage < 4; ++stage)
-      for (const char* recompute : {"none", "block", "sqrt"}) {
-        const std::string order = ++i % 2 ? "vertical" : "horizontal";
-        std::vector<std::string> more = {fmt::format("zero.stage={}", stage),
-                                         fmt::format("training.recompute={}", recompute), "memory.order=" + order,
-                                         fmt::format("memory.prefetch={}", i % 4)};
-        if (ranks == 4 && stage == 3 && i % 2) more.emplace_back("zero.parameters_group=2");
-        expect_same(train(ranks, more, {}, i % 3 ? 0 : 1), first,
-                    fmt::format("{} ranks, stage {}, recompute {}, {}", ranks, stage, recompute, order));
-      }
+  expect_same_whatever_the_plan(first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile,
+                                           std::size_t chunk) { return train(ranks, more, {}, tile, chunk); });
 }
 
 TEST_P(AdapterRun, SameBitsInEveryTier) {
-  const Trained first = train(1, {});
-  const char* tiers[] = {"device", "host", "nvme"};
-  int i = 0;
-  for (const char* parameters : tiers)
-    for (const char* optimizer : tiers)
-      for (const int ranks : {1, 2}) {
-        const char* gradients = tiers[++i % 3];
-        expect_same(
-            train(ranks,
-                  {fmt::format("zero.stage={}", ranks == 1 ? 0 : i % 4), fmt::format("zero.parameters={}", parameters),
-                   fmt::format("zero.gradients={}", gradients), fmt::format("zero.optimizer={}", optimizer),
-                   fmt::format("zero.activations={}", tiers[i % 2]),
-                   fmt::format("training.recompute={}", i % 2 ? "block" : "none")},
-                  {}, i % 4 ? 0 : 1, kShardAlignment),
-            first, fmt::format("{} ranks, {} {} {}", ranks, parameters, gradients, optimizer));
-      }
+  expect_same_in_every_tier(train(1, {}), [&](int ranks, const std::vector<std::string>& more, std::size_t tile,
+                                              std::size_t chunk) { return train(ranks, more, {}, tile, chunk); });
 }
 
 // B begins as zeros, so that the first loss is the model's own.
@@ -202,7 +152,7 @@ Job job_of(std::vector<std::string> sets, const std::vector<std::string>& more) 
 
 // Nothing below the first adapter is gone through backward, and no frozen weight has a gradient or a moment.
 TEST(AdapterPlan, CostsWhatItTrains) {
-  const Job job = job_of(kLlama, {R"(adapter.target_modules=["down_proj"])", "adapter.layers_to_transform=2"});
+  const Job job = job_of(kSmallLlama, {R"(adapter.target_modules=["down_proj"])", "adapter.layers_to_transform=2"});
   for (const Task& task : job.plan.tasks)
     if (task.kind == TaskKind::backward || task.kind == TaskKind::update) {
       EXPECT_EQ(task.unit, 3) << name_of(task, *job.model);
@@ -212,7 +162,7 @@ TEST(AdapterPlan, CostsWhatItTrains) {
 }
 
 TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
-  const auto refused = [](std::vector<std::string> more, const std::vector<std::string>& model = kLlama) {
+  const auto refused = [](std::vector<std::string> more, const std::vector<std::string>& model = kSmallLlama) {
     return complaint_of([&] { job_of(model, more); });
   };
   EXPECT_THAT(refused({R"(adapter.target_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
@@ -221,7 +171,7 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}), HasSubstr("lm_head"));
   EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
-  EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kGpt2), HasSubstr("tie_word_embeddings"));
+  EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2), HasSubstr("tie_word_embeddings"));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*")"}), HasSubstr("no target left"));
   EXPECT_THAT(refused({R"(training.freeze="*.wte.*")"}), HasSubstr("contradict"));
   EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("give names"));
@@ -244,7 +194,7 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({"adapter.path=" + golden}), HasSubstr("holds no adapter_config.json"));
   EXPECT_THAT(refused({"adapter.path=" + golden + "/adapters/gpt2/adapter"}),
               AllOf(HasSubstr("an adapter of another model"), HasSubstr("q_proj")));
-  EXPECT_THAT(complaint_of([] { load_recipe(std::nullopt, with(kLlama, {"adapter.rank=4"})); }),
+  EXPECT_THAT(complaint_of([] { load_recipe(std::nullopt, with(kSmallLlama, {"adapter.rank=4"})); }),
               HasSubstr("needs adapter.kind"));
 }
 

@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <map>
 
 #include "base/error.h"
 #include "models/freeze.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/same_bits.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
@@ -26,41 +26,21 @@ struct Case {
   const char* freeze;  // as a recipe has it
 };
 
-const std::vector<std::string> kGpt2 = {
-    "model.preset=tiny-gpt2",      "model.config.n_layer=3",       "model.config.n_embd=48",
-    "model.config.n_head=3",       "model.config.vocab_size=130",  "model.config.n_positions=24",
-    "model.config.attn_pdrop=0.1", "model.config.resid_pdrop=0.1", "model.config.embd_pdrop=0.1"};
-const std::vector<std::string> kLlama = {"model.preset=tiny-llama",
-                                         "model.config.num_hidden_layers=3",
-                                         "model.config.hidden_size=40",
-                                         "model.config.num_attention_heads=5",
-                                         "model.config.num_key_value_heads=1",
-                                         "model.config.head_dim=8",
-                                         "model.config.intermediate_size=72",
-                                         "model.config.vocab_size=130",
-                                         "model.config.attention_dropout=0.1"};
-
 const Case kCases[] = {
     // Positions train, so backward goes all the way; a table that two units share is frozen under its second name.
-    {"tied, in parts", kGpt2,
+    {"tied, in parts", kSmallGpt2,
      R"(["lm_head.weight", "*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.2.attn.c_attn.weight", "*.ln_f.bias"])"},
     // Nothing below the third block, and of that block and of the head some.
-    {"tied, from above", kGpt2, R"(["*.w?e.*", "*.h.[01].*", "*.h.2.attn.*", "*.ln_f.weight"])"},
-    {"untied, in parts", kLlama,
+    {"tied, from above", kSmallGpt2, R"(["*.w?e.*", "*.h.[01].*", "*.h.2.attn.*", "*.ln_f.weight"])"},
+    {"untied, in parts", kSmallLlama,
      R"(["*.embed_tokens.*", "*.layers.0.*", "*.k_proj.weight", "*.layers.1.mlp.up_proj.*", "*.layers.2.input_layernorm.*"])"},
-    {"the head alone", kLlama, R"("model.*")"},
-    {"all but the head's table", kLlama, R"(["lm_head.weight", "*.layers.1.*"])"},
+    {"the head alone", kSmallLlama, R"("model.*")"},
+    {"all but the head's table", kSmallLlama, R"(["lm_head.weight", "*.layers.1.*"])"},
 };
 
 class FrozenRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
  protected:
-  FrozenRun() {
-    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
-    for (std::uint32_t i = 0; i < 900; ++i) {
-      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
-      file.write(reinterpret_cast<const char*>(&token), 2);
-    }
-  }
+  FrozenRun() { write_small_tokens(folder_); }
   const Case& of() const { return kCases[std::get<0>(GetParam())]; }
   std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = of().sets;
@@ -79,47 +59,20 @@ class FrozenRun : public testing::TestWithParam<std::tuple<std::size_t, const ch
   tests::ScratchFolder folder_;
 };
 
-void expect_same(const Trained& trained, const Trained& first, const std::string& name) {
-  EXPECT_TRUE(trained.memory_as_planned) << name;
-  EXPECT_TRUE(trained.bytes_as_planned) << name;
-  EXPECT_EQ(trained.loss_hex, first.loss_hex) << name;
-  EXPECT_EQ(trained.weights_hash, first.weights_hash) << name;
-}
-
 TEST_P(FrozenRun, SameBitsWhateverThePlan) {
   const Trained first = whole();
   EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights move";
-  int i = 0;
-  for (const int ranks : {1, 2, 4})
-    for (int stage = 0; stage < 4; ++stage)
-      for (const char* recompute : {"none", "block", "sqrt"}) {
-        const std::string order = ++i % 2 ? "vertical" : "horizontal";
-        const std::string name = fmt::format("{} ranks, stage {}, recompute {}, {}", ranks, stage, recompute, order);
-        auto all = sets(ranks, {fmt::format("zero.stage={}", stage), fmt::format("training.recompute={}", recompute),
-                                "memory.order=" + order, fmt::format("memory.prefetch={}", i % 4)});
-        // Parameters cut over half of the ranks, each half with a copy.
-        if (ranks == 4 && stage == 3 && i % 2) all.push_back("zero.parameters_group=2");
-        // Every third in tiles, which only sharded parameters come in.
-        expect_same(train_in_threads(std::nullopt, all, ranks, {}, i % 3 ? 0 : 1), first, name);
-      }
+  expect_same_whatever_the_plan(
+      first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
+        return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);
+      });
 }
 
 TEST_P(FrozenRun, SameBitsInEveryTier) {
-  const Trained first = whole();
-  const char* tiers[] = {"device", "host", "nvme"};
-  int i = 0;
-  for (const char* parameters : tiers)
-    for (const char* optimizer : tiers)
-      for (const int ranks : {1, 2}) {
-        const char* gradients = tiers[++i % 3];
-        const std::string name = fmt::format("{} ranks, {} {} {}", ranks, parameters, gradients, optimizer);
-        const auto all =
-            sets(ranks, {fmt::format("zero.stage={}", ranks == 1 ? 0 : i % 4),
-                         fmt::format("zero.parameters={}", parameters), fmt::format("zero.gradients={}", gradients),
-                         fmt::format("zero.optimizer={}", optimizer), fmt::format("zero.activations={}", tiers[i % 2]),
-                         fmt::format("training.recompute={}", i % 2 ? "block" : "none")});
-        expect_same(train_in_threads(std::nullopt, all, ranks, {}, i % 4 ? 0 : 1, kShardAlignment), first, name);
-      }
+  expect_same_in_every_tier(whole(),
+                            [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
+                              return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);
+                            });
 }
 
 std::map<std::string, std::vector<float>> weights_of(Trainer& trainer, const Job& job) {
@@ -182,7 +135,7 @@ TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
     return job.plan.memory[0].by_kind[static_cast<std::size_t>(kind)];
   };
   const std::vector<std::string> more = {"training.gradient_accumulation_steps=2", "training.precision=fp32"};
-  const Job all = job_of(kLlama, "[]", more), some = job_of(kLlama, R"("model.layers.1.*")", more);
+  const Job all = job_of(kSmallLlama, "[]", more), some = job_of(kSmallLlama, R"("model.layers.1.*")", more);
   const std::size_t block = all.plan.layout.units[2].padded() * sizeof(float);
   EXPECT_EQ(some.plan.layout.units[2].padded(), 0u);
   EXPECT_EQ(some.plan.layout.units[2].frozen.padded() * sizeof(float), block);
@@ -199,13 +152,13 @@ TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
 // Nothing of what lies below all that is trained is kept, run again, or gone through backward.
 TEST(FrozenPlan, BackwardEndsAboveWhatIsFrozenBelow) {
   for (const char* recompute : {"none", "block", "sqrt"}) {
-    const Job job = job_of(kLlama, R"(["*.embed_tokens.*", "model.layers.0.*", "model.layers.1.*"])",
+    const Job job = job_of(kSmallLlama, R"(["*.embed_tokens.*", "model.layers.0.*", "model.layers.1.*"])",
                            {fmt::format("training.recompute={}", recompute)});
     for (const Task& task : job.plan.tasks)
       if (task.kind == TaskKind::backward || task.kind == TaskKind::recompute) {
         EXPECT_EQ(task.unit, 3) << recompute << ": " << name_of(task, *job.model);
       }
-    const Job whole = job_of(kLlama, "[]", {fmt::format("training.recompute={}", recompute)});
+    const Job whole = job_of(kSmallLlama, "[]", {fmt::format("training.recompute={}", recompute)});
     EXPECT_LT(job.plan.memory[0].by_kind[static_cast<std::size_t>(Kind::activations)],
               whole.plan.memory[0].by_kind[static_cast<std::size_t>(Kind::activations)])
         << recompute;
@@ -213,7 +166,7 @@ TEST(FrozenPlan, BackwardEndsAboveWhatIsFrozenBelow) {
 }
 
 TEST(FrozenPlan, PatternsOfNothingAreRefusedWithTheNearestNames) {
-  const auto refused = [](const char* freeze) { return complaint_of([&] { job_of(kLlama, freeze); }); };
+  const auto refused = [](const char* freeze) { return complaint_of([&] { job_of(kSmallLlama, freeze); }); };
   EXPECT_THAT(refused(R"("model.embed_token.weight")"), HasSubstr("model.embed_tokens.weight"));
   EXPECT_THAT(refused(R"(["model.norm.*", "*.h.0.*"])"), HasSubstr("like *.h.0.*"));
   EXPECT_THAT(refused(R"("*")"), HasSubstr("nothing would be trained"));

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <fstream>
 #include <functional>
 #include <optional>
 
 #include "base/error.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/same_bits.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
@@ -48,13 +48,7 @@ const Case kCases[] = {
 
 class QuantisedRun : public testing::TestWithParam<std::tuple<std::size_t, const char*, const char*>> {
  protected:
-  QuantisedRun() {
-    std::ofstream file(folder_.path() / "tokens.bin", std::ios::binary);
-    for (std::uint32_t i = 0; i < 900; ++i) {
-      const auto token = static_cast<std::uint16_t>((i * i * 7 + i / 5) % 130);
-      file.write(reinterpret_cast<const char*>(&token), 2);
-    }
-  }
+  QuantisedRun() { write_small_tokens(folder_); }
   std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
     const auto& [number, precision, double_quant] = GetParam();
     std::vector<std::string> all = kCases[number].sets;
@@ -75,47 +69,21 @@ class QuantisedRun : public testing::TestWithParam<std::tuple<std::size_t, const
   tests::ScratchFolder folder_;
 };
 
-void expect_same(const Trained& trained, const Trained& first, const std::string& name) {
-  EXPECT_TRUE(trained.memory_as_planned) << name;
-  EXPECT_TRUE(trained.bytes_as_planned) << name;
-  EXPECT_EQ(trained.loss_hex, first.loss_hex) << name;
-  EXPECT_EQ(trained.weights_hash, first.weights_hash) << name;
-}
-
 TEST_P(QuantisedRun, SameBitsWhateverThePlan) {
   const Trained first = whole();
   EXPECT_NE(first.loss_hex[1], first.loss_hex[2]) << "the weights move";
   EXPECT_NE(first.loss_hex[0], whole({"model.frozen_format=compute"}).loss_hex[0]) << "4 bits are others";
-  int i = 0;
-  for (const int ranks : {1, 2, 4})
-    for (int stage = 0; stage < 4; ++stage)
-      for (const char* recompute : {"none", "block", "sqrt"}) {
-        const std::string order = ++i % 2 ? "vertical" : "horizontal";
-        const std::string name = fmt::format("{} ranks, stage {}, recompute {}, {}", ranks, stage, recompute, order);
-        auto all = sets(ranks, {fmt::format("zero.stage={}", stage), fmt::format("training.recompute={}", recompute),
-                                "memory.order=" + order, fmt::format("memory.prefetch={}", i % 4)});
-        if (ranks == 4 && stage == 3 && i % 2) all.push_back("zero.parameters_group=2");
-        // Every third in tiles, which only sharded parameters come in.
-        expect_same(train_in_threads(std::nullopt, all, ranks, {}, i % 3 ? 0 : 1), first, name);
-      }
+  expect_same_whatever_the_plan(
+      first, [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
+        return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);
+      });
 }
 
 TEST_P(QuantisedRun, SameBitsInEveryTier) {
-  const Trained first = whole();
-  const char* tiers[] = {"device", "host", "nvme"};
-  int i = 0;
-  for (const char* parameters : tiers)
-    for (const char* optimizer : tiers)
-      for (const int ranks : {1, 2}) {
-        const char* gradients = tiers[++i % 3];
-        const std::string name = fmt::format("{} ranks, {} {} {}", ranks, parameters, gradients, optimizer);
-        const auto all =
-            sets(ranks, {fmt::format("zero.stage={}", ranks == 1 ? 0 : i % 4),
-                         fmt::format("zero.parameters={}", parameters), fmt::format("zero.gradients={}", gradients),
-                         fmt::format("zero.optimizer={}", optimizer), fmt::format("zero.activations={}", tiers[i % 2]),
-                         fmt::format("training.recompute={}", i % 2 ? "block" : "none")});
-        expect_same(train_in_threads(std::nullopt, all, ranks, {}, i % 4 ? 0 : 1, kShardAlignment), first, name);
-      }
+  expect_same_in_every_tier(whole(),
+                            [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
+                              return train_in_threads(std::nullopt, sets(ranks, more), ranks, {}, tile, chunk);
+                            });
 }
 
 INSTANTIATE_TEST_SUITE_P(, QuantisedRun,
