@@ -21,14 +21,14 @@ std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std:
   std::vector<std::int64_t> sizes;
   const auto& global = recipe.training.global_batch_size;
   for (std::int64_t size = 1; size < largest; size = global ? size + 1 : 2 * size)
-    if (!global || *global / ranks % size == 0) sizes.push_back(size);
+    if (!global || *global / recipe.parallel.data_ranks(ranks) % size == 0) sizes.push_back(size);
   sizes.push_back(largest);
   return sizes;
 }
 
 BatchSpeed speed_of(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node) {
   const Forecast f = forecast(job, machine, ranks_per_node);
-  const double tokens = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.ranks;
+  const double tokens = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.plan.mesh().data();
   BatchSpeed speed{job.recipe.training.micro_batch_size,
                    runtime::order_name(job.plan),
                    job.plan.memory,

@@ -169,7 +169,7 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   const runtime::StepPlan& plan = job.plan;
   const runtime::Recipe& recipe = job.recipe;
   const auto sequences =
-      static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.ranks());
+      static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.mesh().data());
   const std::size_t trained = job.model->trained_parameters();
   const std::string of_them =
       trained == job.model->parameters() ? "" : fmt::format(", of which {} are trained", count_text(trained));
@@ -177,7 +177,7 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
               {fmt::format("{} of {} parameters{}", job.model->family, count_text(job.model->parameters()), of_them),
                std::string(device::name_of(recipe.training.precision)),
                fmt::format("ZeRO-{} over {}", recipe.zero.stage,
-                           plural(static_cast<std::uint64_t>(plan.ranks()), "rank", "ranks"))});
+                           plural(static_cast<std::uint64_t>(plan.mesh().data()), "rank", "ranks"))});
   say_wrapped("step",
               {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
                fmt::format("{} of {} per rank",

@@ -86,7 +86,7 @@ constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
                        const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes) {
   PlanRequest request{&model, shape, mesh, shape.training ? recipe.accumulation_steps(mesh.world) : 1,
-                      placement_of(recipe.zero, mesh.node)};
+                      placement_of(recipe.zero, mesh.data_per_node())};
   request.forward_only = !shape.training;
   request.fast = recipe.training.reduce == Reduce::fast;
   if (shape.training) request.reduce_group = static_cast<int>(recipe.training.reduce_group);
@@ -151,11 +151,12 @@ bool in_groups(const Recipe::Zero& zero) {
 // A run of micro-batches (training.reduce_group) must not cross the end of a step.
 void check_reduce_group(const Recipe& recipe, int ranks) {
   const std::int64_t group = recipe.training.reduce_group, steps = recipe.accumulation_steps(ranks);
-  const std::int64_t count = steps * ranks;
+  const int data = recipe.parallel.data_ranks(ranks);
+  const std::int64_t count = steps * data;
   if (count % group == 0) return;
   fail(Exit::usage,
        "training.reduce_group = {} does not divide the {} micro-batches of a step ({} with {} each): set {}", group,
-       count, counted(static_cast<std::uint64_t>(ranks), "rank"), steps, std::gcd(group, count));
+       count, counted(static_cast<std::uint64_t>(data), "rank"), steps, std::gcd(group, count));
 }
 
 // In vertical order a plan holds all its calls at once, so fewer are allowed.
@@ -256,7 +257,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   require_groups(recipe.zero, ranks, workload.nodes);
-  const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks)};
+  const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {

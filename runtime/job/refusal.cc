@@ -17,13 +17,15 @@ namespace {
 // found by planning; with the same batch if it divides over so many ranks. Empty if none fits.
 std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const Recipe::Training& training = job.recipe.training;
-  const std::int64_t batch = training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.ranks;
+  const std::int64_t batch =
+      training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.recipe.parallel.data_ranks(job.ranks);
   for (int ranks = 2 * job.ranks; ranks <= 64 * job.ranks; ranks *= 2) {
-    const bool same = batch % (training.micro_batch_size * ranks) == 0;
+    const bool same = batch % (training.micro_batch_size * job.recipe.parallel.data_ranks(ranks)) == 0;
     Recipe recipe = job.recipe;
     recipe.zero.stage = 3;
     recipe.training.global_batch_size.reset();
-    recipe.training.gradient_accumulation_steps = same ? batch / (training.micro_batch_size * ranks) : 1;
+    recipe.training.gradient_accumulation_steps =
+        same ? batch / (training.micro_batch_size * job.recipe.parallel.data_ranks(ranks)) : 1;
     if (fits(make_job(job.with(std::move(recipe)), ranks, capacity).plan, capacity))
       return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
                          same ? "" : " (losses change, as the batch grows)");

@@ -6,7 +6,7 @@
 namespace strata::runtime {
 
 bool state_may_fit(const Recipe& recipe, const Layout& layout, const Capacity& capacity) {
-  const Placement placement = placement_of(recipe.zero, layout.mesh.node);
+  const Placement placement = placement_of(recipe.zero, layout.mesh.data_per_node());
   const auto elements = [&](const StatePlacement& state, PoolKind pool) {
     std::size_t sum = 0;
     for (const UnitLayout& unit : layout.units)

@@ -9,20 +9,52 @@ models::ElementRange both(const models::ElementRange& range, const models::Eleme
   return {std::clamp(piece.begin, range.begin, range.end), std::clamp(piece.end, range.begin, range.end)};
 }
 
+// `rank_at(i)` for each of `size` places, of which the group's own rank has place `own`.
+template <typename RankAt>
+comm::Group line(int size, int own, RankAt rank_at) {
+  comm::Group out{{}, own};
+  for (int i = 0; i < size; ++i) out.members.push_back(rank_at(i));
+  return out;
+}
+
 }  // namespace
 
 // A shard is a mixed-radix number whose most significant digit is the rank's place in its smallest group. So a piece of
 // a cut into fewer pieces is a range of consecutive shards.
 Coordinates Mesh::at(int rank) const {
+  const int data_rank = rank / tensor % data();
   int shard = 0, within = 1;
   const auto take = [&](int ranks) {
     const int members = ranks / within;  // in units of the previous group size
-    shard = shard * members + rank % ranks / within;
+    shard = shard * members + data_rank % ranks / within;
     within = ranks;
   };
   for (const int ranks : groups) take(ranks);
   take(data());
-  return {rank, rank, shard};
+  return {rank, data_rank, shard, rank % tensor, rank / tensor / data()};
+}
+
+int Mesh::data_per_node() const {
+  const int of_stage = tensor * data();
+  if (node == 0) return 0;
+  if (node % of_stage == 0) return data();
+  if (tensor % node == 0) return 1;
+  return node % tensor == 0 && of_stage % node == 0 ? node / tensor : 0;
+}
+
+comm::Group Mesh::along(Axis axis, int rank) const {
+  const Coordinates at = this->at(rank);
+  switch (axis) {
+    case Axis::none:
+      break;
+    case Axis::data:
+      return line(data(), at.data, [&](int i) { return rank_of(i, at.tensor, at.stage); });
+    case Axis::tensor:
+      return line(tensor, at.tensor, [&](int i) { return rank_of(at.data, i, at.stage); });
+    case Axis::stage:
+      return line(stages, at.stage, [&](int i) { return rank_of(at.data, at.tensor, i); });
+  }
+  return {{rank}, 0};
 }
 
 std::vector<int> Mesh::nodes() const {
@@ -41,10 +73,12 @@ int ranks_per_node(const std::vector<int>& nodes, int ranks) {
 }
 
 comm::Group Mesh::group(int rank, int within, int pieces) const {
-  const int own = at(rank).shard, copies = data() / pieces, first = rank / within * within;
+  const Coordinates own = at(rank);
+  const int copies = data() / pieces, first = own.data / within * within;
   comm::Group out{{}, 0};
-  for (int other = first; other < first + within; ++other)
-    if (at(other).shard / copies == own / copies) out.members.push_back(other);
+  for (int i = first; i < first + within; ++i)
+    if (const int other = rank_of(i, own.tensor, own.stage); at(other).shard / copies == own.shard / copies)
+      out.members.push_back(other);
   std::ranges::sort(out.members, {}, [&](int other) { return at(other).shard; });
   out.index = static_cast<int>(std::ranges::find(out.members, rank) - out.members.begin());
   return out;

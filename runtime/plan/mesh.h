@@ -10,31 +10,48 @@ namespace strata::runtime {
 
 // The axis over which state is sharded. A rank has one coordinate per axis.
 enum class Axis : std::uint8_t {
-  none,  // every rank holds all of it
-  data,  // over the data-parallel ranks, which take different micro-batches of a step
+  none,    // every rank holds all of it
+  data,    // over the data-parallel ranks, which take different micro-batches of a step
+  tensor,  // over the ranks that share each layer
+  stage,   // over the pipeline stages
 };
 
 struct Coordinates {
   int world = 0;  // the number of the rank's process
   int data = 0;
   int shard = 0;  // the rank's shard of a flat buffer that has one shard per data rank
+  int tensor = 0;
+  int stage = 0;
 };
 
-// The ranks of a run. A kind of state may be sharded over groups of consecutive ranks instead of all ranks; each group
-// then holds a copy. Shards are assigned so that a rank's piece of one kind lies within its piece of any kind with
-// smaller groups. An owner therefore exchanges its part only with ranks that hold the same piece.
+// The ranks of a run, numbered with the tensor axis fastest, then data, then stage: those that exchange the most are
+// neighbours. State is sharded over the data ranks of one tensor coordinate and stage. A kind of state may be sharded
+// over groups of consecutive data ranks instead of all of them; each group then holds a copy. Shards are assigned so
+// that a rank's piece of one kind lies within its piece of any kind with smaller groups. An owner therefore exchanges
+// its part only with ranks that hold the same piece.
 struct Mesh {
   int world = 1;
   // Group sizes in ranks, ascending, each a divisor of the next and of data(). Sizes 1 and data() are left out.
   std::vector<int> groups = {};
   int node = 0;  // consecutive ranks per node; 0: one node, or nodes that differ
 
-  int data() const { return world; }
+  int tensor = 1;
+  int stages = 1;  // tensor * stages divides world
+
+  int data() const { return world / (tensor * stages); }
   // The node of each rank, as in comm::World; empty: all ranks are on one node.
   std::vector<int> nodes() const;
+  // How many data ranks of one tensor coordinate and stage a node has; 0: nodes have different numbers of them.
+  int data_per_node() const;
   Coordinates at(int rank) const;
-  // Of the block of `within` consecutive ranks that `rank` is in (a group, or all ranks), those whose shards lie in the
-  // same one of `pieces` pieces as its own (1: all of them), in the order of their shards.
+  // The inverse of at().
+  int rank_of(int data_rank, int tensor_rank, int stage) const {
+    return (stage * data() + data_rank) * tensor + tensor_rank;
+  }
+  // The ranks that differ from `rank` in no coordinate but that of the axis, in its order.
+  comm::Group along(Axis axis, int rank) const;
+  // Of the block of `within` consecutive data ranks that `rank` is in (a group, or all of them), those whose shards lie
+  // in the same one of `pieces` pieces as its own (1: all of them), in the order of their shards.
   comm::Group group(int rank, int within, int pieces) const;
   // The global index of the rank's micro-batch g in a step that begins with micro-batch `first`. It fixes the order in
   // which gradients are added and the data that a rank reads, so it does not depend on how state is sharded.

@@ -68,6 +68,7 @@ class Hash {
 
 void add(Hash& hash, const Layout& layout) {
   hash << layout.mesh.world << layout.mesh.node << layout.units.size() << layout.quantised;
+  if (layout.mesh.data() < layout.mesh.world) hash << layout.mesh.tensor << layout.mesh.stages;
   for (const UnitLayout& unit : layout.units) {
     for (const PoolKind kind : kPools) {
       const Pool& pool = unit.pool(kind);

@@ -247,7 +247,7 @@ struct StepPlan {
 
   const Mesh& mesh() const { return layout.mesh; }
   int ranks() const { return mesh().world; }
-  // Micro-batches of a step, over all ranks.
+  // Micro-batches of a step, over all data ranks.
   std::uint64_t micro_batches() const {
     return static_cast<std::uint64_t>(mesh().data()) * static_cast<std::uint64_t>(accumulation);
   }

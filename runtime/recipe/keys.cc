@@ -12,6 +12,7 @@
 #include "runtime/recipe/keys/control_keys.h"
 #include "runtime/recipe/keys/data_keys.h"
 #include "runtime/recipe/keys/machine_keys.h"
+#include "runtime/recipe/keys/parallel_keys.h"
 #include "runtime/recipe/keys/report_keys.h"
 #include "runtime/recipe/keys/training_keys.h"
 #include "runtime/recipe/names_elsewhere.h"
@@ -23,8 +24,8 @@ namespace {
 std::vector<RecipeKey> make_keys() {
   std::vector<RecipeKey> out;
   for (const auto section :
-       {model_keys, data_keys, training_keys, adapter_keys, optimizer_keys, scheduler_keys, zero_keys, memory_keys,
-        device_keys, comm_keys, fp16_keys, checkpoint_keys, evaluation_keys, control_keys, report_keys})
+       {model_keys, data_keys, training_keys, adapter_keys, optimizer_keys, scheduler_keys, parallel_keys, zero_keys,
+        memory_keys, device_keys, comm_keys, fp16_keys, checkpoint_keys, evaluation_keys, control_keys, report_keys})
     std::ranges::move(section(), std::back_inserter(out));
   return out;
 }

@@ -10,6 +10,8 @@ constexpr std::string_view kTokenFile = "a token file that strata tokenize write
 constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";
 constexpr std::string_view kUnits = "in units: embedding, a block, head";
 constexpr std::string_view kRecompute = R"("block", "sqrt", "none" or a list of blocks)";
+constexpr std::string_view kUnsplit =
+    "this version does not split models, so only the default is taken; zero.stage = 3 shards state";
 constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // docs/coming-from.md explains what these sentences only name.
@@ -184,11 +186,15 @@ constexpr NamesElsewhere kRows[] = {
     {"num_processes num_machines machine_rank main_process_ip main_process_port gpu_ids distributed_type "
      "nproc_per_node nnodes",
      "", "use strata launch --hosts FILE -- train, or mpirun -n N"},
-    {"tp_size tensor_parallel tensor_model_parallel_size autotp_size", "",
-     "not supported: zero.stage = 3 shards each layer's state, its work is not shared"},
-    {"pipeline pipeline_model_parallel_size pp_size", "",
-     "not supported: zero.stage = 3 shards state, and zero.* moves it elsewhere"},
-    {"context_parallel_size cp_size sequence_parallel sequence_parallel_size expert_model_parallel_size num_experts "
+    {"tp_size tensor_parallel tensor_model_parallel_size autotp_size tensor_parallel_size tensor_parallel_degree",
+     "parallel.tensor", kUnsplit},
+    {"pipeline pipeline_model_parallel_size pp_size pipeline_parallel_size pipeline_parallel_degree", "parallel.stages",
+     kUnsplit},
+    {"pipeline_parallel_schedule", "parallel.schedule", kUnsplit},
+    {"virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage num_virtual_stages_per_pipeline_rank",
+     "parallel.chunks", kUnsplit},
+    {"sequence_parallel", "parallel.sequence", kUnsplit},
+    {"context_parallel_size cp_size sequence_parallel_size expert_model_parallel_size num_experts "
      "moe",
      "", "not supported"},
     // Trainer, TRL, axolotl, LLaMA-Factory.
@@ -352,7 +358,7 @@ constexpr NamesElsewhere kRows[] = {
      "", "not needed: attention is fused, and the head's loss is computed in chunks"},
     {"torch_compile_backend torch_compile_mode", "", "not needed: there is no Python to compile"},
     {"ddp_static_graph accelerator_config", "", "not needed: a step is planned before it runs"},
-    {"parallelism_config sequence_parallel_degree tensor_parallel_size dp_replicate_size", "",
+    {"parallelism_config sequence_parallel_degree dp_replicate_size", "",
      "not supported: ranks share the batch, and zero.stage = 3 shards state"},
     {"dp_shard_size", "zero.stage", "3"},
     {"local_rank world_size", "", "use strata launch --hosts FILE -- train, or mpirun -n N"},

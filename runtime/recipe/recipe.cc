@@ -26,12 +26,13 @@ device::StorageFormat Recipe::Optimizer::moment_format() const {
 int Recipe::accumulation_steps(int world_size) const {
   if (!training.global_batch_size) return static_cast<int>(training.gradient_accumulation_steps.value_or(1));
   STRATA_CHECK_LT(kAutomaticBatch, training.micro_batch_size);
-  const std::int64_t per_round = world_size * training.micro_batch_size, global = *training.global_batch_size;
+  const int ranks = parallel.data_ranks(world_size);
+  const std::int64_t per_round = ranks * training.micro_batch_size, global = *training.global_batch_size;
   if (global % per_round != 0 || global / per_round > (1 << 24)) {
     fail(Exit::usage,
          "training.global_batch_size = {} does not divide over {} of training.micro_batch_size = {}: "
          "give a multiple of {}, another micro-batch size, or another number of ranks",
-         global, counted(static_cast<std::uint64_t>(world_size), "rank"), training.micro_batch_size, per_round);
+         global, counted(static_cast<std::uint64_t>(ranks), "rank"), training.micro_batch_size, per_round);
   }
   return static_cast<int>(global / per_round);
 }

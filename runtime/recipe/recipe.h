@@ -36,6 +36,7 @@ enum class AdapterKind : std::uint8_t { none, lora };
 enum class Tier : std::uint8_t { device, host, nvme };
 enum class AccumulationOrder : std::uint8_t { automatic, horizontal, vertical };
 enum class OptimizerName : std::uint8_t { adamw, adamw8bit, lion, sgd };
+enum class Schedule : std::uint8_t { one_forward_one_backward, interleaved, all_forward_all_backward };
 enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
 
 // The blocks that repeat their forward pass in backward: none, each by itself, all in groups of sqrt(L) (rounded up),
@@ -140,6 +141,19 @@ struct Recipe {
     std::int64_t warmup_steps = 0;
     double min_lr_ratio = 0.1;
   } scheduler;
+  // How the model is split over ranks.
+  struct Parallel {
+    int tensor = 1;                             // ranks that share each layer
+    std::optional<std::int64_t> tensor_shards;  // virtual shards; the checkpoint's, or `tensor`, if not set
+    bool sequence = false;
+    int stages = 1;
+    Schedule schedule = Schedule::one_forward_one_backward;
+    std::int64_t chunks = 1;          // pieces of the model per stage
+    std::vector<std::int64_t> split;  // blocks per stage, or per chunk; empty: balanced
+
+    // How many of a run's ranks take different micro-batches.
+    int data_ranks(int world_size) const { return world_size / (tensor * stages); }
+  } parallel;
   struct Zero {
     int stage = 0;
     Tier parameters = Tier::device, gradients = Tier::device, optimizer = Tier::device, activations = Tier::device;
@@ -205,7 +219,7 @@ struct Recipe {
   } report;
 
   // Micro-batches per rank and step. Throws Error{usage} if training.global_batch_size does not divide evenly over
-  // world_size ranks with training.micro_batch_size sequences, which must no longer be auto.
+  // the data ranks of a run of world_size ranks with training.micro_batch_size sequences, which must no longer be auto.
   int accumulation_steps(int world_size) const;
   // The memory.* keys for the nvme tier's files and requests.
   offload::IoOptions io_options() const;

@@ -39,7 +39,7 @@ device::GradientRuns runs_of(const Site& site, const Task& task, const ElementRa
 }  // namespace
 
 bool sums_in_tiles(const StepPlan& plan, int unit) {
-  return plan.ranks() == 1 && plan.reduce_group == 1 && plan.placement.gradients.tier == Tier::host &&
+  return plan.mesh().data() == 1 && plan.reduce_group == 1 && plan.placement.gradients.tier == Tier::host &&
          !plan.layout.units[static_cast<std::size_t>(unit)].has_frozen();
 }
 

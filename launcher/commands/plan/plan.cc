@@ -228,7 +228,7 @@ void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
       runtime::training_sequences(job.recipe, std::move(data), static_cast<std::int64_t>(job.model->vocabulary));
   if (!sequences) return;
   const auto per_step =
-      static_cast<std::uint64_t>(job.recipe.training.micro_batch_size * job.plan.accumulation * job.plan.ranks());
+      static_cast<std::uint64_t>(job.recipe.training.micro_batch_size * job.plan.accumulation * job.plan.mesh().data());
   fmt::print("an epoch is {}: {} of {} tokens, {} per step\n", counted((*sequences + per_step - 1) / per_step, "step"),
              counted(*sequences, "sequence"), job.recipe.data.seq_len, per_step);
 }

@@ -30,6 +30,7 @@ struct RecipeKey {
     std::string text;
   };
   std::optional<Most> most = {};
+  std::string why_not_built = {};  // completes "KEY = VALUE is not supported"
 };
 
 }  // namespace strata::runtime

@@ -96,7 +96,7 @@ std::string comm_json(const comm::CommBytes& b) {
 
 std::string mesh_json(const Mesh& mesh) {
   JsonObject out;
-  out.add("data", mesh.data()).add("tensor", 1).add("stages", 1);
+  out.add("data", mesh.data()).add("tensor", mesh.tensor).add("stages", mesh.stages);
   if (mesh.node > 0)
     out.add("node", mesh.node);
   else

@@ -3,10 +3,14 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace strata::runtime {
@@ -81,6 +85,65 @@ TEST(Mesh, RanksPerNodeAreThoseOfNodesThatAreAlike) {
   EXPECT_THAT((Mesh{4, {}, 2}.nodes()), testing::ElementsAre(0, 0, 1, 1));
   EXPECT_THAT((Mesh{4, {}, 4}.nodes()), testing::IsEmpty());
   EXPECT_THAT((Mesh{4}.nodes()), testing::IsEmpty());
+}
+
+// Whatever the mesh: coordinates are unique and lead back to their rank, and the groups of each axis partition the
+// world, in the order of the axis.
+RC_GTEST_PROP(Mesh, CoordinatesAndGroupsCoverTheWorldOnce, ()) {
+  const int tensor = *rc::gen::element(1, 2, 4, 8), data = *rc::gen::inRange(1, 9), stages = *rc::gen::inRange(1, 6);
+  Mesh mesh{tensor * data * stages, {}, 0, tensor, stages};
+  if (data % 2 == 0 && data > 2 && *rc::gen::arbitrary<bool>()) mesh.groups = {2};
+  RC_ASSERT(mesh.data() == data);
+  std::set<std::tuple<int, int, int>> seen;
+  for (int rank = 0; rank < mesh.world; ++rank) {
+    const Coordinates at = mesh.at(rank);
+    RC_ASSERT(at.world == rank);
+    RC_ASSERT((at.tensor >= 0 && at.tensor < tensor && at.data >= 0 && at.data < data));
+    RC_ASSERT((at.stage >= 0 && at.stage < stages));
+    RC_ASSERT(seen.insert({at.stage, at.data, at.tensor}).second);
+    RC_ASSERT(std::tuple(at.stage, at.data, at.tensor) == *seen.rbegin());  // tensor fastest, then data, then stage
+    RC_ASSERT(mesh.rank_of(at.data, at.tensor, at.stage) == rank);
+    const auto coordinate = [](const Coordinates& c, Axis axis) {
+      return axis == Axis::data ? c.data : axis == Axis::tensor ? c.tensor : c.stage;
+    };
+    for (const auto& [axis, size] : {std::pair{Axis::data, data}, {Axis::tensor, tensor}, {Axis::stage, stages}}) {
+      const comm::Group group = mesh.along(axis, rank);
+      RC_ASSERT(group.size() == size);
+      RC_ASSERT(group.rank(group.index) == rank);
+      for (int i = 0; i < size; ++i) {
+        const Coordinates other = mesh.at(group.rank(i));
+        RC_ASSERT(coordinate(other, axis) == i);
+        for (const Axis same : {Axis::data, Axis::tensor, Axis::stage})
+          RC_ASSERT(same == axis || coordinate(other, same) == coordinate(at, same));
+        RC_ASSERT(mesh.along(axis, group.rank(i)).members == group.members);
+      }
+    }
+    RC_ASSERT(mesh.along(Axis::none, rank).members == std::vector<int>{rank});
+    // Shards are those of the data ranks alone.
+    comm::Group shards = mesh.group(rank, data, 1);
+    RC_ASSERT(mesh.at(shards.rank(at.shard)).world == rank);
+    std::ranges::sort(shards.members);
+    RC_ASSERT(shards.members == mesh.along(Axis::data, rank).members);
+  }
+}
+
+TEST(Mesh, NeighboursShareLayersAndStagesAreFarApart) {
+  const Mesh mesh{8, {}, 4, 2, 2};
+  EXPECT_THAT(mesh.along(Axis::tensor, 5).members, testing::ElementsAre(4, 5));
+  EXPECT_THAT(mesh.along(Axis::data, 5).members, testing::ElementsAre(5, 7));
+  EXPECT_THAT(mesh.along(Axis::stage, 5).members, testing::ElementsAre(1, 5));
+  EXPECT_THAT(mesh.group(5, 2, 1).members, testing::ElementsAre(5, 7));
+  EXPECT_EQ(mesh.micro_batch(4, 1, mesh.at(7)), 7u) << "a replica's ranks take the same one";
+  EXPECT_EQ(mesh.micro_batch(4, 1, mesh.at(2)), 7u);
+}
+
+TEST(Mesh, DataRanksPerNodeCountReplicasNotRanks) {
+  EXPECT_EQ((Mesh{8, {}, 2}.data_per_node()), 2);
+  EXPECT_EQ((Mesh{8, {}, 0}.data_per_node()), 0) << "of different sizes";
+  EXPECT_EQ((Mesh{8, {}, 4, 2, 1}.data_per_node()), 2);
+  EXPECT_EQ((Mesh{8, {}, 8, 2, 2}.data_per_node()), 2) << "both stages on one node";
+  EXPECT_EQ((Mesh{8, {}, 2, 4, 1}.data_per_node()), 1) << "a replica on two nodes";
+  EXPECT_EQ((Mesh{12, {}, 4, 1, 2}.data_per_node()), 0) << "stages of six ranks on nodes of four";
 }
 
 TEST(Cut, PiecesFollowEachOtherInRankOrder) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/recipe/keys.h"
@@ -50,6 +51,15 @@ TEST(NamesElsewhere, AnUnknownKeySaysWhatItIsHere) {
   EXPECT_FAILURE(recipe_with({"optimizer.lr=1"}), Exit::usage, HasSubstr("use optimizer.learning_rate ("));
   EXPECT_FAILURE(recipe_with({"train_on_inputs=false"}), Exit::usage,
                  HasSubstr("(--set): use strata tokenize --train-on assistant"));
+}
+
+TEST(NamesElsewhere, ParallelismIsSaidNotToBeBuilt) {
+  for (const auto& [name, key] : {std::pair{"tensor_model_parallel_size", "parallel.tensor"},
+                                  {"tp_size", "parallel.tensor"},
+                                  {"pipeline_model_parallel_size", "parallel.stages"},
+                                  {"pp_size", "parallel.stages"}})
+    EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage,
+                   AllOf(HasSubstr(std::string("use ") + key + ": "), HasSubstr("does not split models")));
 }
 
 TEST(NamesElsewhere, AreListedByAPartOfTheirNames) {

@@ -1,0 +1,94 @@
+#include "runtime/recipe/keys/parallel_keys.h"
+
+#include <bit>
+#include <utility>
+
+#include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/value.h"
+
+namespace strata::runtime {
+namespace {
+
+using namespace kinds;
+
+constexpr std::int64_t kMostRanks = 1 << 20, kMostShards = 1 << 10;
+
+// A key of which only the default is built.
+RecipeKey unsplit(RecipeKey key) {
+  key.not_built = [set = key.set, text = key.text](const Value& v) {
+    Recipe recipe;
+    recipe.parallel.tensor_shards = 1;  // what one rank has
+    const std::string usual = text(recipe);
+    set(recipe, v, {});
+    return text(recipe) != usual;
+  };
+  key.why_not_built = ": this version does not split models over ranks; leave " + key.name + " out";
+  return key;
+}
+
+RecipeKey tensor_shards() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* shards = std::get_if<std::int64_t>(&v.value);
+    if (!shards || *shards < 1 || *shards > kMostShards || !std::has_single_bit(static_cast<std::uint64_t>(*shards)))
+      return false;
+    recipe.parallel.tensor_shards = *shards;
+    return true;
+  };
+  return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMostShards),
+               "parts in which each layer is computed, whose sums have a fixed order: part of the numerics; default: "
+               "the checkpoint's when resuming, otherwise parallel.tensor",
+               STRATA_AT(parallel.tensor_shards), set);
+}
+
+RecipeKey split() {
+  auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
+    std::vector<std::int64_t> blocks;
+    if (const auto* list = std::get_if<std::vector<RecipeValue>>(&v.value)) {
+      for (const RecipeValue& item : *list) {
+        const auto* count = std::get_if<std::int64_t>(&item.value);
+        if (!count || *count < 0 || *count > kMostRanks) return false;
+        blocks.push_back(*count);
+      }
+      if (blocks.empty()) return false;
+    } else if (const auto* text = std::get_if<std::string>(&v.value); !text || *text != "auto") {
+      return false;
+    }
+    recipe.parallel.split = std::move(blocks);
+    return true;
+  };
+  auto text = [](const Recipe& recipe) {
+    return recipe.parallel.split.empty() ? json_string("auto") : text_of_list(recipe.parallel.split);
+  };
+  return {"parallel.split",
+          "\"auto\" or a list of integers",
+          "blocks per stage, or per chunk if interleaved, in the order of the model; auto: balanced by time",
+          set,
+          text,
+          {}};
+}
+
+}  // namespace
+
+std::vector<RecipeKey> parallel_keys() {
+  std::vector<RecipeKey> keys = {
+      integer("parallel.tensor", 1, kMostRanks, STRATA_AT(parallel.tensor),
+              "ranks that share each layer (tensor parallelism); only 1 in this version"),
+      tensor_shards(),
+      flag("parallel.sequence", STRATA_AT(parallel.sequence),
+           "between shared layers each rank keeps its part of the rows; only false in this version"),
+      integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages), "pipeline stages; only 1 in this version"),
+      choice<Schedule>("parallel.schedule",
+                       {{"1f1b", Schedule::one_forward_one_backward},
+                        {"interleaved", Schedule::interleaved},
+                        {"all_forward_all_backward", Schedule::all_forward_all_backward}},
+                       {}, STRATA_AT(parallel.schedule),
+                       "the order of the stages' micro-batches; only 1f1b in this version"),
+      integer("parallel.chunks", 1, kMostRanks, STRATA_AT(parallel.chunks),
+              "pieces of the model per stage, for interleaved; only 1 in this version"),
+      split(),
+  };
+  for (RecipeKey& key : keys) key = unsplit(std::move(key));
+  return keys;
+}
+
+}  // namespace strata::runtime
