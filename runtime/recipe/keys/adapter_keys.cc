@@ -35,7 +35,9 @@ RecipeKey modules(std::string name, std::string allowed, At at, std::string mean
   };
   auto text = [at](const Recipe& recipe) {
     const ModuleNames& modules = at(recipe);
-    return modules.pattern ? json_string(*modules.pattern) : text_or_none(modules.names);
+    if (modules.pattern) return json_string(*modules.pattern);
+    const Recipe defaults;  // an empty list must not read as the default if that is a pattern
+    return at(defaults).pattern ? text_of_list(modules.names) : text_or_none(modules.names);
   };
   return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
 }
