@@ -254,13 +254,15 @@ TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
   const auto gap = file("{\"label\": 2}\n{\"label\": 1}\n", "single_label_classification", {"1", "2"});
   EXPECT_FAILURE(labels_of(gap, classes({"0", "2"}), false), Exit::usage,
                  HasSubstr("line 2: the label 1 is not one of the model's 2 classes (0, 2)"));
-  EXPECT_FAILURE(labels_of(gap, classes({"2", "other", "4"}), false), Exit::usage, HasSubstr("the label 1 is none"));
+  EXPECT_FAILURE(labels_of(gap, classes({"2", "other", "4"}), false), Exit::usage,
+                 HasSubstr("line 2: the label 1 is not one of the model's 3 classes (2, other, 4)"));
   EXPECT_THAT(labels_of(gap, classes({"a", "b", "c"}), false), ElementsAre(2, 1));
   EXPECT_THAT(labels_of(gap, classes({"1", "2"}), false), ElementsAre(1, 0));
   // Nor in quotes.
   const auto quoted = file("{\"label\": \"2\"}\n{\"label\": \"1\"}\n", "single_label_classification", {"1", "2"});
   EXPECT_THAT(labels_of(quoted, classes({"LABEL_0", "LABEL_1", "LABEL_2"}), false), ElementsAre(2, 1));
-  EXPECT_FAILURE(labels_of(quoted, classes({"0", "2"}), false), Exit::usage, HasSubstr("the label \"1\" is none"));
+  EXPECT_FAILURE(labels_of(quoted, classes({"0", "2"}), false), Exit::usage,
+                 HasSubstr("line 2: the label \"1\" is not one of the model's 2 classes (0, 2)"));
 }
 
 TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
