@@ -31,6 +31,8 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
   updates_ = over(LaneId::gather, Peers::updates);
   gradients_ = over(LaneId::reduce, Peers::gradients);
   sums_ = over(LaneId::reduce, Peers::sums);
+  node_ = over(LaneId::reduce, Peers::node);
+  all_ = over(LaneId::reduce, Peers::all);
 }
 
 comm::Communicator* Queues::open(LaneId lane, const comm::Group& group, comm::World& world) {

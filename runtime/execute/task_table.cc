@@ -30,6 +30,8 @@ RunTask run_of(TaskKind kind) {
       return Accumulate::run;
     case TaskKind::round:
       return Round::run;
+    case TaskKind::node_sum:
+      return NodeSum::run;
     case TaskKind::reduce:
       return ReduceGradient::run;
     case TaskKind::combine:

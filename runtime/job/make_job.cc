@@ -89,7 +89,7 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
                       placement_of(recipe.zero, mesh.data_per_node())};
   request.forward_only = !shape.training;
   request.fast = recipe.training.reduce == Reduce::fast;
-  if (shape.training) request.reduce_group = static_cast<int>(recipe.training.reduce_group);
+  request.reduce_group = static_cast<int>(recipe.training.reduce_group);
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
   request.segments = segments_of(recipe.training.recompute, model);
@@ -157,6 +157,19 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
   fail(Exit::usage,
        "training.reduce_group = {} does not divide the {} micro-batches of a step ({} with {} each): set {}", group,
        count, counted(static_cast<std::uint64_t>(data), "rank"), steps, std::gcd(group, count));
+}
+
+// Says so if runs of micro-batches could be summed in nodes, but are not those of a node.
+std::optional<std::string> note_of_runs(const StepPlan& plan) {
+  const Mesh& mesh = plan.mesh();
+  const std::vector<int> nodes = mesh.nodes();
+  if (plan.reduce_group == 1 || plan.sums_in_nodes() || nodes.empty() || nodes.back() == 0) return {};
+  const int node = mesh.data_per_node();
+  if (node <= 1) return {};
+  return fmt::format(
+      "training.reduce_group = {} is not the number of ranks of a node, {}: gradients cross nodes before they are "
+      "summed; with {} each node would send its sum alone (another value rounds otherwise)",
+      plan.reduce_group, node, node);
 }
 
 // In vertical order a plan holds all its calls at once, so fewer are allowed.
@@ -321,6 +334,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
         fmt::format("memory.tile = {} changes nothing: no unit that can be tiled is larger, or parameters are neither "
                     "sharded nor offloaded (see zero.stage and zero.parameters)",
                     bytes_text(*recipe.memory.tile)));
+  if (auto note = note_of_runs(job.plan); note && purpose == Purpose::train) job.notes.push_back(*std::move(note));
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);
   if (generation) job.generation = std::move(*generation).job(job);
   return job;

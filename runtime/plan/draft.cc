@@ -18,7 +18,7 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(forma
   plan.forward_only = r.forward_only;
   plan.cyclic = !r.forward_only && r.placement.optimizer.tier != Tier::device;
   plan.placement = r.placement;
-  plan.layout = make_layout(model, mesh_of(r.placement, r.mesh), r.moments);
+  plan.layout = make_layout(model, mesh_of(r.placement, r.mesh, r.reduce_group), r.moments);
   plan.tile_bytes = r.tile_bytes;
   const std::vector<int> nodes = plan.mesh().nodes();
   for (std::size_t i = 0; i < kPeers; ++i) levels_.emplace_back(group_of(plan, static_cast<Peers>(i), 0), nodes);

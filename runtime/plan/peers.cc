@@ -13,11 +13,15 @@ comm::Group group_of(const StepPlan& plan, Peers peers, int rank) {
         return mesh.group(rank, plan.spreads() ? pieces(plan.placement.optimizer) : 1,
                           pieces(plan.placement.parameters));
       case Peers::gradients:
-        return mesh.group(rank, mesh.data(), 1);
+        return mesh.group(rank, mesh.data(), plan.sums_in_nodes() ? plan.reduce_group : 1);
       case Peers::sums:
+        return mesh.group(rank, mesh.data(), pieces(plan.placement.sums()));
+      case Peers::node:
+        return mesh.group(rank, plan.sums_in_nodes() ? plan.reduce_group : 1, 1);
+      case Peers::all:
         break;
     }
-    return mesh.group(rank, mesh.data(), pieces(plan.placement.sums()));
+    return comm::all_ranks(rank, mesh.world);
   }();
   return group.size() > 1 ? group : comm::all_ranks(rank, mesh.world);
 }
@@ -30,8 +34,12 @@ Peers peers_of(TaskKind kind) {
       return Peers::updates;
     case TaskKind::gather_sums:
       return Peers::sums;
-    default:
+    case TaskKind::node_sum:
+      return Peers::node;
+    case TaskKind::reduce:
       return Peers::gradients;
+    default:
+      return Peers::all;
   }
 }
 

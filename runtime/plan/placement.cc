@@ -32,10 +32,14 @@ Placement placement_of(const Recipe::Zero& zero, int node) {
           zero.activations};
 }
 
-Mesh mesh_of(const Placement& placement, Mesh mesh) {
+Mesh mesh_of(const Placement& placement, Mesh mesh, int reduce_group) {
   mesh.groups.clear();
   for (const StatePlacement& state : {placement.parameters, placement.gradients, placement.optimizer})
     if (const int pieces = state.pieces(mesh); pieces > 1 && pieces < mesh.data()) mesh.groups.push_back(pieces);
+  const int node = mesh.data_per_node();
+  const auto nests = [&](int group) { return group % node == 0 || node % group == 0; };
+  if (reduce_group > 1 && reduce_group == node && node < mesh.data() && std::ranges::all_of(mesh.groups, nests))
+    mesh.groups.push_back(node);
   std::ranges::sort(mesh.groups);
   mesh.groups.erase(std::ranges::unique(mesh.groups).begin(), mesh.groups.end());
   return mesh;

@@ -43,8 +43,9 @@ struct Placement {
 // of groups given as "node".
 Placement placement_of(const Recipe::Zero& zero, int node = 0);
 
-// The mesh, with the groups that the placement needs.
-Mesh mesh_of(const Placement& placement, Mesh mesh);
+// The mesh, with the groups that the placement needs, and that of a node if a run of micro-batches
+// (training.reduce_group) is a node's.
+Mesh mesh_of(const Placement& placement, Mesh mesh, int reduce_group = 1);
 // Throws Error{usage} if the groups of zero.* do not divide each other and the number of ranks, or if one is "node" and
 // nodes differ. `nodes`: the node of each rank; empty: all are on one.
 void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes = {});

@@ -74,6 +74,7 @@ enum class Role : std::uint8_t {
   residual,           // gradient of the residual stream: dy on entry, dx on exit
   gradients,          // of the unit's own parameters, one micro-batch, compute dtype
   shared_gradients,   // of the parameters that it shares with another unit
+  node_sum,           // sum of a node's micro-batches, rounded to the compute dtype: this rank's piece in its node
   local_sum,          // `fast`: fp32, over this rank's micro-batches
   run_sum,            // fp32, this rank's part, over an incomplete run of micro-batches (training.reduce_group)
   sum,                // fp32, over all ranks' micro-batches
@@ -259,6 +260,10 @@ struct StepPlan {
   // Whether a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
   // because of zero.gradients_group.
   bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }
+  // Whether a run of micro-batches (training.reduce_group) is that of a node, which sums it before it crosses to others.
+  bool sums_in_nodes() const {
+    return reduce_group > 1 && reduce_group == mesh().data_per_node() && mesh().has_group(reduce_group);
+  }
   // Whether a rank holds sums of more than it updates.
   bool copies_sums() const { return placement.sums().pieces(mesh()) < placement.optimizer.pieces(mesh()); }
   // Whether gradients are summed in fp32. A step of one micro-batch needs no sum: the rounded gradient is complete. If

@@ -16,6 +16,7 @@ enum class TaskKind : std::uint8_t {
   backward,     // a unit's backward of one micro-batch
   accumulate,   // `fast`: adds a gradient to the local fp32 sum
   round,        // `fast`: rounds the local fp32 sum to the wire dtype
+  node_sum,     // all-to-all of a gradient within a node, whose pieces are summed and rounded as one run
   reduce,       // all-to-all of a gradient, whose pieces are added to the fp32 shard in rank order
   combine,      // adds a unit's sum for shared parameters to the sum of the unit that holds them
   norm,         // sum of squares of this rank's part of the gradient
@@ -59,6 +60,7 @@ inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::backward, "backward"},
     {TaskKind::accumulate, "accumulate", Collective::none, Traffic::sums},
     {TaskKind::round, "round", Collective::none, Traffic::sums},
+    {TaskKind::node_sum, "node sum", Collective::all_to_all, Traffic::sums},
     {TaskKind::reduce, "reduce", Collective::all_to_all, Traffic::sums},
     {TaskKind::combine, "combine", Collective::none, Traffic::sums},
     {TaskKind::norm, "norm", Collective::none, Traffic::norm},

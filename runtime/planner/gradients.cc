@@ -226,7 +226,7 @@ bool Gradients::accumulate(const Produced& p) {
 // ends with its call.
 Written Gradients::run_of(const Owner& owner) {
   const auto length = at(d_.plan.reduce_group), pieces = at(d_.request.mesh.data());
-  if (!device::GradientRuns::needs_partial(length, pieces)) return {};
+  if (d_.plan.sums_in_nodes() || !device::GradientRuns::needs_partial(length, pieces)) return {};
   int& window = sum_of(owner).run_window;
   const bool starts = window < 0;
   if (starts)
@@ -244,7 +244,9 @@ void Gradients::reduce(const Produced& p) {
   sum.newest = p.gradient.micro_batch;
   if (sum.window < 0)
     sum.window = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
-  ReduceGradient{.gradient = p.gradient,
+  CallGradient gradient = p.gradient;
+  if (d_.plan.sums_in_nodes()) gradient.buffer = NodeSum{gradient}.add(d_);
+  ReduceGradient{.gradient = gradient,
                  .sum = {.buffer = sum.window, .starts = starts},
                  .first = d_.plan.fast || p.gradient.micro_batch == 0,
                  .run_sum = run_of(owner)}

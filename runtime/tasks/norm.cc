@@ -60,9 +60,9 @@ void Consensus::add(Draft& draft) const {
   Draft::use(task, draft.add_buffer("messages", Kind::staging, Tier::device, bytes * ranks, false), Role::staging,
              Access::write);
   draft.plan.comm_bytes.consensus += bytes * (ranks - 1);
-  draft.plan.comm_bytes.between_nodes += draft.levels(Peers::gradients).told(bytes);
+  draft.plan.comm_bytes.between_nodes += draft.levels(Peers::all).told(bytes);
   task.cost.sent_bytes = static_cast<double>(bytes * (ranks - 1));
-  task.cost.between_bytes = static_cast<double>(draft.levels(Peers::gradients).told(bytes));
+  task.cost.between_bytes = static_cast<double>(draft.levels(Peers::all).told(bytes));
 }
 
 void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
@@ -71,7 +71,7 @@ void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
   pack_message(lane, &site.at<SquareState>(control.squares)->squares, &site.at<LossState>(control.losses)->loss,
                &state->stop_requested, &state->message);
   auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
-  site.over.gradients.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
+  site.over.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
                                reinterpret_cast<std::byte*>(all));
   resolve_step(lane, all, static_cast<std::size_t>(site.plan.mesh().data()), &state->scalars, &state->result);
 }

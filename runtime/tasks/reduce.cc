@@ -23,6 +23,36 @@ std::size_t start_of_sum(const Site& site, const Task& task) {
   return site.plan.sums_of(static_cast<std::size_t>(task.unit)).piece(site.rank).begin;
 }
 
+// A holder's flat buffer in as many pieces as a node has ranks.
+Cut node_pieces(const StepPlan& plan, const UnitLayout& holder) {
+  return holder.shards.in_pieces(plan.reduce_group);
+}
+
+// What the ranks of Peers::gradients exchange: elements `range` of a buffer that is cut among them. It starts at element
+// `origin` of the holder's flat buffer, and is all of that or the rank's piece within its node.
+struct Exchange {
+  Cut cut;
+  std::size_t origin;
+  ElementRange range;
+
+  Exchange(const StepPlan& plan, const UnitLayout& holder, const ElementRange& elements, const Coordinates& rank)
+      : cut(holder.shards), origin(0), range(elements) {
+    if (!plan.sums_in_nodes()) return;
+    const Cut node = node_pieces(plan, holder);
+    cut = {holder.shards.pieces / node.pieces, 1, node.size()};
+    origin = node.piece(rank).begin;
+    const ElementRange own = node.piece_of(elements, rank);
+    range = own.size() > 0 ? ElementRange{own.begin - origin, own.end - origin} : ElementRange{0, 0};
+  }
+};
+
+// The elements of a gradient that are exchanged at once. A part may lie in a single rank's piece, and that rank receives
+// it from all ranks: the exchange goes in steps, so that no rank receives more than the size of the part at once.
+std::size_t at_once(const CallGradient& gradient, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  return gradient.which.part < 0 ? gradient.range.size() : up(gradient.range.size(), n * kShardAlignment) / n;
+}
+
 // The runs of micro-batches to which the task adds these elements. The run's buffer begins with the rank's own
 // elements.
 device::GradientRuns runs_of(const Site& site, const Task& task, const ElementRange& elements) {
@@ -73,9 +103,68 @@ View own_part_of_sum(const Site& site, const Task& task) {
   return sum.sub(own.begin - start_of_sum(site, task), own.size());
 }
 
-void ReduceGradient::add(Draft& draft) const {
-  const auto ranks = static_cast<std::size_t>(draft.request.mesh.data());
+int NodeSum::add(Draft& draft) const {
   const auto& [which, micro_batch, range, shared, gradients] = gradient;
+  Task& task = draft.add_task(TaskKind::node_sum, LaneId::reduce, which.unit, micro_batch);
+  task.part = which.part;
+  task.begin = range.begin;
+  task.end = range.end;
+  task.shared = shared;
+  const Cut cut = node_pieces(draft.plan, draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit));
+  task.at_once = at_once(gradient, cut.pieces);
+  const std::size_t received = std::min(cut.size(), task.at_once);
+  Draft::use(task, gradients, gradient.role(), Access::read);
+  Draft::use(task,
+             draft.add_buffer(draft.text_of("staging of", which), Kind::staging, Tier::device,
+                              static_cast<std::size_t>(cut.pieces) * draft.bytes_of(received), false),
+             Role::staging, Access::write);
+  if (!draft.fp32())
+    Draft::use(task,
+               draft.add_buffer(draft.text_of("unrounded node sum of", which), Kind::staging, Tier::device,
+                                device::fp32_bytes(received), false),
+               Role::workspace, Access::write);
+  const Portions portions = portions_of(range, cut);
+  const int sum = draft.add_buffer(draft.text_of("node sum of", which), Kind::gradients, Tier::device,
+                                   draft.bytes_of(portions.most), false);
+  Draft::use(task, sum, Role::node_sum, Access::write);
+  task.cost.bytes = static_cast<double>(draft.bytes_of(range.size()) + draft.bytes_of(portions.most));
+  task.cost.sent_bytes = static_cast<double>(draft.bytes_of(range.size() - portions.least));
+  draft.plan.comm_bytes.all_to_all += draft.bytes_of(range.size() - portions.first);
+  return sum;
+}
+
+void NodeSum::run(Site& site, const Task& task, device::Lane& lane) {
+  const StepPlan& plan = site.plan;
+  const Cut cut = node_pieces(plan, holder_of(site, task));
+  const device::StorageFormat format = format_of(plan.dtype);
+  const std::byte* gradients = site.view(task, CallGradient::role_of(task.shared)).data;
+  const View staging = site.view(task, Role::staging), out = site.view(task, Role::node_sum);
+  const std::size_t start = cut.piece_of({task.begin, task.end}, site.rank).begin;
+  auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
+  pieces.resize(static_cast<std::size_t>(cut.pieces));
+  for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
+    const std::size_t to = std::min(task.end, at + task.at_once);
+    const ElementRange own = cut.piece_of({at, to}, site.rank);
+    STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);
+    site.over.node.all_to_all(range_of(cut, {at, to}, format), gradients + stored_bytes(format, at - task.begin),
+                              staging.data, pieces.data());
+    if (own.size() > 0) {
+      const View rounded = out.sub(own.begin - start, own.size());
+      const View sum =
+          plan.dtype == DType::fp32 ? rounded : site.view(task, Role::workspace, DType::fp32).sub(0, own.size());
+      gradient_sum(lane, pieces, plan.dtype, sum, true);
+      if (plan.dtype != DType::fp32) cast(lane, sum, rounded);
+    }
+    site.over.node.release();
+  }
+}
+
+void ReduceGradient::add(Draft& draft) const {
+  const auto& [which, micro_batch, range, shared, gradients] = gradient;
+  const bool after_nodes = draft.plan.sums_in_nodes();
+  const UnitLayout& holder = draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit);
+  const Exchange exchange(draft.plan, holder, range, draft.plan.mesh().at(0));
+  const auto ranks = static_cast<std::size_t>(exchange.cut.pieces);
   Task& task = draft.add_task(TaskKind::reduce, LaneId::reduce, which.unit, micro_batch);
   task.part = which.part;
   task.begin = range.begin;
@@ -83,20 +172,21 @@ void ReduceGradient::add(Draft& draft) const {
   task.shared = shared;
   task.first = first;
   // Bytes of adding every rank's pieces of this rank's elements to its sum.
-  task.cost.bytes = static_cast<double>(draft.bytes_of(range.size()) + 2 * device::fp32_bytes(range.size()) / ranks);
-  Draft::use(task, gradients, gradient.role(), Access::read);
+  const std::size_t elements = range.size() * ranks / static_cast<std::size_t>(draft.plan.mesh().data());
+  task.cost.bytes = static_cast<double>(draft.bytes_of(elements) + 2 * device::fp32_bytes(elements) / ranks);
+  Draft::use(task, gradients, after_nodes ? Role::node_sum : gradient.role(), Access::read);
   if (!draft.single()) {
-    // A part may lie in a single rank's shard, and that rank receives it from all ranks. The exchange goes in steps, so
-    // that no rank receives more than the size of the part at once.
-    const Cut& cut = draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit).shards;
-    task.at_once = which.part < 0 ? range.size() : up(range.size(), ranks * kShardAlignment) / ranks;
+    task.at_once = at_once(gradient, exchange.cut.pieces);
     const int staging = draft.add_buffer(draft.text_of("staging of", which), Kind::staging, Tier::device,
-                                         ranks * draft.bytes_of(std::min(cut.size(), task.at_once)), false);
+                                         ranks * draft.bytes_of(std::min(exchange.cut.size(), task.at_once)), false);
     Draft::use(task, staging, Role::staging, Access::write);
-    const Portions portions = portions_of(range, cut);
-    draft.plan.comm_bytes.all_to_all += draft.bytes_of(range.size() - portions.first);
-    task.cost.sent_bytes = static_cast<double>(draft.bytes_of(range.size() - portions.least));
-    const std::uint64_t between = draft.levels(Peers::gradients).exchanged(range_of(cut, range, draft.computed));
+    const Portions portions = portions_of(range, holder.shards);
+    const std::size_t most =
+        after_nodes ? portions_of(range, node_pieces(draft.plan, holder)).most : exchange.range.size();
+    draft.plan.comm_bytes.all_to_all += draft.bytes_of(exchange.range.size() - portions.first);
+    task.cost.sent_bytes = static_cast<double>(draft.bytes_of(most - portions.least));
+    const std::uint64_t between =
+        draft.levels(Peers::gradients).exchanged(range_of(exchange.cut, exchange.range, draft.computed));
     draft.plan.comm_bytes.between_nodes += between;
     task.cost.between_bytes = static_cast<double>(between);
   }
@@ -111,7 +201,9 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   const StepPlan& plan = site.plan;
   const UnitLayout& holder = holder_of(site, task);
   const device::StorageFormat format = format_of(plan.dtype);
-  const std::byte* gradients = site.view(task, CallGradient::role_of(task.shared)).data;
+  const bool after_nodes = plan.sums_in_nodes();
+  const std::byte* gradients =
+      site.view(task, after_nodes ? Role::node_sum : CallGradient::role_of(task.shared)).data;
   auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
   const std::size_t start = holds_tile(plan, task) ? task.begin : start_of_sum(site, task);
   const View sum = site.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);
@@ -121,16 +213,18 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
                         runs_of(site, task, {task.begin, task.end}));
   }
   const View staging = site.view(task, Role::staging);
-  pieces.resize(static_cast<std::size_t>(holder.shards.pieces));
-  for (std::size_t at = task.begin; at < task.end; at += task.at_once) {
-    const std::size_t to = std::min(task.end, at + task.at_once);
-    const ElementRange own = owned(site, {at, to}, holder);
+  const Exchange exchange(plan, holder, {task.begin, task.end}, site.rank);
+  pieces.resize(static_cast<std::size_t>(exchange.cut.pieces));
+  for (std::size_t at = exchange.range.begin; at < exchange.range.end; at += task.at_once) {
+    const std::size_t to = std::min(exchange.range.end, at + task.at_once);
+    const ElementRange own = owned(site, {at + exchange.origin, to + exchange.origin}, holder);
     STRATA_CHECK_LE(pieces.size() * own.size(), staging.size);  // in shared memory an overrun would go unnoticed
-    site.over.gradients.all_to_all(range_of(holder.shards, {at, to}, format),
-                                   gradients + stored_bytes(format, at - task.begin), staging.data, pieces.data());
+    site.over.gradients.all_to_all(range_of(exchange.cut, {at, to}, format),
+                                   gradients + stored_bytes(format, at - exchange.range.begin), staging.data,
+                                   pieces.data());
     if (own.size() > 0)
       gradient_sum(lane, pieces, plan.dtype, sum.sub(own.begin - start, own.size()), task.first,
-                   runs_of(site, task, own));
+                   after_nodes ? device::GradientRuns{} : runs_of(site, task, own));
     site.over.gradients.release();
   }
 }

@@ -25,9 +25,21 @@ struct GradientSource {
   Slice slice;
 };
 
-// All-to-all of a gradient: every rank's pieces of this rank's elements are added to its fp32 sum in rank order.
-struct ReduceGradient {
+// All-to-all of a gradient within a node whose micro-batches are one run (StepPlan::sums_in_nodes): the pieces of this
+// rank's elements are added in rank order and rounded once. These elements are one of as many pieces as the node has
+// ranks.
+struct NodeSum {
   CallGradient gradient;
+
+  // Also adds the receive buffer. Returns the buffer of the rounded sum.
+  int add(Draft& draft) const;
+  static void run(Site& site, const Task& task, device::Lane& lane);
+};
+
+// All-to-all of a gradient: every rank's pieces of this rank's elements are added to its fp32 sum in rank order. After
+// a NodeSum, the pieces are those of nodes.
+struct ReduceGradient {
+  CallGradient gradient;  // its buffer is a NodeSum's, if nodes sum first
   Written sum;
   bool first;            // nothing has been added to these elements yet
   Written run_sum = {};  // the run (training.reduce_group) that is incomplete before or after this call

@@ -22,7 +22,7 @@ class Saver;
 // The communicators of tasks, one per kind of exchange; see Peers for the groups.
 struct Communicators {
   comm::Communicator &parameters, &updates;  // of lane gather
-  comm::Communicator &gradients, &sums;      // of lane reduce
+  comm::Communicator &gradients, &sums, &node, &all;  // of lane reduce
 };
 
 // What a rank's tasks run with. Each kind of task is a struct of this folder: its members name the operands, add()

@@ -35,6 +35,17 @@ TEST(Peers, AreTheRanksThatShareAPiece) {
   EXPECT_TRUE(plan.copies_sums() && plan.gathers_sums() && plan.spreads());
 }
 
+TEST(Peers, AreOnePerNodeWhereNodesSumTheirGradients) {
+  PlanCase c = make_case(small(false), 8, 1, 3, device::DType::bf16, false, false, 1, {});
+  c.request.mesh.node = 4;
+  c.request.reduce_group = 4;
+  const StepPlan plan = Draft(c.request).plan;
+  EXPECT_THAT(group_of(plan, Peers::node, 5).members, ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(group_of(plan, Peers::gradients, 5).members, ElementsAre(1, 5));
+  c.request.reduce_group = 2;
+  EXPECT_EQ(group_of(Draft(c.request).plan, Peers::gradients, 5).size(), 8) << "runs are not those of a node";
+}
+
 TEST(Peers, AreAllInTheirOrderWhereARankWouldBeAlone) {
   const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
   const StepPlan flat = plan_of(0, 0, 0);
@@ -58,7 +69,9 @@ TEST(Peers, KindsOfTasksNameThem) {
   EXPECT_EQ(peers_of(TaskKind::gather), Peers::parameters);
   EXPECT_EQ(peers_of(TaskKind::spread), Peers::updates);
   EXPECT_EQ(peers_of(TaskKind::gather_sums), Peers::sums);
+  EXPECT_EQ(peers_of(TaskKind::node_sum), Peers::node);
   EXPECT_EQ(peers_of(TaskKind::reduce), Peers::gradients);
+  EXPECT_EQ(peers_of(TaskKind::consensus), Peers::all);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class ReduceGroup : public testing::TestWithParam<const char*> {
   }
 
   // Six micro-batches a step.
-  Trained train(int ranks, int group, const std::vector<std::string>& more, std::size_t tile_bytes = 0) const {
+  Trained train(int ranks, int group, const std::vector<std::string>& more, std::size_t tile_bytes = 0,
+                const std::vector<int>& nodes = {}, double* between_nodes = nullptr) const {
     std::vector<std::string> all = {"model.preset=tiny-gpt2",
                                     "model.config.n_layer=2",
                                     "model.config.n_embd=48",
@@ -40,7 +41,14 @@ class ReduceGroup : public testing::TestWithParam<const char*> {
                                     fmt::format("training.gradient_accumulation_steps={}", 6 / ranks),
                                     fmt::format("training.reduce_group={}", group)};
     all.insert(all.end(), more.begin(), more.end());
-    return train_in_threads(std::nullopt, all, ranks, {}, tile_bytes);
+    return train_in_threads(
+        std::nullopt, all, ranks,
+        [&](Trainer&, const Job& job, int rank) {
+          if (!between_nodes || rank > 0) return;
+          for (const Task& task : job.plan.tasks)
+            if (task.kind == TaskKind::reduce && !task.shared) *between_nodes += task.cost.between_bytes;
+        },
+        tile_bytes, 0, {}, nodes);
   }
 
   tests::ScratchFolder folder_;
@@ -77,6 +85,33 @@ TEST_P(ReduceGroup, KeepsItsBits) {
     // One run of all is the plain sum if the wire rounds nothing.
     const bool other = group < 6 || std::string_view(GetParam()) != "fp32";
     EXPECT_EQ(hashes.insert(alone.weights_hash).second, other) << "runs of " << group << " round otherwise";
+  }
+}
+
+// A run that is a node's is summed in the node: the same bits, and one rounded sum per node crosses instead of one
+// gradient per rank.
+TEST_P(ReduceGroup, OfANodeIsSummedThere) {
+  const std::vector<std::string> host = {"zero.stage=2", "zero.gradients=host", "zero.optimizer=host"};
+  for (const auto& [group, nodes] : {std::pair<int, std::vector<int>>{2, {0, 0, 1, 1, 2, 2}}, {3, {0, 0, 0, 1, 1, 1}}}) {
+    const Trained alone = train(1, group, {});
+    const auto compare = [&](const std::vector<std::string>& more, std::size_t tile_bytes = 0) {
+      double flat = 0, in_nodes = 0;
+      (void)train(6, 1, more, tile_bytes, nodes, &flat);
+      const Trained trained = train(6, group, more, tile_bytes, nodes, &in_nodes);
+      const std::string name = fmt::format("nodes of {}, {}, tiles {}", group, fmt::join(more, " "), tile_bytes);
+      EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << name;
+      EXPECT_EQ(trained.loss_hex, alone.loss_hex) << name;
+      EXPECT_EQ(trained.weights_hash, alone.weights_hash) << name;
+      if (tile_bytes == 0) {
+        EXPECT_EQ(flat, group * in_nodes) << name;
+      }
+    };
+    for (const int stage : {0, 1, 2, 3}) compare({fmt::format("zero.stage={}", stage)});
+    compare({"zero.stage=3", "memory.order=vertical"});
+    compare({"zero.stage=3"}, 1);
+    compare(host);
+    compare({"zero.stage=3", "zero.parameters_group=node"});
+    compare({"zero.stage=2", "zero.gradients_group=node"});
   }
 }
 INSTANTIATE_TEST_SUITE_P(Precisions, ReduceGroup, testing::Values("fp32", "bf16", "fp16"),
