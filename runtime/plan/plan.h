@@ -260,7 +260,8 @@ struct StepPlan {
   // Whether a rank holds sums of more than its own shard, and receives the rest from other ranks: for the update, or
   // because of zero.gradients_group.
   bool gathers_sums() const { return placement.sums().pieces(mesh()) < mesh().data(); }
-  // Whether a run of micro-batches (training.reduce_group) is that of a node, which sums it before it crosses to others.
+  // Whether a run of micro-batches (training.reduce_group) is that of a node, which sums it before it crosses to
+  // others.
   bool sums_in_nodes() const {
     return reduce_group > 1 && reduce_group == mesh().data_per_node() && mesh().has_group(reduce_group);
   }

@@ -72,7 +72,7 @@ void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
                &state->stop_requested, &state->message);
   auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
   site.over.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
-                               reinterpret_cast<std::byte*>(all));
+                         reinterpret_cast<std::byte*>(all));
   resolve_step(lane, all, static_cast<std::size_t>(site.plan.mesh().data()), &state->scalars, &state->result);
 }
 

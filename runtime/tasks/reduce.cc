@@ -28,8 +28,8 @@ Cut node_pieces(const StepPlan& plan, const UnitLayout& holder) {
   return holder.shards.in_pieces(plan.reduce_group);
 }
 
-// What the ranks of Peers::gradients exchange: elements `range` of a buffer that is cut among them. It starts at element
-// `origin` of the holder's flat buffer, and is all of that or the rank's piece within its node.
+// What the ranks of Peers::gradients exchange: elements `range` of a buffer that is cut among them. It starts at
+// element `origin` of the holder's flat buffer, and is all of that or the rank's piece within its node.
 struct Exchange {
   Cut cut;
   std::size_t origin;
@@ -46,8 +46,9 @@ struct Exchange {
   }
 };
 
-// The elements of a gradient that are exchanged at once. A part may lie in a single rank's piece, and that rank receives
-// it from all ranks: the exchange goes in steps, so that no rank receives more than the size of the part at once.
+// The elements of a gradient that are exchanged at once. A part may lie in a single rank's piece, and that rank
+// receives it from all ranks: the exchange goes in steps, so that no rank receives more than the size of the part at
+// once.
 std::size_t at_once(const CallGradient& gradient, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   return gradient.which.part < 0 ? gradient.range.size() : up(gradient.range.size(), n * kShardAlignment) / n;
@@ -202,8 +203,7 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
   const UnitLayout& holder = holder_of(site, task);
   const device::StorageFormat format = format_of(plan.dtype);
   const bool after_nodes = plan.sums_in_nodes();
-  const std::byte* gradients =
-      site.view(task, after_nodes ? Role::node_sum : CallGradient::role_of(task.shared)).data;
+  const std::byte* gradients = site.view(task, after_nodes ? Role::node_sum : CallGradient::role_of(task.shared)).data;
   auto& pieces = site.received[static_cast<std::size_t>(&task - plan.tasks.data())];
   const std::size_t start = holds_tile(plan, task) ? task.begin : start_of_sum(site, task);
   const View sum = site.view(task, task.shared ? Role::shared_sum : Role::sum, DType::fp32);

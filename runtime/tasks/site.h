@@ -21,7 +21,7 @@ class Saver;
 
 // The communicators of tasks, one per kind of exchange; see Peers for the groups.
 struct Communicators {
-  comm::Communicator &parameters, &updates;  // of lane gather
+  comm::Communicator &parameters, &updates;           // of lane gather
   comm::Communicator &gradients, &sums, &node, &all;  // of lane reduce
 };
 

@@ -92,7 +92,8 @@ TEST_P(ReduceGroup, KeepsItsBits) {
 // gradient per rank.
 TEST_P(ReduceGroup, OfANodeIsSummedThere) {
   const std::vector<std::string> host = {"zero.stage=2", "zero.gradients=host", "zero.optimizer=host"};
-  for (const auto& [group, nodes] : {std::pair<int, std::vector<int>>{2, {0, 0, 1, 1, 2, 2}}, {3, {0, 0, 0, 1, 1, 1}}}) {
+  for (const auto& [group, nodes] :
+       {std::pair<int, std::vector<int>>{2, {0, 0, 1, 1, 2, 2}}, {3, {0, 0, 0, 1, 1, 1}}}) {
     const Trained alone = train(1, group, {});
     const auto compare = [&](const std::vector<std::string>& more, std::size_t tile_bytes = 0) {
       double flat = 0, in_nodes = 0;
