@@ -8,19 +8,21 @@
 namespace strata::runtime {
 namespace {
 
-// Finds a tensor by its name, by its name in TensorFlow and the first BERT checkpoints, or, for the vocabulary's bias,
-// by the other of its two names.
+// Finds a tensor by its name, or by its name in TensorFlow and the first BERT checkpoints. The vocabulary's bias has
+// two names; if both are there, the decoder's is read, as in transformers 5.
 class Names {
  public:
   explicit Names(std::span<const std::string> names) {
     for (std::size_t i = 0; i < names.size(); ++i) places_.emplace(names[i], i);
   }
   std::optional<std::size_t> find(const std::string& name) const {
+    for (const auto& [older, of_decoder] : {std::pair{"cls.predictions.bias", "cls.predictions.decoder.bias"},
+                                            {"lm_head.bias", "lm_head.decoder.bias"}}) {
+      if (name != older && name != of_decoder) continue;
+      for (const char* there : {of_decoder, older})
+        if (const auto found = places_.find(there); found != places_.end()) return found->second;
+    }
     if (const auto found = places_.find(name); found != places_.end()) return found->second;
-    for (const auto& [one, other] :
-         {std::pair{"cls.predictions.bias", "cls.predictions.decoder.bias"}, {"lm_head.bias", "lm_head.decoder.bias"}})
-      for (const auto& [wanted, there] : {std::pair{one, other}, {other, one}})
-        if (const auto found = places_.find(there); name == wanted && found != places_.end()) return found->second;
     for (const auto& [now, then] : {std::pair{"LayerNorm.weight", "gamma"}, {"LayerNorm.bias", "beta"}}) {
       const std::string_view ending = now;
       if (!name.ends_with(ending)) continue;
