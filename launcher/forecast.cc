@@ -54,17 +54,6 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
   return out;
 }
 
-// False if the job certainly does not fit, or if all ranks would update more elements than any step can hide. Such a
-// plan is not worth making: for 1T unsharded parameters it has millions of tasks and takes a minute.
-bool is_worth_planning(const runtime::Recipe& recipe, const runtime::Job& job, const runtime::Capacity& capacity) {
-  constexpr std::size_t kMostUpdated = std::size_t{1} << 36;
-  std::size_t elements = 0;
-  for (const runtime::UnitLayout& unit : job.plan.layout.units) elements += unit.padded();
-  const bool whole = !runtime::placement_of(recipe.zero).optimizer.sharded();
-  if (whole && job.ranks > 1 && recipe.zero.optimizer != Tier::device && elements > kMostUpdated) return false;
-  return runtime::state_may_fit(recipe, job.plan.layout, capacity);
-}
-
 }  // namespace
 
 Bound Forecast::bound() const {
@@ -95,7 +84,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
       one.model = job.recipe.model;
       one.data = job.recipe.data;
       one.training.objective = job.recipe.training.objective;
-      if (!is_worth_planning(one, job, capacity)) continue;
+      if (!runtime::is_worth_planning(one, job.plan.layout, capacity)) continue;
       const runtime::Job other = make_job(job.with(std::move(one)), job.ranks, capacity);
       if (!fits(other.plan, capacity)) continue;
       const double then = forecast(other, machine, ranks_per_node).tokens_per_s;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/job/candidate.h"
+#include "runtime/job/state_bytes.h"
 
 namespace strata::runtime {
 namespace {
@@ -67,12 +68,13 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
 // The search for changes that fit.
 class Search {
  public:
-  // `bf16`: the precision may be changed as well.
-  Search(const Workload& workload, int ranks, std::size_t units, const Capacity& capacity, Purpose purpose, bool bf16)
+  // `refused`: the workload's job, or that of the same model and ranks. `bf16`: the precision may be changed as well.
+  Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16)
       : workload_(workload),
         recipe_(workload.recipe),
-        ranks_(ranks),
-        units_(units),
+        ranks_(refused.ranks),
+        units_(refused.model->units.size()),
+        layout_(refused.plan.layout),
         capacity_(capacity),
         purpose_(purpose),
         bf16_(bf16) {}
@@ -104,6 +106,8 @@ class Search {
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
       return std::nullopt;
     if (!plannable(c.recipe, units_, ranks_, purpose_)) return std::nullopt;
+    // A plan of a large model takes a second or more, and most candidates have no room for its state.
+    if (purpose_ == Purpose::train && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
     return find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
   }
 
@@ -182,6 +186,7 @@ class Search {
   const Recipe& recipe_;
   int ranks_;
   std::size_t units_;
+  const Layout& layout_;
   const Capacity& capacity_;
   Purpose purpose_;
   bool bf16_;
@@ -191,9 +196,8 @@ class Search {
 }  // namespace
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
-  const std::size_t units = refused.model->units.size();
   const auto search = [&](const Workload& workload, bool bf16) {
-    return Search(workload, refused.ranks, units, capacity, purpose, bf16).run();
+    return Search(workload, refused, capacity, purpose, bf16).run();
   };
   // Changes of the losses come last, even after solutions that need a drive to be named.
   for (const bool bf16 : {false, true}) {

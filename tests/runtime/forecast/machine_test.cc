@@ -85,6 +85,16 @@ TEST_F(MachineFile, IsReadAsItWasWritten) {
   EXPECT_FALSE(alone.disk || alone.collectives);
 }
 
+// Drives that no product notices, and whose latency is too small to count.
+TEST_F(MachineFile, LatenciesAndWhatDrivesSlowMayBeNothing) {
+  Machine m = some_machine();
+  m.disk = {2, 3.5, 1.25, 0, 0, 0.75, 0.25, 0};
+  const Machine back = read(machine_toml(m));
+  ASSERT_TRUE(back.disk);
+  EXPECT_EQ(back.disk->write_latency_us, 0);
+  EXPECT_EQ(back.disk->slows_products, 0);
+}
+
 TEST_F(MachineFile, RefusesWhatItDoesNotKnow) {
   expect_refused(edited("ranks = 2", "ranks = 2\nhost = \"here\""), "unknown key host");
   expect_refused(edited("sum_gb_per_s", "sums_gb_per_s"), "has no memory.sum_gb_per_s");
