@@ -18,6 +18,7 @@ BatchRows BatchShape::rows(std::byte* memory) const {
                 column<std::uint32_t>(memory, tokens), column<device::RowRange>(memory, tokens)};
   if (loss_rows > 0) out.loss_rows = column<std::uint32_t>(memory, loss_rows);
   if (types) out.types = column<std::uint32_t>(memory, tokens);
+  if (class_words > 0) out.class_sets = column<std::uint32_t>(memory, set_words());
   out.padding = padding;
   return out;
 }
@@ -38,7 +39,8 @@ Batch BatchShape::at(const std::byte* memory) const {
           r.positions.data(),
           r.documents.data(),
           r.loss_rows.empty() ? nullptr : r.loss_rows.data(),
-          r.types.empty() ? nullptr : r.types.data()};
+          r.types.empty() ? nullptr : r.types.data(),
+          r.class_sets.empty() ? nullptr : r.class_sets.data()};
 }
 
 }  // namespace strata::models

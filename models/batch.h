@@ -18,6 +18,8 @@ struct Batch {
   // rows.
   const std::uint32_t* loss_rows = nullptr;
   const std::uint32_t* types = nullptr;  // token types; null: all are 0
+  // The sets of classes of the rows that enter the loss (device::class_set_words()); null: labels say all.
+  const std::uint32_t* class_sets = nullptr;
 };
 
 // The same columns as the host writes them, or the rows of one of its sequences.
@@ -29,8 +31,9 @@ struct BatchRows {
   std::span<std::uint32_t> loss_rows = {};    // for the whole micro-batch; empty: all rows
   std::span<std::uint32_t> types = {};        // token types; empty: the model has none
   std::optional<std::uint32_t> padding = {};  // the token without a position, if there is one
+  std::span<std::uint32_t> class_sets = {};   // for the whole micro-batch, as many words for each row; empty: none
 
-  // The result has no loss_rows.
+  // The result has no loss_rows and no class_sets.
   BatchRows subrows(std::size_t begin, std::size_t count) const {
     return {tokens.subspan(begin, count),
             labels.subspan(begin, count),
@@ -52,10 +55,12 @@ struct BatchShape {
   std::size_t loss_rows = 0;  // the most rows that enter the loss; 0: all rows, without a column that lists them
   bool types = false;         // has a column of token types
   std::optional<std::uint32_t> padding = {};  // BatchRows::padding
+  std::size_t class_words = 0;                // of the set of classes of a row that enters the loss
 
+  std::size_t set_words() const { return class_words * (loss_rows > 0 ? loss_rows : tokens); }
   std::size_t bytes() const {
     return tokens * ((types ? 4 : 3) * sizeof(std::uint32_t) + sizeof(device::RowRange)) +
-           loss_rows * sizeof(std::uint32_t);
+           (loss_rows + set_words()) * sizeof(std::uint32_t);
   }
   Batch at(const std::byte* memory) const;
   BatchRows rows(std::byte* memory) const;

@@ -82,8 +82,6 @@ Classes read_classes(const Config& config, Objective objective) {
   if (out.target == device::ClassTarget::number && out.names.size() > 1)
     fail(Exit::usage, "{} is \"regression\" with {} labels: only one is supported", config.describe("problem_type"),
          out.names.size());
-  if (out.target == device::ClassTarget::many && out.names.size() > 31)
-    fail(Exit::usage, "{} classes that a text may have any number of: at most 31 are supported", out.names.size());
   return out;
 }
 

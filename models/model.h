@@ -303,6 +303,8 @@ class LossUnit : public Unit {
   // fp32, with score_stride() elements between rows. 0: this is no classifier.
   virtual std::size_t classes() const { return 0; }
   virtual std::size_t score_stride() const { return 0; }
+  // device::class_set_words() of a classifier.
+  virtual std::size_t class_words() const { return 0; }
   // The layer of the scores: its parameters' names without ".weight" and ".bias".
   virtual std::string score_layer() const { return {}; }
 

@@ -13,15 +13,16 @@ void check(ConstView x, ConstView y) {
 }  // namespace
 
 void class_loss(Lane& lane, const ClassScoreShape& shape, ConstView scores, const std::int32_t* labels,
-                const float* weights, const StepScalars* scalars, View losses, View d_scores) {
+                const std::uint32_t* sets, const float* weights, const StepScalars* scalars, View losses,
+                View d_scores) {
   STRATA_CHECK_LE(shape.classes, shape.stride);
   STRATA_CHECK_LE(shape.rows * shape.stride, scores.size);
   STRATA_CHECK_EQ(shape.rows, losses.size);
   STRATA_CHECK(scores.dtype == DType::fp32 && losses.dtype == DType::fp32);
   STRATA_CHECK(!d_scores || shape.rows * shape.stride <= d_scores.size);
-  STRATA_CHECK(shape.target != ClassTarget::many || shape.classes <= 31);
+  STRATA_CHECK_EQ(class_set_words(shape.target, shape.classes) > 0, sets != nullptr);
   STRATA_CHECK(shape.target != ClassTarget::number || shape.classes == 1);
-  lane.operations().class_loss(lane, shape, scores, labels, weights, scalars, losses, d_scores);
+  lane.operations().class_loss(lane, shape, scores, labels, sets, weights, scalars, losses, d_scores);
 }
 
 void tanh_forward(Lane& lane, ConstView x, View y) {

@@ -15,11 +15,18 @@
 
 namespace strata::device {
 
-// Calls store(c, g) with the gradient of each score in one row, times `scale`, and returns the row's loss. Computes in
-// fp64, because there are few scores and training follows their sum.
+// Whether class c is in a set of classes (class_set_words()).
+STRATA_ON_BOTH inline bool is_in_set(const std::uint32_t* set, std::size_t c) {
+  return (set[c / 32] >> c % 32 & 1) != 0;
+}
+
+// Calls store(c, g) with the gradient of each score in one row, times `scale`, and returns the row's loss. `set`: the
+// row's words, or null if the label says all. Computes in fp64, because there are few scores and training follows
+// their sum.
 template <typename Store>
 STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, const float* x, std::int32_t label,
-                                              const float* weights, float scale, Store&& store) {
+                                              const std::uint32_t* set, const float* weights, float scale,
+                                              Store&& store) {
   const auto weight = [=](std::size_t c) { return weights != nullptr ? static_cast<double>(weights[c]) : 1.0; };
   const double factor = scale;
   if (label == kIgnoredLabel || shape.target == ClassTarget::none) {
@@ -35,9 +42,11 @@ STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, cons
   }
   if (shape.target == ClassTarget::many) {
     const double mean = 1.0 / static_cast<double>(shape.classes);
+    const auto bits = static_cast<std::uint32_t>(label);
+    const std::uint32_t* const wanted = set != nullptr ? set : &bits;
     double loss = 0;
     for (std::size_t c = 0; c < shape.classes; ++c) {
-      const double score = x[c], is = static_cast<double>(static_cast<std::uint32_t>(label) >> c & 1);
+      const double score = x[c], is = is_in_set(wanted, c) ? 1 : 0;
       const double w = weight(c) * mean, e = exp(score < 0 ? score : -score);
       loss += w * ((score > 0 ? score : 0) - score * is + log1p(e));
       const double p = score < 0 ? e / (1 + e) : 1 / (1 + e);

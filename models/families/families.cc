@@ -307,6 +307,7 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
   model->quantised_in_files = run.not_quantised != nullptr;
   model->batch.tokens = run.tokens();
   model->batch.loss_rows = run.loss_rows;
+  model->batch.class_words = model->loss_unit().class_words();
   if (!run.class_weights.empty()) {
     const std::size_t classes = model->loss_unit().classes();
     if (classes != run.class_weights.size())

@@ -83,9 +83,12 @@ void Batches::fill(std::uint64_t micro_batch, const Rows& rows) const {
   STRATA_CHECK_EQ(rows.labels.size(), elements);
   STRATA_CHECK_EQ(rows.positions.size(), elements);
   STRATA_CHECK_EQ(rows.documents.size(), elements);
+  std::span<std::uint32_t> sets = rows.class_sets;
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
     const auto [source, sequence, epoch] = sequence_at(micro_batch * micro_batch_size_ + b);
-    sources_[source].sequences->fill(sequence, epoch, rows.subrows(b * seq_len_, seq_len_));
+    const Rows own = rows.subrows(b * seq_len_, seq_len_);
+    sources_[source].sequences->fill(sequence, epoch, own);
+    sets = write_class_sets(sources_[source].sequences->column(), own.labels, sets);
   }
   models::place_padding(rows);
   take_labelled(rows);

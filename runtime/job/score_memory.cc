@@ -23,7 +23,9 @@ ScoreMemory::ScoreMemory(const models::Classes& classes, std::uint64_t all_rows,
   const bool number = classes.target == ClassTarget::number, predicts = classes.target == ClassTarget::none;
   curves = !number && !predicts && k <= kMostTabled;
   first_curve = classes.target == ClassTarget::one && k == 2 ? 1 : 0;
-  words = 1 + (curves || number || predicts ? k : 1);
+  label_words = std::max<std::size_t>(1, device::class_set_words(classes.target, k));
+  // Without curves, only the predicted classes are sent.
+  words = label_words + (curves || number || predicts ? k : label_words);
   columns = curves ? (k - first_curve + w - 1) / w : 0;
   const std::size_t of_round = sizeof(std::uint32_t) + of_micro_batch * words * sizeof(float);
   const std::size_t most = std::max(kLeastChunk, std::min(kChunk, kAllChunks / w));
@@ -34,7 +36,7 @@ ScoreMemory::ScoreMemory(const models::Classes& classes, std::uint64_t all_rows,
   chunk_bytes = (rounds * of_round + kGrain - 1) / kGrain * kGrain;
   const std::size_t of_row = predicts ? sizeof(RowPlace)
                              : number ? 2 * sizeof(float)
-                             : curves ? sizeof(std::int32_t) + columns * sizeof(double)
+                             : curves ? label_words * sizeof(std::uint32_t) + columns * sizeof(double)
                                       : 0;
   bytes = rows * of_row;
 }

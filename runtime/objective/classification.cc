@@ -122,6 +122,23 @@ std::optional<Found> classes_of_data(const Recipe::Data& data) {
   return out;
 }
 
+// How many labels are of each class.
+std::vector<std::uint64_t> labels_of_classes(const LabelColumn& labels, const models::Classes& classes) {
+  std::vector<std::uint64_t> out(classes.names.size());
+  for (std::uint64_t i = 0; i < labels.size(); ++i) {
+    const std::int32_t label = labels[i];
+    if (label == device::kIgnoredLabel) continue;
+    if (classes.target == device::ClassTarget::one) {
+      ++out[static_cast<std::size_t>(label)];
+    } else if (labels.sets() != nullptr) {
+      for (const std::uint16_t c : labels.sets()->of(label)) ++out[c];
+    } else {
+      for (std::size_t c = 0; c < out.size(); ++c) out[c] += static_cast<std::uint32_t>(label) >> c & 1;
+    }
+  }
+  return out;
+}
+
 // Notes at the start, not at the first evaluation, that a metric is undefined because data.validation has too few kinds
 // of labels.
 void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
@@ -141,20 +158,15 @@ void look_at_metric(Workload& workload, const LabelColumn* of_validation) {
            "different ones; use eval_loss");
     return;
   }
-  const bool many = classes.target == device::ClassTarget::many;
   const std::uint32_t counting = labels.counting(0, labels.size());
-  for (std::size_t c = !many && classes.names.size() == 2 ? 1 : 0; c < classes.names.size(); ++c) {
-    std::uint64_t of_class = 0;
-    for (std::uint64_t i = 0; i < labels.size(); ++i) {
-      const auto label = static_cast<std::uint32_t>(labels[i]);
-      of_class += many ? label >> c & 1 : label == c;
-    }
-    if (of_class == 0 || of_class == counting)
+  const std::vector<std::uint64_t> of_class = labels_of_classes(labels, classes);
+  const bool one_curve = classes.target == device::ClassTarget::one && classes.names.size() == 2;
+  for (std::size_t c = one_curve ? 1 : 0; c < classes.names.size(); ++c)
+    if (of_class[c] == 0 || of_class[c] == counting)
       fail(Exit::usage,
            "evaluation.metric = \"eval_roc_auc\", and {} of data.validation is of the class {}: its curve needs some "
            "of it and some that are not; add them, or use another metric",
-           of_class == 0 ? "nothing" : "all", classes.names[c]);
-  }
+           of_class[c] == 0 ? "nothing" : "all", classes.names[c]);
 }
 
 Judged judged_of(const Workload& workload) {

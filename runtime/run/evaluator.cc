@@ -185,7 +185,7 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
     const models::LossUnit& head = job_.model->loss_unit();
     if (scores_)
       scores_->add_round(executor_->scores(), head.score_stride(), batch.labels.first(job_.model->loss_rows()),
-                         batch.documents, static_cast<std::size_t>(job_.recipe.data.seq_len));
+                         batch.class_sets, batch.documents, static_cast<std::size_t>(job_.recipe.data.seq_len));
     mine.merge(of_round);
     sum_so_far_ += of_round.round();
     labels_so_far_ += static_cast<std::uint64_t>(std::count_if(
@@ -222,7 +222,7 @@ void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
   const models::Classes classes = classes_of(job_);
   const ScoreMemory layout = score_memory(job_, classes);
   const std::size_t stride = job_.model->loss_unit().score_stride(), k = classes.names.size();
-  RowGather gather(exchange_of(*executor_), layout.words, layout.of_micro_batch, layout.rounds);
+  RowGather gather(exchange_of(*executor_), layout.words, layout.label_words, layout.of_micro_batch, layout.rounds);
   executor_->refill();
   std::vector<std::int32_t> labels;
   std::vector<float> scores;
@@ -230,12 +230,14 @@ void Evaluator::predict(std::uint64_t first, const TakeScores& take) {
     data_.fill(mesh.micro_batch(at, 0, mesh.at(world_.rank())), batch);
     (void)executor_->step({}, false);
     for (std::size_t row = 0; row < job_.model->loss_rows(); ++row)
-      if (batch.labels[row] != device::kIgnoredLabel)
-        gather.add(batch.labels[row], executor_->scores().subspan(row * stride, k));
+      if (batch.labels[row] != device::kIgnoredLabel) {
+        const auto label = static_cast<std::uint32_t>(batch.labels[row]);
+        gather.add({&label, 1}, executor_->scores().subspan(row * stride, k));
+      }
     labels.clear();
     scores.clear();
-    gather.end_round([&](std::int32_t label, std::span<const float> of_row) {
-      labels.push_back(label);
+    gather.end_round([&](std::span<const std::uint32_t> label, std::span<const float> of_row) {
+      labels.push_back(static_cast<std::int32_t>(label[0]));
       scores.insert(scores.end(), of_row.begin(), of_row.end());
     });
     if (!take(labels, scores, std::min(at + at_once, data_.micro_batches()))) break;

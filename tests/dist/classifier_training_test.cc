@@ -251,6 +251,15 @@ TEST_F(ClassifierTraining, TextsOfSeveralFilesAreThoseOfOne) {
   EXPECT_EQ(bits(fmt::format("[\"{}\", \"{}\"]", file("a.bin"), file("b.bin"))), bits(file("one.bin")));
 }
 
+// Before a weight is read or a micro-batch is computed.
+TEST_F(ClassifierTraining, EvaluationsOfDataWithoutLabelsAreRefusedAtTheStart) {
+  learn("one", {"--labels", "label"});
+  tokenize("bare", {"--no-eot"});
+  const Outcome outcome = run(command("eval", "one", {"data.validation=" + file("bare.bin")}));
+  EXPECT_COMPLAINT(outcome, Exit::usage, AllOf(HasSubstr("bare.bin has no labels"), HasSubstr("--labels FIELD")));
+  EXPECT_THAT(outcome.all(), testing::Not(HasSubstr("weights of")));
+}
+
 TEST_F(ClassifierTraining, ACorrelationWithOneLabelIsRefusedBeforeTheFirstStep) {
   std::string scored, constant;
   for (int i = 0; i < 8; ++i) {

@@ -54,7 +54,9 @@ def many(seed, documents, classes):
     scores = np.round(g.normal(size=(documents, classes)) + 1.5 * labels - 0.7, 1).astype(np.float32)
     said = (scores >= 0).astype(int)
     return dict(kind="many", classes=classes, scores=scores.ravel().tolist(),
-                labels=(labels << np.arange(classes)).sum(1).tolist(), accuracy=m.accuracy_score(labels, said),
+                # Words of 32 classes each, one document after the other.
+                labels=[sum(int(is_of) << c for c, is_of in enumerate(row[at:at + 32]))
+                        for row in labels for at in range(0, classes, 32)], accuracy=m.accuracy_score(labels, said),
                 roc_auc=m.roc_auc_score(labels, scores), **averages(labels, said, classes))
 
 
@@ -69,7 +71,8 @@ def numbers(seed, documents):
 
 
 os.makedirs(HERE, exist_ok=True)
-cases = [one(1, 60, 2), one(2, 80, 5), one(3, 50, 4, skipped=2), many(4, 60, 6), numbers(5, 40), one(6, 40, 5, absent=3)]
+cases = [one(1, 60, 2), one(2, 80, 5), one(3, 50, 4, skipped=2), many(4, 60, 6), numbers(5, 40), one(6, 40, 5, absent=3),
+         many(7, 40, 90)]
 with open(os.path.join(HERE, "metrics.json"), "w") as f:
     f.write('{"made_by": "scikit-learn %s, numpy %s",\n"cases": [\n' % (sklearn.__version__, np.__version__))
     f.write(",\n".join(json.dumps(case) for case in cases) + "\n]}\n")

@@ -30,5 +30,20 @@ TEST(BatchTest, RowsSayWhatTheShapeSays) {
   EXPECT_EQ(rows.subrows(1, 1).padding, 3u);
 }
 
+// The words of rows' sets of classes are a column of their own.
+TEST(BatchTest, SetsOfClassesAreOfTheRowsThatEnterTheLoss) {
+  const BatchShape none{.tokens = 8, .loss_rows = 3}, some{.tokens = 8, .loss_rows = 3, .class_words = 2},
+      all{.tokens = 8, .class_words = 2};
+  EXPECT_EQ(some.bytes(), none.bytes() + 3 * 2 * sizeof(std::uint32_t));
+  EXPECT_EQ(all.bytes(), (BatchShape{.tokens = 8}).bytes() + 8 * 2 * sizeof(std::uint32_t));
+  std::vector<std::byte> memory(some.bytes());
+  EXPECT_EQ(none.at(memory.data()).class_sets, nullptr);
+  const BatchRows rows = some.rows(memory.data());
+  ASSERT_EQ(rows.class_sets.size(), 6u);
+  EXPECT_EQ(some.at(memory.data()).class_sets, rows.class_sets.data());
+  EXPECT_EQ(reinterpret_cast<std::byte*>(rows.class_sets.data() + 6), memory.data() + memory.size());
+  EXPECT_TRUE(rows.subrows(0, 4).class_sets.empty());
+}
+
 }  // namespace
 }  // namespace strata::models

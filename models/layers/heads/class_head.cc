@@ -84,6 +84,7 @@ class ClassHead final : public LossUnit {
 
   std::size_t classes() const override { return spec_.classes; }
   std::size_t score_stride() const override { return shape_.stride; }
+  std::size_t class_words() const override { return device::class_set_words(spec_.target, spec_.classes); }
   std::string score_layer() const override { return spec_.scores; }
   std::size_t loss_workspace() const override { return bytes_; }
   Work loss_work(bool learns) const override {
@@ -121,7 +122,7 @@ class ClassHead final : public LossUnit {
     scores_.run(lane, features, weight, bias, scores, scratch);
     if (c.scores) cast(lane, scores, c.scores);
     const View losses = losses_.of(c.workspace), d_scores = dx ? d_scores_.of(c.workspace) : View{};
-    class_loss(lane, shape_, scores, c.batch.labels, c.class_weights, c.scalars, losses, d_scores);
+    class_loss(lane, shape_, scores, c.batch.labels, c.batch.class_sets, c.class_weights, c.scalars, losses, d_scores);
     sum_losses(lane, losses, loss);
     if (!dx) return;
 

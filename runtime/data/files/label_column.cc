@@ -29,6 +29,10 @@ LabelColumn::LabelColumn(std::uint64_t kinds)
                                                   : 4),
       bytes_(std::in_place) {}
 
+LabelColumn::LabelColumn(ClassSets sets) : LabelColumn(std::uint64_t{1} << 32) {
+  sets_.emplace(std::move(sets));
+}
+
 void LabelColumn::push_back(std::int32_t label) {
   const bool ignored = label == device::kIgnoredLabel;
   const auto value = static_cast<std::uint32_t>(label);
@@ -76,6 +80,7 @@ void LabelColumn::keep_in(std::pmr::memory_resource* memory) {
   if (bytes_->get_allocator().resource() == memory) return;
   std::pmr::vector<std::uint8_t> moved(bytes_->begin(), bytes_->end(), memory);
   bytes_.emplace(std::move(moved));
+  if (sets_) sets_->keep_in(memory);
 }
 
 }  // namespace strata::runtime

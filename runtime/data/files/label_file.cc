@@ -8,9 +8,11 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
+#include <vector>
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -78,6 +80,13 @@ class ClassNumbers {
   bool named_by_numbers_ = false;
 };
 
+// The label whose bits are these classes.
+std::int32_t bits_of(std::span<const std::int32_t> classes) {
+  std::uint32_t bits = 0;
+  for (const std::int32_t c : classes) bits |= 1U << c;
+  return std::bit_cast<std::int32_t>(bits);
+}
+
 // For a file whose sidecar names it.
 MappedFile open_label_file(const TokenFile& file) {
   const std::filesystem::path path = labels_path(file.path());
@@ -100,6 +109,8 @@ LabelColumn column_for(const models::Classes& classes) {
     case device::ClassTarget::one:
       return LabelColumn(classes.names.size());
     case device::ClassTarget::many:
+      if (device::class_set_words(classes.target, classes.names.size()) > 0)
+        return LabelColumn(ClassSets(classes.names.size()));
       return LabelColumn(std::uint64_t{1} << classes.names.size());
     default:
       return LabelColumn(std::uint64_t{1} << 32);
@@ -140,6 +151,7 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
   // There are few classes, so most lines repeat an earlier one.
   constexpr std::size_t kKnown = 1024;
   std::unordered_map<std::string_view, std::int32_t> known;
+  std::vector<std::int32_t> members;
   std::uint64_t line = 0;
   for (std::size_t at = 0; at < all.size();) {
     const std::size_t end = std::min(all.find('\n', at), all.size());
@@ -171,13 +183,12 @@ void read_labels(const TokenFile& file, const models::Classes& classes, bool per
     } else if (target == ClassTarget::one) {
       out.push_back(numbers_of.of(value, line));
     } else {
-      std::uint32_t bits = 0;
-      if (single) {
-        bits = 1U << numbers_of.of(value, line);
-      } else {
-        for (const element one_of : list) bits |= 1U << numbers_of.of(one_of, line);
-      }
-      out.push_back(std::bit_cast<std::int32_t>(bits));
+      members.clear();
+      if (single)
+        members.push_back(numbers_of.of(value, line));
+      else
+        for (const element one_of : list) members.push_back(numbers_of.of(one_of, line));
+      out.push_back(out.sets() ? out.sets()->add(members) : bits_of(members));
     }
     if (!per_token && known.size() < kKnown) known.emplace(text, out[out.size() - 1]);
   }

@@ -27,11 +27,13 @@ void DisjointSequences::fill(std::uint64_t micro_batch, const Rows& rows) const 
   STRATA_CHECK_EQ(rows.labels.size(), elements);
   STRATA_CHECK_EQ(rows.positions.size(), elements);
   STRATA_CHECK_EQ(rows.documents.size(), elements);
+  std::span<std::uint32_t> sets = rows.class_sets;
   for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
     const std::uint64_t sequence = micro_batch * micro_batch_size_ + b;
     const Rows own = rows.subrows(b * seq_len_, seq_len_);
     if (sequence < sequences_) {
       all_->fill(sequence, 0, own);
+      sets = write_class_sets(all_->column(), own.labels, sets);
       continue;
     }
     std::fill(own.tokens.begin(), own.tokens.end(), 0u);

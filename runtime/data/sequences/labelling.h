@@ -50,6 +50,10 @@ using MakeLabelling = std::function<std::shared_ptr<Labelling>(std::span<const T
 // The stream of validation data.
 inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};
 
+// Writes the sets that a sequence's labels number, one after the other, to the front of `to`, and returns the rest of
+// it. Does nothing if the column (nullable) has no sets.
+std::span<std::uint32_t> write_class_sets(const LabelColumn* column, std::span<const std::int32_t> labels,
+                                          std::span<std::uint32_t> to);
 // Moves the rows with labels to the front of the columns: loss_rows[j] is the row of labels[j]. Does nothing if the
 // micro-batch has no such column.
 void take_labelled(const Rows& rows);

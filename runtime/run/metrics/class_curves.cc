@@ -6,6 +6,11 @@
 #include "base/error.h"
 
 namespace strata::runtime {
+namespace {
+
+constexpr std::size_t kWordBits = 32;
+
+}  // namespace
 
 void log_odds(std::span<const float> scores, std::span<double> out) {
   STRATA_CHECK_EQ(scores.size(), out.size());
@@ -40,23 +45,31 @@ std::optional<double> area_under_curve(std::span<double> positive, std::span<dou
   return static_cast<double>(twice) / (2 * static_cast<double>(positive.size()) * static_cast<double>(negative.size()));
 }
 
-ClassCurves::ClassCurves(std::span<double> columns, std::span<std::int32_t> labels, std::size_t first, std::size_t step,
-                         std::size_t classes, bool many)
-    : columns_(columns), labels_(labels), first_(first), step_(step), classes_(classes), many_(many) {
+ClassCurves::ClassCurves(std::span<double> columns, std::span<std::uint32_t> labels, std::size_t first,
+                         std::size_t step, std::size_t classes, bool many)
+    : columns_(columns),
+      labels_(labels),
+      first_(first),
+      step_(step),
+      classes_(classes),
+      many_(many),
+      label_words_(many ? (classes + kWordBits - 1) / kWordBits : 1),
+      rows_(labels.size() / label_words_) {
   const std::size_t own = first_ < classes_ ? (classes_ - first_ + step_ - 1) / step_ : 0;
-  STRATA_CHECK_LE(own * labels_.size(), columns_.size());
+  STRATA_CHECK_LE(own * rows_, columns_.size());
 }
 
-bool ClassCurves::is(std::int32_t label, std::size_t c) const {
-  return many_ ? (static_cast<std::uint32_t>(label) >> c & 1) != 0 : static_cast<std::size_t>(label) == c;
+bool ClassCurves::is(std::size_t row, std::size_t c) const {
+  const auto label = labels_.subspan(row * label_words_, label_words_);
+  return many_ ? (label[c / kWordBits] >> c % kWordBits & 1) != 0 : label[0] == c;
 }
 
-void ClassCurves::add(std::int32_t label, std::span<const double> scores) {
-  STRATA_CHECK_LT(used_, labels_.size());
-  labels_[used_] = label;
+void ClassCurves::add(std::span<const std::uint32_t> label, std::span<const double> scores) {
+  STRATA_CHECK_LT(used_, rows_);
+  STRATA_CHECK_EQ(label.size(), label_words_);
+  std::ranges::copy(label, labels_.subspan(used_ * label_words_).begin());
   std::size_t column = 0;
-  for (std::size_t c = first_; c < classes_; c += step_, ++column)
-    columns_[column * labels_.size() + used_] = scores[c];
+  for (std::size_t c = first_; c < classes_; c += step_, ++column) columns_[column * rows_ + used_] = scores[c];
   ++used_;
 }
 
@@ -64,12 +77,12 @@ std::vector<std::optional<double>> ClassCurves::areas() {
   std::vector<std::optional<double>> out;
   std::size_t column = 0;
   for (std::size_t c = first_; c < classes_; c += step_, ++column) {
-    const std::span<double> scores = columns_.subspan(column * labels_.size(), used_);
+    const std::span<double> scores = columns_.subspan(column * rows_, used_);
     // Moves the scores of the class to the front. Places that were passed are not read again, so labels need not move.
     std::size_t begin = 0, end = used_;
     for (;; ++begin) {
-      while (begin < end && is(labels_[begin], c)) ++begin;
-      while (begin < end && !is(labels_[end - 1], c)) --end;
+      while (begin < end && is(begin, c)) ++begin;
+      while (begin < end && !is(end - 1, c)) --end;
       if (begin >= end) break;
       std::swap(scores[begin], scores[--end]);
     }

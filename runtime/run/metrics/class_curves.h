@@ -20,23 +20,25 @@ std::optional<double> area_under_curve(std::span<double> positive, std::span<dou
 class ClassCurves {
  public:
   // Covers the classes first, first + step, ... below `classes`. columns has room for that many columns of `rows`
-  // doubles, labels for one label per row. many: bit c of a label means class c.
-  ClassCurves(std::span<double> columns, std::span<std::int32_t> labels, std::size_t first, std::size_t step,
+  // doubles, labels for one label per row. many: a label is a word for each 32 classes, whose bits are the classes;
+  // otherwise it is the class.
+  ClassCurves(std::span<double> columns, std::span<std::uint32_t> labels, std::size_t first, std::size_t step,
               std::size_t classes, bool many);
 
   void clear() { used_ = 0; }
   // scores: one of each class; documents are ordered by them.
-  void add(std::int32_t label, std::span<const double> scores);
+  void add(std::span<const std::uint32_t> label, std::span<const double> scores);
   // The area of each of its classes; nullopt if none or all of the rows belong to it. Reorders the columns.
   std::vector<std::optional<double>> areas();
 
  private:
-  bool is(std::int32_t label, std::size_t c) const;
+  bool is(std::size_t row, std::size_t c) const;
 
   std::span<double> columns_;
-  std::span<std::int32_t> labels_;
-  std::size_t first_, step_, classes_, used_ = 0;
+  std::span<std::uint32_t> labels_;
+  std::size_t first_, step_, classes_;
   bool many_;
+  std::size_t label_words_, rows_, used_ = 0;
 };
 
 }  // namespace strata::runtime

@@ -8,6 +8,8 @@
 namespace strata::runtime {
 namespace {
 
+constexpr std::size_t kWordBits = 32;
+
 double ratio(double a, double b) {
   return b > 0 ? a / b : 0;
 }
@@ -43,14 +45,18 @@ void ClassTally::add_one(std::size_t label, std::size_t said) {
   ++right_;
 }
 
-void ClassTally::add_many(std::uint32_t label, std::uint32_t said) {
+void ClassTally::add_many(std::span<const std::uint32_t> label, std::span<const std::uint32_t> said) {
+  STRATA_CHECK_EQ(label.size(), said.size());
+  STRATA_CHECK_LE(counts_.size(), kWordBits * label.size());
   for (std::size_t c = 0; c < counts_.size(); ++c) {
-    counts_[c].there += label >> c & 1;
-    counts_[c].said += said >> c & 1;
-    counts_[c].found += (label & said) >> c & 1;
+    const std::uint32_t there = label[c / kWordBits] >> c % kWordBits & 1,
+                        is_said = said[c / kWordBits] >> c % kWordBits & 1;
+    counts_[c].there += there;
+    counts_[c].said += is_said;
+    counts_[c].found += there & is_said;
   }
   ++documents_;
-  right_ += label == said ? 1 : 0;
+  right_ += std::ranges::equal(label, said) ? 1 : 0;
 }
 
 ClassMetrics ClassTally::with_averages(Among among) const {
@@ -107,10 +113,10 @@ std::size_t best_of(std::span<const float> scores) {
   return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-std::uint32_t all_of(std::span<const float> scores) {
-  std::uint32_t out = 0;
-  for (std::size_t c = 0; c < scores.size(); ++c) out |= scores[c] >= 0 ? std::uint32_t{1} << c : 0;
-  return out;
+void all_of(std::span<const float> scores, std::span<std::uint32_t> out) {
+  std::ranges::fill(out, 0u);
+  for (std::size_t c = 0; c < scores.size(); ++c)
+    if (scores[c] >= 0) out[c / kWordBits] |= std::uint32_t{1} << c % kWordBits;
 }
 
 RegressionMetrics metrics_of_numbers(std::span<const float> predictions, std::span<const float> labels) {

@@ -37,8 +37,8 @@ class ClassTally {
   void clear();
   // Adds a document with one class.
   void add_one(std::size_t label, std::size_t said);
-  // Adds a document with any number of classes: bit c is class c.
-  void add_many(std::uint32_t label, std::uint32_t said);
+  // Adds a document with any number of classes: bit c % 32 of word c / 32 is class c.
+  void add_many(std::span<const std::uint32_t> label, std::span<const std::uint32_t> said);
 
   // Metrics of documents from add_one() only.
   ClassMetrics of_one() const;
@@ -64,8 +64,9 @@ class ClassTally {
 
 // The class with the highest score, the first if several are equal.
 std::size_t best_of(std::span<const float> scores);
-// The classes with scores of at least 0, that is, a probability of at least one half: bit c is class c.
-std::uint32_t all_of(std::span<const float> scores);
+// Writes the classes with scores of at least 0, that is, a probability of at least one half: bit c % 32 of word c / 32
+// is class c.
+void all_of(std::span<const float> scores, std::span<std::uint32_t> out);
 
 // The metrics of a regression.
 struct RegressionMetrics {

@@ -9,8 +9,9 @@
 namespace strata::runtime {
 
 // A chunk holds the number of rows of each round, then the rows, without gaps.
-RowGather::RowGather(Exchange exchange, std::size_t words, std::size_t of_round, std::size_t rounds)
-    : exchange_(std::move(exchange)), words_(words), of_round_(of_round), rounds_(rounds) {
+RowGather::RowGather(Exchange exchange, std::size_t words, std::size_t label_words, std::size_t of_round,
+                     std::size_t rounds)
+    : exchange_(std::move(exchange)), words_(words), label_words_(label_words), of_round_(of_round), rounds_(rounds) {
   STRATA_CHECK_LE(place_of(rounds_ * of_round_), exchange_.own.size());
 }
 
@@ -18,12 +19,13 @@ std::size_t RowGather::place_of(std::size_t row) const {
   return rounds_ * sizeof(std::uint32_t) + row * words_ * sizeof(float);
 }
 
-void RowGather::add(std::int32_t label, std::span<const float> said) {
-  STRATA_CHECK_EQ(said.size() + 1, words_);
+void RowGather::add(std::span<const std::uint32_t> label, std::span<const float> said) {
+  STRATA_CHECK_EQ(label.size(), label_words_);
+  STRATA_CHECK_EQ(label.size() + said.size(), words_);
   STRATA_CHECK_LT(rows_of_round_, of_round_);
   std::byte* const at = exchange_.own.data() + place_of(rows_);
-  std::memcpy(at, &label, sizeof label);
-  std::memcpy(at + sizeof label, said.data(), said.size_bytes());
+  std::memcpy(at, label.data(), label.size_bytes());
+  std::memcpy(at + label.size_bytes(), said.data(), said.size_bytes());
   ++rows_;
   ++rows_of_round_;
 }
@@ -39,7 +41,8 @@ void RowGather::flush(const Take& take) {
   const std::span<const std::byte> all = exchange_.gather();
   const std::size_t bytes = exchange_.own.size(), ranks = all.size() / bytes;
   std::vector<std::size_t> next(ranks);  // the next row, by rank
-  std::vector<float> said(words_ - 1);
+  std::vector<std::uint32_t> label(label_words_);
+  std::vector<float> said(words_ - label_words_);
   for (std::size_t round = 0; round < round_; ++round)
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const std::byte* const chunk = all.data() + rank * bytes;
@@ -48,9 +51,8 @@ void RowGather::flush(const Take& take) {
       STRATA_CHECK_LE(count, of_round_);
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::byte* const at = chunk + place_of(next[rank]++);
-        std::int32_t label = 0;
-        std::memcpy(&label, at, sizeof label);
-        std::memcpy(said.data(), at + sizeof label, said.size() * sizeof(float));
+        std::memcpy(label.data(), at, label_words_ * sizeof label[0]);
+        std::memcpy(said.data(), at + label_words_ * sizeof label[0], said.size() * sizeof said[0]);
         take(label, said);
       }
     }

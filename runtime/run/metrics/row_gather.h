@@ -16,14 +16,14 @@ struct Exchange {
 // messages, whose number and size do not depend on the rows.
 class RowGather {
  public:
-  // words: per row, its label and its predictions. of_round: the most rows of a round. rounds: how many are sent
-  // together. The exchange must be large enough (ScoreMemory::chunk_bytes) and outlive it.
-  RowGather(Exchange exchange, std::size_t words, std::size_t of_round, std::size_t rounds);
+  // words: per row, its label and its predictions. label_words: of the label. of_round: the most rows of a round.
+  // rounds: how many are sent together. The exchange must be large enough (ScoreMemory::chunk_bytes) and outlive it.
+  RowGather(Exchange exchange, std::size_t words, std::size_t label_words, std::size_t of_round, std::size_t rounds);
 
   // Receives each row of every rank, in order.
-  using Take = std::function<void(std::int32_t label, std::span<const float> said)>;
-  // Adds a row of this rank's round; `said` has words - 1 floats.
-  void add(std::int32_t label, std::span<const float> said);
+  using Take = std::function<void(std::span<const std::uint32_t> label, std::span<const float> said)>;
+  // Adds a row of this rank's round; `said` has words - label_words floats.
+  void add(std::span<const std::uint32_t> label, std::span<const float> said);
   // Ends a round. If there is no room for another one, sends what was not sent yet, and `take` receives the rows.
   // Collective.
   void end_round(const Take& take);
@@ -37,7 +37,7 @@ class RowGather {
   std::size_t place_of(std::size_t row) const;
 
   Exchange exchange_;
-  std::size_t words_, of_round_, rounds_;
+  std::size_t words_, label_words_, of_round_, rounds_;
   std::size_t rows_ = 0, round_ = 0, rows_of_round_ = 0;  // in the chunk so far
 };
 

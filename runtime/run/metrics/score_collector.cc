@@ -52,17 +52,18 @@ ScoreCollector::ScoreCollector(models::Classes classes, bool words, const ScoreM
       layout_(layout),
       rank_(static_cast<std::size_t>(rank)),
       ranks_(static_cast<std::size_t>(ranks)),
-      gather_(std::move(exchange), layout.words, layout.of_micro_batch, layout.rounds),
+      gather_(std::move(exchange), layout.words, layout.label_words, layout.of_micro_batch, layout.rounds),
       tally_(classes_.target == ClassTarget::number ? 0 : classes_.names.size(),
              layout.curves && !many() ? ClassTally::Confusion::counted : ClassTally::Confusion::left_out) {
   const std::size_t rows = layout.rows;
   if (classes_.target == ClassTarget::number) numbers_ = span_of<float>(kept, 0, 2 * rows);
   if (layout.curves)
     curves_.emplace(span_of<double>(kept, 0, layout.columns * rows),
-                    span_of<std::int32_t>(kept, layout.columns * rows * sizeof(double), rows),
+                    span_of<std::uint32_t>(kept, layout.columns * rows * sizeof(double), layout.label_words * rows),
                     layout.first_curve + rank_, ranks_, classes_.names.size(), many());
   if (words && models::are_entity_tags(classes_.names)) entities_.emplace(classes_.names);
   odds_.resize(classes_.names.size());
+  said_.resize(layout.label_words);
 }
 
 void ScoreCollector::clear() {
@@ -74,21 +75,27 @@ void ScoreCollector::clear() {
 }
 
 void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
-                               std::span<const device::RowRange> documents, std::size_t seq_len) {
-  const std::size_t k = classes_.names.size();
+                               std::span<const std::uint32_t> sets, std::span<const device::RowRange> documents,
+                               std::size_t seq_len) {
+  const std::size_t k = classes_.names.size(), words = layout_.label_words;
   for (std::size_t row = 0; row < labels.size(); ++row) {
     if (labels[row] == device::kIgnoredLabel) continue;
     const auto of_row = scores.subspan(row * stride, k);
-    if (layout_.words == 1 + k) {
-      gather_.add(labels[row], of_row);
+    const auto own = static_cast<std::uint32_t>(labels[row]);
+    const auto label = sets.empty() ? std::span(&own, 1) : sets.subspan(row * words, words);
+    if (layout_.words == words + k) {
+      gather_.add(label, of_row);
       continue;
     }
     // With so many classes, only the predicted classes are sent, not the scores.
-    const auto said = std::bit_cast<float>(static_cast<std::uint32_t>(many() ? all_of(of_row) : best_of(of_row)));
-    gather_.add(labels[row], {&said, 1});
+    if (many())
+      all_of(of_row, said_);
+    else
+      said_[0] = static_cast<std::uint32_t>(best_of(of_row));
+    gather_.add(label, {reinterpret_cast<const float*>(said_.data()), words});
   }
   if (entities_) add_entities(scores, stride, labels, documents, seq_len);
-  gather_.end_round([this](std::int32_t label, std::span<const float> said) { take(label, said); });
+  gather_.end_round([this](auto label, auto said) { take(label, said); });
 }
 
 // A text is never split between micro-batches.
@@ -109,23 +116,28 @@ void ScoreCollector::add_entities(std::span<const float> scores, std::size_t str
   }
 }
 
-void ScoreCollector::take(std::int32_t label, std::span<const float> said) {
+void ScoreCollector::take(std::span<const std::uint32_t> label, std::span<const float> said) {
   if (classes_.target == ClassTarget::number) {
     STRATA_CHECK_LT(count_, layout_.rows);
-    numbers_[count_] = std::bit_cast<float>(label);
+    numbers_[count_] = std::bit_cast<float>(label[0]);
     numbers_[layout_.rows + count_] = said[0];
     ++count_;
     return;
   }
   if (!curves_) {
-    tally_.add_one(static_cast<std::size_t>(label), std::bit_cast<std::uint32_t>(said[0]));
+    std::memcpy(said_.data(), said.data(), said.size_bytes());
+    if (many())
+      tally_.add_many(label, said_);
+    else
+      tally_.add_one(label[0], said_[0]);
     return;
   }
   if (many()) {
-    tally_.add_many(static_cast<std::uint32_t>(label), all_of(said));
+    all_of(said, said_);
+    tally_.add_many(label, said_);
     std::ranges::copy(said, odds_.begin());
   } else {
-    tally_.add_one(static_cast<std::size_t>(label), best_of(said));
+    tally_.add_one(label[0], best_of(said));
     log_odds(said, odds_);
   }
   curves_->add(label, odds_);
@@ -182,7 +194,7 @@ void ScoreCollector::add_entity_metrics(comm::World& world, ClassReport& out) co
 }
 
 ClassReport ScoreCollector::report(comm::World& world) {
-  gather_.flush([this](std::int32_t label, std::span<const float> said) { take(label, said); });
+  gather_.flush([this](auto label, auto said) { take(label, said); });
   if (classes_.target == ClassTarget::number) return report_numbers();
   ClassReport out;
   add_quality(many() ? tally_.of_many() : tally_.of_one(), classes_, out);

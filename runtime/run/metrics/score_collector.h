@@ -39,14 +39,15 @@ class ScoreCollector {
   const models::Classes& classes() const { return classes_; }
   void clear();
   // Adds the rows of this rank's round. Scores are `stride` apart; rows with labels that do not count are left out.
-  // documents: of all rows of the micro-batch, whose sequences have seq_len rows; used for words only. Collective.
+  // sets: the rows' sets of classes, as the batch has them. documents: of all rows of the micro-batch, whose sequences
+  // have seq_len rows; used for words only. Collective.
   void add_round(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
-                 std::span<const device::RowRange> documents, std::size_t seq_len);
+                 std::span<const std::uint32_t> sets, std::span<const device::RowRange> documents, std::size_t seq_len);
   // Call it after the last round. Collective.
   ClassReport report(comm::World& world);
 
  private:
-  void take(std::int32_t label, std::span<const float> said);
+  void take(std::span<const std::uint32_t> label, std::span<const float> said);
   void add_entities(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
                     std::span<const device::RowRange> documents, std::size_t seq_len);
   ClassReport report_numbers() const;
@@ -64,6 +65,7 @@ class ScoreCollector {
   std::span<float> numbers_;             // regression: labels in the first half, predictions in the second
   std::size_t count_ = 0;                // how many of each
   std::vector<double> odds_;
+  std::vector<std::uint32_t> said_;  // the set of predicted classes of a row
 };
 
 }  // namespace strata::runtime

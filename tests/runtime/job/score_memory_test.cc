@@ -33,6 +33,19 @@ TEST(ScoreMemoryTest, OfManyClassesOnlyCounts) {
   EXPECT_EQ(more.words, 2u) << "the label and what was said";
 }
 
+TEST(ScoreMemoryTest, LabelsOfManyClassesHaveAWordForEach32) {
+  const ScoreMemory few = memory_of(31, ClassTarget::many, 1000, 1, 16),
+                    more = memory_of(90, ClassTarget::many, 1000, 1, 16);
+  EXPECT_EQ(few.label_words, 1u);
+  EXPECT_EQ(more.label_words, 3u);
+  EXPECT_EQ(more.words, 3u + 90);
+  EXPECT_EQ(more.bytes, 1000u * (3 * 4 + 90 * 8));
+  EXPECT_EQ(memory_of(90, ClassTarget::one, 1000, 1, 16).label_words, 1u);
+  const ScoreMemory counted = memory_of(kMostTabled + 1, ClassTarget::many, 1000, 1, 16);
+  EXPECT_EQ(counted.words, 2u * 33) << "a set of labels and one of what was said";
+  EXPECT_EQ(counted.bytes, 0u);
+}
+
 // Finding: 2 KiB a message made some 10^4 rounds of consensus of an evaluation.
 TEST(ScoreMemoryTest, ChunksAreLargeAndNotOfAllRanksTogether) {
   const auto chunk = [](int ranks) { return memory_of(20, ClassTarget::one, 10'000'000, ranks, 256).chunk_bytes; };

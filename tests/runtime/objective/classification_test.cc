@@ -265,6 +265,34 @@ TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
                  HasSubstr("line 2: the label \"1\" is not one of the model's 2 classes (0, 2)"));
 }
 
+// A label has 31 bits for classes; above that, it numbers a set of them.
+TEST_F(ClassificationTest, AboveThe31BitsOfALabelClassesAreInSets) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 90; ++i) names.push_back(fmt::format("t{}", i));
+  const auto made = file("{\"labels\": [\"t89\", \"t0\", \"t89\"]}\n{\"label\": \"t40\"}\n",
+                         "multi_label_classification", {"t0", "t40", "t89"});
+  const models::Classes many = classes(names, device::ClassTarget::many);
+  LabelColumn column = column_for(many);
+  ASSERT_NE(column.sets(), nullptr);
+  read_labels(made, many, false, column);
+  EXPECT_THAT(values_of(column), ElementsAre(0, 1));
+  EXPECT_THAT(column.sets()->of(0), ElementsAre(89, 0, 89));
+  EXPECT_THAT(column.sets()->of(1), ElementsAre(40));
+  names.resize(31);
+  EXPECT_EQ(column_for(classes(names, device::ClassTarget::many)).sets(), nullptr);
+  EXPECT_EQ(column_for(classes({"a", "b"})).sets(), nullptr);
+
+  // A sequence's sets are those of its rows that have a label, in the order of the rows.
+  const std::vector<std::int32_t> labels = {kNone, 1, kNone, 0, 1};
+  std::vector<std::uint32_t> words(3 * 4, 7);
+  const auto rest = write_class_sets(&column, labels, words);
+  EXPECT_EQ(rest.size(), 3u);
+  EXPECT_THAT(words, ElementsAre(0, 1u << 8, 0, 1, 0, 1u << 25, 0, 1u << 8, 0, 7, 7, 7));
+  const LabelColumn bits(10);
+  EXPECT_EQ(write_class_sets(&bits, labels, words).size(), words.size());
+  EXPECT_EQ(write_class_sets(nullptr, labels, words).size(), words.size());
+}
+
 TEST_F(ClassificationTest, AFileThatIsNotWhatTheSidecarSaysIsRefused) {
   auto made = file("{\"label\": \"a\"}\n", "single_label_classification", {"a", "b"});
   EXPECT_FAILURE(labels_of(made, classes({"a", "b"}), false), Exit::corrupt,

@@ -28,15 +28,17 @@ void map(Lane& lane, ConstView a, ConstView b, View y, F f) {
 }  // namespace
 
 void class_loss(Lane& lane, const ClassScoreShape& shape, ConstView scores, const std::int32_t* labels,
-                const float* weights, const StepScalars* scalars, View losses, View d_scores) {
+                const std::uint32_t* sets, const float* weights, const StepScalars* scalars, View losses,
+                View d_scores) {
   const auto* x = scores.as<float>();
   auto* loss = losses.as<float>();
+  const std::size_t words = class_set_words(shape.target, shape.classes);
   submit(lane, [=](Team& team) {
     const auto run = [&](auto&& store_in_row) {
       const std::size_t grain = std::max<std::size_t>(1, kGrain / (16 * shape.classes));
       team.for_range(shape.rows, grain, [&](std::size_t begin, std::size_t end) {
         for (std::size_t r = begin; r < end; ++r)
-          loss[r] = class_loss_of_row(shape, x + r * shape.stride, labels[r], weights,
+          loss[r] = class_loss_of_row(shape, x + r * shape.stride, labels[r], sets + r * words, weights,
                                       d_scores ? scalars->loss_gradient : 0.0f, store_in_row(r));
       });
     };

@@ -34,13 +34,13 @@ TEST(ClassCurvesTest, LogOddsKnowTheOrderBeyondAProbabilityOfOne) {
 // Columns of classes 1 and 4 of five, with room for more rows than there are.
 TEST(ClassCurvesTest, HasTheColumnsOfItsOwnClasses) {
   std::vector<double> columns(2 * 6);
-  std::vector<std::int32_t> labels(6);
+  std::vector<std::uint32_t> labels(6);
   ClassCurves curves(columns, labels, 1, 3, 5, false);
-  const std::int32_t of[] = {1, 4, 1, 0};
+  const std::uint32_t of[] = {1, 4, 1, 0};
   const double one[] = {5, 1, 2, 2}, four[] = {0, 9, 1, 2};
   for (int again = 0; again < 2; ++again) {
     curves.clear();
-    for (std::size_t i = 0; i < 4; ++i) curves.add(of[i], std::vector<double>{7, one[i], 8, 7, four[i]});
+    for (std::size_t i = 0; i < 4; ++i) curves.add({&of[i], 1}, std::vector<double>{7, one[i], 8, 7, four[i]});
     const auto areas = curves.areas();
     ASSERT_EQ(areas.size(), 2u);
     EXPECT_EQ(areas[0], 3.5 / 4);

@@ -30,40 +30,48 @@ std::vector<T> numbers(const element& list) {
 struct ClassScores {
   std::size_t classes;
   std::vector<float> scores;
-  std::vector<std::int32_t> labels;  // of one class each; or, of many, bit c of class c
+  std::vector<std::uint32_t> labels;  // of one class each; or, of many, words whose bits are the classes
+  std::size_t words = 1;              // of a label
 
+  std::size_t documents() const { return labels.size() / words; }
+  std::span<const std::uint32_t> label(std::size_t document) const {
+    return std::span(labels).subspan(document * words, words);
+  }
   std::span<const float> of(std::size_t document) const {
     return std::span(scores).subspan(document * classes, classes);
   }
 };
 ClassScores scores_of(const element& golden) {
-  return {golden["classes"].get_uint64().value(), numbers<float>(golden["scores"]),
-          numbers<std::int32_t>(golden["labels"])};
+  const auto classes = static_cast<std::size_t>(golden["classes"].get_uint64().value());
+  const std::size_t words = golden["kind"].get_string().value() == "many" ? (classes + 31) / 32 : 1;
+  return {classes, numbers<float>(golden["scores"]), numbers<std::uint32_t>(golden["labels"]), words};
 }
 ClassMetrics metrics_of_one(const ClassScores& all, ClassTally::Confusion confusion = ClassTally::Confusion::counted) {
   ClassTally tally(all.classes, confusion);
-  for (std::size_t i = 0; i < all.labels.size(); ++i)
-    tally.add_one(static_cast<std::size_t>(all.labels[i]), best_of(all.of(i)));
+  for (std::size_t i = 0; i < all.labels.size(); ++i) tally.add_one(all.labels[i], best_of(all.of(i)));
   return tally.of_one();
 }
 ClassMetrics metrics_of_many(const ClassScores& all) {
   ClassTally tally(all.classes, ClassTally::Confusion::left_out);
-  for (std::size_t i = 0; i < all.labels.size(); ++i)
-    tally.add_many(static_cast<std::uint32_t>(all.labels[i]), all_of(all.of(i)));
+  std::vector<std::uint32_t> said(all.words);
+  for (std::size_t i = 0; i < all.documents(); ++i) {
+    all_of(all.of(i), said);
+    tally.add_many(all.label(i), said);
+  }
   return tally.of_many();
 }
 // The mean over classes; of two that a document has one of, the second's.
 std::optional<double> area_of(const ClassScores& all, bool many) {
-  const std::size_t rows = all.labels.size(), first = !many && all.classes == 2 ? 1 : 0;
+  const std::size_t rows = all.documents(), first = !many && all.classes == 2 ? 1 : 0;
   std::vector<double> columns(all.classes * rows), scores(all.classes);
-  std::vector<std::int32_t> labels(rows);
+  std::vector<std::uint32_t> labels(rows * all.words);
   ClassCurves curves(columns, labels, first, 1, all.classes, many);
   for (std::size_t i = 0; i < rows; ++i) {
     if (many)
       std::ranges::copy(all.of(i), scores.begin());
     else
       log_odds(all.of(i), scores);
-    curves.add(all.labels[i], scores);
+    curves.add(all.label(i), scores);
   }
   double sum = 0;
   const auto areas = curves.areas();
@@ -120,7 +128,7 @@ TEST(ClassMetricsTest, ScikitLearnsNumbers) {
     for (const element of_row : golden["confusion"].get_array())
       EXPECT_EQ(found.confusion[row++], numbers<std::uint64_t>(of_row));
   }
-  EXPECT_EQ(n, 6u);
+  EXPECT_EQ(n, 7u);
 }
 
 TEST(ClassMetricsTest, AveragesLeaveOutClassesThatNoDocumentIsOf) {

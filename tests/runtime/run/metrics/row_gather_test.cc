@@ -11,14 +11,15 @@
 namespace strata::runtime {
 namespace {
 
-using Row = std::pair<std::int32_t, std::vector<float>>;
+// A label of two words, and two numbers.
+using Row = std::pair<std::vector<std::uint32_t>, std::vector<float>>;
 
 // Micro-batch m has m % 4 rows, numbered through.
 std::vector<Row> rows_of(std::uint64_t micro_batch) {
   std::vector<Row> out;
   for (std::uint64_t i = 0; i < micro_batch % 4; ++i) {
-    const auto label = static_cast<std::int32_t>(10 * micro_batch + i);
-    out.push_back({label, {static_cast<float>(label) + 0.5f, static_cast<float>(i)}});
+    const auto number = static_cast<std::uint32_t>(10 * micro_batch + i);
+    out.push_back({{number, ~number}, {static_cast<float>(number) + 0.5f, static_cast<float>(i)}});
   }
   return out;
 }
@@ -31,11 +32,11 @@ TEST(RowGatherTest, BringsRowsInTheOrderOfMicroBatchesOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3})
     for (const std::size_t rounds : {1, 2, 5, 100})
       comm::run_threads(ranks, [&](comm::World& world) {
-        RankExchange exchange(world, 4096 + rounds * 40);
-        RowGather gather(exchange.exchange(), 3, 3, rounds);
+        RankExchange exchange(world, 4096 + rounds * 52);
+        RowGather gather(exchange.exchange(), 4, 2, 3, rounds);
         std::vector<Row> found;
-        const auto take = [&](std::int32_t label, std::span<const float> said) {
-          found.push_back({label, {said.begin(), said.end()}});
+        const auto take = [&](std::span<const std::uint32_t> label, std::span<const float> said) {
+          found.push_back({{label.begin(), label.end()}, {said.begin(), said.end()}});
         };
         const auto w = static_cast<std::uint64_t>(world.size());
         const std::uint64_t all = (kMicroBatches + w - 1) / w;
@@ -56,18 +57,21 @@ TEST(RowGatherTest, BringsRowsInTheOrderOfMicroBatchesOnAnyNumberOfRanks) {
 TEST(RowGatherTest, ForgetsWhatAnEvaluationThatWasStoppedHadAdded) {
   comm::run_threads(1, [](comm::World& world) {
     RankExchange exchange(world, 4096);
-    RowGather gather(exchange.exchange(), 2, 4, 8);
-    std::vector<std::int32_t> labels;
-    const auto take = [&](std::int32_t label, std::span<const float>) { labels.push_back(label); };
-    const float said = 0;
-    gather.add(1, {&said, 1});
+    RowGather gather(exchange.exchange(), 2, 1, 4, 8);
+    std::vector<std::uint32_t> labels;
+    const auto take = [&](std::span<const std::uint32_t> label, std::span<const float>) { labels.push_back(label[0]); };
+    const auto add = [&](std::uint32_t label) {
+      const float said = 0;
+      gather.add({&label, 1}, {&said, 1});
+    };
+    add(1);
     gather.end_round(take);
-    gather.add(2, {&said, 1});
+    add(2);
     gather.clear();
-    gather.add(3, {&said, 1});
+    add(3);
     gather.end_round(take);
     gather.flush(take);
-    EXPECT_EQ(labels, std::vector<std::int32_t>{3});
+    EXPECT_EQ(labels, std::vector<std::uint32_t>{3});
   });
 }
 

@@ -27,6 +27,7 @@ struct MicroBatch {
   std::vector<float> scores;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents = {};
+  std::vector<std::uint32_t> sets = {};  // of classes, for each label
 };
 
 // The report on every rank, which are all alike. Each round has a micro-batch of each rank.
@@ -48,7 +49,7 @@ ClassReport report_of(const models::Classes& classes, const std::vector<MicroBat
       for (std::size_t at = 0; at < all.size(); at += w) {
         static const MicroBatch kNothing;
         const MicroBatch& own = at + rank < all.size() ? all[at + rank] : kNothing;
-        collector.add_round(own.scores, classes.names.size(), own.labels, own.documents, own.labels.size());
+        collector.add_round(own.scores, classes.names.size(), own.labels, own.sets, own.documents, own.labels.size());
       }
       out[rank] = collector.report(world);
     }
@@ -79,7 +80,13 @@ std::vector<MicroBatch> some_rows(std::size_t classes, device::ClassTarget targe
     MicroBatch& one = out.emplace_back();
     for (std::size_t row = 0; row < 2 + m % 6; ++row) {
       for (std::size_t c = 0; c < classes; ++c) one.scores.push_back(std::round(normal(random) * 10) / 10);
-      if (target == device::ClassTarget::number)
+      const std::size_t words = device::class_set_words(target, classes);
+      for (std::size_t w = 0; w < words; ++w)
+        one.sets.push_back(static_cast<std::uint32_t>(random()) &
+                           (w + 1 < words || classes % 32 == 0 ? ~0u : (1u << classes % 32) - 1));
+      if (words > 0)
+        one.labels.push_back(0);
+      else if (target == device::ClassTarget::number)
         one.labels.push_back(std::bit_cast<std::int32_t>(one.scores.back() + normal(random)));
       else
         one.labels.push_back(static_cast<std::int32_t>(
@@ -92,8 +99,11 @@ std::vector<MicroBatch> some_rows(std::size_t classes, device::ClassTarget targe
 
 TEST(ScoreCollectorTest, MetricsHaveTheSameBitsOnAnyNumberOfRanks) {
   using device::ClassTarget;
-  for (const auto& [classes, target] :
-       {std::pair{2u, ClassTarget::one}, {5u, ClassTarget::one}, {4u, ClassTarget::many}, {1u, ClassTarget::number}}) {
+  for (const auto& [classes, target] : {std::pair{2u, ClassTarget::one},
+                                        {5u, ClassTarget::one},
+                                        {4u, ClassTarget::many},
+                                        {90u, ClassTarget::many},
+                                        {1u, ClassTarget::number}}) {
     const auto rows = some_rows(classes, target);
     const ClassReport one = report_of(classes_of(classes, target), rows, 1);
     EXPECT_GE(one.metrics.size(), 3u);
@@ -129,6 +139,27 @@ TEST(ScoreCollectorTest, OfTooManyClassesTheMatrixIsLeftOutAndSaid) {
   EXPECT_EQ(value("eval_f1_micro"), value("eval_accuracy"));
   EXPECT_TRUE(std::isnan(value("eval_roc_auc")));
   EXPECT_EQ(report_of(classes_of(k, device::ClassTarget::one), rows, 3).metrics, found.metrics);
+}
+
+// Of any number of classes per text, above what a label's bits hold: with scores, and with what was said alone.
+TEST(ScoreCollectorTest, SetsOfClassesAreCounted) {
+  for (const std::size_t k : {std::size_t{90}, kMostTabled + 1}) {
+    const auto rows = some_rows(k, device::ClassTarget::many);
+    const std::size_t words = (k + 31) / 32;
+    double there = 0, said = 0, found = 0;
+    for (const MicroBatch& one : rows)
+      for (std::size_t row = 0; row < one.labels.size(); ++row)
+        for (std::size_t c = 0; c < k && one.labels[row] != device::kIgnoredLabel; ++c) {
+          const bool is = (one.sets[row * words + c / 32] >> c % 32 & 1) != 0, is_said = one.scores[row * k + c] >= 0;
+          there += is ? 1 : 0;
+          said += is_said ? 1 : 0;
+          found += is && is_said ? 1 : 0;
+        }
+    for (const int ranks : {1, 3})
+      EXPECT_THAT(report_of(classes_of(k, device::ClassTarget::many), rows, ranks).metrics,
+                  testing::Contains(testing::Pair("eval_f1_micro", 2 * found / (there + said))))
+          << k << " classes, " << ranks << " ranks";
+  }
 }
 
 // B-PER I-PER in one text, then an I-PER that begins the next; the model says the first right and misses the second.
