@@ -14,6 +14,7 @@
 #include "device/ops/step/consensus.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
+#include "device/ops/tree_sum.h"
 #include "device/ops/unpack.h"
 
 // Every operation that a twin provides, by the name that device/ops/ declares. A twin defines them in its own
@@ -26,7 +27,7 @@
   X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
   X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \
   X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(scale_columns) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
-  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(unpack) X(update) X(zero)
+  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(tree_sum) X(unpack) X(update) X(zero)
 // clang-format on
 
 namespace strata::device {
