@@ -24,6 +24,9 @@ class Collectives {
   virtual void release() = 0;
   virtual void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team& team) = 0;
+  // Of at least 1 byte, between two ranks.
+  virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;
+  virtual void receive(std::byte* data, std::size_t bytes, int from, device::cpu::Team& team) = 0;
 
   // Exchanges texts of any length in rounds of exchange(); result[r] is rank r's text. Allocates, so for set-up only.
   std::vector<std::string> exchange_texts(const std::string& mine);

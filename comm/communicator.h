@@ -39,33 +39,36 @@ struct ShardedRange {
 
 // Bytes that this rank sent to others, by kind of collective, since the last reset.
 struct CommBytes {
-  std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0;
+  std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0, point_to_point = 0;
   std::uint64_t between_nodes = 0;  // of all these, to ranks on other nodes
-  std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus; }
+  std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus + point_to_point; }
   // One step's mean over `steps` equal steps.
   CommBytes per_step(std::int64_t steps) const {
     const auto n = static_cast<std::uint64_t>(steps > 0 ? steps : 1);
-    return {all_gather / n, all_to_all / n, broadcast / n, consensus / n, between_nodes / n};
+    return {all_gather / n, all_to_all / n, broadcast / n, consensus / n, point_to_point / n, between_nodes / n};
   }
   CommBytes& operator+=(const CommBytes& other) {
     all_gather += other.all_gather;
     all_to_all += other.all_to_all;
     broadcast += other.broadcast;
     consensus += other.consensus;
+    point_to_point += other.point_to_point;
     between_nodes += other.between_nodes;
     return *this;
   }
   // What was sent since `earlier`.
   CommBytes since(const CommBytes& earlier) const {
-    return {all_gather - earlier.all_gather, all_to_all - earlier.all_to_all, broadcast - earlier.broadcast,
-            consensus - earlier.consensus, between_nodes - earlier.between_nodes};
+    return {all_gather - earlier.all_gather,         all_to_all - earlier.all_to_all,
+            broadcast - earlier.broadcast,           consensus - earlier.consensus,
+            point_to_point - earlier.point_to_point, between_nodes - earlier.between_nodes};
   }
 };
 
-// The collectives of one group of ranks (group.h) on one lane; rank() and `r` are places in the group, not in the
-// world. All ranks of the group issue the same collectives in the same order on the communicators that they opened in
-// the same order. Nothing blocks the caller: work is queued in the lane. Waits end with Aborted when the run's token is
-// set. Buffers are device memory, in an arena that the World allocated, and stay untouched until the work has run.
+// The collectives of one group of ranks (group.h) on one lane, and messages between two of its ranks; rank() and `r`
+// are places in the group, not in the world. All ranks of the group issue the same collectives in the same order on the
+// communicators that they opened in the same order. Nothing blocks the caller: work is queued in the lane. Waits end
+// with Aborted when the run's token is set. Buffers are device memory, in an arena that the World allocated, and stay
+// untouched until the work has run.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -95,12 +98,24 @@ class Communicator {
   // Sends root's `bytes` bytes at `data` to all ranks.
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
 
+  // Sends `bytes` bytes to rank `to` of the group, and receives them from rank `from`. The n-th send of one rank to
+  // another on this communicator is the n-th receive there, of the same bytes; of 0 bytes nothing is done. Other ranks
+  // take no part. A send ends when its buffer is free, which may be no earlier than the end of its receive. So two
+  // lanes wait for each other for ever if each has a send first and, behind it, the receive that the other's send
+  // needs: ranks that send to each other do so on two communicators, each with a lane of its own, one for each
+  // direction.
+  virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;
+  virtual void receive(std::byte* data, std::size_t bytes, int from) = 0;
+
   // Whether all its work runs on the device, so that a device::Graph can record it; only memory then differs from call
   // to call.
   virtual bool can_be_recorded() const { return false; }
 
   // Bytes that this rank has sent; exact once the lane is synchronized.
   virtual CommBytes sent() const = 0;
+
+ protected:
+  bool is_peer(int other) const { return other >= 0 && other < size() && other != rank(); }
 };
 
 // The ranks of a run, seen from one of them. Opens communicators, allocates memory that collectives can reach, and

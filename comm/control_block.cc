@@ -64,13 +64,15 @@ struct alignas(kCacheLine) ControlBlock::Presence {
 };
 
 std::size_t ControlBlock::bytes(int ranks) {
-  return sizeof(Header) + static_cast<std::size_t>(ranks) * (sizeof(Presence) + kChannels * sizeof(RankSlot));
+  const auto n = static_cast<std::size_t>(ranks);
+  return sizeof(Header) + n * (sizeof(Presence) + kChannels * (sizeof(RankSlot) + n * sizeof(PairSlot)));
 }
 
 ControlBlock::ControlBlock(std::byte* memory, int ranks)
     : header_(reinterpret_cast<Header*>(memory)),
       presence_(reinterpret_cast<Presence*>(memory + sizeof(Header))),
       slots_(reinterpret_cast<RankSlot*>(memory + sizeof(Header) + static_cast<std::size_t>(ranks) * sizeof(Presence))),
+      pairs_(reinterpret_cast<PairSlot*>(slots_ + kChannels * ranks)),
       ranks_(ranks) {}
 
 ControlBlock ControlBlock::construct(std::byte* memory, int ranks) {
@@ -78,6 +80,7 @@ ControlBlock ControlBlock::construct(std::byte* memory, int ranks) {
   new (block.header_) Header;
   for (int rank = 0; rank < ranks; ++rank) new (block.presence_ + rank) Presence;
   for (int slot = 0; slot < kChannels * ranks; ++slot) new (block.slots_ + slot) RankSlot;
+  for (int pair = 0; pair < kChannels * ranks * ranks; ++pair) new (block.pairs_ + pair) PairSlot;
   return block;
 }
 

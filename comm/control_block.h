@@ -11,7 +11,7 @@ namespace strata::comm {
 
 inline constexpr std::size_t kCacheLine = 64;
 // One for the World's own exchanges, the others for communicators in the order of open().
-inline constexpr int kChannels = 12;
+inline constexpr int kChannels = 24;
 
 // A counter that one rank raises and others sleep on, in memory that processes may share. `sleepers` saves the system
 // call when nobody sleeps.
@@ -43,6 +43,14 @@ struct RankSlot {
   alignas(kCacheLine) std::byte message[2][Communicator::kMaxExchange];
 };
 
+// Messages from one rank to another in one channel. Their sender says where one is and raises `offered` to its number;
+// their receiver copies it and raises `taken`.
+struct PairSlot {
+  Signal offered, taken;
+  alignas(kCacheLine) Place place{};
+  std::uint64_t bytes = 0;
+};
+
 // What the ranks of a node share besides their buffers: signals, small messages, and the first failure. This is a view;
 // the World owns the memory.
 class ControlBlock {
@@ -54,6 +62,7 @@ class ControlBlock {
 
   int ranks() const { return ranks_; }
   RankSlot& slot(int channel, int rank) const { return slots_[channel * ranks_ + rank]; }
+  PairSlot& pair(int channel, int from, int to) const { return pairs_[(channel * ranks_ + from) * ranks_ + to]; }
 
   // The first report wins. Its cause is a sentence that names the rank. Afterwards failed() is true, unless the first
   // rank died while it wrote its cause.
@@ -73,6 +82,7 @@ class ControlBlock {
   Header* header_;
   Presence* presence_;
   RankSlot* slots_;
+  PairSlot* pairs_;
   int ranks_;
 };
 

@@ -63,10 +63,26 @@ class LaneCommunicator final : public Communicator {
     });
   }
 
+  void send(const std::byte* data, std::size_t bytes, int to) override {
+    STRATA_CHECK(is_peer(to));
+    if (bytes == 0) return;
+    host_work(lane_, [this, data, bytes, to](Team&) {
+      collectives_->send(data, bytes, to);
+      add(point_to_point_, bytes);
+      add(between_nodes_, levels_.sent(bytes, to));
+    });
+  }
+
+  void receive(std::byte* data, std::size_t bytes, int from) override {
+    STRATA_CHECK(is_peer(from));
+    if (bytes == 0) return;
+    host_work(lane_, [this, data, bytes, from](Team& team) { collectives_->receive(data, bytes, from, team); });
+  }
+
   CommBytes sent() const override {
-    return {all_gather_.load(std::memory_order_relaxed), all_to_all_.load(std::memory_order_relaxed),
-            broadcast_.load(std::memory_order_relaxed), consensus_.load(std::memory_order_relaxed),
-            between_nodes_.load(std::memory_order_relaxed)};
+    return {all_gather_.load(std::memory_order_relaxed),     all_to_all_.load(std::memory_order_relaxed),
+            broadcast_.load(std::memory_order_relaxed),      consensus_.load(std::memory_order_relaxed),
+            point_to_point_.load(std::memory_order_relaxed), between_nodes_.load(std::memory_order_relaxed)};
   }
 
  private:
@@ -77,7 +93,7 @@ class LaneCommunicator final : public Communicator {
   device::Lane& lane_;
   std::unique_ptr<Collectives> collectives_;
   const Levels levels_;
-  Count all_gather_{0}, all_to_all_{0}, broadcast_{0}, consensus_{0}, between_nodes_{0};
+  Count all_gather_{0}, all_to_all_{0}, broadcast_{0}, consensus_{0}, point_to_point_{0}, between_nodes_{0};
 };
 
 }  // namespace

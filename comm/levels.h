@@ -27,10 +27,11 @@ class Levels {
   bool two() const { return even_ && nodes_.size() > 1 && nodes_[0].size() > 1; }
 
   // Bytes that this rank sends to other nodes: for an all-gather with `bytes` from this rank, for an all-to-all over
-  // `range`, and for `bytes` to each member.
+  // `range`, for `bytes` to each member, and for `bytes` to one.
   std::uint64_t gathered(std::uint64_t bytes) const;
   std::uint64_t exchanged(const ShardedRange& range) const;
   std::uint64_t told(std::uint64_t bytes) const { return bytes * far_; }
+  std::uint64_t sent(std::uint64_t bytes, int to) const { return far(to) ? bytes : 0; }
 
  private:
   std::vector<std::vector<int>> nodes_;

@@ -18,7 +18,8 @@ constexpr auto kLookAfterPeers = std::chrono::milliseconds(250);
 constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
-// buffers end with finish and a wait until all have finished, so that the source may change afterwards.
+// buffers end with finish and a wait until all have finished, so that the source may change afterwards. Messages
+// between two ranks have signals of their own.
 class SharedCollectives final : public Collectives {
  public:
   SharedCollectives(SharedMemory& memory, Group group, int channel, bool lets_go)
@@ -27,7 +28,8 @@ class SharedCollectives final : public Collectives {
         places_(group_.places()),
         channel_(channel),
         lets_go_(lets_go),
-        borrowed_(index(group_.size())) {}
+        borrowed_(index(group_.size())),
+        messages_(index(group_.size())) {}
 
   int rank() const override { return group_.index; }
   int size() const override { return group_.size(); }
@@ -95,6 +97,28 @@ class SharedCollectives final : public Collectives {
     finish_together();
   }
 
+  // Ends when the receiver has copied the message, so that nobody reads the buffer afterwards.
+  void send(const std::byte* data, std::size_t bytes, int to) override {
+    PairSlot& pair = memory_.control().pair(channel_, group_.rank(rank()), group_.rank(to));
+    pair.place = memory_.locate(data, bytes);
+    pair.bytes = bytes;
+    const std::uint32_t number = ++messages_[index(to)].sent;
+    pair.offered.raise(number);
+    memory_.wait(pair.taken, number, group_.rank(to));
+  }
+
+  void receive(std::byte* data, std::size_t bytes, int from, device::cpu::Team& team) override {
+    const int sender = group_.rank(from);
+    PairSlot& pair = memory_.control().pair(channel_, sender, group_.rank(rank()));
+    const std::uint32_t number = ++messages_[index(from)].received;
+    memory_.wait(pair.offered, number, sender);
+    STRATA_CHECK_EQ(pair.bytes, bytes);
+    const std::byte* const source = memory_.reach(sender, pair.place);
+    copy(data, source, bytes, team);
+    pair.taken.raise(number);
+    if (lets_go_) memory_.let_go(sender, source, bytes);  // read once, as gradients are
+  }
+
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
   RankSlot& slot(int peer) const { return memory_.control().slot(channel_, group_.rank(peer)); }
@@ -125,6 +149,10 @@ class SharedCollectives final : public Collectives {
   std::uint32_t sequence_ = 0;
   bool lent_ = false;
   std::vector<Borrowed> borrowed_;  // indexed by rank, until release()
+  struct Messages {
+    std::uint32_t sent = 0, received = 0;
+  };
+  std::vector<Messages> messages_;  // to and from each rank
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "device/ops/elementwise.h"
 
@@ -26,6 +27,8 @@ class SoloCommunicator final : public Communicator {
   void release() override {}
   void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override { copy(all, mine, bytes); }
   void broadcast(std::byte*, std::size_t, int) override {}
+  void send(const std::byte*, std::size_t, int to) override { STRATA_CHECK(is_peer(to)); }
+  void receive(std::byte*, std::size_t, int from) override { STRATA_CHECK(is_peer(from)); }
   bool can_be_recorded() const override { return true; }
   CommBytes sent() const override { return {}; }
 

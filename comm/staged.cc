@@ -85,6 +85,26 @@ class StagedCommunicator final : public Communicator {
     sent_.between_nodes += levels_.told(bytes);
   }
 
+  void send(const std::byte* data, std::size_t bytes, int to) override {
+    STRATA_CHECK(is_peer(to));
+    for (std::size_t at = 0; at < bytes; at += kStaging) {
+      const std::size_t part = std::min(kStaging, bytes - at);
+      move(in(), data + at, part);
+      host_work(lane_, [this, part, to](Team&) { host_->send(in(), part, to); });
+    }
+    sent_.point_to_point += bytes;
+    sent_.between_nodes += levels_.sent(bytes, to);
+  }
+
+  void receive(std::byte* data, std::size_t bytes, int from) override {
+    STRATA_CHECK(is_peer(from));
+    for (std::size_t at = 0; at < bytes; at += kStaging) {
+      const std::size_t part = std::min(kStaging, bytes - at);
+      host_work(lane_, [this, part, from](Team& team) { host_->receive(received(), part, from, team); });
+      move(data + at, received(), part);
+    }
+  }
+
   CommBytes sent() const override { return sent_; }
 
  private:

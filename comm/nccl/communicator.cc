@@ -219,6 +219,21 @@ void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
   sent_.between_nodes += levels_.told(bytes);
 }
 
+void NcclCommunicator::send(const std::byte* data, std::size_t bytes, int to) {
+  STRATA_CHECK(is_peer(to));
+  if (bytes == 0) return;
+  issue("ncclSend", bytes, [&](ncclComm_t comm) { return nccl().ncclSend(data, bytes, ncclUint8, to, comm, stream_); });
+  sent_.point_to_point += bytes;
+  sent_.between_nodes += levels_.sent(bytes, to);
+}
+
+void NcclCommunicator::receive(std::byte* data, std::size_t bytes, int from) {
+  STRATA_CHECK(is_peer(from));
+  if (bytes == 0) return;
+  issue("ncclRecv", bytes,
+        [&](ncclComm_t comm) { return nccl().ncclRecv(data, bytes, ncclUint8, from, comm, stream_); });
+}
+
 std::string NcclCommunicator::trouble(std::chrono::milliseconds patience) {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};

@@ -39,6 +39,8 @@ class NcclCommunicator final : public Communicator, public NcclWatched {
   void release() override {}
   void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) override;
   void broadcast(std::byte* data, std::size_t bytes, int root) override;
+  void send(const std::byte* data, std::size_t bytes, int to) override;
+  void receive(std::byte* data, std::size_t bytes, int from) override;
   CommBytes sent() const override { return sent_; }
 
   // NCCL sends from and receives into registered memory without a copy of its own: between nodes if the network

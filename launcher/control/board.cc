@@ -84,6 +84,7 @@ void Board::collect() {
     sent.set_all_to_all(post->sent.all_to_all);
     sent.set_broadcast(post->sent.broadcast);
     sent.set_consensus(post->sent.consensus);
+    sent.set_point_to_point(post->sent.point_to_point);
     *status_.mutable_last() = step;
     newest_.push_back(std::move(step));
     if (newest_.size() > kSteps) newest_.pop_front();

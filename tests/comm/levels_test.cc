@@ -27,6 +27,8 @@ TEST(Levels, CountsWhatGoesToOtherNodes) {
   EXPECT_EQ(all.exchanged({10, 0, 60}), 40u);
   EXPECT_EQ(all.exchanged({10, 15, 25}), 5u) << "of the shards of ranks 1 and 2";
   EXPECT_EQ(all.told(10), 40u);
+  EXPECT_EQ(all.sent(10, 1), 0u);
+  EXPECT_EQ(all.sent(10, 2), 10u);
   const Levels uneven(all_ranks(0, 5), nodes);
   EXPECT_FALSE(uneven.even() || uneven.two());
   EXPECT_EQ(uneven.gathered(10), 30u) << "to each rank of other nodes";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,51 @@ void check_large_gathers(World& world) {
   }
 }
 
+// Messages to the next rank and to the one before, in two lanes at once, of sizes from a byte to several pieces. Every
+// second rank receives first.
+void check_messages(World& world) {
+  const int rank = world.rank(), size = world.size();
+  if (size == 1) return;
+  const std::size_t sizes[] = {0, 1, 777, std::size_t{1} << 20, (std::size_t{6} << 20) + 12'345};
+  constexpr std::size_t kRoom = std::size_t{7} << 20;
+  const Arena arena = world.allocate(4 * kRoom);
+  Lane forward("forward", 1, rank, world.abort_token()), backward("backward", 2, rank, world.abort_token());
+  Lane* const lanes[] = {&forward, &backward};
+  const std::unique_ptr<Communicator> communicators[] = {world.open(forward), world.open(backward)};
+  const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  std::uint64_t total = 0;
+  int round = 0;
+  for (const std::size_t bytes : sizes) {
+    ++round;
+    total += bytes;
+    for (int way = 0; way < 2; ++way) {
+      std::byte *const out = arena.at(static_cast<std::size_t>(way) * 2 * kRoom), *const in = out + kRoom;
+      for (std::size_t i = 0; i < bytes; ++i) out[i] = value(rank, i, round + 20 * way);
+      const int to = way ? previous : next, from = way ? next : previous;
+      Communicator& communicator = *communicators[way];
+      if (rank % 2) communicator.receive(in, bytes, from);
+      communicator.send(out, bytes, to);
+      if (rank % 2 == 0) communicator.receive(in, bytes, from);
+    }
+    for (int way = 0; way < 2; ++way) {
+      lanes[way]->synchronize();
+      const std::byte* const in = arena.at((static_cast<std::size_t>(way) * 2 + 1) * kRoom);
+      bool same = true;
+      for (std::size_t i = 0; i < bytes; ++i) same = same && in[i] == value(way ? next : previous, i, round + 20 * way);
+      expect(same, world, "a message", round);
+    }
+    world.barrier();  // on other ranks, sends of this round may not have ended
+  }
+  const std::vector<int> nodes = world.nodes();
+  for (int way = 0; way < 2; ++way) {
+    const CommBytes sent = communicators[way]->sent();
+    const auto to = static_cast<std::size_t>(way ? previous : next);
+    const bool far = !nodes.empty() && nodes[to] != nodes[static_cast<std::size_t>(rank)];
+    expect(sent.point_to_point == total && sent.total() == total, world, "the byte count of messages", way);
+    expect(sent.between_nodes == (far ? total : 0), world, "the byte count of messages between nodes", way);
+  }
+}
+
 }  // namespace
 
 // A gather and a reduce lane at once, over whole units, tiles across shards, and tiles that some ranks own nothing of.
@@ -175,6 +221,7 @@ void check(World& world) {
   }
   check_groups(world);
   check_large_gathers(world);
+  check_messages(world);
   check_borrowing(world);
   if (rank == 0) std::printf("checked %s on %d ranks\n", world.describe().c_str(), world.size());
 }

@@ -130,8 +130,10 @@ bool same_memory(const runtime::StepPlan& plan, const runtime::Capacity& capacit
 std::string sent_text(const runtime::StepPlan& plan) {
   const comm::CommBytes& sent = plan.comm_bytes;
   std::string text =
-      fmt::format("sent per rank and step: {} (all-gather {}, all-to-all {}, consensus {})", bytes_text(sent.total()),
+      fmt::format("sent per rank and step: {} (all-gather {}, all-to-all {}, consensus {}", bytes_text(sent.total()),
                   bytes_text(sent.all_gather), bytes_text(sent.all_to_all), bytes_text(sent.consensus));
+  if (sent.point_to_point > 0) text += fmt::format(", point-to-point {}", bytes_text(sent.point_to_point));
+  text += ")";
   const runtime::Mesh& mesh = plan.mesh();
   if (mesh.node == 0)
     text += ", between nodes that are not alike";

@@ -136,7 +136,8 @@ std::string metrics_text(const pb::Status& s) {
     f.gauge("strata_node_heard_seconds", "Since the node was heard of.", node.heard_seconds(), {{"node", node.name()}});
   for (const auto& [name, bytes] :
        {std::pair("all_gather", s.sent().all_gather()), std::pair("all_to_all", s.sent().all_to_all()),
-        std::pair("broadcast", s.sent().broadcast()), std::pair("consensus", s.sent().consensus())})
+        std::pair("broadcast", s.sent().broadcast()), std::pair("consensus", s.sent().consensus()),
+        std::pair("point_to_point", s.sent().point_to_point())})
     f.counter("strata_sent_bytes_total", "Sent by rank 0, by collective.", number(bytes), {{"collective", name}});
   if (s.has_checkpoint()) {
     f.gauge("strata_checkpoint_step", "Step of the newest durable checkpoint of this run.",

@@ -89,6 +89,7 @@ std::string comm_json(const comm::CommBytes& b) {
       .add("all_to_all", b.all_to_all)
       .add("broadcast", b.broadcast)
       .add("consensus", b.consensus)
+      .add("point_to_point", b.point_to_point)
       .add("total", b.total())
       .add("between_nodes", b.between_nodes)
       .text();

@@ -137,6 +137,39 @@ TEST_F(Nccl, BroadcastAndExchange) {
   }));
 }
 
+TEST_F(Nccl, MessagesGoBothWaysAtOnce) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{300'001}})
+    run_ranks(3, kLong, [&](Rank& rank) {
+      const int r = rank.world.rank(), next = (r + 1) % 3, previous = (r + 2) % 3;
+      const Arena arena(4 * bytes + 1, rank.device);
+      Lane forward = rank.lane("forward"), backward = rank.lane("backward");
+      const auto ahead = rank.open(forward), back = rank.open(backward);
+      for (int round = 0; round < 3; ++round) {
+        for (std::size_t i = 0; i < bytes; ++i) {
+          arena.at(0)[i] = value(r, i, round);
+          arena.at(bytes)[i] = value(r, i, round + 9);
+        }
+        for (const bool sends : {r != 1, r == 1}) {  // rank 1 receives first
+          if (sends) {
+            ahead->send(arena.at(0), bytes, next);
+            back->send(arena.at(bytes), bytes, previous);
+          } else {
+            ahead->receive(arena.at(2 * bytes), bytes, previous);
+            back->receive(arena.at(3 * bytes), bytes, next);
+          }
+        }
+        forward.synchronize();
+        backward.synchronize();
+        for (std::size_t i = 0; i < bytes; ++i) {
+          require(arena.at(2 * bytes)[i] == value(previous, i, round), "a byte from behind differs");
+          require(arena.at(3 * bytes)[i] == value(next, i, round + 9), "a byte from ahead differs");
+        }
+        rank.world.barrier();
+      }
+      require(ahead->sent().point_to_point == 3 * bytes && ahead->sent().total() == 3 * bytes, "messages' bytes");
+    });
+}
+
 // The world of a thread, as nccl_world wants to own one.
 class Lent final : public World {
  public:

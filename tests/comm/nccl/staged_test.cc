@@ -113,5 +113,25 @@ TEST(Staged, BroadcastAndExchangeReachAll) {
     });
 }
 
+TEST(Staged, MessagesArriveInParts) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{2}, kStagedBytes / 2, kStagedBytes + 4098})
+    run_threads(2, [&](World& world) {
+      Lane lane("messages", 1, world.rank(), world.abort_token(), gpu_of(world));
+      const auto messages = world.open(lane);
+      const Arena data = world.allocate(bytes + 1, lane.device());
+      for (int round = 0; round < 2; ++round) {
+        const int from = round % 2;
+        for (std::size_t i = 0; i < bytes; ++i) data.data()[i] = value(world.rank(), i, round);
+        if (world.rank() == from)
+          messages->send(data.data(), bytes, 1 - from);
+        else
+          messages->receive(data.data(), bytes, from);
+        lane.synchronize();
+        for (std::size_t i = 0; i < bytes; ++i) require(data.data()[i] == value(from, i, round), "a byte differs");
+      }
+      require(messages->sent().point_to_point == bytes && messages->sent().total() == bytes, "the bytes sent");
+    });
+}
+
 }  // namespace
 }  // namespace strata::comm
