@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {
@@ -40,6 +42,33 @@ TEST(StateBytes, RefuseNoPlanThatFits) {
     refused += state_may_fit(job.recipe, job.plan.layout, capacity) ? 0 : 1;
   }
   EXPECT_GT(refused, 100);
+}
+
+// A trillion parameters, of which each rank would update all outside the device: millions of tasks.
+TEST(StateBytes, UpdatesThatNoStepHidesAreNotPlanned) {
+  const auto recipe_with = [](const char* stage, const char* tier) {
+    const std::vector<std::string> sets = {"model.preset=gpt2-1558m",
+                                           "model.config.n_embd=25600",
+                                           "model.config.n_layer=128",
+                                           "data.seq_len=64",
+                                           "training.max_steps=1",
+                                           "memory.nvme=/none",
+                                           std::string("zero.stage=") + stage,
+                                           std::string("zero.optimizer=") + tier};
+    return load_recipe(std::nullopt, sets);
+  };
+  const auto model =
+      models::make_model(open_workload(recipe_with("0", "nvme")).config(), {1, 64, device::DType::bf16, 1});
+  const Layout alone = make_layout(*model, Mesh{1}), shared = make_layout(*model, Mesh{64});
+  Capacity unlimited{{}, kUnlimited, {}};
+  unlimited.tier.fill(kUnlimited);
+  EXPECT_FALSE(is_worth_planning(recipe_with("0", "nvme"), shared, unlimited));
+  EXPECT_FALSE(is_worth_planning(recipe_with("0", "host"), shared, unlimited));
+  EXPECT_TRUE(is_worth_planning(recipe_with("1", "nvme"), shared, unlimited));
+  EXPECT_TRUE(is_worth_planning(recipe_with("0", "device"), shared, unlimited));
+  EXPECT_TRUE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "there is nobody to share with";
+  unlimited.tier[2] = std::size_t{1} << 40;
+  EXPECT_FALSE(is_worth_planning(recipe_with("0", "nvme"), alone, unlimited)) << "4 TB of masters alone";
 }
 
 }  // namespace
