@@ -1,6 +1,7 @@
 #include "device/cpu/isa.h"
 
 #include <cpuid.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -18,10 +19,11 @@ struct Processor {
   bool bf16_products, tile_products;
 };
 
-// GCC 12's __builtin_cpu_supports does not know AMX: CPUID leaf 7, EDX bit 22 (AMX-BF16).
-bool has_amx_bf16() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1u) != 0;
+// Whether oneDNN multiplies with AMX: the processor has it, DNNL_MAX_CPU_ISA allows it, and oneDNN got the kernel's
+// permission for this process's tile registers.
+bool onednn_uses_amx() {
+  const std::string_view name = dnnl_cpu_isa2str(static_cast<dnnl_cpu_isa_t>(dnnl::get_effective_cpu_isa()));
+  return name.find("amx") != std::string_view::npos;
 }
 
 Processor choose() {
@@ -38,7 +40,7 @@ Processor choose() {
   if (name == "avx512" && !avx512)
     fail(Exit::usage, "STRATA_CPU_ISA asks for avx512, which this processor lacks: use avx2, or leave it unset");
   if (avx512 && name != "avx2")
-    return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, has_amx_bf16()};
+    return {Isa::avx512, !name.empty(), __builtin_cpu_supports("avx512bf16") != 0, onednn_uses_amx()};
   // oneDNN accepts this once, before it makes its first primitive. Code that makes primitives calls isa() first.
   if (avx512 && dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) != dnnl::status::success)
     fail(Exit::failed, "STRATA_CPU_ISA=avx2 came too late for oneDNN: DNNL_MAX_CPU_ISA must be left unset with it");
@@ -76,6 +78,10 @@ bool native_bf16() {
 
 bool has_avx512_bf16() {
   return processor().bf16_products;
+}
+
+bool has_amx() {
+  return processor().tile_products;
 }
 
 std::string describe() {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "device/cpu/bf16_products.h"
+#include "device/cpu/libraries.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -39,6 +40,7 @@ TEST(Isa, IsDescribed) {
   EXPECT_THAT(describe(), ::testing::HasSubstr(native_bf16() ? "bf16 products native" : "bf16 products widened"));
   EXPECT_TRUE(isa() == Isa::avx512 || !native_bf16());
   EXPECT_TRUE(has_avx512_bf16() || !avx512_bf16_products());
+  EXPECT_THAT(describe_libraries(), ::testing::HasSubstr(has_amx() ? "amx" : "oneDNN")) << "one kind of processor";
 }
 
 }  // namespace

@@ -79,13 +79,12 @@ template <typename T>
   BackwardTile<E> tiles[kMostBackwardTiles];
   std::size_t used = 0;
   for (std::size_t first = begin; first < end; first += kTile) {
-    constexpr std::size_t kPart = kTile / kTogether;
     BackwardTile<E>& t = tiles[used++];
     t = {first,
          smaller(kTile, end - first),
-         scratch.take<E>(kPart * padded),
-         scratch.take<E>(kPart * padded),
-         scratch.take<E>(kPart * padded),
+         scratch.take<E>(kTile / kTogether * padded),
+         scratch.take<E>(O::packed(padded)),
+         scratch.take<E>(O::packed(padded)),
          scratch.take(kTile * padded),
          scratch.take(kTile * padded)};
     const HeadRows<T> k{static_cast<const T*>(c.k) + k_head + first * c.k_stride, c.k_stride, c.head_dim, end - first};
@@ -105,8 +104,8 @@ template <typename T>
       const std::size_t left = document.rows - row, m = smaller(kTile, left);
       const std::size_t q_at = (first_row + row) * c.q_stride + head * c.head_dim;
       const T* const d_o = static_cast<const T*>(c.d_o) + (first_row + row) * width + head * c.head_dim;
-      O::pack_both({static_cast<const T*>(c.q) + q_at, c.q_stride, c.head_dim, left}, queries, padded);
-      O::pack_both({d_o, width, c.head_dim, left}, outputs, padded);
+      O::pack_both({static_cast<const T*>(c.q) + q_at, c.q_stride, c.head_dim, left}, queries, padded, scratch.next);
+      O::pack_both({d_o, width, c.head_dim, left}, outputs, padded, scratch.next);
       for (std::size_t i = 0; i < used; ++i) {
         const BackwardTile<E>& t = tiles[i];
         const std::size_t n = t.keys;
@@ -114,26 +113,34 @@ template <typename T>
         if (!at.some_visible()) continue;
         // On the diagonal, 16 queries (below: keys) at a time with the keys (queries) of which one at least sees the
         // other.
-        const bool diagonal = at.diagonal();
+        const bool diagonal = at.diagonal() && !O::kTransposedSums;
         const std::size_t some = diagonal ? kLanes : m;
         for (std::size_t y = 0; y < m; y += some) {
           const std::size_t rows = smaller(some, m - y), groups = diagonal ? y / kLanes + 1 : kGroups;
-          small_product<true, E>(rows, groups, along_head, {queries.rows + y * row_of, row_of, 1}, {t.columns, kTile},
-                                 {s + y * kTile, kTile, false});
-          small_product<true, E>(rows, groups, along_head, {outputs.rows + y * row_of, row_of, 1},
-                                 {t.value_columns, kTile}, {ds + y * kTile, kTile, false});
+          O::template product<true>(rows, groups, along_head, {queries.rows + y * row_of, row_of, 1},
+                                    {t.columns, kTile}, {s + y * kTile, kTile, false});
+          O::template product<true>(rows, groups, along_head, {outputs.rows + y * row_of, row_of, 1},
+                                    {t.value_columns, kTile}, {ds + y * kTile, kTile, false});
         }
         probabilities(operands, c, document, head, at, m, s, ds, words);
         Scratch rest = scratch;
         const Weights<E> w = O::weights(s, ds, m, rest);
-        const std::size_t some_keys = diagonal ? kLanes : n;
-        for (std::size_t x = 0; x < n; x += some_keys) {
-          const std::size_t rows = smaller(some_keys, n - x), y = (diagonal ? x : 0) / kTogether;
-          const std::size_t along = (m + kTogether - 1) / kTogether;
-          small_product<false, E>(rows, vectors, along - y, {w.p_over_queries + y * kTile + x, 1, kTile},
-                                  {outputs.lines + y * padded, padded}, {t.dv + x * padded, padded, true});
-          small_product<false, E>(rows, vectors, along - y, {w.ds_over_queries + y * kTile + x, 1, kTile},
-                                  {queries.lines + y * padded, padded}, {t.dk + x * padded, padded, true});
+        if constexpr (O::kTransposedSums) {
+          const std::size_t along = kTile / kTogether;
+          O::template product<true>(padded, kGroups, along, {outputs.lines, along, 1}, {w.p_over_queries, kTile},
+                                    {t.dv, kTile, true});
+          O::template product<true>(padded, kGroups, along, {queries.lines, along, 1}, {w.ds_over_queries, kTile},
+                                    {t.dk, kTile, true});
+        } else {
+          const std::size_t some_keys = diagonal ? kLanes : n;
+          for (std::size_t x = 0; x < n; x += some_keys) {
+            const std::size_t rows = smaller(some_keys, n - x), y = (diagonal ? x : 0) / kTogether;
+            const std::size_t along = (m + kTogether - 1) / kTogether;
+            O::template product<false>(rows, vectors, along - y, {w.p_over_queries + y * kTile + x, 1, kTile},
+                                       {outputs.lines + y * padded, padded}, {t.dv + x * padded, padded, true});
+            O::template product<false>(rows, vectors, along - y, {w.ds_over_queries + y * kTile + x, 1, kTile},
+                                       {queries.lines + y * padded, padded}, {t.dk + x * padded, padded, true});
+          }
         }
 
         const std::size_t tile = t.first / kTile, oldest = row <= c.behind ? 0 : (row - c.behind) / kTile;
@@ -145,9 +152,9 @@ template <typename T>
         await_turn(turn, mine);
         for (std::size_t y = 0; y < m; y += some) {
           const std::size_t seen = diagonal ? smaller(n, y + some) : n;
-          small_product<true, E>(smaller(some, m - y), vectors, (seen + kTogether - 1) / kTogether,
-                                 {w.ds_over_keys + y * kWeightsRow, kWeightsRow, 1}, {t.lines, padded},
-                                 {dq + y * padded, padded, mine != 0});
+          O::template product<true>(smaller(some, m - y), vectors, (seen + kTogether - 1) / kTogether,
+                                    {w.ds_over_keys + y * kWeightsRow, kWeightsRow, 1}, {t.lines, padded},
+                                    {dq + y * padded, padded, mine != 0});
         }
         __atomic_store_n(turn, mine + 1, __ATOMIC_RELEASE);
         if (tile == newest) unpack(dq, padded, m, c.head_dim, c.scale, static_cast<T*>(c.dq) + q_at, c.q_stride);
@@ -158,8 +165,13 @@ template <typename T>
     const BackwardTile<E>& t = tiles[i];
     T* const dk = static_cast<T*>(c.dk) + k_head + t.first * c.k_stride;
     T* const dv = static_cast<T*>(c.dv) + v_head + t.first * c.v_stride;
-    unpack(t.dk, padded, t.keys, c.head_dim, c.scale, dk, c.k_stride);
-    unpack(t.dv, padded, t.keys, c.head_dim, 1.0f, dv, c.v_stride);
+    const auto by_rows = [&](const float* sums) -> const float* {
+      if (!O::kTransposedSums) return sums;
+      transpose(padded, kTile, sums, kTile, scratch.next, padded);
+      return scratch.next;
+    };
+    unpack(by_rows(t.dk), padded, t.keys, c.head_dim, c.scale, dk, c.k_stride);
+    unpack(by_rows(t.dv), padded, t.keys, c.head_dim, 1.0f, dv, c.v_stride);
   }
 }
 

@@ -103,18 +103,20 @@ template <typename T>
   for (std::size_t first = oldest / kTile * kTile; first < newest; first += kTile) {
     const std::size_t left = document.rows - first, n = smaller(kTile, left);
     O::pack_rows({k + first * c.k_stride, c.k_stride, c.head_dim, left}, keys, padded);
-    O::pack_lines({v + first * c.v_stride, c.v_stride, c.head_dim, left}, values, padded);
+    O::pack_values({v + first * c.v_stride, c.v_stride, c.head_dim, left}, values, padded, scratch.next);
     for (std::size_t i = 0; i < used; ++i) {
       const ForwardTile<E>& t = tiles[i];
       const TilePair at{t.first, first, n, c.behind, c.ahead};
       if (!at.some_visible()) continue;
-      // On the diagonal, 16 keys at a time against the queries that may see one of them.
-      const std::size_t some = at.diagonal() ? kLanes : n;
+      // On the diagonal, 16 keys at a time against the queries that may see one of them. Tiles of AMX are too fast for
+      // that to save time.
+      const bool diagonal = at.diagonal() && !O::kTransposedSums;
+      const std::size_t some = diagonal ? kLanes : n;
       for (std::size_t y = 0; y < n; y += some) {
-        const std::size_t x = at.diagonal() ? y : 0;
-        small_product<true, E>(smaller(some, n - y), (kTile - x) / kLanes, along_head,
-                               {keys + y * O::row(padded), O::row(padded), 1}, {t.queries + x, kTile},
-                               {s + y * kTile + x, kTile, false});
+        const std::size_t x = diagonal ? y : 0;
+        O::template product<true>(smaller(some, n - y), (kTile - x) / kLanes, along_head,
+                                  {keys + y * O::row(padded), O::row(padded), 1}, {t.queries + x, kTile},
+                                  {s + y * kTile + x, kTile, false});
       }
       if (!at.all_visible()) {
         for (std::size_t key = 0; key < n; ++key) {
@@ -126,11 +128,17 @@ template <typename T>
       if (c.threshold != 0) drop(c, document, t.head, at, s, scratch.next);
       Scratch rest = scratch;
       const E* const p = O::over_keys(s, n, rest);
-      const std::size_t queries = smaller(end - at.q, kTile), rows = at.diagonal() ? kLanes : queries;
+      if constexpr (O::kTransposedSums) {
+        O::multiply_columns(t.o, padded, factor);
+        O::template product<true>(padded, kGroups, kTile / kTogether, {values, kTile / kTogether, 1}, {p, kTile},
+                                  {t.o, kTile, true});
+        continue;
+      }
+      const std::size_t queries = smaller(end - at.q, kTile), rows = diagonal ? kLanes : queries;
       for (std::size_t y = 0; y < queries; y += rows) {
-        const std::size_t seen = at.diagonal() ? smaller(n, y + rows) : n;
-        small_product<false, E>(smaller(rows, queries - y), vectors, (seen + kTogether - 1) / kTogether,
-                                {p + y, 1, kTile}, {values, padded}, {t.o + y * padded, padded, true, factor + y});
+        const std::size_t seen = diagonal ? smaller(n, y + rows) : n;
+        O::template product<false>(smaller(rows, queries - y), vectors, (seen + kTogether - 1) / kTogether,
+                                   {p + y, 1, kTile}, {values, padded}, {t.o + y * padded, padded, true, factor + y});
       }
     }
   }
@@ -138,9 +146,11 @@ template <typename T>
   for (std::size_t i = 0; i < used; ++i) {
     const ForwardTile<E>& t = tiles[i];
     T* const o = static_cast<T*>(c.o) + (first_row + t.first) * width + t.head * c.head_dim;
+    const float* const sums = O::kTransposedSums ? reinterpret_cast<float*>(keys) : t.o;  // [query, head_dim]
+    if (O::kTransposedSums) transpose(padded, kTile, t.o, kTile, reinterpret_cast<float*>(keys), padded);
     float* const lse = c.lse + (document.batch * c.heads + t.head) * c.seq + document.first + t.first;
     for (std::size_t r = 0; r < smaller(end - t.first, kTile); ++r) {
-      unpack(t.o + r * padded, padded, 1, c.head_dim, c.keep_scale / t.sum[r], o + r * width, width);
+      unpack(sums + r * padded, padded, 1, c.head_dim, c.keep_scale / t.sum[r], o + r * width, width);
       lse[r] = operands.lse(t.maximum[r], t.sum[r]);
     }
   }

@@ -3,11 +3,12 @@
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/cpu/kernels/lanes/micro_product.h"
 
-// The two forms in which attention's products take their operands: as floats (Floats), to which bf16 and fp16 are
-// widened, or as pairs of bf16 (Pairs), which AVX512_BF16 multiplies. bf16 has the same bits in both: which of them is
-// faster depends on the processor (device/cpu/isa.h). A tile is kTile rows of one head. Packed by rows it is a left
-// operand; as a right operand it is packed by lines if the product sums over its rows, by columns if over head_dim.
-// bf16 probabilities and gradients of scores are rounded before their products, as FlashAttention-2 does.
+// The forms in which attention's products take their operands: as floats (Floats), to which bf16 and fp16 are widened,
+// as pairs of bf16 (Pairs), which AVX512_BF16 multiplies, or as pairs that AMX multiplies (amx_pairs.h). bf16 has the
+// same bits in the first two: which of them is faster depends on the processor (device/cpu/bf16_products.h). A tile is
+// kTile rows of one head. Packed by rows it is a left operand; as a right operand it is packed by lines if the product
+// sums over its rows, by columns if over head_dim. bf16 probabilities and gradients of scores are rounded before their
+// products, as FlashAttention-2 does.
 namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTile = kAttentionTile, kGroups = kTile / kLanes;
@@ -120,8 +121,10 @@ template <typename T>
 struct Floats : Softmax<T> {
   using Element = typename FloatOf<T>::Type;
   static constexpr std::size_t kTogether = 1;  // factors of a sum that an Element holds
+  static constexpr bool kTransposedSums = false;
 
   static std::size_t row(std::size_t padded) { return padded; }  // elements from one row of a left operand to the next
+  static std::size_t packed(std::size_t padded) { return kTile * padded; }  // elements of a tile by columns
   static RowsAndLines<Element> take(Scratch& scratch, std::size_t padded) {
     Element* const both = scratch.take<Element>(kTile * padded);
     return {both, both};
@@ -142,7 +145,10 @@ struct Floats : Softmax<T> {
   }
   static void pack_rows(const HeadRows<T>& from, Element* to, std::size_t padded) { pack(from, 1.0f, to, padded); }
   static void pack_lines(const HeadRows<T>& from, Element* to, std::size_t padded) { pack(from, 1.0f, to, padded); }
-  static void pack_both(const HeadRows<T>& from, RowsAndLines<Element> to, std::size_t padded) {
+  static void pack_values(const HeadRows<T>& from, Element* to, std::size_t padded, float*) {
+    pack_lines(from, to, padded);
+  }
+  static void pack_both(const HeadRows<T>& from, RowsAndLines<Element> to, std::size_t padded, float*) {
     pack(from, 1.0f, to.rows, padded);
   }
   // room: kTile * padded floats.
@@ -165,6 +171,10 @@ struct Floats : Softmax<T> {
     const auto* const left = reinterpret_cast<const Element*>(ds);
     return {reinterpret_cast<const Element*>(p), left, left};
   }
+  template <bool kRowsContiguous>
+  static void product(std::size_t m, std::size_t n, std::size_t k, Left<Element> a, Right<Element> b, Sum c) {
+    small_product<kRowsContiguous, Element>(m, n, k, a, b, c);
+  }
 };
 
 #if defined(__AVX512BF16__)
@@ -172,8 +182,10 @@ struct Floats : Softmax<T> {
 struct Pairs : Softmax<bf16> {
   using Element = Pair;
   static constexpr std::size_t kTogether = 2;
+  static constexpr bool kTransposedSums = false;
 
   static std::size_t row(std::size_t padded) { return padded / 2; }
+  static std::size_t packed(std::size_t padded) { return kTile * padded / 2; }
   static RowsAndLines<Pair> take(Scratch& scratch, std::size_t padded) {
     Pair* const rows = scratch.take<Pair>(kTile * padded / 2);
     return {rows, scratch.take<Pair>(kTile * padded / 2)};
@@ -202,7 +214,10 @@ struct Pairs : Softmax<bf16> {
       });
     }
   }
-  static void pack_both(const HeadRows<bf16>& from, RowsAndLines<Pair> to, std::size_t padded) {
+  static void pack_values(const HeadRows<bf16>& from, Pair* to, std::size_t padded, float*) {
+    pack_lines(from, to, padded);
+  }
+  static void pack_both(const HeadRows<bf16>& from, RowsAndLines<Pair> to, std::size_t padded, float*) {
     pack_rows(from, to.rows, padded);
     pack_lines(from, to.lines, padded);
   }
@@ -241,6 +256,10 @@ struct Pairs : Softmax<bf16> {
       }
     }
     return {p_over_queries, ds_over_queries, ds_over_keys};
+  }
+  template <bool kRowsContiguous>
+  static void product(std::size_t m, std::size_t n, std::size_t k, Left<Pair> a, Right<Pair> b, Sum c) {
+    small_product<kRowsContiguous, Pair>(m, n, k, a, b, c);
   }
 
  private:

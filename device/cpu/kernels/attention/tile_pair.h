@@ -1,4 +1,5 @@
 #pragma once
+#include "device/cpu/kernels/attention/amx_pairs.h"
 #include "device/cpu/kernels/attention/attention_call.h"
 #include "device/cpu/kernels/attention/operands.h"
 #include "device/cpu/kernels/lanes/lanes16.h"
@@ -16,7 +17,12 @@ template <typename T>
 struct OperandsOf {
   using Type = Floats<T>;
 };
-#if defined(__AVX512BF16__)
+#if defined(__AMX_BF16__)
+template <>
+struct OperandsOf<bf16> {
+  using Type = AmxPairs;
+};
+#elif defined(__AVX512BF16__)
 template <>
 struct OperandsOf<bf16> {
   using Type = Pairs;
@@ -44,7 +50,7 @@ struct TilePair {
   std::size_t q, k, keys, behind, ahead;
   bool some_visible() const { return k < q + kTile + ahead && k + keys + behind > q; }
   bool all_visible() const { return k + keys <= q + ahead + 1 && q + kTile <= k + behind + 1; }
-  // Half of it is masked, and left out where that saves more than it costs.
+  // Half of it is masked.
   bool diagonal() const { return q == k && ahead == 0; }
 };
 

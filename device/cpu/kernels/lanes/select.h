@@ -17,12 +17,15 @@
     return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
   }
 
-// The same for a source that multiplies bf16 with AVX512_BF16's own instructions if the processor has them.
+// The same for a source that multiplies bf16 with the processor's own instructions: AMX's, or AVX512_BF16's if those
+// are faster than FMA.
 #define STRATA_BF16_KERNEL_TABLE(Table, name)                                \
   STRATA_KERNEL_TABLE_OF(avx2, Table, name)                                  \
   STRATA_KERNEL_TABLE_OF(avx512, Table, name)                                \
   STRATA_KERNEL_TABLE_OF(avx512_bf16, Table, name)                           \
+  STRATA_KERNEL_TABLE_OF(amx, Table, name)                                   \
   inline const Table& name() {                                               \
+    if (has_amx()) return amx::name##_table;                                 \
     if (avx512_bf16_products()) return avx512_bf16::name##_table;            \
     return isa() == Isa::avx512 ? avx512::name##_table : avx2::name##_table; \
   }

@@ -97,6 +97,7 @@ std::size_t attention_workspace(const AttentionShape& shape, DType, bool, int th
 
 std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&) {
   if (dtype != DType::bf16) return "own kernels";
+  if (has_amx()) return "own kernels, by AMX";
   return avx512_bf16_products() ? "own kernels, by AVX512_BF16" : "own kernels, by FMA of widened operands";
 }
 

@@ -198,6 +198,31 @@ TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
   }
 }
 
+// AMX adds up products in another order than the other forms, and differs from them by the rounding of a bf16 at most:
+// of the outputs, of the weights and of the gradients of scores; and where sums leave fp32's normal range, by a flushed
+// term per row.
+TEST(Attention, ByAmxAgreesWithFma) {
+  if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
+  if (!cpu::has_amx()) GTEST_SKIP() << "this processor has no AMX";
+  for (const auto& [seq, head_dim, window] :
+       {std::tuple{1, 1, 0}, {63, 37, 0}, {100, 24, 70}, {201, 64, 0}, {130, 80, 3}, {90, 256, 0}, {65, 16, 0}}) {
+    for (const float size : {1.0f, 1e-18f, 1e-36f}) {
+      const Case c{1, std::size_t(seq), 2, 1, std::size_t(head_dim), std::size_t(window), DType::bf16};
+      const std::vector<Array> widened = on_instruction_set(cpu::avx512::attention_kernels_table, c, size);
+      const std::vector<Array> tiles = on_instruction_set(cpu::amx::attention_kernels_table, c, size);
+      for (std::size_t i = 0; i < tiles.size(); ++i) {
+        float largest = 0, difference = 0;
+        for (std::size_t e = 0; e < tiles[i].size(); ++e) {
+          largest = std::max(largest, std::abs(widened[i][e]));
+          difference = std::max(difference, std::abs(widened[i][e] - tiles[i][e]));
+        }
+        EXPECT_LE(difference, 0x1p-7f * largest + 0x1p-126f * static_cast<float>(seq))
+            << "output " << i << " of seq " << seq << " head_dim " << head_dim << " size " << size;
+      }
+    }
+  }
+}
+
 // A query's output does not depend on what comes after it, to the bit: generation must repeat what training saw.
 TEST(Attention, BitsDoNotDependOnLaterRows) {
   const Case c{1, 200, 2, 1, 32, 0};
