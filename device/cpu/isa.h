@@ -16,8 +16,8 @@ std::string describe();
 bool native_bf16();
 // True if the processor has AVX512_BF16, and may use it.
 bool has_avx512_bf16();
-// True if the processor has AMX for bf16, and the kernel lets this process use it. Then oneDNN's products use it too, so
-// that both have the bits of one kind of processor.
+// True if the processor has AMX for bf16, and the kernel lets this process use it. Then oneDNN's products use it too,
+// so that both have the bits of one kind of processor.
 bool has_amx();
 
 }  // namespace strata::device::cpu
