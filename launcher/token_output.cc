@@ -51,7 +51,7 @@ void describe(const text::LabelSummary& labels) {
         "each list is as long as its text has words: if they are labels of words, give the words as a list, too "
         "(--field)");
   constexpr std::size_t kMany = 100;
-  if (labels.names.size() >= kMany && labels.names.size() > labels.documents / 2)
+  if (!labels.vectors && labels.names.size() >= kMany && labels.names.size() > labels.documents / 2)
     note(fmt::format("{} documents have {} different labels: is that field a label?", labels.documents,
                      labels.names.size()));
 }

@@ -201,10 +201,9 @@ ClassReport ScoreCollector::report(comm::World& world) {
   if (curves_)
     add_areas(world, out);
   else
-    out.notes.push_back(
-        fmt::format("the confusion matrix and eval_roc_auc are left out: the model has {} classes, and they are made "
-                    "of {} at most",
-                    classes_.names.size(), kMostTabled));
+    out.notes.push_back(fmt::format("{} left out: the model has {} classes, and {} made of {} at most",
+                                    many() ? "eval_roc_auc is" : "the confusion matrix and eval_roc_auc are",
+                                    classes_.names.size(), many() ? "it is" : "they are", kMostTabled));
   if (entities_) add_entity_metrics(world, out);
   return out;
 }

@@ -113,6 +113,15 @@ TEST_F(TokenizeLabelsTest, WhatTheLabelsAreIsSaidShort) {
   EXPECT_THAT(many, AllOf(HasSubstr("labels: 120 classes"), HasSubstr("120 documents have 120 different labels")));
   std::istringstream lines(many);
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 500u) << line;
+  std::string vectors;
+  for (int i = 0; i < 20; ++i) {
+    vectors += fmt::format("{{\"text\": \"x\", \"label\": [{}", i % 2);
+    for (int c = 1; c < 120; ++c) vectors += fmt::format(", {}", (i + c) % 3 == 0 ? 1 : 0);
+    vectors += "]}\n";
+  }
+  folder_.write("vectors.jsonl", vectors);
+  EXPECT_THAT(said("vectors.jsonl"),
+              AllOf(HasSubstr("labels: 120 classes"), testing::Not(HasSubstr("different labels"))));
   EXPECT_THAT(said("one.csv"), AllOf(HasSubstr("labels: 1 class ("), testing::Not(HasSubstr("different labels"))));
   // Tags of words beside a text that is one string are taken for classes of the text, which nobody may have meant.
   const std::string tagged = "{\"text\": \"Anna  sings\", \"label\": [\"B-PER\", \"O\"]}\n";

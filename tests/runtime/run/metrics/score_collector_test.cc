@@ -159,6 +159,11 @@ TEST(ScoreCollectorTest, SetsOfClassesAreCounted) {
       EXPECT_THAT(report_of(classes_of(k, device::ClassTarget::many), rows, ranks).metrics,
                   testing::Contains(testing::Pair("eval_f1_micro", 2 * found / (there + said))))
           << k << " classes, " << ranks << " ranks";
+    const std::vector<std::string> notes = report_of(classes_of(k, device::ClassTarget::many), rows, 1).notes;
+    if (k <= kMostTabled)
+      EXPECT_THAT(notes, testing::IsEmpty());
+    else
+      EXPECT_THAT(notes, ElementsAre(HasSubstr("eval_roc_auc is left out: the model has 1025 classes")));
   }
 }
 
