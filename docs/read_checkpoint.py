@@ -15,12 +15,29 @@ def read(folder):
         header = json.loads(data[8 : 8 + length])
         places = header.pop("__metadata__")
         for name, entry in header.items():
-            shape, begin, end, sums = places[name].split(" ")
+            shape, *box, begin, end, sums = places[name].split(" ")
+            offset, size = [sizes(x) for x in box] or ([0] * len(sizes(shape)), sizes(shape))
             first, last = (8 + length + x for x in entry["data_offsets"])
             check(name, data[first:last], sums)
-            pieces.setdefault(name, []).append((int(begin), numpy.frombuffer(data[first:last], TYPES[entry["dtype"]])))
-    whole = {name: numpy.concatenate([a for _, a in sorted(p, key=lambda x: x[0])]) for name, p in pieces.items()}
-    return manifest, {n: a if a.dtype == numpy.uint8 else a.reshape(shapes[n.split("/", 1)[1]]) for n, a in whole.items()}
+            part = (offset, size, int(begin), sizes(shape), numpy.frombuffer(data[first:last], TYPES[entry["dtype"]]))
+            pieces.setdefault(name[: name.rindex("[")] if box else name, []).append(part)
+    return manifest, {name: whole(parts, shapes[name.split("/", 1)[1]]) for name, parts in pieces.items()}
+
+
+def sizes(text):
+    return [int(x) for x in text.split(",")]
+
+
+def whole(parts, shape):
+    """A tensor of its parts: ranges of boxes. 8-bit blocks stay as they lie there, box after box."""
+    parts.sort(key=lambda part: part[:3])
+    if parts[0][-1].dtype == numpy.uint8:
+        return numpy.concatenate([part[-1] for part in parts])
+    out = numpy.empty(parts[0][3], parts[0][-1].dtype)
+    for offset, size in sorted({(tuple(p[0]), tuple(p[1])) for p in parts}):
+        data = numpy.concatenate([p[-1] for p in parts if (tuple(p[0]), tuple(p[1])) == (offset, size)])
+        out[tuple(slice(o, o + s) for o, s in zip(offset, size))] = data.reshape(size)
+    return out.reshape(shape)
 
 
 def check(name, data, sums):

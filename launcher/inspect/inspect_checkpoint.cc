@@ -36,17 +36,25 @@ using runtime::Extent;
 using runtime::floats_of;
 using runtime::TensorEntry;
 
-// Reads a tensor's state from its first byte to its last, across extents.
+bool in_blocks(StorageFormat format) {
+  return format == StorageFormat::block8 || is_nf4(format);
+}
+
+// Reads a tensor's state from its first element to its last, across extents; if it is in blocks, box after box.
 class StateReader {
  public:
   StateReader(const Checkpoint& checkpoint, std::string_view kind, const std::string& tensor)
-      : checkpoint_(checkpoint), extents_(checkpoint.extents(kind, tensor)), buffer_(runtime::kBlockBytes) {}
+      : checkpoint_(checkpoint), extents_(checkpoint.extents(kind, tensor)), buffer_(runtime::kBlockBytes) {
+    for (const Extent& e : extents_) elements_ += e.elements();
+  }
 
   bool there() const { return !extents_.empty(); }
   device::StorageFormat format() const { return extents_[0].format; }
   std::string_view dtype() const { return runtime::stored_dtype(format()); }
-  // The next block; empty at the end.
+  std::span<const Extent> extents() const { return extents_; }
+  // The next bytes; empty at the end.
   std::span<const std::byte> next() {
+    if (there() && !extents_[0].box.is_whole() && !in_blocks(format())) return next_elements();
     while (extent_ < extents_.size() && block_ == extents_[extent_].blocks()) {
       ++extent_;
       block_ = 0;
@@ -56,15 +64,21 @@ class StateReader {
   }
 
  private:
+  // Boxes have to be put together.
+  std::span<const std::byte> next_elements() {
+    const std::uint64_t size = stored_bytes(format(), 1), count = std::min(buffer_.size() / size, elements_ - element_);
+    const auto bytes = std::span(buffer_).first(count * size);
+    checkpoint_.read_elements(extents_[0].kind, extents_[0].tensor, element_, bytes);
+    element_ += count;
+    return bytes;
+  }
+
   const Checkpoint& checkpoint_;
   std::span<const Extent> extents_;
   std::size_t extent_ = 0, block_ = 0;
+  std::uint64_t element_ = 0, elements_ = 0;
   std::vector<std::byte> buffer_;
 };
-
-bool in_blocks(StorageFormat format) {
-  return format == StorageFormat::block8 || is_nf4(format);
-}
 
 std::string_view name_of_blocks(StorageFormat format) {
   return is_nf4(format) ? "nf4" : "8bit";
@@ -136,10 +150,12 @@ class StateTable {
     Statistics statistics;
     std::string damage;
     const bool plain = !in_blocks(reader.format());
-    BlockNumbers blocks(reader.format(), kind == name_of(runtime::StateKind::moment1), tensor.elements());
     try {
-      for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
-        statistics.add(plain ? floats_of(reader.format(), bytes) : blocks.next(bytes));
+      if (plain)
+        for (auto bytes = reader.next(); !bytes.empty(); bytes = reader.next())
+          statistics.add(floats_of(reader.format(), bytes));
+      else
+        for (const Extent& e : reader.extents()) add_blocks(kind, e, statistics);
     } catch (const Error& error) {
       damage = error.what();
     }
@@ -171,6 +187,14 @@ class StateTable {
   }
 
  private:
+  // Each extent begins with a block.
+  void add_blocks(const std::string& kind, const Extent& extent, Statistics& statistics) const {
+    BlockNumbers numbers(extent.format, kind == name_of(runtime::StateKind::moment1), extent.elements());
+    std::vector<std::byte> buffer(runtime::kBlockBytes);
+    for (std::size_t block = 0; block < extent.blocks(); ++block)
+      statistics.add(numbers.next(checkpoint_.read_block(extent, block, buffer)));
+  }
+
   const Checkpoint& checkpoint_;
   Tensors tensors_;
   std::size_t width_;
@@ -181,11 +205,20 @@ class StateTable {
   std::uint64_t non_finite_ = 0;
 };
 
+// Whether the extents, which may be cut differently, are of the same boxes.
+bool same_boxes(std::span<const Extent> a, std::span<const Extent> b) {
+  const auto among = [](std::span<const Extent> all, const Extent& one) {
+    return std::ranges::any_of(all, [&](const Extent& e) { return e.box == one.box; });
+  };
+  return std::ranges::all_of(a, [&](const Extent& e) { return among(b, e); });
+}
+
 // "differ first at element 5: 0.25 and 0.26"; empty if they are the same.
 std::string difference(StateReader a, StateReader b) {
   if (a.there() != b.there()) return fmt::format("only in the {} one", a.there() ? "first" : "second");
   if (!a.there()) return "";
   if (a.format() != b.format()) return fmt::format("{} and {}", a.dtype(), b.dtype());
+  if (in_blocks(a.format()) && !same_boxes(a.extents(), b.extents())) return "in blocks of other parts of the tensor";
   std::span<const std::byte> left, right;
   for (std::uint64_t at = 0;;) {
     if (left.empty()) left = a.next();

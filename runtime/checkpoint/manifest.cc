@@ -21,8 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using simdjson::dom::element;
 
-// Version 2: an adapter's base may be outside the files.
-constexpr std::uint64_t kVersion = 2;
+// Version 2: an adapter's base may be outside the files. Version 3: the files may hold boxes. A manifest has the lowest
+// version that can say what it says.
+constexpr std::uint64_t kBaseVersion = 2, kBoxVersion = 3, kVersion = kBoxVersion;
 constexpr std::string_view kFormat = "strata checkpoint";
 // The file ends with the 16 digits of its checksum and then this text. The checksum is computed with zeros for its
 // digits.
@@ -188,7 +189,8 @@ std::string to_json(const Manifest& m) {
   // Appends some of the object's members as one line.
   std::string out = "{";
   const auto line = [&out](const JsonObject& members) { out += members.members() + ",\n"; };
-  line(JsonObject().add("format", kFormat).add("version", m.base_hash.empty() ? 1 : kVersion));
+  const std::uint64_t version = m.boxes ? kBoxVersion : m.base_hash.empty() ? 1 : kBaseVersion;
+  line(JsonObject().add("format", kFormat).add("version", version));
   line(JsonObject()
            .add("serial", m.serial)
            .add("step", p.step)
@@ -239,11 +241,13 @@ Manifest parse_manifest(std::string_view json, const fs::path& path) {
       stored != fmt::format("{:016x}", checksum(std::string(json))))
     fail(Exit::corrupt, "{}: expected checksum {}, found {:016x}: the file is damaged", path.string(), stored,
          json.size() > kDigits + kEnd.size() ? checksum(std::string(json)) : 0);
-  if (const std::uint64_t version = fields.whole("version"); version < 1 || version > kVersion)
+  const std::uint64_t version = fields.whole("version");
+  if (version < 1 || version > kVersion)
     fail(Exit::usage, "{} has version {} of the format, and this program reads up to version {}: use a newer Strata",
          path.string(), version, kVersion);
 
   Manifest m;
+  m.boxes = version >= kBoxVersion;
   m.serial = fields.whole("serial");
   m.progress = {static_cast<std::int64_t>(fields.whole("step")),
                 static_cast<std::int64_t>(fields.whole("adam_t")),

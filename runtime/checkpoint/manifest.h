@@ -41,6 +41,7 @@ struct Manifest {
   // (runtime/weights/weights.h). An empty hash means that the files contain all tensors.
   std::string base_path, base_hash;
   std::string algorithms;  // of products, on a GPU (device/algorithm_table.h); else empty
+  bool boxes = false;      // the files hold parts of tensors that are boxes (shard.h), not only ranges of whole tensors
   std::vector<ShardEntry> files;
 };
 inline constexpr std::string_view kManifestName = "manifest.json";

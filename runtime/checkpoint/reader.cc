@@ -82,7 +82,9 @@ Checkpoint::Checkpoint(fs::path path)
   for (const ShardEntry& file : manifest_.files) add_file(file);
   for (auto& [kind, tensors] : kinds_)
     for (auto& [name, extents] : tensors)
-      std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+      std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+        return std::tie(a.box.offset, a.box.size, a.begin) < std::tie(b.box.offset, b.box.size, b.begin);
+      });
   require_coverage();
 }
 
@@ -106,15 +108,27 @@ void Checkpoint::require_coverage() const {
     for (const TensorEntry& tensor : manifest_.tensors) {
       if (tensor.frozen && (kind != "master" || !manifest_.base_hash.empty())) continue;
       ++expected;
-      std::uint64_t end = 0;
+      std::uint64_t end = 0, covered = 0;
+      std::vector<const Extent*> boxes;  // the first extent of each
       if (const auto found = tensors.find(tensor.name); found != tensors.end())
         for (const Extent& e : found->second) {
+          if (!splits(e.box.shape, tensor.shape) || (!boxes.empty() && e.box.shape != boxes[0]->box.shape))
+            wrong(kind, tensor.name, "the shape", fmt::format("{}", e.box.shape));
+          if (!boxes.empty() && e.format != boxes[0]->format)
+            wrong(kind, tensor.name, "one dtype", std::string(stored_dtype(e.format)));
+          if (boxes.empty() || e.box != boxes.back()->box) {
+            for (const Extent* other : boxes)
+              if (e.box.overlaps(other->box))
+                wrong(kind, tensor.name, "each element once", fmt::format("those at {} twice", e.box.offset));
+            boxes.push_back(&e);
+            end = 0;
+          }
           if (e.begin != end) wrong(kind, tensor.name, fmt::format("element {}", end), fmt::format("{}", e.begin));
-          if (e.shape != tensor.shape) wrong(kind, tensor.name, "the shape", fmt::format("{}", e.shape));
           end = e.end;
+          covered += e.elements();
         }
-      if (end != tensor.elements())
-        wrong(kind, tensor.name, fmt::format("{} elements", tensor.elements()), fmt::format("{}", end));
+      if (covered != tensor.elements())
+        wrong(kind, tensor.name, fmt::format("{} elements", tensor.elements()), fmt::format("{}", covered));
     }
     if (tensors.size() != expected)
       wrong(kind, "any", fmt::format("{} tensors", expected), fmt::format("{}", tensors.size()));
@@ -186,8 +200,14 @@ void Checkpoint::prefetch_block(const Extent& extent, std::size_t block) const {
 void Checkpoint::prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                           std::uint64_t count) const {
   for (const Extent& e : extents(kind, tensor)) {
-    const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, begin + count);
-    if (from >= to || e.format == device::StorageFormat::block8) continue;
+    if (e.format == device::StorageFormat::block8) continue;
+    std::uint64_t from = e.end, to = e.begin;
+    const Box whole = Box::whole(e.box.shape);
+    for_common(e.range(), {whole, begin, begin + count}, [&](std::uint64_t at, std::uint64_t, std::uint64_t n) {
+      from = std::min(from, at);
+      to = at + n;
+    });
+    if (from >= to) continue;
     const std::uint64_t first = bytes_before(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
     for (std::uint64_t block = first / kBlockBytes; block * kBlockBytes < last; ++block) prefetch_block(e, block);
   }
@@ -214,35 +234,62 @@ void Checkpoint::read_nf4_block(std::string_view kind, std::string_view tensor, 
   STRATA_CHECK(!"a block of a tensor");
 }
 
-void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const {
-  const std::uint64_t end = begin + out.size();
-  std::uint64_t done = begin;
+void Checkpoint::read_elements(std::string_view kind, std::string_view tensor, std::uint64_t begin,
+                               std::span<std::byte> out) const {
+  std::uint64_t done = 0;
   std::vector<std::byte> buffer(kBlockBytes);
   for (const Extent& e : extents(kind, tensor)) {
-    if (e.end <= begin || e.begin >= end) continue;
-    if (e.format == device::StorageFormat::block8)
-      fail(Exit::corrupt, "{}: expected {} of tensor {} in F32, BF16 or F16, found {}", path_.string(), kind, tensor,
-           stored_dtype(e.format));
-    const std::uint64_t from = std::max(e.begin, begin), to = std::min(e.end, end);
-    if (is_nf4(e.format)) {
-      const std::uint64_t first = bytes_before(e.format, from - e.begin), last = stored_bytes(e.format, to - e.begin);
-      const std::vector<float> values = floats_of(e.format, read_bytes(e, first, last));
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>((from - e.begin) % device::kNf4Block), to - from,
-                  out.begin() + static_cast<std::ptrdiff_t>(from - begin));
-      done += to - from;
-      continue;
-    }
-    const std::size_t in_block = kBlockBytes / stored_bytes(e.format, 1);
-    for (std::size_t block = (from - e.begin) / in_block; e.begin + block * in_block < to; ++block) {
-      const std::uint64_t first = e.begin + block * in_block;
-      const std::vector<float> values = floats_of(e.format, read_block(e, block, buffer));
-      const std::uint64_t a = std::max(from, first), b = std::min(to, first + values.size());
-      std::copy(values.begin() + static_cast<std::ptrdiff_t>(a - first),
-                values.begin() + static_cast<std::ptrdiff_t>(b - first), &out[a - begin]);
-      done += b - a;
-    }
+    STRATA_CHECK(e.format != device::StorageFormat::block8 && !is_nf4(e.format));
+    const std::uint64_t size = stored_bytes(e.format, 1);
+    const Box whole = Box::whole(e.box.shape);
+    std::span<const std::byte> block;
+    std::uint64_t block_begin = 0;  // in bytes of the extent
+    const auto copy = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+      std::uint64_t from = (at - e.begin) * size, to = (in_whole - begin) * size;
+      for (const std::uint64_t end = from + count * size; from < end;) {
+        if (block.empty() || from - block_begin >= block.size() || from < block_begin) {
+          block = read_block(e, from / kBlockBytes, buffer);
+          block_begin = from / kBlockBytes * kBlockBytes;
+        }
+        const std::uint64_t n = std::min(end - from, block_begin + block.size() - from);
+        std::memcpy(out.data() + to, block.data() + (from - block_begin), n);
+        from += n;
+        to += n;
+        done += n;
+      }
+    };
+    for_common(e.range(), {whole, begin, begin + out.size() / size}, copy);
   }
-  STRATA_CHECK_EQ(done, end);  // require_coverage() proved it
+  STRATA_CHECK_EQ(done, out.size());  // require_coverage() proved it
+}
+
+void Checkpoint::read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const {
+  const std::span<const Extent> all = extents(kind, tensor);
+  STRATA_CHECK(!all.empty());
+  const device::StorageFormat format = all[0].format;
+  if (format == device::StorageFormat::block8)
+    fail(Exit::corrupt, "{}: expected {} of tensor {} in F32, BF16 or F16, found {}", path_.string(), kind, tensor,
+         stored_dtype(format));
+  if (!is_nf4(format)) {
+    std::vector<std::byte> bytes(stored_bytes(format, out.size()));
+    read_elements(kind, tensor, begin, bytes);
+    std::ranges::copy(floats_of(format, bytes), out.begin());
+    return;
+  }
+  std::uint64_t done = 0;
+  for (const Extent& e : all) {
+    const Box whole = Box::whole(e.box.shape);
+    const auto copy = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+      const std::uint64_t from = at - e.begin;
+      const std::vector<float> values =
+          floats_of(format, read_bytes(e, bytes_before(format, from), stored_bytes(format, from + count)));
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from % device::kNf4Block), count,
+                  out.begin() + static_cast<std::ptrdiff_t>(in_whole - begin));
+      done += count;
+    };
+    for_common(e.range(), {whole, begin, begin + out.size()}, copy);
+  }
+  STRATA_CHECK_EQ(done, out.size());
 }
 
 void require_same_tensors(const Checkpoint& checkpoint, const models::Model& model) {
@@ -295,7 +342,7 @@ class CheckpointWeights final : public WeightSource {
     const auto& place = match_.places[unit][parameter];
     if (!place) return false;
     const auto extents = checkpoint_.extents("master", name_at(*place));
-    return !extents.empty() && extents[0].format == format;
+    return !extents.empty() && extents[0].format == format && extents[0].box.is_whole();
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {

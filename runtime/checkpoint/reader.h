@@ -36,7 +36,8 @@ class Checkpoint {
 
   // "master", "moment1", ... in byte order.
   std::vector<std::string> kinds() const;
-  // The extents of a tensor's state, in the order of elements; empty if the kind is not stored.
+  // The extents of a tensor's state, box after box, those of a box in the order of elements; empty if the kind is not
+  // stored. All boxes split the tensor's dimensions alike.
   std::span<const Extent> extents(std::string_view kind, std::string_view tensor) const;
   // Reads block `block` of an extent into `buffer` (kBlockBytes) and verifies it. Error{corrupt} advises an older
   // checkpoint.
@@ -51,6 +52,10 @@ class Checkpoint {
   // Reads the NF4 block of a tensor that begins at element `begin`.
   void read_nf4_block(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                       std::span<std::byte> block) const;
+  // Reads elements of a tensor's state from element `begin` of the whole tensor on, as they are stored. They may have
+  // no format in blocks.
+  void read_elements(std::string_view kind, std::string_view tensor, std::uint64_t begin,
+                     std::span<std::byte> out) const;
   // Elements [begin, begin + out.size()) of a tensor's fp32 state; prefetch() announces that they will be read.
   void prefetch(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::uint64_t count) const;
   void read(std::string_view kind, std::string_view tensor, std::uint64_t begin, std::span<float> out) const;

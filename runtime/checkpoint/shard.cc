@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFormat = "strata shard 1";
+// The second one has boxes that are not whole tensors.
+constexpr std::string_view kFormat = "strata shard 1", kBoxFormat = "strata shard 2";
 constexpr std::array<std::string_view, 6> kDTypes = {"F32", "BF16", "U8", "F16", "U8", "U8"};  // by StorageFormat
 
 // Tells the formats stored as "U8" apart by their bytes for this number of elements.
@@ -29,9 +30,12 @@ device::StorageFormat block_format(std::uint64_t elements, std::uint64_t bytes) 
   return device::StorageFormat::block8;
 }
 
-// "50257,768 0 19298688 0123456789abcdef...": shape, begin, end, checksums.
+// "50257,768 0 19298688 0123456789abcdef...": shape, begin, end, checksums. If the box is not the whole tensor, its
+// offset and its size follow the shape.
 std::string place_text(const Extent& e) {
-  std::string text = fmt::format("{} {} {} ", fmt::join(e.shape, ","), e.begin, e.end);
+  std::string text = fmt::format("{} ", fmt::join(e.box.shape, ","));
+  if (!e.box.is_whole()) text += fmt::format("{} {} ", fmt::join(e.box.offset, ","), fmt::join(e.box.size, ","));
+  text += fmt::format("{} {} ", e.begin, e.end);
   for (const std::uint64_t sum : e.checksums) text += fmt::format("{:016x}", sum);
   return text;
 }
@@ -63,15 +67,42 @@ class Scanner {
   std::string_view text_;
 };
 
+// "master/TENSOR"; of a box "master/TENSOR[0,384]", with its offset: a file may have several boxes of a tensor.
+std::string name_text(const Extent& e) {
+  std::string name = e.kind + "/" + e.tensor;
+  if (!e.box.is_whole()) name += fmt::format("[{}]", fmt::join(e.box.offset, ","));
+  return name;
+}
+
+// Reads "768,3072 ".
+bool parse_sizes(Scanner& in, std::vector<std::uint64_t>& sizes) {
+  for (sizes.clear(); !in.skip(' ');) {
+    if (!sizes.empty() && !in.skip(',')) return false;
+    if (!in.number(sizes.emplace_back())) return false;
+  }
+  return true;
+}
+
+bool parse_box(Scanner& in, bool whole, Box& box) {
+  std::uint64_t elements = 1;
+  if (!parse_sizes(in, box.shape)) return false;
+  for (const std::uint64_t size : box.shape)
+    if (__builtin_mul_overflow(elements, size, &elements)) return false;
+  box = Box::whole(std::move(box.shape));
+  if (whole) return true;
+  if (!parse_sizes(in, box.offset) || !parse_sizes(in, box.size)) return false;
+  if (box.offset.size() != box.shape.size() || box.size.size() != box.shape.size()) return false;
+  for (std::size_t d = 0; d < box.shape.size(); ++d)
+    if (box.offset[d] >= box.shape[d] || box.size[d] < 1 || box.size[d] > box.shape[d] - box.offset[d]) return false;
+  return !box.is_whole();
+}
+
 bool parse_place(std::string_view text, Extent& e) {
   Scanner in(text);
-  std::uint64_t whole = 1;
-  while (!in.skip(' ')) {
-    if (!e.shape.empty() && !in.skip(',')) return false;
-    if (!in.number(e.shape.emplace_back()) || __builtin_mul_overflow(whole, e.shape.back(), &whole)) return false;
-  }
+  constexpr std::ptrdiff_t kSpacesOfBox = 5;
+  if (!parse_box(in, std::ranges::count(text, ' ') != kSpacesOfBox, e.box)) return false;
   if (!in.number(e.begin) || !in.skip(' ') || !in.number(e.end) || !in.skip(' ')) return false;
-  if (e.begin >= e.end || e.end > whole) return false;
+  if (e.begin >= e.end || e.end > e.box.elements()) return false;
   for (std::size_t block = 0; block < e.blocks(); ++block)
     if (!in.hex16(e.checksums.emplace_back())) return false;
   return in.done();
@@ -97,8 +128,9 @@ std::optional<device::StorageFormat> format_of(std::string_view dtype) {
 }
 
 std::string shard_header(std::span<const Extent> extents) {
-  std::string text = "{\"__metadata__\":{" + JsonObject().add("format", kFormat).members();
-  for (const Extent& e : extents) text += ",\n" + JsonObject().add(e.kind + "/" + e.tensor, place_text(e)).members();
+  const bool whole = std::ranges::all_of(extents, [](const Extent& e) { return e.box.is_whole(); });
+  std::string text = "{\"__metadata__\":{" + JsonObject().add("format", whole ? kFormat : kBoxFormat).members();
+  for (const Extent& e : extents) text += ",\n" + JsonObject().add(name_text(e), place_text(e)).members();
   text += "}";
   std::uint64_t at = 0;
   for (const Extent& e : extents) {
@@ -107,7 +139,7 @@ std::string shard_header(std::span<const Extent> extents) {
                                  .add("dtype", stored_dtype(e.format))
                                  .add("shape", JsonArray().add(whole_bytes ? e.bytes : e.elements()))
                                  .add("data_offsets", JsonArray().add(at).add(at + e.bytes));
-    text += ",\n" + JsonObject().add(e.kind + "/" + e.tensor, entry).members();
+    text += ",\n" + JsonObject().add(name_text(e), entry).members();
     at += e.bytes;
   }
   text += "}";
@@ -148,6 +180,9 @@ std::vector<Extent> read_shard_header(const fs::path& path, const ShardEntry& pr
            place == file.metadata().end() ? "none" : place->second.substr(0, 64));
     e.kind = tensor.name.substr(0, slash);
     e.tensor = tensor.name.substr(slash + 1);
+    if (!e.box.is_whole()) e.tensor.erase(std::min(e.tensor.rfind('['), e.tensor.size()));
+    if (name_text(e) != tensor.name)
+      fail(Exit::corrupt, "{}: expected the entry {}, found {}", path.string(), name_text(e), tensor.name);
     out.push_back(std::move(e));
   }
   return out;

@@ -9,6 +9,7 @@
 
 #include "device/numeric/storage_format.h"
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/plan/box.h"
 
 namespace strata::runtime {
 
@@ -22,18 +23,20 @@ inline constexpr std::size_t kShardHeaderAlignment = 4096;
 std::string_view stored_dtype(device::StorageFormat format);
 std::optional<device::StorageFormat> format_of(std::string_view dtype);
 
-// A part of one tensor's state in a shard file: elements [begin, end) of the tensor in row-major order.
+// A part of one tensor's state in a shard file: elements [begin, end) of a box of the tensor, in the box's row-major
+// order. Blocks of elements are counted from the box's first one.
 struct Extent {
   std::string kind, tensor;  // "moment1", "transformer.wte.weight"
   device::StorageFormat format = device::StorageFormat::fp32;
-  std::vector<std::uint64_t> shape;  // of the complete tensor
+  Box box;
   std::uint64_t begin = 0, end = 0;
   std::uint64_t offset = 0, bytes = 0;        // in the file
   std::vector<std::uint64_t> checksums = {};  // XXH3-64 of each block
   std::size_t file = 0;                       // index among the checkpoint's files
 
   std::uint64_t elements() const { return end - begin; }
-  // The extent's offset in the complete tensor's state, in bytes of its format.
+  BoxRange range() const { return {box, begin, end}; }
+  // The extent's offset in the complete box's state, in bytes of its format.
   std::uint64_t first_byte() const { return stored_bytes(format, begin); }
   std::size_t blocks() const { return (bytes + kBlockBytes - 1) / kBlockBytes; }
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/host_work.h"
@@ -39,6 +40,14 @@ class BlockHash {
  private:
   XXH3_state_t state_;
 };
+
+// The units whose state this rank saves, by number.
+std::vector<bool> saved_units(const StepPlan& plan) {
+  std::vector<bool> saved(plan.layout.units.size());
+  for (const Task& task : plan.tasks)
+    if (task.kind == TaskKind::save) saved[static_cast<std::size_t>(task.unit)] = true;
+  return saved;
+}
 
 std::map<std::string, std::string> recipe_map(const Recipe& recipe) {
   std::map<std::string, std::string> out;
@@ -81,13 +90,17 @@ CheckpointWriter::~CheckpointWriter() {
   executor_.forget(*this);  // the lane's work refers to this object
 }
 
-// Each element of each state is written by exactly one rank: the one whose shard of the unit contains it, even if other
-// ranks hold a copy.
+// Each element of each state is written by exactly one rank: of those that save its unit, the one whose shard of the
+// unit contains it, even if other ranks hold a copy. Of the ranks that share each layer, the first writes what all
+// have.
 void CheckpointWriter::plan_file(const Job& job) {
   const Coordinates rank = job.plan.mesh().at(world_.rank());
+  const std::vector<bool> saved = saved_units(job.plan);
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     first_extent_.push_back(extents_.size());
     const UnitLayout& layout = job.plan.layout.units[unit];
+    for (const Run& run : layout.runs) manifest_.boxes |= run.box.has_value();
+    if (!saved[unit]) continue;
     const auto parameters = job.model->units[unit]->parameters();
     const std::size_t part_begin = job.plan.parts_of(unit).piece(rank).begin;
     for (const StateKind kind :
@@ -97,6 +110,7 @@ void CheckpointWriter::plan_file(const Job& job) {
       if (frozen && !manifest_.base_hash.empty()) continue;
       const Pool& pool = layout.pool(pool_of(kind));
       for (const Run& run : pool.runs) {
+        if (!run.box && rank.tensor != 0) continue;
         const auto [begin, end] = pool.shards.piece_of({run.begin, run.end}, rank);
         if (begin >= end) continue;
         const models::Parameter& parameter = parameters[run.parameter];
@@ -106,7 +120,8 @@ void CheckpointWriter::plan_file(const Job& job) {
         e.format = frozen                      ? job.plan.stored_in(pool_of(kind))
                    : kind == StateKind::master ? device::StorageFormat::fp32
                                                : run.moments;
-        e.shape.assign(parameter.shape.begin(), parameter.shape.end());
+        e.box = run.box_of(parameter);
+        STRATA_CHECK_EQ(e.box.elements(), run.end - run.begin);
         e.begin = begin - run.begin;
         e.end = end - run.begin;
         e.bytes = stored_bytes(e.format, e.elements());
@@ -139,6 +154,7 @@ void CheckpointWriter::start(const Progress& progress) {
   manifest_.progress = progress;
   manifest_.algorithms = executor_.algorithms() ? executor_.algorithms()->text() : "";
   ++begun_;
+  opened_ = false;
   temporary_ = folder_.temporary(progress.step);
   executor_.save_beside_next_step(*this);
 }
@@ -148,7 +164,7 @@ void CheckpointWriter::finish() {
 }
 
 void CheckpointWriter::save(device::Lane& lane, std::size_t unit) {
-  if (unit == 0) {
+  if (!std::exchange(opened_, true)) {
     lane.stamp(&last_.begin);
     comm::host_work(lane, [this](device::cpu::Team&) { open_file(); });
   }

@@ -79,6 +79,7 @@ class CheckpointWriter final : public Saver {
   Record record_{};
   std::vector<Record> records_;  // by rank
   std::int64_t begun_ = 0;
+  bool opened_ = false;  // the file of the checkpoint that was started last
   double waited_ms_ = 0;
   Span last_;  // when the last checkpoint began, and when it was durable
   std::unique_ptr<comm::Communicator> communicator_;

@@ -6,6 +6,7 @@
 #include "device/numeric/storage_format.h"
 #include "device/ops/step/gradient_sum.h"
 #include "models/model.h"
+#include "runtime/plan/box.h"
 #include "runtime/plan/mesh.h"
 #include "runtime/plan/state.h"
 
@@ -26,6 +27,10 @@ struct Run {
   std::size_t parameter;   // index in the unit's parameters
   bool decay;
   device::StorageFormat moments;
+  // The part of the tensor that these elements are, row-major; none: all of it.
+  std::optional<Box> box = {};
+
+  Box box_of(const models::Parameter& p) const { return box ? *box : Box::whole({p.shape.begin(), p.shape.end()}); }
 };
 
 // A flat buffer of a unit's parameters of one kind (trained, frozen or quantised), padded and cut into equal shards.

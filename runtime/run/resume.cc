@@ -13,7 +13,6 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/parallel.h"
 #include "comm/same_files.h"
 #include "models/classes.h"
 #include "models/files/python_numbers.h"
@@ -23,8 +22,8 @@
 #include "runtime/job/algorithms.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/run/load_state.h"
 #include "runtime/run/schedule.h"
-#include "runtime/weights/floats.h"
 
 namespace strata::runtime {
 namespace {
@@ -109,55 +108,6 @@ void require_same_weights(const Manifest& manifest, const fs::path& path, const 
   if (was != now) other_run(path, "the weights of data.train", was, now);
 }
 
-// What a rank needs of one tensor's state and where it goes in the rank's part, with the block of an extent that holds
-// some of it.
-struct Need {
-  std::size_t unit, run;
-  StateKind kind;
-  std::uint64_t begin, end;  // elements of the tensor; when its format is known, bytes of its state
-  std::size_t offset;        // offset of `begin` in the rank's part
-
-  // Weights are rounded to the type that this run computes in; quantised ones stay as they are.
-  bool weights() const { return kind == StateKind::master || kind == StateKind::frozen; }
-};
-struct Block {
-  Need need;
-  const Extent* extent;
-  std::size_t index;
-  std::uint64_t begin() const { return extent->first_byte() + index * kBlockBytes; }
-};
-
-std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coordinates& rank) {
-  std::vector<Need> out;
-  for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
-    const UnitLayout& layout = job.plan.layout.units[unit];
-    const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);
-    const auto [part, part_end] = job.plan.parts_of(unit).piece(rank);
-    const auto add = [&](const Pool& pool, StateKind kind, const models::ElementRange& range) {
-      for (std::size_t r = 0; r < pool.runs.size(); ++r) {
-        const Run& run = pool.runs[r];
-        const std::size_t begin = std::max(run.begin, range.begin), end = std::min(run.end, range.end);
-        if (begin >= end) continue;
-        const Need need{unit, r, kind, begin - run.begin, end - run.begin, 0};
-        out.push_back(need);
-        if (kind == StateKind::quantised)
-          out.back().offset = stored_bytes(job.plan.layout.quantised, begin - range.begin);
-        else if (!need.weights())
-          out.back().offset = layout.state_offset(kind, part, begin);
-      }
-    };
-    for (const StateKind kind : kStateKinds) {
-      if (!executor.storage().has_state(kind)) continue;
-      const bool master = kind == StateKind::master;  // parameters are made from it, and they may cover more than the
-                                                      // part
-      add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
-    }
-    for (const StateKind kind : {StateKind::frozen, StateKind::quantised})
-      add(layout.pool(pool_of(kind)), kind, executor.storage().held(unit, kind));
-  }
-  return out;
-}
-
 bool same_evaluations(const Manifest& manifest, const Job& job) {
   std::map<std::string, std::string> keys;
   for (const RecipeKey& key : recipe_keys()) keys.emplace(key.name, key.text(job.recipe));
@@ -224,53 +174,6 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
   if (last < steps_done || (next <= last && rate(before, next) == rate(recipe, next))) return {};
   return fmt::format("{}: the learning rate goes from {:.3g} to {:.3g} in step {}", changes, rate(before, steps_done),
                      rate(recipe, next), next);
-}
-
-void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads,
-                const Advance& advance) {
-  require_same_tensors(checkpoint, *job.model);
-  std::vector<Block> blocks;
-  for (Need need : needs_of(job, executor, job.plan.mesh().at(rank))) {
-    if (is_frozen(need.kind) && !checkpoint.manifest().base_hash.empty()) continue;
-    const Run& run = job.plan.layout.units[need.unit].pool(pool_of(need.kind)).runs[need.run];
-    const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
-    const auto extents = checkpoint.extents(name_of(need.kind), tensor);
-    const bool frozen = need.kind == StateKind::frozen && !extents.empty();
-    device::StorageFormat format = need.weights()                      ? device::StorageFormat::fp32
-                                   : need.kind == StateKind::quantised ? job.plan.layout.quantised
-                                                                       : run.moments;
-    if (frozen && extents[0].format != device::StorageFormat::block8 && !is_nf4(extents[0].format))
-      format = extents[0].format;
-    need.begin = stored_bytes(format, need.begin);
-    need.end = stored_bytes(format, need.end);
-    if (extents.empty() || extents[0].format != format)
-      fail(Exit::usage, "{} has {} of {} {}, and this run keeps it in {}: use the optimizer.* keys of its recipe",
-           checkpoint.path().string(), name_of(need.kind), tensor,
-           extents.empty() ? "not at all" : fmt::format("in {}", stored_dtype(extents[0].format)),
-           stored_dtype(format));
-    for (const Extent& e : extents)
-      for (Block block{need, &e, 0}; block.index < e.blocks(); ++block.index)
-        if (block.begin() < need.end && std::min(block.begin() + kBlockBytes, e.first_byte() + e.bytes) > need.begin)
-          blocks.push_back(block);
-  }
-  const auto prefetch = [&](std::size_t i) { checkpoint.prefetch_block(*blocks[i].extent, blocks[i].index); };
-  Advancing advancing(advance, blocks.size() * kBlockBytes);
-  parallel_reads(blocks.size(), threads, prefetch, [&](std::size_t i) {
-    const auto& [need, extent, index] = blocks[i];
-    advancing.add(kBlockBytes);
-    std::vector<std::byte> buffer(kBlockBytes);
-    const auto bytes = checkpoint.read_block(*extent, index, buffer);
-    const std::uint64_t begin = blocks[i].begin();
-    if (need.weights()) {
-      const Run& run = job.plan.layout.units[need.unit].pool(pool_of(need.kind)).runs[need.run];
-      const std::size_t first = begin / stored_bytes(extent->format, 1);
-      return store_weights(executor, job.plan, need.unit, pool_of(need.kind), run.begin + first,
-                           floats_of(extent->format, bytes));
-    }
-    const std::uint64_t from = std::max(begin, need.begin), to = std::min(begin + bytes.size(), need.end);
-    executor.storage().write_state(need.unit, need.kind, need.offset + (from - need.begin),
-                                   bytes.subspan(from - begin, to - from));
-  });
 }
 
 namespace {

@@ -11,11 +11,6 @@
 
 namespace strata::runtime {
 
-// Fills this rank's parameters and state from a checkpoint that was written with any number of ranks and any placement.
-// Reads and verifies the blocks that it needs, on `threads` threads. Throws Error{corrupt}, Error{failed}.
-void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads,
-                const Advance& advance = {});
-
 // Where the run resumes, in micro-batches of the job's size. Throws Error{usage}, with the key and both values, if the
 // checkpoint's run cannot continue as this job: another model, data order, seed and so on.
 Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job);

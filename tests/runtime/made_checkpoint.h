@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,10 +17,10 @@
 
 namespace strata::runtime {
 
-// Writes a checkpoint by hand: fp32 masters of one tensor, "w", of `elements` elements, where element i is i; one
-// file per range of elements. No run would write some of these shards.
-inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t elements,
-                            const std::vector<models::ElementRange>& ranges, std::uint64_t serial = 1) {
+// Writes a checkpoint by hand: fp32 masters of one tensor, "w", where element i is i; one file per range of a box. No
+// run would write some of these shards.
+inline void make_checkpoint(const std::filesystem::path& folder, const std::vector<std::uint64_t>& shape,
+                            const std::vector<BoxRange>& ranges, std::uint64_t serial = 1) {
   std::filesystem::create_directories(folder);
   Manifest manifest;
   manifest.serial = serial;
@@ -27,13 +28,20 @@ inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t e
   manifest.ranks = static_cast<int>(ranges.size());
   manifest.family = "gpt2";
   manifest.config = "{}";
-  manifest.tensors = {{"w", {elements}}};
-  for (const auto& [begin, end] : ranges) {
-    std::vector<float> values;
-    for (std::uint64_t i = begin; i < end; ++i) values.push_back(static_cast<float>(i));
+  manifest.tensors = {{"w", shape}};
+  for (const BoxRange& range : ranges) {
+    const auto& [box, begin, end] = range;
+    manifest.boxes |= !box.is_whole();
+    std::vector<float> values(end - begin);
+    const Box whole = Box::whole(shape);
+    const auto fill = [&](std::uint64_t at, std::uint64_t in_whole, std::uint64_t count) {
+      std::iota(values.begin() + static_cast<std::ptrdiff_t>(at - begin),
+                values.begin() + static_cast<std::ptrdiff_t>(at - begin + count), static_cast<float>(in_whole));
+    };
+    for_common(range, {whole, 0, whole.elements()}, fill);
     std::string data(values.size() * sizeof(float), '\0');
     std::memcpy(data.data(), values.data(), data.size());
-    Extent e{"master", "w", device::StorageFormat::fp32, {elements}, begin, end};
+    Extent e{"master", "w", device::StorageFormat::fp32, box, begin, end};
     e.bytes = data.size();
     for (std::size_t at = 0; at < data.size(); at += kBlockBytes)
       e.checksums.push_back(XXH3_64bits(&data[at], std::min(kBlockBytes, data.size() - at)));
@@ -44,6 +52,15 @@ inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t e
         {name, header.size() + data.size(), header.size(), XXH3_64bits(header.data(), header.size())});
   }
   std::ofstream(folder / kManifestName, std::ios::binary) << to_json(manifest);
+}
+
+// The same of `elements` elements in one dimension, cut into ranges.
+inline void make_checkpoint(const std::filesystem::path& folder, std::uint64_t elements,
+                            const std::vector<models::ElementRange>& ranges, std::uint64_t serial = 1) {
+  const Box whole = Box::whole({elements});
+  std::vector<BoxRange> all;
+  for (const auto& [begin, end] : ranges) all.push_back({whole, begin, end});
+  make_checkpoint(folder, std::vector<std::uint64_t>{elements}, all, serial);
 }
 
 }  // namespace strata::runtime

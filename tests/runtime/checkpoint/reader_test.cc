@@ -47,6 +47,42 @@ TEST_F(CheckpointReaderTest, EveryElementIsThereOnce) {
   refused({{0, 768}}, "expected 1024 elements", "found 768");                     // none at the end
 }
 
+// Columns of each of two halves of the rows' numbers, as a rank has them of a fused matrix, cut at any multiple of 256.
+TEST_F(CheckpointReaderTest, ReadsATensorOutOfBoxes) {
+  const std::vector<std::uint64_t> shape{1000, 1200};
+  const Box left{{1000, 2, 600}, {0, 0, 0}, {1000, 2, 256}}, right{{1000, 2, 600}, {0, 0, 256}, {1000, 2, 344}};
+  make_checkpoint(folder_.path() / "step-1", shape,
+                  {{right, 256'000, 688'000}, {left, 0, 512'000}, {right, 0, 256'000}});
+  const Checkpoint checkpoint(folder_.path() / "step-1");
+  EXPECT_TRUE(checkpoint.manifest().boxes);
+  EXPECT_EQ(checkpoint.extents("master", "w").size(), 3u);
+  checkpoint.verify(2);
+  for (const auto& [begin, end] : {std::pair{0, 1'200'000}, std::pair{599, 70'001}, std::pair{1'199'990, 1'200'000}}) {
+    std::vector<float> read(static_cast<std::size_t>(end - begin)), expected(read.size());
+    checkpoint.prefetch("master", "w", static_cast<std::uint64_t>(begin), read.size());
+    checkpoint.read("master", "w", static_cast<std::uint64_t>(begin), read);
+    std::iota(expected.begin(), expected.end(), static_cast<float>(begin));
+    EXPECT_EQ(read, expected);
+  }
+}
+
+TEST_F(CheckpointReaderTest, BoxesHaveEveryElementOnce) {
+  const std::vector<std::uint64_t> shape{4, 1024};
+  const auto refused = [&](const std::vector<BoxRange>& ranges, const char* expected, const char* found) {
+    make_checkpoint(folder_.path() / "step-1", shape, ranges);
+    EXPECT_FAILURE(Checkpoint(folder_.path() / "step-1"), Exit::corrupt,
+                   AllOf(HasSubstr("master of tensor w"), HasSubstr(expected), HasSubstr(found)));
+  };
+  const Box whole = Box::whole(shape), left{shape, {0, 0}, {4, 512}}, right{shape, {0, 512}, {4, 512}};
+  const Box more{shape, {0, 500}, {4, 524}}, split{{4, 2, 512}, {0, 1, 0}, {4, 1, 512}};
+  refused({{left, 0, 2048}, {more, 0, 2096}}, "each element once", "[0, 500] twice");
+  refused({{whole, 0, 4096}, {right, 0, 2048}}, "each element once", "twice");
+  refused({{left, 0, 2048}, {right, 256, 2048}}, "expected element 0", "found 256");
+  refused({{left, 0, 2048}, {right, 0, 1024}}, "expected 4096 elements", "found 3072");
+  refused({{left, 0, 2048}}, "expected 4096 elements", "found 2048");
+  refused({{left, 0, 2048}, {split, 0, 2048}}, "the shape", "[4, 2, 512]");
+}
+
 // As many files as ranks: more than a process may have open.
 TEST_F(CheckpointReaderTest, AThousandRanksWithFewOpenFiles) {
   constexpr std::uint64_t kRanks = 1000;

@@ -19,7 +19,7 @@ std::vector<Extent> two_extents() {
   return {{.kind = "master",
            .tensor = "wte",
            .format = device::StorageFormat::fp32,
-           .shape = {4, 8},
+           .box = Box::whole({4, 8}),
            .begin = 0,
            .end = 32,
            .bytes = 128,
@@ -27,7 +27,7 @@ std::vector<Extent> two_extents() {
           {.kind = "moment1",
            .tensor = "ln.bias",
            .format = device::StorageFormat::block8,
-           .shape = {512},
+           .box = Box::whole({512}),
            .begin = 0,
            .end = 512,
            .bytes = stored_bytes(device::StorageFormat::block8, 512),
@@ -70,10 +70,42 @@ TEST_F(ShardTest, ReadsBackWhatItWrote) {
     const Extent& as = written[extent.kind == "master" ? 0 : 1];
     EXPECT_EQ(extent.tensor, as.tensor);
     EXPECT_EQ(extent.format, as.format);
-    EXPECT_EQ(extent.shape, as.shape);
+    EXPECT_EQ(extent.box, as.box);
     EXPECT_EQ(std::pair(extent.begin, extent.end), std::pair(as.begin, as.end));
     EXPECT_EQ(extent.checksums, as.checksums);
   }
+}
+
+// A file may have several boxes of a tensor; the entries' names tell them apart.
+TEST_F(ShardTest, BoxesHaveTheirOffsetsAndSizes) {
+  Extent e{"master", "qkv", device::StorageFormat::fp32, {{4, 3, 128}, {0, 0, 64}, {4, 3, 64}}, 256, 512};
+  e.bytes = 1024;
+  e.checksums = {0x0123456789abcdef};
+  Extent other = e;
+  other.box.offset = {0, 0, 0};
+  const std::string header = shard_header(std::vector{e, other});
+  EXPECT_THAT(header.substr(8),
+              StartsWith("{\"__metadata__\":{\"format\":\"strata shard 2\",\n"
+                         "\"master/qkv[0,0,64]\":\"4,3,128 0,0,64 4,3,64 256 512 0123456789abcdef\","));
+  const auto read = read_shard_header(file(), write(header, 2048));
+  ASSERT_EQ(read.size(), 2U);
+  for (const Extent& extent : read) {
+    EXPECT_EQ(extent.tensor, "qkv");
+    EXPECT_EQ(extent.box, extent.box.offset[2] == 0 ? other.box : e.box);
+    EXPECT_EQ(std::pair(extent.begin, extent.end), std::pair(e.begin, e.end));
+  }
+  const auto refused = [&](const char* was, const char* is) {
+    SCOPED_TRACE(is);
+    std::string changed = header;
+    for (std::size_t at = 0; (at = changed.find(was, at)) != std::string::npos;) changed.replace(at, strlen(was), is);
+    EXPECT_FAILURE((void)read_shard_header(file(), write(changed, 2048)), Exit::corrupt, HasSubstr("expected"));
+  };
+  refused("4,3,64 256", "4,3,65 256");   // beyond the tensor
+  refused("4,3,64 256", "4,3,00 256");   // of nothing
+  refused("0,0,64 4,3", "0,0,63 4,3");   // not what the entry's name says
+  refused("4,3,64 256", "4,3,1,8 256");  // of another number of dimensions
+  refused(" 0,0,64 4,3,64 ", " ");       // named as a box, and a whole tensor
+  refused(" 256 512 ", " 256 769 ");     // beyond the box
 }
 
 TEST_F(ShardTest, WhatTheManifestDoesNotPromiseIsDamage) {
