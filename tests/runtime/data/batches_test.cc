@@ -7,6 +7,9 @@
 #include <numeric>
 #include <set>
 
+#include "device/ops/losses/cross_entropy.h"
+#include "models/batch.h"
+#include "runtime/data/sequences/disjoint_sequences.h"
 #include "runtime/data/sequences/stream_sequences.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -74,6 +77,54 @@ TEST_F(BatchesTest, OfAnEvaluationOnlyWhatItReadsIsCounted) {
   sequences->keep_in(std::pmr::get_default_resource());
   EXPECT_EQ(labelling->counted, 6u);
   EXPECT_EQ(sequences->labels(1), 1u);
+}
+
+// A sequence's first row has the set with the sequence's number in its file.
+class SetOfSequence final : public Labelling {
+ public:
+  // Set i has the class 40 i + shift.
+  explicit SetOfSequence(int shift) : column_(ClassSets(90)) {
+    for (int i = 0; i < 3; ++i) column_.push_back(column_.sets()->add(std::vector<std::int32_t>{40 * i + shift}));
+  }
+  std::uint32_t most(const Piece&) const override { return 1; }
+  LabelColumn* column() override { return &column_; }
+  void fill(const Piece& piece, std::uint64_t, const Rows& own) const override {
+    std::fill(own.labels.begin(), own.labels.end(), device::kIgnoredLabel);
+    own.labels[0] = column_[piece.document];
+  }
+
+ private:
+  LabelColumn column_;
+};
+
+// In training, of each source its own, and in an evaluation.
+TEST_F(BatchesTest, SetsOfClassesFollowTheRowsThatHaveThem) {
+  std::vector<Source> sources;
+  for (const int shift : {0, 5})
+    sources.push_back({whole_sequences(files(), 3, std::make_shared<SetOfSequence>(shift))});
+  const Batches batches(std::move(sources), 3, 2, DataOrder::sequential, 1);
+  const DisjointSequences evaluated(every_label(files(), 3, std::make_shared<SetOfSequence>(0)), 3, 2);
+  const models::BatchShape shape{.tokens = 6, .loss_rows = 4, .class_words = 3};
+  std::vector<std::byte> memory(shape.bytes());
+  const Rows rows = shape.rows(memory.data());
+  const auto expect = [&](std::uint64_t b, std::size_t label) {
+    std::vector<std::uint32_t> words(3);
+    words[label / 32] = 1u << label % 32;
+    EXPECT_EQ(rows.loss_rows[b], 3 * b);
+    EXPECT_THAT(rows.class_sets.subspan(3 * b, 3), testing::ElementsAreArray(words)) << "class " << label;
+  };
+  for (std::uint64_t k = 0; k < 5; ++k) {
+    batches.fill(k, rows);
+    for (std::uint64_t b = 0; b < 2; ++b) {
+      const Batches::Place place = batches.sequence_at(2 * k + b);
+      expect(b, 40 * (place.sequence < 3 ? place.sequence : 0) + 5 * place.source);
+    }
+  }
+  const std::vector<std::size_t> numbers = {0, 1, 2, 0, 1, 0};
+  for (std::uint64_t i = 0; i < numbers.size(); ++i) {
+    if (i % 2 == 0) evaluated.fill(i / 2, rows);
+    expect(i % 2, 40 * numbers[i]);
+  }
 }
 
 struct Filled {
