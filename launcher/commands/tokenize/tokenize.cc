@@ -16,7 +16,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/shell_word.h"
-#include "launcher/commands/conveyor.h"
+#include "launcher/commands/ordered_pipeline.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"
 #include "launcher/screen/printable.h"
 #include "launcher/token_output.h"
@@ -304,7 +304,7 @@ int tokenize(const TokenizeOptions& options) {
   std::uint64_t unlabelled = 0, tools_left_out = 0;
   text::UnreadFields unread, unread_in_turns;
   std::set<std::string> roles;
-  Conveyor<PartTokens> conveyor(reader, bytes, [&](const PartTokens& tokens) {
+  OrderedPipeline<PartTokens> pipeline(reader, bytes, [&](const PartTokens& tokens) {
     write(tokens, writer);
     unlabelled += tokens.unlabelled;
     tools_left_out += tokens.tools_left_out;
@@ -312,7 +312,7 @@ int tokenize(const TokenizeOptions& options) {
     for (const auto& [field, records] : tokens.unread_in_turns) unread_in_turns[field] += records;
     roles.insert(tokens.roles.begin(), tokens.roles.end());
   });
-  conveyor.run(threads_of(options), [&] {
+  pipeline.run(threads_of(options), [&] {
     auto maker = std::make_shared<PartTokenizer>(*tokenizer, rules);
     return [maker](const text::DocumentPart& part, PartTokens& tokens) { maker->run(part, tokens); };
   });

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/host/cpu_quota.h"
 #include "base/shell_word.h"
-#include "launcher/commands/conveyor.h"
+#include "launcher/commands/ordered_pipeline.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/printable.h"
 #include "text/classes/class_tokenizer.h"
@@ -70,7 +70,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
   text::BitFile& types = output.open_types();
   text::LabelWriter& labels = output.open_labels(rules);
   std::uint64_t cut = 0;
-  Conveyor<ClassTokens> conveyor(reader, bytes, [&](const ClassTokens& tokens) {
+  OrderedPipeline<ClassTokens> pipeline(reader, bytes, [&](const ClassTokens& tokens) {
     for (std::size_t i = 0; i < tokens.begins.size(); ++i) {
       const std::size_t begin = tokens.begins[i];
       const std::size_t end = i + 1 < tokens.begins.size() ? tokens.begins[i + 1] : tokens.ids.size();
@@ -81,7 +81,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
     }
     cut += tokens.cut;
   });
-  conveyor.run(threads_of(options), [&] {
+  pipeline.run(threads_of(options), [&] {
     auto made = std::make_shared<ClassTokenizer>(tokenizer, rules);
     return [made](const text::DocumentPart& part, ClassTokens& tokens) { made->run(part, tokens); };
   });

@@ -20,12 +20,12 @@ namespace strata::launcher {
 
 // Threads take parts of the input in turn and write their results in the order of the parts.
 template <typename Tokens>
-class Conveyor {
+class OrderedPipeline {
  public:
   using Work = std::function<void(const text::DocumentPart&, Tokens&)>;
 
   // bytes: the size of all inputs; 0 if unknown. write: called by one thread at a time.
-  Conveyor(text::DocumentReader& reader, std::uint64_t bytes, std::function<void(const Tokens&)> write)
+  OrderedPipeline(text::DocumentReader& reader, std::uint64_t bytes, std::function<void(const Tokens&)> write)
       : reader_(reader), bytes_(bytes), write_(std::move(write)) {}
 
   // make_work: called once in each thread. Throws the error that comes first in the order of the input.
