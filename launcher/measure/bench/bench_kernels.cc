@@ -31,7 +31,7 @@ constexpr std::size_t kNormWidths[] = {768, 1536, 3584};
 constexpr std::size_t kMlpWidth = 18944, kVocabulary = 151936;
 constexpr int kRounds = 5;
 // Memory in addition to operands: workspaces, values kept per row, labels, rounding to pages.
-constexpr std::size_t kBeside = std::size_t{256} << 20;
+constexpr std::size_t kExtraBytes = std::size_t{256} << 20;
 
 struct Row {
   std::string name;
@@ -42,7 +42,7 @@ struct Row {
 class Kernels {
  public:
   Kernels(int threads, device::Device device, std::size_t bytes)
-      : bytes_(bytes), on_host_(device.kind == device::Kind::cpu), stand_(threads, bytes + kBeside, device) {
+      : bytes_(bytes), on_host_(device.kind == device::Kind::cpu), stand_(threads, bytes + kExtraBytes, device) {
     // Zeros take less power and may therefore be faster than the numbers in a step.
     std::minstd_rand engine(1);
     std::uniform_real_distribution<float> uniform(-1, 1);
