@@ -60,7 +60,7 @@ Hub::Hub(NodeMemory& memory, Board& board, Setup setup)
       setup_(std::move(setup)),
       watch_(setup_.limits, memory.map(), steady_seconds()),
       looked_(steady_seconds()),
-      teller_(setup_.say) {}
+      messages_(setup_.say) {}
 
 void Hub::open() {
   if (!setup_.listener) return;
@@ -131,7 +131,7 @@ void Hub::look(bool resumed) {
       case Watch::Finding::Kind::stuck:
         return end_stuck(finding);
       default:
-        teller_.tell(finding.text);
+        messages_.tell(finding.text);
     }
   }
 }

@@ -94,7 +94,7 @@ class Hub {
   bool ending_ = false, left_ = false;
   double next_look_ = 0, next_dump_ = 0;
   std::atomic<double> looked_;
-  Teller teller_;
+  MessageThread messages_;
   std::unique_ptr<NodeServer> server_;
   std::unique_ptr<Doorkeeper> door_;
 };

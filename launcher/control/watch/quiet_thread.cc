@@ -25,10 +25,10 @@ void be_quiet(const char* name) {
   (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);
 }
 
-Teller::Teller(Note say) : say_(std::move(say)) {
+MessageThread::MessageThread(Note say) : say_(std::move(say)) {
   thread_ = start_quiet_thread("strata-tell", [this](const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    while (told_.wait(lock, stop, [this] { return !texts_.empty(); })) {
+    while (arrived_.wait(lock, stop, [this] { return !texts_.empty(); })) {
       const std::string text = std::move(texts_.front());
       texts_.pop_front();
       lock.unlock();
@@ -38,18 +38,18 @@ Teller::Teller(Note say) : say_(std::move(say)) {
   });
 }
 
-Teller::~Teller() {
+MessageThread::~MessageThread() {
   thread_.request_stop();
   thread_.join();
 }
 
-void Teller::tell(std::string text) {
+void MessageThread::tell(std::string text) {
   {
     const std::lock_guard lock(mutex_);
     if (texts_.size() >= kMostTexts) return;
     texts_.push_back(std::move(text));
   }
-  told_.notify_one();
+  arrived_.notify_one();
 }
 
 }  // namespace strata::launcher::control

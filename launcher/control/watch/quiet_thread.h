@@ -25,10 +25,10 @@ std::jthread start_quiet_thread(const char* name, F f) {
 
 // Prints sentences in its own thread. A terminal that takes nothing (Ctrl-S, a pager) must not hold up the rank that
 // found something, because the others would then miss that rank.
-class Teller {
+class MessageThread {
  public:
-  explicit Teller(Note say);
-  ~Teller();  // prints what is left
+  explicit MessageThread(Note say);
+  ~MessageThread();  // prints what is left
 
   // Never waits; a sentence that finds no room is dropped.
   void tell(std::string text);
@@ -36,7 +36,7 @@ class Teller {
  private:
   Note say_;
   std::mutex mutex_;
-  std::condition_variable_any told_;
+  std::condition_variable_any arrived_;
   std::deque<std::string> texts_;
   std::jthread thread_;
 };

@@ -15,11 +15,11 @@ TEST(TellerTest, HoldsUpNobodyAndSaysEverythingInOrder) {
   std::promise<void> read;
   std::vector<std::string> said;
   {
-    Teller teller([&, wait = read.get_future().share()](const std::string& text) {
+    MessageThread messages([&, wait = read.get_future().share()](const std::string& text) {
       wait.wait();
       said.push_back(text);
     });
-    for (const char* text : {"a", "b", "c"}) teller.tell(text);
+    for (const char* text : {"a", "b", "c"}) messages.tell(text);
     read.set_value();
   }
   EXPECT_THAT(said, testing::ElementsAre("a", "b", "c"));
@@ -29,11 +29,11 @@ TEST(TellerTest, KeepsNoMoreThanItHasRoomFor) {
   std::promise<void> read;
   std::size_t said = 0;
   {
-    Teller teller([&, wait = read.get_future().share()](const std::string&) {
+    MessageThread messages([&, wait = read.get_future().share()](const std::string&) {
       wait.wait();
       ++said;
     });
-    for (int i = 0; i < 1000; ++i) teller.tell("x");
+    for (int i = 0; i < 1000; ++i) messages.tell("x");
     read.set_value();
   }
   EXPECT_GE(said, 64U);
