@@ -65,7 +65,7 @@ void add_generate(CLI::App& app, int& status) {
   auto* command = app.add_subcommand("generate", "continue a prompt, or answer a chat; text to stdout");
   add_path(command, "MODEL,--model", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  add_adapter(command, *options, "a folder of peft's, with an adapter of that model");
+  add_adapter(command, *options, "a peft folder with an adapter of that model");
   auto* text = command->add_option("--prompt", options->prompt, "text to continue");
   command
       ->add_option_function<std::vector<std::string>>(
@@ -117,7 +117,7 @@ void add_predict(CLI::App& app, int& status) {
       "predict", "classify texts: labels and probabilities; mpirun -n N strata predict ... for N ranks");
   add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
       ->required();
-  add_adapter(command, *options, "a folder of peft's, with an adapter of that model");
+  add_adapter(command, *options, "a peft folder with an adapter of that model");
   add_path(command, "IN", options->input,
            ".jsonl, .csv or .tsv with a text in each record, compressed or not; - for JSONL from standard input")
       ->required();
@@ -151,7 +151,7 @@ void add_export(CLI::App& app, int& status) {
   auto* dtype =
       command->add_option("--dtype", options->dtype, "fp32 or bf16 (fp32)")->check(CLI::IsMember({"fp32", "bf16"}));
   auto* merge = command->add_flag("--merge", options->merge, "an adapter is merged into its model (it always is)");
-  command->add_flag("--adapter", options->adapter, "the adapter alone, as a folder of peft's")
+  command->add_flag("--adapter", options->adapter, "the adapter alone, as a peft folder")
       ->excludes(dtype)
       ->excludes(merge);
   command

@@ -104,7 +104,7 @@ void add_eval(CLI::App& app, int& status) {
   auto* command = app.add_subcommand(
       "eval", "compute loss and metrics on data.validation; mpirun -n N strata eval ... for N ranks");
   add_recipe(command, *options);
-  add_adapter(command, *options, "a folder of peft's, with an adapter of model.path");
+  add_adapter(command, *options, "a peft folder with an adapter of model.path");
   add_path(command, "--json", options->json, "write the result as JSON");
   add_force(command, *options);
   command->callback([options, &status] { status = eval(*options); });
