@@ -17,7 +17,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
-#include "launcher/measure/meanwhile.h"
+#include "launcher/measure/background_load.h"
 #include "launcher/measure/reference_block.h"
 #include "launcher/screen/activity.h"
 
@@ -272,7 +272,7 @@ class Calibration {
     ReferenceBlock block(
         team_, {scope_.widths[scope_.widths.size() / 2], scope_.batch, scope_.seq, scope_.vocabulary, DType::bf16});
     const double products = time(team_, {block.products()})[0];
-    const Meanwhile writes(write.call, world_), reads(read.call, world_);
+    const BackgroundLoad writes(write.call, world_), reads(read.call, world_);
     const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
     // Seconds for one second's worth of transfers while `work` runs. Summed over all passes: a window ends in the
     // middle of calls, and the quickest windows would be those that caught the most ends.

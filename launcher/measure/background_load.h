@@ -9,15 +9,15 @@
 namespace strata::launcher {
 
 // Calls `work` repeatedly in a lane of its own until this object is destroyed.
-class Meanwhile {
+class BackgroundLoad {
  public:
-  Meanwhile(const std::function<void()>& work, comm::World& world)
+  BackgroundLoad(const std::function<void()>& work, comm::World& world)
       : lane_("calibrate meanwhile", 1, world.rank(), world.abort_token()) {
     device::cpu::submit(lane_, [this, &work](device::cpu::Team&) {
       for (; !stop_; ++calls_) work();
     });
   }
-  ~Meanwhile() { stop_ = true; }
+  ~BackgroundLoad() { stop_ = true; }
   double calls() const { return static_cast<double>(calls_); }
 
  private:
