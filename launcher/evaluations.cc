@@ -32,12 +32,14 @@ std::string metrics_text(const runtime::EvaluationReport& report, std::string_vi
 }
 
 // Why patience is used up.
-std::string end_text(const std::optional<runtime::Best>& best, std::int64_t in_vain) {
+std::string end_text(const std::optional<runtime::Best>& best, std::int64_t without_improvement) {
   if (!best)
-    return in_vain == 1 ? "this evaluation had no value of evaluation.metric"
-                        : fmt::format("none of {} evaluations had a value of evaluation.metric", in_vain);
+    return without_improvement == 1
+               ? "this evaluation had no value of evaluation.metric"
+               : fmt::format("none of {} evaluations had a value of evaluation.metric", without_improvement);
   return fmt::format("{} no better than that after step {}",
-                     in_vain == 1 ? "this evaluation was" : fmt::format("{} evaluations in a row were", in_vain),
+                     without_improvement == 1 ? "this evaluation was"
+                                              : fmt::format("{} evaluations in a row were", without_improvement),
                      best->step);
 }
 
@@ -67,12 +69,13 @@ bool Evaluations::run(runtime::Trainer& trainer, runtime::RunReports* reports) {
         report->best    ? "the best so far"
         : best          ? fmt::format("the best is {} after step {}", value_text(best->value, 4), best->step)
         : patience_ > 0 ? fmt::format("evaluation.metric has no value: no better ({} of {}, evaluation.patience)",
-                                      evaluation_->in_vain(), patience_)
+                                      evaluation_->without_improvement(), patience_)
                         : "evaluation.metric has no value yet");
     for (const std::string& text : report->notes)
       if (noted_.insert(text).second) note(text);
     if (evaluation_->out_of_patience())
-      say("ends after step {}: {} (evaluation.patience)", report->step, end_text(best, evaluation_->in_vain()));
+      say("ends after step {}: {} (evaluation.patience)", report->step,
+          end_text(best, evaluation_->without_improvement()));
   }
   return report->best;
 }

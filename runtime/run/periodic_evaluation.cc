@@ -31,7 +31,7 @@ std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t s
   return Best{before->step, before->value, before->since + 1, step};
 }
 
-std::int64_t evaluations_in_vain(const std::optional<Best>& best, std::int64_t without_value) {
+std::int64_t evaluations_without_improvement(const std::optional<Best>& best, std::int64_t without_value) {
   return best ? best->since : without_value;
 }
 
@@ -43,7 +43,7 @@ bool PeriodicEvaluation::due() const {
 }
 
 bool PeriodicEvaluation::out_of_patience() const {
-  return recipe_.patience > 0 && in_vain() >= recipe_.patience;
+  return recipe_.patience > 0 && without_improvement() >= recipe_.patience;
 }
 
 Memory PeriodicEvaluation::measured_memory() const {

@@ -19,7 +19,7 @@ std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t s
 
 // How many evaluations in a row were no better than an earlier one. If none has had a value yet, all `without_value`
 // evaluations count.
-std::int64_t evaluations_in_vain(const std::optional<Best>& best, std::int64_t without_value);
+std::int64_t evaluations_without_improvement(const std::optional<Best>& best, std::int64_t without_value);
 
 // Evaluates a training between its steps, as evaluation.* in its recipe says: with the weights where they are, and in
 // the memory that a step leaves free. The results have the same bits as `strata eval` on a checkpoint of that step, and
@@ -38,7 +38,9 @@ class PeriodicEvaluation {
   // Whether evaluation.patience is used up, so that the run must end here.
   bool out_of_patience() const;
   // The evaluations that count against patience. Before any has had a value, those of an earlier run are forgotten.
-  std::int64_t in_vain() const { return evaluations_in_vain(trainer_.progress().best, without_value_); }
+  std::int64_t without_improvement() const {
+    return evaluations_without_improvement(trainer_.progress().best, without_value_);
+  }
 
   // The peak memory of evaluations, and what they have sent to other ranks.
   Memory measured_memory() const;

@@ -144,11 +144,11 @@ TEST(EvaluationsInVainTest, CountThoseWithoutAnyValue) {
     best = best_after(best, step, std::nullopt, true);
     without += best ? 0 : 1;
   }
-  EXPECT_EQ(evaluations_in_vain(best, without), 3);
+  EXPECT_EQ(evaluations_without_improvement(best, without), 3);
   best = best_after(best, 8, 0.5, true);
-  EXPECT_EQ(evaluations_in_vain(best, without), 0) << "the first value is the best";
+  EXPECT_EQ(evaluations_without_improvement(best, without), 0) << "the first value is the best";
   best = best_after(best, 10, std::nullopt, true);
-  EXPECT_EQ(evaluations_in_vain(best, without), 1);
+  EXPECT_EQ(evaluations_without_improvement(best, without), 1);
 }
 
 TEST_F(PeriodicEvaluationTest, AResumedRunKnowsWhatWasBest) {
