@@ -250,7 +250,7 @@ class Control::Impl {
   std::size_t timed_ = 0;           // steps timed so far
   std::optional<Hub> hub_;
   std::optional<Service> service_;
-  std::optional<Doorkeeper> door_;
+  std::optional<ConnectionLimiter> door_;
   std::optional<MetricsServer> metrics_;
   std::optional<Attendant> attendant_;
 };

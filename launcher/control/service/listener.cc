@@ -159,18 +159,18 @@ Listener::~Listener() {
   if (socket_.get() >= 0 && !path_.empty()) (void)::unlink(path_.c_str());
 }
 
-bool Doorkeeper::Guest::here() const {
+bool ConnectionLimiter::Connection::here() const {
   struct stat now {};
   return fstat(descriptor, &now) == 0 && now.st_ino == inode;
 }
 
-void Doorkeeper::Guest::show_out() {
+void ConnectionLimiter::Connection::show_out() {
   (void)shutdown(unproven.get(), SHUT_RDWR);
   unproven = Descriptor();
   leaving = true;
 }
 
-Doorkeeper::Doorkeeper(Listener listener, std::size_t most, Take take, Proof proof)
+ConnectionLimiter::ConnectionLimiter(Listener listener, std::size_t most, Take take, Proof proof)
     : listener_(std::move(listener)),
       most_(most),
       take_(std::move(take)),
@@ -179,8 +179,8 @@ Doorkeeper::Doorkeeper(Listener listener, std::size_t most, Take take, Proof pro
   thread_ = start_quiet_thread("strata-door", [this](const std::stop_token& stop) {
     pollfd waits[] = {{listener_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
     while (!stop.stop_requested()) {
-      const bool waiting =
-          std::any_of(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.unproven.get() >= 0; });
+      const bool waiting = std::any_of(connections_.begin(), connections_.end(),
+                                       [](const Connection& connection) { return connection.unproven.get() >= 0; });
       const int ready = poll(waits, 2, waiting ? kLook : -1);
       if (stop.stop_requested()) break;
       look();
@@ -189,69 +189,71 @@ Doorkeeper::Doorkeeper(Listener listener, std::size_t most, Take take, Proof pro
   });
 }
 
-Doorkeeper::~Doorkeeper() {
+ConnectionLimiter::~ConnectionLimiter() {
   thread_.request_stop();
   (void)eventfd_write(wake_.get(), 1);
 }
 
-void Doorkeeper::look() {
-  std::erase_if(guests_, [](const Guest& known) { return !known.here(); });
+void ConnectionLimiter::look() {
+  std::erase_if(connections_, [](const Connection& known) { return !known.here(); });
   const auto now = std::chrono::steady_clock::now();
-  for (Guest& guest : guests_) {
-    if (guest.unproven.get() < 0) continue;
-    if (proof_.given(guest.port))
-      guest.unproven = Descriptor();
-    else if (now >= guest.until)
-      guest.show_out();
+  for (Connection& connection : connections_) {
+    if (connection.unproven.get() < 0) continue;
+    if (proof_.given(connection.port))
+      connection.unproven = Descriptor();
+    else if (now >= connection.until)
+      connection.show_out();
   }
 }
 
-// Guests are in order of arrival. A connection that was shut down keeps its descriptor until its owner notices.
-bool Doorkeeper::make_place() {
+// Connections are in order of arrival. A connection that was shut down keeps its descriptor until its owner notices.
+bool ConnectionLimiter::make_place() {
   // If many connections come at once, the owner may be late in closing those that were shut down.
-  const auto leaves = [](const Guest& guest) { return guest.leaving; };
-  for (int i = 0; i < kLook && guests_.size() >= most_ + kLeaving && std::ranges::any_of(guests_, leaves); ++i) {
+  const auto leaves = [](const Connection& connection) { return connection.leaving; };
+  for (int i = 0; i < kLook && connections_.size() >= most_ + kLeaving && std::ranges::any_of(connections_, leaves);
+       ++i) {
     usleep(1000);
-    std::erase_if(guests_, [](const Guest& known) { return !known.here(); });
+    std::erase_if(connections_, [](const Connection& known) { return !known.here(); });
   }
-  if (guests_.size() < most_) return true;
-  if (guests_.size() >= most_ + kLeaving) return false;
-  const auto oldest =
-      std::find_if(guests_.begin(), guests_.end(), [](const Guest& guest) { return guest.unproven.get() >= 0; });
-  if (oldest == guests_.end()) return false;
+  if (connections_.size() < most_) return true;
+  if (connections_.size() >= most_ + kLeaving) return false;
+  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
+                                   [](const Connection& connection) { return connection.unproven.get() >= 0; });
+  if (oldest == connections_.end()) return false;
   oldest->show_out();
   return true;
 }
 
-void Doorkeeper::let_in() {
-  Descriptor guest(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (guest.get() < 0) {
+void ConnectionLimiter::let_in() {
+  Descriptor connection(accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (connection.get() < 0) {
     // No descriptor is free: the connection stays in the queue, and the sleep keeps this from becoming a busy loop.
     if (errno != EAGAIN && errno != ECONNABORTED) usleep(100'000);
     return;
   }
   if (!make_place()) return;
-  Guest known{guest.get(), 0};
+  Connection known{connection.get(), 0};
   if (listener_.path().empty()) {
     if (proof_.given) {
-      known.port = port_of_peer(guest.get());
-      known.unproven = Descriptor(fcntl(guest.get(), F_DUPFD_CLOEXEC, 0));
+      known.port = port_of_peer(connection.get());
+      known.unproven = Descriptor(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
       known.until = std::chrono::steady_clock::now() + proof_.within;
       if (known.unproven.get() < 0) return;
     }
     const int on = 1;
-    (void)setsockopt(guest.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   } else {
     ucred peer{};
     socklen_t size = sizeof peer;
-    if (getsockopt(guest.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || (peer.uid != 0 && peer.uid != geteuid()))
+    if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        (peer.uid != 0 && peer.uid != geteuid()))
       return;
   }
   struct stat status {};
-  if (fstat(guest.get(), &status) != 0) return;
+  if (fstat(connection.get(), &status) != 0) return;
   known.inode = status.st_ino;
-  guests_.push_back(std::move(known));
-  take_(std::move(guest));
+  connections_.push_back(std::move(known));
+  take_(std::move(connection));
 }
 
 std::vector<std::string> addresses_of(const std::string& interface) {

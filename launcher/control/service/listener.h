@@ -53,7 +53,7 @@ class Listener {
 };
 
 // What a connection must prove, and how soon: given(port) says whether the one from this port has. Called in the
-// doorkeeper's thread.
+// limiter's thread.
 struct Proof {
   std::chrono::milliseconds within{0};
   std::function<bool(int port)> given;
@@ -63,16 +63,16 @@ struct Proof {
 // flood cannot use up the descriptors that the run opens its files with. A Unix socket accepts this user and root only.
 // A port accepts all: a connection without proof is shut down after a while, and the oldest of these at once if its
 // place is needed.
-class Doorkeeper {
+class ConnectionLimiter {
  public:
   using Take = std::function<void(Descriptor)>;
-  Doorkeeper(Listener listener, std::size_t most, Take take, Proof proof = {});
-  ~Doorkeeper();
+  ConnectionLimiter(Listener listener, std::size_t most, Take take, Proof proof = {});
+  ~ConnectionLimiter();
 
   const Listener& listener() const { return listener_; }
 
  private:
-  struct Guest {  // a connection that somebody else owns and closes
+  struct Connection {  // a connection that somebody else owns and closes
     int descriptor;
     unsigned long inode;
     int port = 0;
@@ -92,7 +92,7 @@ class Doorkeeper {
   std::size_t most_;
   Take take_;
   Proof proof_;
-  std::vector<Guest> guests_;
+  std::vector<Connection> connections_;
   Descriptor wake_;
   std::jthread thread_;
 };

@@ -374,7 +374,7 @@ class MetricsServer::Impl {
   std::mutex mutex_;
   std::vector<Descriptor> guests_;  // accepted, but not looked at yet
   std::set<int> asked_;             // ports of visitors that are being answered
-  std::optional<Doorkeeper> door_;
+  std::optional<ConnectionLimiter> door_;
   std::jthread thread_;
 };
 

@@ -74,8 +74,8 @@ void Hub::open() {
                                                                  const std::lock_guard lock(mutex_);
                                                                  watch_.broke(node, steady_seconds());
                                                                }});
-  door_ = std::make_unique<Doorkeeper>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
-                                       [this](Descriptor guest) { server_->adopt(std::move(guest)); });
+  door_ = std::make_unique<ConnectionLimiter>(std::move(*setup_.listener), static_cast<std::size_t>(4 * nodes + 16),
+                                              [this](Descriptor guest) { server_->adopt(std::move(guest)); });
   setup_.listener.reset();
 }
 

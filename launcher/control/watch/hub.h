@@ -96,7 +96,7 @@ class Hub {
   std::atomic<double> looked_;
   MessageThread messages_;
   std::unique_ptr<NodeServer> server_;
-  std::unique_ptr<Doorkeeper> door_;
+  std::unique_ptr<ConnectionLimiter> door_;
 };
 
 // Seconds on the steady clock.

@@ -113,7 +113,7 @@ TEST(DoorkeeperTest, LetsInNoMoreThanItMayHoldAndOthersOnceTheseLeft) {
   const auto path = folder.path() / "s";
   std::mutex mutex;
   std::vector<Descriptor> inside;
-  const Doorkeeper door(Listener::unix_socket(path, "k"), 4, [&](Descriptor guest) {
+  const ConnectionLimiter door(Listener::unix_socket(path, "k"), 4, [&](Descriptor guest) {
     const std::lock_guard lock(mutex);
     inside.push_back(std::move(guest));
   });
@@ -142,12 +142,12 @@ TEST(DoorkeeperTest, ShowsOutTheOldestOfThoseWithoutProofForTheNext) {
   std::mutex mutex;
   std::vector<Descriptor> inside;
   std::atomic<int> proven{0};
-  const Doorkeeper door(std::move(listener), 2,
-                        [&](Descriptor guest) {
-                          const std::lock_guard lock(mutex);
-                          inside.push_back(std::move(guest));
-                        },
-                        {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
+  const ConnectionLimiter door(std::move(listener), 2,
+                               [&](Descriptor guest) {
+                                 const std::lock_guard lock(mutex);
+                                 inside.push_back(std::move(guest));
+                               },
+                               {std::chrono::hours(1), [&](int from) { return from == proven.load(); }});
   const auto come = [&] {
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -190,14 +190,14 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
 TEST_F(ServiceAccessTest, SaysThatAFullDoorOpensAgain) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const std::string target = "127.0.0.1:" + std::to_string(listener.port());
-  const Doorkeeper full(std::move(listener), 0, [](Descriptor) {});
+  const ConnectionLimiter full(std::move(listener), 0, [](Descriptor) {});
   Visit visit{target, false, "", "", "", ""};
   EXPECT_FAILURE((void)Client(visit).status(), Exit::usage,
                  AllOf(HasSubstr("If the run uses TLS, pass --ca CERT"), HasSubstr("retry in 10 s")));
   visit.plain = true;
   EXPECT_FAILURE((void)Client(visit).status(), Exit::failed,
                  target + ": connection closed: the run is ending or has too many connections; retry in 10 s");
-  const Doorkeeper full_socket(Listener::unix_socket(path(), "k"), 0, [](Descriptor) {});
+  const ConnectionLimiter full_socket(Listener::unix_socket(path(), "k"), 0, [](Descriptor) {});
   visit.target = "unix:" + path().string();
   EXPECT_FAILURE((void)Client(visit).status(), Exit::failed, HasSubstr("too many connections"));
 }

@@ -89,7 +89,7 @@ class ServiceCase : public testing::Test {
     done(dump);
   };
   std::optional<Service> service_;
-  std::optional<Doorkeeper> door_;
+  std::optional<ConnectionLimiter> door_;
   std::jthread pump_;
 };
 

@@ -67,7 +67,7 @@ class NodeStreamTest : public testing::Test {
   std::atomic<int> broke_{-1};
   std::atomic<bool> looks_{true};
   std::optional<NodeServer> server_;
-  std::optional<Doorkeeper> door_;
+  std::optional<ConnectionLimiter> door_;
   int port_ = 0;
 };
 
