@@ -15,9 +15,11 @@
 
 namespace strata::device {
 
-// Whether class c is in a set of classes (class_set_words()).
-STRATA_ON_BOTH inline bool is_in_set(const std::uint32_t* set, std::size_t c) {
-  return (set[c / 32] >> c % 32 & 1) != 0;
+// Whether class c is in a set of classes (class_set_words()). `set`: its words, or null if the label says all. The
+// label's address is not taken: a GPU's thread would keep it in local memory.
+STRATA_ON_BOTH inline bool is_in_set(std::int32_t label, const std::uint32_t* set, std::size_t c) {
+  const std::uint32_t word = set != nullptr ? set[c / 32] : static_cast<std::uint32_t>(label);
+  return (word >> c % 32 & 1) != 0;
 }
 
 // Calls store(c, g) with the gradient of each score in one row, times `scale`, and returns the row's loss. `set`: the
@@ -42,11 +44,9 @@ STRATA_ON_BOTH inline float class_loss_of_row(const ClassScoreShape& shape, cons
   }
   if (shape.target == ClassTarget::many) {
     const double mean = 1.0 / static_cast<double>(shape.classes);
-    const auto bits = static_cast<std::uint32_t>(label);
-    const std::uint32_t* const wanted = set != nullptr ? set : &bits;
     double loss = 0;
     for (std::size_t c = 0; c < shape.classes; ++c) {
-      const double score = x[c], is = is_in_set(wanted, c) ? 1 : 0;
+      const double score = x[c], is = is_in_set(label, set, c) ? 1 : 0;
       const double w = weight(c) * mean, e = exp(score < 0 ? score : -score);
       loss += w * ((score > 0 ? score : 0) - score * is + log1p(e));
       const double p = score < 0 ? e / (1 + e) : 1 / (1 + e);
