@@ -10,7 +10,7 @@ namespace strata::device {
 inline constexpr std::size_t kMostPartials = 1024;
 
 // out[i] = the sum of partials[p][i] over p, by a balanced binary tree, plus bias[i % bias.size], in fp32, rounded
-// once. `partials` holds `count` fp32 results of out's size, one behind the other; count is a power of two. The tree
+// once. `partials` holds `count` fp32 results of out's size, one after the other; count is a power of two. The tree
 // adds neighbours: with four, (0 + 1) + (2 + 3). So the sums of two halves, added, have the bits of the whole. `bias`
 // has out's dtype, and may be empty. `out` may be the first of the partials.
 void tree_sum(Lane&, std::size_t count, ConstView partials, ConstView bias, View out);

@@ -6,7 +6,10 @@
 namespace strata::device::cuda {
 namespace {
 
-// The sum of partials [first, first + kCount) of kN elements.
+constexpr std::size_t kMostInRegisters = 8;
+constexpr int kLevels = 11;
+
+// The sum of kCount partials of kN elements.
 template <std::size_t kCount, int kN>
 __device__ Pack<float, kN> subtree(const float* at, std::size_t stride) {
   if constexpr (kCount == 1) {
@@ -20,7 +23,8 @@ __device__ Pack<float, kN> subtree(const float* at, std::size_t stride) {
   }
 }
 
-// kCount partials are added in registers; with more, each thread goes over groups of kCount as a binary counter does.
+// kCount partials are added in registers; with more, each thread goes over groups of kCount as a binary counter does:
+// level i waits while bit i of the number of groups is set.
 template <typename T, std::size_t kCount>
 struct TreeSum {
   const float* partials;
@@ -29,24 +33,31 @@ struct TreeSum {
   unsigned columns;  // of the bias
   T* out;
 
-  static constexpr int kMostWaiting = 11;
-
   template <int kN>
   __device__ Pack<float, kN> load(std::size_t unit) const {
     const float* const at = partials + unit * kN;
     Pack<float, kN> sum = subtree<kCount, kN>(at, stride);
-    if (groups == 1) return sum;
-    Pack<float, kN> waiting[kMostWaiting];
-    int top = 0;
-    for (std::size_t g = 0; g < groups; ++g) {
-      if (g > 0) sum = subtree<kCount, kN>(at + g * kCount * stride, stride);
-      for (std::size_t bits = g; bits & 1; bits >>= 1) {
-        --top;
-        for (int i = 0; i < kN; ++i) sum.at[i] = waiting[top].at[i] + sum.at[i];
+    if constexpr (kCount == kMostInRegisters) {
+      // The loop over levels is unrolled and selects instead of branching: with an index that is not known at compile
+      // time, or a break, `waiting` would lie in local memory.
+      Pack<float, kN> waiting[kLevels] = {};
+      waiting[0] = sum;
+      for (std::size_t g = 1; g < groups; ++g) {
+        sum = subtree<kCount, kN>(at + g * kCount * stride, stride);
+        bool carries = true;
+#pragma unroll
+        for (int level = 0; level < kLevels; ++level) {
+          const bool adds = carries && (g >> level & 1) != 0, stays = carries && !adds;
+          for (int i = 0; i < kN; ++i) {
+            const float left = waiting[level].at[i];
+            waiting[level].at[i] = stays ? sum.at[i] : left;
+            sum.at[i] = adds ? left + sum.at[i] : sum.at[i];
+          }
+          carries = adds;
+        }
       }
-      waiting[top++] = sum;
     }
-    return waiting[0];
+    return sum;
   }
   template <int kN>
   __device__ void store(std::size_t unit, const Pack<float, kN>& sum) const {
@@ -87,7 +98,7 @@ void tree_sum(Lane& lane, std::size_t count, ConstView partials, ConstView bias,
       case 4:
         return sum_by<T, 4>(lane, count, partials, bias, out);
       default:
-        return sum_by<T, 8>(lane, count, partials, bias, out);
+        return sum_by<T, kMostInRegisters>(lane, count, partials, bias, out);
     }
   });
 }
