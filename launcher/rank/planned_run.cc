@@ -78,7 +78,7 @@ runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity
       purpose == Purpose::train ? agree_on_beginning(workload.recipe, world) : runtime::Beginning{};
   runtime::Job job;
   agree(world, [&] {
-    job = runtime::make_job(workload, world.size(), capacity, purpose, from);
+    job = runtime::make_job(workload, world.size(), capacity, purpose, from, world.rank());
     if (!runtime::fits(job.plan, capacity))
       fail(Exit::does_not_fit, "{}",
            runtime::refusal(job, capacity, runtime::nearest_that_fit(job, capacity, purpose)));
@@ -90,15 +90,21 @@ runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity
 void require_same_plan(const runtime::Job& job, comm::World& world) {
   const std::vector<std::string> configs = world.exchange(job.config().to_json());
   const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", runtime::hash_of(job.plan)));
+  // Stages of a pipeline have different plans.
+  const auto first_of_stage = [&](std::size_t r) {
+    const runtime::Mesh& mesh = job.plan.mesh();
+    return static_cast<std::size_t>(mesh.rank_of(0, 0, mesh.at(static_cast<int>(r)).stage));
+  };
   for (std::size_t r = 1; r < plans.size(); ++r) {
+    const std::size_t same = first_of_stage(r);
     if (configs[r] != configs[0])
       throw AgreedError(Exit::failed, fmt::format("rank {} reads another config.json than rank 0: give all ranks the "
                                                   "same model.path on the same files",
                                                   r));
-    if (plans[r] != plans[0])
-      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank 0 (plan {}, not {}): run the "
+    if (plans[r] != plans[same])
+      throw AgreedError(Exit::failed, fmt::format("rank {} plans another step than rank {} (plan {}, not {}): run the "
                                                   "same build on all nodes, and nodes with as many cores",
-                                                  r, plans[r], plans[0]));
+                                                  r, same, plans[r], plans[same]));
   }
 }
 

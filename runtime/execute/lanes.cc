@@ -13,6 +13,9 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
   std::array<bool, kLanes> used{};
   for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce})
     used[static_cast<std::size_t>(lane)] = true;
+  if (plan.mesh().stages > 1)  // communicators are opened on all ranks alike
+    for (const LaneId lane : {LaneId::stage_forward, LaneId::stage_backward})
+      used[static_cast<std::size_t>(lane)] = true;
   for (const Task& task : plan.tasks) used[static_cast<std::size_t>(task.lane)] = task.lane != LaneId::host;
   lanes.resize(kLanes);
   for (std::size_t i = 0; i < kLanes; ++i) {
@@ -33,6 +36,9 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
   sums_ = over(LaneId::reduce, Peers::sums);
   node_ = over(LaneId::reduce, Peers::node);
   all_ = over(LaneId::reduce, Peers::all);
+  const bool staged = plan.mesh().stages > 1;
+  stage_forward_ = staged ? over(LaneId::stage_forward, Peers::stages) : gather;
+  stage_backward_ = staged ? over(LaneId::stage_backward, Peers::stages) : gather;
 }
 
 comm::Communicator* Queues::open(LaneId lane, const comm::Group& group, comm::World& world) {

@@ -8,6 +8,7 @@
 #include "runtime/tasks/pass.h"
 #include "runtime/tasks/reduce.h"
 #include "runtime/tasks/save.h"
+#include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/unpack.h"
 #include "runtime/tasks/update.h"
 
@@ -26,6 +27,10 @@ RunTask run_of(TaskKind kind) {
       return Loss::run;
     case TaskKind::backward:
       return Backward::run;
+    case TaskKind::send:
+      return SendToStage::run;
+    case TaskKind::receive:
+      return ReceiveFromStage::run;
     case TaskKind::accumulate:
       return Accumulate::run;
     case TaskKind::round:

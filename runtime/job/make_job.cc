@@ -83,8 +83,19 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
 // Bytes per write: large enough for a drive's full speed, small enough to stay in the cache.
 constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
+// The parts of segments that lie in a stage.
+std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage) {
+  for (Segment& segment : segments) {
+    segment.first = std::max(segment.first, stage.first);
+    segment.last = std::min(segment.last, stage.last);
+  }
+  std::erase_if(segments, [](const Segment& segment) { return segment.first > segment.last; });
+  return segments;
+}
+
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
-                       const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes) {
+                       const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes,
+                       int rank) {
   PlanRequest request{&model, shape, mesh, shape.training ? recipe.accumulation_steps(mesh.world) : 1,
                       placement_of(recipe.zero, mesh.data_per_node())};
   request.forward_only = !shape.training;
@@ -92,7 +103,12 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
   request.reduce_group = static_cast<int>(recipe.training.reduce_group);
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
+  if (mesh.stages > 1) request.stages = split_into_stages(model, mesh.stages, recipe.parallel.split);
+  request.stage = mesh.at(rank).stage;
+  request.all_forward_first = recipe.parallel.schedule == Schedule::all_forward_all_backward;
   request.segments = segments_of(recipe.training.recompute, model);
+  if (mesh.stages > 1)
+    request.segments = within(request.segments, request.stages[static_cast<std::size_t>(request.stage)]);
   request.algorithm = recipe.optimizer.algorithm();
   request.moments = recipe.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
@@ -126,7 +142,7 @@ struct Beside {
   Beside(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
-    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes);
+    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes, 0);
     request.beside = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
@@ -157,6 +173,38 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
   fail(Exit::usage,
        "training.reduce_group = {} does not divide the {} micro-batches of a step ({} with {} each): set {}", group,
        count, counted(static_cast<std::uint64_t>(data), "rank"), steps, std::gcd(group, count));
+}
+
+// What a pipeline cannot be combined with.
+void require_stages(const Recipe& recipe, int ranks, bool evaluates) {
+  const int stages = recipe.parallel.stages, of_replica = recipe.parallel.tensor * stages;
+  if (of_replica == 1) return;
+  if (ranks % of_replica != 0)
+    fail(Exit::usage, "{} cannot be divided into parallel.stages = {}: start a multiple of {}",
+         counted(static_cast<std::uint64_t>(ranks), "rank"), stages, of_replica);
+  if (recipe.memory.order == AccumulationOrder::vertical)
+    fail(Exit::usage,
+         "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
+         "wait for: use \"horizontal\", or parallel.stages = 1");
+  if (evaluates)
+    fail(Exit::usage,
+         "evaluations during training are not supported with parallel.stages = {} in this version: leave "
+         "evaluation.every and evaluation.at_start out, and evaluate the checkpoints with strata eval",
+         stages);
+}
+
+// Throws Error{usage} if a tensor is shared by units of different stages.
+void require_shared_in_stages(const models::Model& model, const std::vector<UnitRange>& stages) {
+  for (const UnitRange& stage : stages)
+    for (int unit = stage.first; unit <= stage.last; ++unit)
+      if (const auto& shared = model.units[static_cast<std::size_t>(unit)]->shared();
+          shared && !stage.has(static_cast<int>(shared->unit)))
+        fail(
+            Exit::usage,
+            "{} is used by the embedding and by the head, which are in different stages; this version does not support "
+            "that with parallel.stages = {}: set model.config.tie_word_embeddings = false, which trains two tables, or "
+            "parallel.stages = 1",
+            shared->name, stages.size());
 }
 
 // Says so if runs of micro-batches could be summed in nodes, but are not those of a node.
@@ -240,13 +288,17 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   return make_job(open_workload(recipe), ranks, capacity, purpose);
 }
 
-Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from) {
+Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
+             int rank) {
   const Recipe& recipe = workload.recipe;
-  if (purpose != Purpose::train && in_groups(recipe.zero)) {  // groups matter in training only
+  // Groups and stages matter in training only.
+  if (purpose != Purpose::train && (in_groups(recipe.zero) || recipe.parallel.stages > 1)) {
     Recipe without = recipe;
     without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
+    without.parallel = {};
     return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
   }
+  require_stages(recipe, ranks, comes_to_evaluation(recipe, from));
   const models::Config config = workload.config();
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
@@ -271,6 +323,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   require_groups(recipe.zero, ranks, workload.nodes);
   const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
+  if (mesh.stages > 1)
+    require_shared_in_stages(*job.model, split_into_stages(*job.model, mesh.stages, recipe.parallel.split));
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
@@ -289,11 +343,12 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
-  const bool both_orders = recipe.memory.order == AccumulationOrder::automatic &&
-                           request_of(recipe, workload.data, *job.model, shape, mesh, false, 0).accumulation > 1 &&
-                           calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
+  const bool both_orders =
+      recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 &&
+      request_of(recipe, workload.data, *job.model, shape, mesh, false, 0, rank).accumulation > 1 &&
+      calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
   const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
-    PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes);
+    PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, rank);
     add_scores(workload.data, config, *job.model, request);
     const auto make = [&] {
       StepPlan plan = make_plan(request);

@@ -45,8 +45,9 @@ bool comes_to_evaluation(const Recipe& recipe, const Beginning& from);
 //   memory.prefetch is 0.
 // - If the step does not fit and parameters are sharded, the largest units are gathered in tiles, as few as possible.
 // - A training run's plan includes the memory of its evaluations, if any is due.
+// - The plan is that of the pipeline stage of rank `rank`.
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train,
-             const Beginning& from = {});
+             const Beginning& from = {}, int rank = 0);
 // As above, but opens the recipe's model itself (open_workload) and does not read the data.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "base/error.h"
 
@@ -23,7 +24,12 @@ std::size_t index(Tier tier) {
 Storage::Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io)
     : plan_(plan), rank_(plan.mesh().at(world.rank())), own_(std::make_unique<Tiers>()), memory_(*own_) {
   const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
-  memory_.arenas[index(Tier::device)] = world.allocate(peak(Tier::device), plan.device);
+  // Ranks read each other's arenas, which must therefore have one size; pipeline stages need different ones.
+  std::size_t most = peak(Tier::device);
+  if (plan.mesh().stages > 1)
+    for (const std::string& theirs : world.exchange(std::to_string(most)))
+      most = std::max<std::size_t>(most, std::stoull(theirs));
+  memory_.arenas[index(Tier::device)] = world.allocate(most, plan.device);
   if (peak(Tier::host)) memory_.arenas[index(Tier::host)] = device::Arena::host(peak(Tier::host), plan.device);
   if (peak(Tier::nvme)) {
     memory_.swap = std::make_unique<offload::Swap>(io, peak(Tier::nvme), world.rank(), world.abort_token());

@@ -9,6 +9,7 @@ namespace strata::runtime {
 
 Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(format_of(r.shape.dtype)) {
   plan.accumulation = r.accumulation;
+  plan.own = r.stages.empty() ? UnitRange{0, last()} : r.stages[static_cast<std::size_t>(r.stage)];
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
   plan.dtype = r.shape.dtype;

@@ -50,6 +50,8 @@ class Draft {
 
   int units() const { return static_cast<int>(model.units.size()); }
   int last() const { return units() - 1; }
+  // Whether the unit is one of this rank's pipeline stage.
+  bool owns(int unit) const { return plan.own.has(unit); }
   bool single() const { return request.mesh.data() == 1; }
   bool fp32() const { return request.shape.dtype == device::DType::fp32; }
   std::size_t bytes_of(std::size_t elements) const { return stored_bytes(computed, elements); }

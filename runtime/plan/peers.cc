@@ -18,6 +18,8 @@ comm::Group group_of(const StepPlan& plan, Peers peers, int rank) {
         return mesh.group(rank, mesh.data(), pieces(plan.placement.sums()));
       case Peers::node:
         return mesh.group(rank, plan.sums_in_nodes() ? plan.reduce_group : 1, 1);
+      case Peers::stages:
+        return mesh.along(Axis::stage, rank);
       case Peers::all:
         break;
     }
@@ -36,6 +38,9 @@ Peers peers_of(TaskKind kind) {
       return Peers::sums;
     case TaskKind::node_sum:
       return Peers::node;
+    case TaskKind::send:
+    case TaskKind::receive:
+      return Peers::stages;
     case TaskKind::reduce:
       return Peers::gradients;
     default:

@@ -19,17 +19,21 @@
 #include "models/model.h"
 #include "runtime/plan/layout.h"
 #include "runtime/plan/placement.h"
+#include "runtime/plan/stages.h"
 #include "runtime/plan/task_kind.h"
 
 namespace strata::runtime {
 
-// The in-order queues of a rank. host_compute runs the update if the optimizer's state is not on the device; checkpoint
-// reads state in any tier. host is the issuing thread itself: it runs its tasks when it reaches them in the list, so
-// tasks listed after one of them start after it.
+// The in-order queues of a rank. stage_forward and stage_backward send to and receive from neighbouring pipeline
+// stages. host_compute runs the update if the optimizer's state is not on the device; checkpoint reads state in any
+// tier. host is the issuing thread itself: it runs its tasks when it reaches them in the list, so tasks listed after
+// one of them start after it.
 enum class LaneId : std::uint8_t {
   compute,
   gather,
   reduce,
+  stage_forward,
+  stage_backward,
   upload,
   download,
   disk_read,
@@ -38,9 +42,9 @@ enum class LaneId : std::uint8_t {
   checkpoint,
   host
 };
-inline constexpr std::array<std::string_view, 10> kLaneNames = {"compute",    "gather",    "reduce",     "upload",
-                                                                "download",   "disk_read", "disk_write", "host_compute",
-                                                                "checkpoint", "host"};
+inline constexpr std::array<std::string_view, 12> kLaneNames = {
+    "compute",  "gather",    "reduce",     "stage_forward", "stage_backward", "upload",
+    "download", "disk_read", "disk_write", "host_compute",  "checkpoint",     "host"};
 inline constexpr std::size_t kLanes = kLaneNames.size();
 // The lanes before `checkpoint` do the training; reports of a step's time list them.
 inline constexpr std::size_t kTrainingLanes = static_cast<std::size_t>(LaneId::checkpoint);
@@ -245,6 +249,8 @@ struct StepPlan {
   Memory memory;               // predicted
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted
+
+  UnitRange own;  // the units of the rank's pipeline stage; the plan lists these alone
 
   const Mesh& mesh() const { return layout.mesh; }
   int ranks() const { return mesh().world; }

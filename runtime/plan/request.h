@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "runtime/plan/placement.h"
 #include "runtime/plan/segments.h"
+#include "runtime/plan/stages.h"
 
 namespace strata::runtime {
 
@@ -21,6 +22,10 @@ struct PlanRequest {
   bool fast = false;      // training.reduce
   int reduce_group = 1;   // training.reduce_group
   bool vertical = false;  // memory.order
+  // The units of each pipeline stage, and the stage whose plan is made. Empty: there is one.
+  std::vector<UnitRange> stages = {};
+  int stage = 0;
+  bool all_forward_first = false;  // parallel.schedule
   // Plan forwards and losses alone: no gradients, no optimizer, no consensus, no dropout.
   bool forward_only = false;
   int prefetch = 2;

@@ -14,6 +14,8 @@ enum class TaskKind : std::uint8_t {
   recompute,    // the same again during backward, for the activations it saves
   loss,         // forward, loss and backward of the last unit, for one micro-batch
   backward,     // a unit's backward of one micro-batch
+  send,         // sends activations to the next pipeline stage, or their gradient to the one before
+  receive,      // receives what the neighbouring stage sends
   accumulate,   // `fast`: adds a gradient to the local fp32 sum
   round,        // `fast`: rounds the local fp32 sum to the wire dtype
   node_sum,     // all-to-all of a gradient within a node, whose pieces are summed and rounded as one run
@@ -58,6 +60,8 @@ inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::recompute, "recompute"},
     {TaskKind::loss, "loss", Collective::none, Traffic::loss},
     {TaskKind::backward, "backward"},
+    {TaskKind::send, "send"},
+    {TaskKind::receive, "receive"},
     {TaskKind::accumulate, "accumulate", Collective::none, Traffic::sums},
     {TaskKind::round, "round", Collective::none, Traffic::sums},
     {TaskKind::node_sum, "node sum", Collective::all_to_all, Traffic::sums},

@@ -43,8 +43,9 @@ void BorderTasks::copy(bool up, std::initializer_list<Member> buffers) {
 // longer: a checkpoint begins with a drain, so the next step has no pending update.
 void BorderTasks::save_state() {
   if (checkpoint_ < 0) return;
-  for (int unit = 0; unit < d_.units(); ++unit)
-    Save{.unit = unit, .staging = {.buffer = checkpoint_, .starts = unit == 0}}.add(d_);
+  const auto [first, last] = d_.plan.own;
+  for (int unit = first; unit <= last; ++unit)
+    Save{.unit = unit, .staging = {.buffer = checkpoint_, .starts = unit == first}}.add(d_);
   Publish{.staging = checkpoint_}.add(d_);
 }
 

@@ -29,14 +29,14 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
       whole_(at(draft.units()), -1) {
   if (d_.request.forward_only) return;
   for (int unit = 0; unit < d_.units(); ++unit) {
-    if (!d_.layout(unit).trains()) continue;
+    if (!d_.owns(unit) || !d_.layout(unit).trains()) continue;
     if (holds_whole())
       whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
                                        d_.bytes_of(d_.layout(unit).padded()), true);
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
-    if (d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) make_home({unit, true});
+    if (d_.owns(unit) && d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) make_home({unit, true});
 }
 
 // ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if that would make stage 1 take
@@ -134,7 +134,8 @@ void Gradients::after_call(bool last) {
 
 void Gradients::finish() {
   reduce_pending();
-  for (int unit = 0; unit < d_.units(); ++unit) STRATA_CHECK_EQ(sum_of({unit}).complete, d_.layout(unit).trains());
+  for (int unit = 0; unit < d_.units(); ++unit)
+    STRATA_CHECK_EQ(sum_of({unit}).complete, d_.owns(unit) && d_.layout(unit).trains());
 }
 
 void Gradients::reduce_pending() {

@@ -22,6 +22,7 @@
 #include "runtime/tasks/loss.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
+#include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/unpack.h"
 
 namespace strata::runtime {
@@ -106,7 +107,7 @@ class Builder {
       control.logits = d_.add_buffer("scores", Kind::activations, Tier::device,
                                      device::fp32_bytes(d_.model.loss_rows() * stride), true);
     for (int unit = 0; unit < d_.units(); ++unit)
-      if (const std::size_t cache = d_.unit(unit).bytes().cache)
+      if (const std::size_t cache = d_.owns(unit) ? d_.unit(unit).bytes().cache : 0)
         caches_[at(unit)] = filled(
             d_.add_buffer("keys and values of " + d_.unit(unit).name(), Kind::activations, Tier::device, cache, true));
     if (d_.plan.cyclic)
@@ -255,18 +256,46 @@ class Builder {
     const bool parts_end = call.ends || call.part < 0;
     switch (call.kind) {
       case TaskKind::forward:
+        receive_input(call);
         forward(call, call.unit >= lowest_ && !recomputed(call.unit));
         if (parts_end && keeps_away(call.unit)) keep_input(call);
+        if (parts_end) send_output(call);
         return;
       case TaskKind::recompute:
         return forward(call, true);
       case TaskKind::loss:
+        receive_input(call);
         gradients_.before_call(call.unit);
-        return loss(call);
+        loss(call);
+        if (call.ends && !r_.forward_only) send_gradient(call);
+        return;
       default:
+        receive_gradient(call);
         if (!call.of_whole || call.starts) gradients_.before_call(call.unit);
-        return backward(call);
+        backward(call);
+        if (call.ends) send_gradient(call);
     }
+  }
+
+  // What crosses the borders of the rank's pipeline stage. The stage's first unit receives its input, the last one
+  // sends its output; gradients go back if something below the border is trained.
+  void receive_input(const Call& call) {
+    if (call.unit != d_.plan.own.first || call.unit == 0 || !call.starts) return;
+    int& x = input_of(call.unit, call.micro_batch);
+    x = d_.add_buffer("input of " + d_.unit(call.unit).name(), Kind::activations, Tier::device, activation_, false);
+    ReceiveFromStage{{call.unit, call.micro_batch, false, x}}.add(d_);
+  }
+  void send_output(const Call& call) {
+    if (call.unit != d_.plan.own.last || call.unit == d_.last()) return;
+    SendToStage{{call.unit, call.micro_batch, false, input_of(call.unit + 1, call.micro_batch)}}.add(d_);
+  }
+  void receive_gradient(const Call& call) {
+    if (call.unit != d_.plan.own.last || call.unit == d_.last() || !call.starts) return;
+    ReceiveFromStage{{call.unit, call.micro_batch, true, add_residual(call.micro_batch)}}.add(d_);
+  }
+  void send_gradient(const Call& call) {
+    if (call.unit != d_.plan.own.first || call.unit <= lowest_) return;
+    SendToStage{{call.unit, call.micro_batch, true, residual_[at(call.micro_batch)]}}.add(d_);
   }
   bool recomputed(int unit) const {
     for (const Segment& s : r_.segments)

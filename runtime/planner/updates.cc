@@ -36,6 +36,7 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
       return buffer;
     };
     Home& h = d_.plan.homes.emplace_back();
+    if (!d_.owns(unit)) continue;
     const auto add_parameters = [&](PoolKind pool, const char* kind) {
       const Cut cut = d_.plan.parameters_of(static_cast<std::size_t>(unit), pool);
       if (cut.elements == 0) return -1;

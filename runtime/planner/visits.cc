@@ -12,14 +12,27 @@ namespace {
 class VisitList {
  public:
   VisitList(const PlanRequest& request, const Tiling& tiling)
-      : r_(request), model_(*request.model), tiling_(tiling), loss_(static_cast<int>(model_.units.size()) - 1) {}
+      : r_(request),
+        model_(*request.model),
+        tiling_(tiling),
+        loss_(static_cast<int>(model_.units.size()) - 1),
+        own_(request.stages.empty() ? UnitRange{0, loss_} : request.stages[static_cast<std::size_t>(request.stage)]) {}
 
   void add_step(std::span<const int> micro_batches) {
-    for (int unit = 0; unit < loss_; ++unit) add_calls(TaskKind::forward, unit, micro_batches);
-    add_loss(micro_batches);
+    add_forward(micro_batches);
+    add_backward(micro_batches);
+  }
+  // The units of the stage but the loss.
+  void add_forward(std::span<const int> micro_batches) {
+    for (int unit = own_.first; unit <= std::min(own_.last, loss_ - 1); ++unit)
+      add_calls(TaskKind::forward, unit, micro_batches);
+  }
+  // The loss, if it is the stage's, and the backwards.
+  void add_backward(std::span<const int> micro_batches) {
+    if (own_.has(loss_)) add_loss(micro_batches);
     if (r_.forward_only) return;
-    const int lowest = static_cast<int>(model_.lowest_trained());
-    int unit = loss_ - 1;
+    const int lowest = std::max(own_.first, static_cast<int>(model_.lowest_trained()));
+    int unit = std::min(own_.last, loss_ - 1);
     for (auto segment = r_.segments.rbegin(); segment != r_.segments.rend(); ++segment) {
       for (; unit > segment->last; --unit) add_backward(unit, false, micro_batches);
       if (segment->recompute)
@@ -99,6 +112,7 @@ class VisitList {
   const models::Model& model_;
   const Tiling& tiling_;
   const int loss_;
+  const UnitRange own_;  // the units of the stage
   std::vector<Visit> visits_;
 };
 
@@ -145,7 +159,12 @@ std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling)
   VisitList visits(request, tiling);
   std::vector<int> all(static_cast<std::size_t>(request.accumulation));
   std::iota(all.begin(), all.end(), 0);
-  if (request.vertical) {
+  if (request.stages.size() > 1) {
+    const auto stages = static_cast<int>(request.stages.size());
+    for (const auto [forward, g] :
+         passes_of_stage(request.stage, stages, request.accumulation, request.all_forward_first))
+      forward ? visits.add_forward({&g, 1}) : visits.add_backward({&g, 1});
+  } else if (request.vertical) {
     visits.add_step(all);
   } else {
     for (const int& g : all) visits.add_step({&g, 1});

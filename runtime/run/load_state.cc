@@ -82,6 +82,7 @@ void write_block(Executor& executor, const StepPlan& plan, const Block& block, s
 std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coordinates& rank) {
   std::vector<Need> out;
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
+    if (!job.plan.own.has(static_cast<int>(unit))) continue;
     const UnitLayout& layout = job.plan.layout.units[unit];
     const auto parameters = job.model->units[unit]->parameters();
     const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);

@@ -56,7 +56,7 @@ void Consensus::add(Draft& draft) const {
   Draft::use(task, control.squares, Role::squares, Access::update);
   Draft::use(task, control.losses, Role::losses, Access::update);
   Draft::use(task, control.state, Role::state, Access::update);
-  const std::size_t bytes = sizeof(device::StepMessage), ranks = static_cast<std::size_t>(draft.request.mesh.data());
+  const std::size_t bytes = sizeof(device::StepMessage), ranks = static_cast<std::size_t>(draft.request.mesh.world);
   Draft::use(task, draft.add_buffer("messages", Kind::staging, Tier::device, bytes * ranks, false), Role::staging,
              Access::write);
   draft.plan.comm_bytes.consensus += bytes * (ranks - 1);
@@ -73,7 +73,7 @@ void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
   auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
   site.over.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
                          reinterpret_cast<std::byte*>(all));
-  resolve_step(lane, all, static_cast<std::size_t>(site.plan.mesh().data()), &state->scalars, &state->result);
+  resolve_step(lane, all, static_cast<std::size_t>(site.plan.ranks()), &state->scalars, &state->result);
 }
 
 }  // namespace strata::runtime

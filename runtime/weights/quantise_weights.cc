@@ -37,6 +37,7 @@ class ScaleSums {
   void read(const Coordinates* rank, int threads) {
     std::vector<Stretch> stretches;
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) {
+      if (rank && !plan_.own.has(static_cast<int>(unit))) continue;  // the ranks of its stage add it
       const Pool& pool = plan_.layout.units[unit].quantised;
       for (std::size_t r = 0; r < pool.runs.size(); ++r) {
         const Run& run = pool.runs[r];

@@ -52,7 +52,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     std::size_t begin, end;  // elements
   };
   std::vector<Chunk> chunks;
-  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit)
+  for (auto unit = static_cast<std::size_t>(plan.own.first); unit <= static_cast<std::size_t>(plan.own.last); ++unit)
     for (const PoolKind pool : kPools) {
       if (pool == PoolKind::trained && options.frozen_alone) continue;
       const auto held = executor.storage().held(unit, parameters_in(pool));

@@ -112,6 +112,8 @@ class Hasher {
     return bytes;
   }
 
+  bool owns(std::size_t unit) const { return plan_.own.has(static_cast<int>(unit)); }
+
   void read(std::size_t unit, PoolKind pool, std::size_t begin, std::span<float> out) {
     const bool frozen = pool != PoolKind::trained;
     const StateKind kind = frozen ? parameters_in(pool) : StateKind::master;
@@ -135,6 +137,7 @@ class Hasher {
   }
 
   void add_trained(std::size_t unit) {
+    if (!owns(unit)) return;
     const UnitLayout& u = plan_.layout.units[unit];
     const auto [begin, shard_end] = u.shards.piece(rank_);
     // Blocks past the unit's size are padding, whose amount depends on the number of ranks.
@@ -150,6 +153,7 @@ class Hasher {
 
   // Quantised pools have blocks of their own size, numbered after all others.
   void add_frozen(std::size_t unit, PoolKind kind) {
+    if (!owns(unit)) return;
     const bool quantised = kind == PoolKind::quantised;
     const std::size_t of_block = quantised ? kQuantisedAlignment : kShardAlignment;
     const std::size_t first = quantised ? std::size_t{1} << 39 : 0;
@@ -177,7 +181,7 @@ class Hasher {
     const std::size_t end = whole_blocks(places.back().end());
     std::string parts;
     std::vector<float> values(std::min(kAtOnce, end));
-    for (std::size_t at = 0; at < end; at += kAtOnce) {
+    for (std::size_t at = 0; at < end && owns(unit); at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
       std::fill_n(values.begin(), n, 0.0f);
       std::vector<std::size_t> here(n / kShardAlignment), own(here.size());  // elements of each block

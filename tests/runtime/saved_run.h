@@ -67,7 +67,8 @@ class SavedRun {
     const auto posix = posix_file_system();
     Result result;
     comm::run_threads(ranks, [&](comm::World& world) {
-      const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+      const Job job =
+          make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
       std::vector<std::string> notes;
       const auto note = [&](const std::string& text) { notes.push_back(text); };
       CheckpointFolder folder(*recipe.checkpoint.dir, recipe.checkpoint.keep, system ? *system : *posix, world, note);

@@ -78,7 +78,7 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
   Trained result;
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
-    Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat));
+    Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat), Purpose::train, {}, world.rank());
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk);
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;

@@ -61,7 +61,7 @@ RecipeKey split() {
   };
   return {"parallel.split",
           "\"auto\" or a list of integers",
-          "blocks per stage, or per chunk if interleaved, in the order of the model; auto: balanced by time",
+          "blocks per stage, in the order of the model; auto: balanced by the FLOPs of units",
           set,
           text,
           {}};
@@ -76,18 +76,31 @@ std::vector<RecipeKey> parallel_keys() {
       tensor_shards(),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
            "between shared layers each rank keeps its part of the rows; only false in this version"),
-      integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages), "pipeline stages; only 1 in this version"),
+      integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages),
+              "pipeline stages, each of which holds consecutive units of the model"),
       choice<Schedule>("parallel.schedule",
                        {{"1f1b", Schedule::one_forward_one_backward},
                         {"interleaved", Schedule::interleaved},
                         {"all_forward_all_backward", Schedule::all_forward_all_backward}},
                        {}, STRATA_AT(parallel.schedule),
-                       "the order of the stages' micro-batches; only 1f1b in this version"),
+                       "the order of a stage's micro-batches: one forward, one backward, or all forwards first, which "
+                       "keeps the activations of all; not interleaved in this version"),
       integer("parallel.chunks", 1, kMostRanks, STRATA_AT(parallel.chunks),
               "pieces of the model per stage, for interleaved; only 1 in this version"),
       split(),
   };
-  for (RecipeKey& key : keys) key = unsplit(std::move(key));
+  for (RecipeKey& key : keys) {
+    if (key.name == "parallel.stages" || key.name == "parallel.split") continue;
+    if (key.name == "parallel.schedule") {
+      key.not_built = [](const RecipeValue& v) {
+        const auto* name = std::get_if<std::string>(&v.value);
+        return name && *name == "interleaved";
+      };
+      key.why_not_built = " in this version: use \"1f1b\" or \"all_forward_all_backward\"";
+      continue;
+    }
+    key = unsplit(std::move(key));
+  }
   return keys;
 }
 

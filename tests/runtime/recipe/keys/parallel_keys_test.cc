@@ -23,11 +23,11 @@ TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
 
 TEST(ParallelKeys, WhatIsNotBuiltIsRefused) {
   for (const char* set :
-       {"parallel.tensor=2", "parallel.tensor_shards=4", "parallel.sequence=true", "parallel.stages=2",
-        "parallel.schedule=\"interleaved\"", "parallel.schedule=\"all_forward_all_backward\"", "parallel.chunks=2",
-        "parallel.split=[6, 6]"})
+       {"parallel.tensor=2", "parallel.tensor_shards=4", "parallel.sequence=true", "parallel.chunks=2"})
     EXPECT_FAILURE(recipe_with({set}), Exit::usage,
                    AllOf(StartsWith("parallel."), HasSubstr("is not supported: this version does not split models")));
+  EXPECT_FAILURE(recipe_with({"parallel.schedule=interleaved"}), Exit::usage,
+                 HasSubstr("use \"1f1b\" or \"all_forward_all_backward\""));
 }
 
 TEST(ParallelKeys, ImpossibleValuesSayWhatIsAllowed) {

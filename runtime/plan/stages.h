@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "models/model.h"
+
+namespace strata::runtime {
+
+// Consecutive units [first, last]: those of one pipeline stage.
+struct UnitRange {
+  int first = 0, last = -1;
+
+  bool has(int unit) const { return unit >= first && unit <= last; }
+  bool operator==(const UnitRange&) const = default;
+};
+
+// The units of each of `stages` pipeline stages. `blocks` (parallel.split) has the number of blocks per stage; the
+// first stage also has the embedding, the last one the head. Empty: the slowest stage is made as fast as possible, by
+// the FLOPs that units report. Throws Error{usage} if there are more stages than units, or if `blocks` does not have
+// the model's blocks.
+std::vector<UnitRange> split_into_stages(const models::Model& model, int stages, std::span<const std::int64_t> blocks);
+
+// A micro-batch's forward or backward through the units of a stage.
+struct StagePass {
+  bool forward;
+  int micro_batch;
+  bool operator==(const StagePass&) const = default;
+};
+
+// The order of a stage's passes. One forward, one backward (Narayanan et al. 2019, PipeDream-Flush): the stage starts
+// as many forwards as stages follow it and then alternates, so that it keeps no more activations than that. Otherwise
+// all forwards come before all backwards (GPipe). Backwards always come in the order of micro-batches.
+std::vector<StagePass> passes_of_stage(int stage, int stages, int micro_batches, bool all_forward_first);
+
+}  // namespace strata::runtime

@@ -1,0 +1,111 @@
+#include "runtime/plan/stages.h"
+
+#include <gmock/gmock.h>
+
+#include <bit>
+#include <limits>
+
+#include "tests/failure.h"
+#include "tests/runtime/fake_model.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::ElementsAre;
+
+// Four equal blocks between an embedding without products and a head.
+FakeModel model_of(std::size_t blocks) {
+  FakeSizes sizes{{{64}}, 1, 1, 1, 1, false};
+  sizes.parameters.insert(sizes.parameters.end(), blocks, {64});
+  sizes.parameters.push_back({64});
+  return FakeModel(sizes);
+}
+
+bool covers(const std::vector<UnitRange>& stages, int units) {
+  int next = 0;
+  for (const UnitRange& stage : stages) {
+    if (stage.first != next || stage.last < stage.first) return false;
+    next = stage.last + 1;
+  }
+  return next == units;
+}
+
+double slowest(const FakeModel& model, const std::vector<UnitRange>& stages) {
+  double most = 0;
+  for (const UnitRange& stage : stages) {
+    double sum = 0;
+    for (int unit = stage.first; unit <= stage.last; ++unit)
+      for (const models::Pass pass : {models::Pass::forward, models::Pass::backward}) {
+        const models::Unit& u = *model.units[static_cast<std::size_t>(unit)];
+        const models::Work work = u.work(pass, u.all_parts());
+        sum += work.flops + work.attention_flops;
+      }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+// Of every number of layers and stages, no other cut has a faster slowest stage.
+TEST(Stages, AutomaticSplitIsTheBest) {
+  for (std::size_t blocks = 1; blocks <= 7; ++blocks) {
+    const FakeModel model = model_of(blocks);
+    const int units = static_cast<int>(blocks) + 2;
+    for (int stages = 1; stages <= units; ++stages) {
+      const std::vector<UnitRange> split = split_into_stages(model, stages, {});
+      ASSERT_TRUE(covers(split, units)) << blocks << " blocks in " << stages;
+      double best = std::numeric_limits<double>::infinity();
+      for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
+        if (std::popcount(cuts) != stages - 1) continue;
+        std::vector<UnitRange> other{{0, 0}};
+        for (int unit = 1; unit < units; ++unit)
+          if (cuts >> (unit - 1) & 1)
+            other.push_back({unit, unit});
+          else
+            other.back().last = unit;
+        best = std::min(best, slowest(model, other));
+      }
+      EXPECT_EQ(slowest(model, split), best) << blocks << " blocks in " << stages;
+    }
+  }
+}
+
+TEST(Stages, ListHasBlocks) {
+  const FakeModel model = model_of(4);
+  using Blocks = std::vector<std::int64_t>;
+  EXPECT_THAT(split_into_stages(model, 2, Blocks{1, 3}), ElementsAre(UnitRange{0, 1}, UnitRange{2, 5}));
+  EXPECT_THAT(split_into_stages(model, 3, Blocks{0, 4, 0}),
+              ElementsAre(UnitRange{0, 0}, UnitRange{1, 4}, UnitRange{5, 5}));
+  const auto refusal = [&](int stages, const Blocks& blocks) {
+    return std::string(tests::failure_of([&] { split_into_stages(model, stages, blocks); }).what());
+  };
+  EXPECT_EQ(
+      refusal(3, {1, 3}),
+      "parallel.split = [1, 3] has 2 numbers for 3 stages and 4 blocks for the model's 4: give 3 numbers with the "
+      "sum 4, or \"auto\"");
+  EXPECT_EQ(
+      refusal(2, {1, 2}),
+      "parallel.split = [1, 2] has 2 numbers for 2 stages and 3 blocks for the model's 4: give 2 numbers with the "
+      "sum 4, or \"auto\"");
+  EXPECT_EQ(refusal(3, {2, 0, 2}),
+            "parallel.split = [2, 0, 2] leaves stage 1 without units: the first stage also has the embedding and the "
+            "last one the head; give every other stage a block");
+  EXPECT_EQ(refusal(7, {}),
+            "parallel.stages = 7, and this model has 6 units (embedding, 4 blocks, head): set at most 6 stages");
+}
+
+TEST(Stages, OneForwardOneBackward) {
+  const auto text = [](int stage, int stages, int micro_batches, bool all_forward_first) {
+    std::string out;
+    for (const auto [forward, g] : passes_of_stage(stage, stages, micro_batches, all_forward_first))
+      out += std::string(forward ? "f" : "b") + std::to_string(g);
+    return out;
+  };
+  EXPECT_EQ(text(0, 3, 4, false), "f0f1f2b0f3b1b2b3");
+  EXPECT_EQ(text(1, 3, 4, false), "f0f1b0f2b1f3b2b3");
+  EXPECT_EQ(text(2, 3, 4, false), "f0b0f1b1f2b2f3b3");
+  EXPECT_EQ(text(0, 3, 1, false), "f0b0");
+  EXPECT_EQ(text(0, 2, 3, true), "f0f1f2b0b1b2");
+}
+
+}  // namespace
+}  // namespace strata::runtime

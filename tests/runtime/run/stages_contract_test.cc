@@ -1,0 +1,94 @@
+// The numerics contract over pipeline stages: the same bits whatever parallel.stages, .split and .schedule say, with
+// every ZeRO stage and tier. Every run here also has to allocate and send exactly what was planned.
+#include "tests/runtime/run/contract.h"
+#include "tests/runtime/saved_run.h"
+#include "tests/runtime/training.h"
+
+namespace strata::runtime {
+namespace {
+
+class StagesContract : public ContractCase {
+ protected:
+  Trained run(int ranks, int stages, const std::vector<std::string>& more = {}) const {
+    auto all = sets(1);
+    all.back() = fmt::format("training.gradient_accumulation_steps={}", 4 * stages / ranks);
+    all.emplace_back("model.config.tie_word_embeddings=false");
+    all.push_back(fmt::format("parallel.stages={}", stages));
+    all.insert(all.end(), more.begin(), more.end());
+    return train_in_threads(std::nullopt, all, ranks);
+  }
+};
+
+TEST_P(StagesContract, SameBitsInStages) {
+  const Trained alone = run(1, 1);
+  const std::string nvme = fmt::format("memory.nvme={}", folder_.path().string());
+  const struct {
+    int ranks, stages;
+    std::vector<std::string> sets;
+  } cases[] = {
+      {2, 2, {}},
+      {3, 3, {"memory.prefetch=0"}},
+      {5, 5, {}},
+      {2, 2, {"parallel.schedule=all_forward_all_backward"}},
+      {2, 2, {"parallel.split=[0, 3]", "training.recompute=block"}},
+      {2, 2, {"parallel.split=[3, 0]", "training.recompute=sqrt"}},
+      {3, 3, {"parallel.split=[1, 2, 0]", "training.recompute=[1]"}},
+      {4, 2, {"zero.stage=1"}},
+      {4, 2, {"zero.stage=2", "zero.parameters=host"}},
+      {4, 2, {"zero.stage=3"}},
+      {8, 2, {"zero.stage=3", "zero.parameters_group=2", "training.recompute=block"}},
+      {4, 2, {"zero.stage=3", "training.recompute=block", "zero.activations=host", "zero.parameters=host"}},
+      {4, 2, {"zero.stage=3", "zero.gradients=host", "zero.optimizer=nvme", "zero.parameters=nvme", nvme}},
+      {6, 3, {"training.reduce_group=1", "zero.stage=2", "zero.optimizer=host"}},
+  };
+  for (const auto& c : cases) {
+    if (4 * c.stages % c.ranks != 0) continue;
+    const std::string name = fmt::format("{} ranks, {} stages, {}", c.ranks, c.stages, fmt::join(c.sets, ", "));
+    const Trained trained = run(c.ranks, c.stages, c.sets);
+    EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << name;
+    EXPECT_EQ(trained.loss_hex, alone.loss_hex) << name;
+    EXPECT_EQ(trained.weights_hash, alone.weights_hash) << name;
+  }
+}
+
+// Sums whose order the recipe changes are the same in stages too.
+TEST_P(StagesContract, SameSumsInStages) {
+  for (const std::string set : {"training.reduce=fast", "training.reduce_group=2"})
+    EXPECT_EQ(run(4, 2, {set, "zero.stage=2"}).weights_hash, run(2, 1, {set, "zero.stage=2"}).weights_hash) << set;
+}
+
+// A stage may train nothing; then no gradient comes back to it.
+TEST_P(StagesContract, SameBitsIfAStageIsFrozen) {
+  const std::string frozen = std::get<0>(GetParam()) == 0 ? R"(training.freeze=["*wte*", "*wpe*", "*h.0.*"])"
+                                                          : R"(training.freeze=["*embed*", "*layers.0.*"])";
+  const Trained alone = run(1, 1, {frozen});
+  for (const int stages : {2, 3}) EXPECT_EQ(run(stages, stages, {frozen}).weights_hash, alone.weights_hash) << stages;
+  EXPECT_EQ(run(4, 2, {frozen, "zero.stage=3"}).weights_hash, alone.weights_hash);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, StagesContract, kContractCases, contract_name);
+
+// A checkpoint of any number of stages is gone on with in any other.
+TEST(StagesResume, SameBitsOverStages) {
+  const SavedRun run;
+  const auto sets = [&](int ranks, int stages, const std::string& more) {
+    return run.sets(ranks / stages,
+                    {"model.config.tie_word_embeddings=false", fmt::format("parallel.stages={}", stages), more});
+  };
+  const auto whole = run.run(1, sets(1, 1, "checkpoint.resume=none"), 6);
+  const std::pair<int, int> meshes[] = {{2, 2}, {1, 1}, {4, 2}, {3, 3}, {4, 4}, {2, 1}, {8, 4}, {6, 3}};
+  for (std::size_t i = 0; i < std::size(meshes); ++i) {
+    const auto [ranks, stages] = meshes[i];
+    const auto [next_ranks, next_stages] = meshes[(i + 1) % std::size(meshes)];
+    if (4 * stages % ranks != 0 || 4 * next_stages % next_ranks != 0) continue;
+    SCOPED_TRACE(fmt::format("{} ranks in {} stages -> {} in {}", ranks, stages, next_ranks, next_stages));
+    run.run(ranks, sets(ranks, stages, "checkpoint.resume=none"), 3, {3});
+    const auto rest = run.run(next_ranks, sets(next_ranks, next_stages, "zero.stage=2"), 6);
+    EXPECT_EQ(rest.losses, std::vector(whole.losses.begin() + 3, whole.losses.end()));
+    EXPECT_EQ(rest.weights, whole.weights);
+    EXPECT_EQ(rest.progress, whole.progress);
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime
