@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "base/error.h"
-#include "device/ops/step/gradient_sum.h"
 #include "models/files/quantisation.h"
 #include "models/freeze.h"
 
 namespace strata::models {
-
-std::size_t Parameter::size() const {
-  return std::accumulate(shape.begin(), shape.end(), std::size_t{1},
-                         [](std::size_t n, std::int64_t d) { return n * static_cast<std::size_t>(d); });
-}
 
 SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> units, std::size_t unit,
                       std::size_t parameter) {
@@ -26,21 +19,61 @@ SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> u
   return {std::move(name), unit, parameter, {begin, (begin + p.size() + kBlock - 1) / kBlock * kBlock}, !p.trained()};
 }
 
-std::size_t Unit::place_parameter(Parameter parameter, PoolKind pool) {
+std::size_t Unit::place(PoolKind pool, std::size_t elements) {
   std::size_t& size = sizes_[static_cast<std::size_t>(pool)];
-  const std::size_t alignment = alignment_of(pool);
-  parameter.offset = offset_in(pool, size);
-  size = (size + parameter.size() + alignment - 1) / alignment * alignment;
+  const std::size_t alignment = alignment_of(pool), begin = size;
+  size = (size + elements + alignment - 1) / alignment * alignment;
+  return offset_in(pool, begin);
+}
+
+std::size_t Unit::place_parameter(Parameter parameter, PoolKind pool) {
+  parameter.offset = place(pool, parameter.size());
   return parameters_.emplace_back(std::move(parameter)).offset;
 }
 
-std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
-                                bool fp32_moments) {
+std::size_t Unit::add_cut_parameter(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
+                                    Init init) {
+  STRATA_CHECK_EQ(static_cast<std::size_t>(shape[slice.dimension]) % (slice.segments * slice.shards), 0u);
+  Parameter& p = parameters_.emplace_back();
+  p.offset = offset_in(pool_for(name, shape), 0);
+  p.name = std::move(name);
+  p.shape = std::move(shape);
+  p.decay = decay;
+  p.init = init;
+  p.slice = slice;
+  return parameters_.size() - 1;
+}
+
+void Unit::place_shards(std::size_t shards) {
+  STRATA_CHECK(parts_.empty());
+  const auto align = [&] {
+    for (const PoolKind pool : kPools) {
+      std::size_t& size = sizes_[static_cast<std::size_t>(pool)];
+      const std::size_t alignment = shard_alignment_of(pool);
+      size = (size + alignment - 1) / alignment * alignment;
+    }
+  };
+  for (std::size_t shard = 0; shard < shards; ++shard) {
+    align();
+    for (Parameter& p : parameters_)
+      if (p.slice.shards > 1) p.offsets.push_back(place(p.pool(), p.piece_size()));
+  }
+  align();
+  for (Parameter& p : parameters_)
+    if (p.slice.shards > 1) p.offset = p.offsets.front();
+}
+
+PoolKind Unit::pool_for(const std::string& name, const std::vector<std::int64_t>& shape) const {
   const bool matrix = quantises_ && shape.size() >= 2;
   const bool stored = matrix && not_quantised_ && !lies_in(*not_quantised_, name);
   const bool quantised = stored || (matrix && !not_quantised_);
   const bool frozen = stored || (adapter_ ? !is_saved_whole(*adapter_, name) : is_frozen_by(freeze_, name));
-  const PoolKind pool = !frozen ? PoolKind::trained : quantised ? PoolKind::quantised : PoolKind::frozen;
+  return !frozen ? PoolKind::trained : quantised ? PoolKind::quantised : PoolKind::frozen;
+}
+
+std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
+                                bool fp32_moments) {
+  const PoolKind pool = pool_for(name, shape);
   return place_parameter({std::move(name), std::move(shape), 0, decay, init, fp32_moments}, pool);
 }
 

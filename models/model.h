@@ -26,38 +26,9 @@
 #include "models/flat_range.h"
 #include "models/layers/heads/table_tiles.h"
 #include "models/objective.h"
+#include "models/parameter.h"
 
 namespace strata::models {
-
-// How a parameter is initialised in a run with random weights: a constant (gains, biases), normal(0, deviation), or
-// uniform in [-bound, bound).
-struct Init {
-  float constant = 0;
-  float deviation = 0;  // > 0: normal, and the constant is unused
-  float bound = 0;      // > 0: uniform, and the others are unused
-
-  bool drawn() const { return deviation > 0 || bound > 0; }
-};
-
-// One tensor of a unit, with its Hugging Face name and layout.
-struct Parameter {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::size_t offset;  // of the first element, in its pool (flat_range.h); a multiple of kParameterAlignment
-  bool decay;          // weight decay applies: matrices and embeddings
-  Init init;
-  bool fp32_moments;        // fp32 moments even if the optimizer's are 8-bit: a table whose rows are looked up
-  bool of_adapter = false;  // a factor of a low-rank adapter, which is not in the model's files
-
-  bool trained() const { return !is_frozen(offset); }
-  PoolKind pool() const { return pool_of(offset); }
-  std::size_t size() const;
-};
-inline constexpr std::size_t kParameterAlignment = 256;
-// In the quantised pool, each tensor begins with a complete block.
-constexpr std::size_t alignment_of(PoolKind pool) {
-  return pool == PoolKind::quantised ? device::kNf4Block : kParameterAlignment;
-}
 
 // The shape of a micro-batch, and what is fixed for a run. Products are prepared for it.
 struct RunShape {
@@ -86,6 +57,8 @@ struct RunShape {
   std::optional<device::StorageFormat> quantise = {};
   // For a model whose files hold quantised matrices, the modules that are not quantised; null: the files hold numbers.
   std::shared_ptr<const std::vector<std::string>> not_quantised = {};
+  // Virtual shards that blocks are computed in (models/layers/split_linear.h), a power of two: part of the numerics.
+  std::size_t tensor_shards = 1;
 
   std::size_t tokens() const { return batch * seq; }
   float adapter_dropout() const { return adapter ? static_cast<float>(adapter->dropout) : 0; }
@@ -246,6 +219,13 @@ class Unit {
   // Places the parameter after the earlier ones of its pool; returns its offset.
   std::size_t add_parameter(std::string name, std::vector<std::int64_t> shape, bool decay, Init init,
                             bool fp32_moments = false);
+  // Adds a tensor that is cut into virtual shards; place_shards() gives its pieces their places. Returns its index.
+  std::size_t add_cut_parameter(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
+                                Init init);
+  // Places the pieces of all tensors added by add_cut_parameter() behind the whole tensors: those of shard 0, in the
+  // order in which the tensors were added, then those of shard 1, ... Each shard begins at a multiple of
+  // shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
+  void place_shards(std::size_t shards);
   // Adds the adapter tensors of linear layers that multiply the same input, all A before all B, and returns each
   // layer's adapter (rank 0: none). Names are without ".weight".
   struct LinearShape {
@@ -279,6 +259,8 @@ class Unit {
   std::uint32_t first_linear_layer_ = 0;
   std::array<std::size_t, kPools.size()> sizes_{};
 
+  std::size_t place(PoolKind pool, std::size_t elements);
+  PoolKind pool_for(const std::string& name, const std::vector<std::int64_t>& shape) const;
   std::size_t place_parameter(Parameter parameter, PoolKind pool);
 };
 

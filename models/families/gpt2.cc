@@ -30,7 +30,7 @@ PreNormBlockSpec blocks_of(const Shape& s) {
   const Init residual{0, s.deviation / std::sqrt(2.0f * static_cast<float>(s.layers))};
   return {.prefix = "transformer.h.",
           .attention_norm = "ln_1",
-          .qkv = {{{"attn.c_attn", 3 * s.hidden}}, true, normal},
+          .qkv = {{{"attn.c_attn", 3 * s.hidden, 3}}, true, normal},
           .projection = {{{"attn.c_proj", s.hidden}}, true, residual},
           .mlp_norm = "ln_2",
           .up = {{{"mlp.c_fc", s.inner}}, true, normal},

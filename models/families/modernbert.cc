@@ -82,10 +82,10 @@ PreNormBlockSpec blocks_of(const Shape& s, std::size_t positions) {
   const Init normal{0, s.deviation};
   PreNormBlockSpec spec{.prefix = "model.layers.",
                         .attention_norm = "attn_norm",
-                        .qkv = {{{"attn.Wqkv", 3 * s.hidden}}, false, normal},
+                        .qkv = {{{"attn.Wqkv", 3 * s.hidden, 3}}, false, normal},
                         .projection = {{{"attn.Wo", s.hidden}}, false, normal},
                         .mlp_norm = "mlp_norm",
-                        .up = {{{"mlp.Wi", 2 * s.inner}}, false, normal},
+                        .up = {{{"mlp.Wi", 2 * s.inner, 2}}, false, normal},
                         .down = {{{"mlp.Wo", s.hidden}}, false, normal},
                         .hidden = s.hidden,
                         .heads = s.heads,

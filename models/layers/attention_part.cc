@@ -51,20 +51,31 @@ std::string AttentionPart::set_up(Lane& lane) const {
   return device::prepare_attention(lane, shape_, dtype_, {.probability = spec_.dropout});
 }
 
+// Only dropout needs to know which heads these are; implementations are prepared for `shape_`.
+device::AttentionShape AttentionPart::shape_of(std::size_t shard) const {
+  device::AttentionShape shape = shape_;
+  if (spec_.dropout > 0) {
+    shape.layer_heads = spec_.heads * spec_.shards;
+    shape.first_head = spec_.heads * shard;
+  }
+  return shape;
+}
+
 void AttentionPart::forward(Lane& lane, const Context& c, ConstView rows, View mixed, View lse,
-                            const device::Dropout& dropout, View scratch) const {
+                            const device::Dropout& dropout, View scratch, std::size_t shard) const {
   if (c.cache.rows > 0)
     cached_attention(lane, cached_, c.cache.first, c.cache.rows, queries(rows), keys(rows), values(rows),
                      c.cache.values, mixed, scratch);
   else
-    attention_forward(lane, shape_, c.batch.documents, queries(rows), keys(rows), values(rows), mixed, lse, dropout,
-                      scratch);
+    attention_forward(lane, shape_of(shard), c.batch.documents, queries(rows), keys(rows), values(rows), mixed, lse,
+                      dropout, scratch);
 }
 
 void AttentionPart::backward(Lane& lane, const Context& c, ConstView rows, ConstView mixed, ConstView lse,
-                             ConstView d_mixed, View d_rows, const device::Dropout& dropout, View scratch) const {
-  attention_backward(lane, shape_, c.batch.documents, queries(rows), keys(rows), values(rows), mixed, lse, d_mixed,
-                     queries(d_rows), keys(d_rows), values(d_rows), dropout, scratch);
+                             ConstView d_mixed, View d_rows, const device::Dropout& dropout, View scratch,
+                             std::size_t shard) const {
+  attention_backward(lane, shape_of(shard), c.batch.documents, queries(rows), keys(rows), values(rows), mixed, lse,
+                     d_mixed, queries(d_rows), keys(d_rows), values(d_rows), dropout, scratch);
 }
 
 }  // namespace strata::models

@@ -15,6 +15,8 @@ struct AttentionSpec {
   std::size_t window = 0;  // see device::AttentionShape
   bool causal = true;
   float dropout = 0;  // dropout of the probabilities
+  // The number of shards of the layer's heads, each of which is one call; heads and kv_heads are those of one shard.
+  std::size_t shards = 1;
 
   std::size_t query_width() const { return heads * head_dim; }
   std::size_t key_width() const { return kv_heads * head_dim; }
@@ -38,10 +40,11 @@ class AttentionPart {
 
   // mixed: [rows, query_width()]. lse is for backward() and only written without the cache: fp32 [batch, heads, seq].
   void forward(device::Lane&, const Context&, device::ConstView rows, device::View mixed, device::View lse,
-               const device::Dropout&, device::View scratch) const;
+               const device::Dropout&, device::View scratch, std::size_t shard = 0) const;
   // d_rows: the gradients of queries, keys and values, in the same layout.
   void backward(device::Lane&, const Context&, device::ConstView rows, device::ConstView mixed, device::ConstView lse,
-                device::ConstView d_mixed, device::View d_rows, const device::Dropout&, device::View scratch) const;
+                device::ConstView d_mixed, device::View d_rows, const device::Dropout&, device::View scratch,
+                std::size_t shard = 0) const;
 
   // The rows from their first query, key or value on.
   template <typename AnyView>
@@ -59,6 +62,8 @@ class AttentionPart {
   }
 
  private:
+  device::AttentionShape shape_of(std::size_t shard) const;
+
   AttentionSpec spec_;
   device::DType dtype_;
   device::Device device_;

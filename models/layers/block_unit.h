@@ -14,15 +14,15 @@
 #include "device/ops/dropout.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_work.h"
-#include "models/layers/linear.h"
+#include "models/layers/split_linear.h"
 #include "models/model.h"
 
 namespace strata::models {
 
 // The operations of every block, prepared once and shared by all blocks of a model: attention between two products, and
-// an MLP with two more. Each part of a block has one of the products.
+// an MLP with two more. Each part of a block has one of the products; a block in virtual shards is one part.
 struct BlockOperations {
-  std::array<const Linear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
+  std::array<const SplitLinear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
   // The most bytes that any call of these needs.
   std::size_t scratch_bytes() const {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
@@ -32,7 +32,7 @@ struct BlockOperations {
   device::DType dtype;
   int threads;
   AttentionPart attention;
-  Linear qkv, projection, up, down;  // up: with the gate, if the MLP has one
+  SplitLinear qkv, projection, up, down;  // up: with the gate, if the MLP has one
   UnitBytes bytes = {};
 };
 
@@ -50,11 +50,13 @@ class BlockUnit : public Unit {
   UnitBytes bytes() const override { return plan_->bytes; }
   std::string set_up(device::Lane& lane) const override { return plan_->attention.set_up(lane); }
   void list_products(std::vector<device::ProductShape>& out) const override {
-    for (const Linear* linear : plan_->linears()) linear->list_products(out);
+    for (const SplitLinear* linear : plan_->linears()) linear->list_products(out);
   }
   Work work(Pass pass, const PartRange& parts) const override {
     const Plan& p = *plan_;
-    return block_work(*this, pass, parts, p.linears(), p.attention.shape(), p.tokens * p.hidden * size_of(p.dtype));
+    device::AttentionShape attention = p.attention.shape();
+    attention.heads *= p.qkv.shards();
+    return block_work(*this, pass, parts, p.linears(), attention, p.tokens * p.hidden * size_of(p.dtype));
   }
 
  protected:

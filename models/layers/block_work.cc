@@ -21,13 +21,15 @@ double seen_keys(const device::AttentionShape& a) {
 
 }  // namespace
 
-Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const Linear* const> linears,
+Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,
                 const device::AttentionShape& attention, std::size_t activation) {
-  STRATA_CHECK_EQ(linears.size(), block.parts().size());
+  const bool one_part = block.parts().size() == 1;
+  if (!one_part) STRATA_CHECK_EQ(linears.size(), block.parts().size());
   const std::size_t saved = block.bytes().saved;
   double flops = 0;
-  for (std::size_t part = parts.first; part < parts.last; ++part)
-    flops += pass == Pass::forward ? linears[part]->forward_flops() : linears[part]->backward_flops();
+  for (const SplitLinear* linear :
+       one_part&& parts.first < parts.last ? linears : linears.subspan(parts.first, parts.last - parts.first))
+    flops += pass == Pass::forward ? linear->forward_flops() : linear->backward_flops();
   // q k^T and its product with v, for the keys that a query sees; backward has five such products.
   const device::AttentionShape& a = attention;
   const double two_products = 4 * seen_keys(a) * static_cast<double>(a.batch * a.heads * a.head_dim);

@@ -85,8 +85,9 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const Epilogue sums = !sums_biases() ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
     const Epilogue behind = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_behind);
     const Epilogue before = sum || adapted ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
-    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, t, bias, false, behind};
-    const ProductShape input{rows, in, n, false, major, all, ldw, in, t, sum ? DType::fp32 : t, false, sum, before};
+    const DType y = spec_.partial_output ? DType::fp32 : t, dx = sum || spec_.partial_input_gradient ? DType::fp32 : t;
+    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, y, bias, false, behind};
+    const ProductShape input{rows, in, n, false, major, all, ldw, in, t, dx, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
                                        : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
     Group& group = groups_.emplace_back(run.out, run.weight, run.column, device::Product(spec_.device, forward),
@@ -125,7 +126,7 @@ bool Linear::sums_biases() const {
 }
 
 std::size_t Linear::input_sum_bytes() const {
-  return groups_.size() > 1 ? aligned(spec_.rows * spec_.in * sizeof(float)) : 0;
+  return groups_.size() > 1 && !spec_.partial_input_gradient ? aligned(spec_.rows * spec_.in * sizeof(float)) : 0;
 }
 
 std::size_t Linear::packed_bias_bytes() const {
@@ -213,7 +214,8 @@ void Linear::run_products(Lane& lane, const ParameterRange& parameters, ConstVie
 
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch, View active,
                      const device::Dropout& dropout) const {
-  if (spec_.rows == 1 && singles_.empty()) return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
+  if (spec_.rows == 1 && singles_.empty() && !spec_.partial_output)
+    return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
   const Dora dora = cut(whole_scratch);
   if (!singles_.empty()) {
     forward_dropped(lane, parameters, x, y, dora, dropout);
@@ -266,7 +268,8 @@ void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstV
                             ConstView inactive, const device::Dropout& dropout, const Dora* dora) const {
   const bool several = groups_.size() > 1;
   const View scratch = own_scratch(whole_scratch);
-  const View target = several ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
+  const bool rounds = several && !spec_.partial_input_gradient;
+  const View target = rounds ? fp32_view(scratch, 0, spec_.rows * spec_.in) : dx;
   const View rest = rest_of(scratch, input_sum_bytes());
   if (several) device::zero(lane, target);
   for (const Group& g : groups_)
@@ -275,7 +278,7 @@ void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstV
   if (low_rank_) low_rank_->backward_input(lane, parameters, target, whole_scratch, rest, dropout);
   if (dora) add_dropped(lane, parameters, dy, target, *dora, rest, dropout);
   if (!several && !low_rank_) return;
-  if (several) device::cast(lane, target, dx);
+  if (rounds) device::cast(lane, target, dx);
   if (spec_.gelu_before == Gelu::none) return;
   const auto gelu = spec_.gelu_before == Gelu::erf ? device::gelu_erf_backward : device::gelu_backward;
   gelu(lane, dx, inactive, dx);
@@ -322,12 +325,6 @@ void Linear::backward_biases(Lane& lane, ConstView dy, const GradientRange& grad
       column_sum(lane, spec_.rows, tensor.out, out_, from(dy, column), db, scratch);
     column += tensor.out;
   }
-}
-
-std::size_t scratch_bytes(std::span<const Linear* const> linears, int threads) {
-  std::size_t most = 0;
-  for (const Linear* linear : linears) most = std::max(most, linear->scratch_bytes(threads));
-  return most;
 }
 
 }  // namespace strata::models

@@ -38,6 +38,8 @@ class Linear {
     Gelu gelu_behind = Gelu::none;  // forward also returns gelu(y)
     Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
     float adapter_dropout = 0;      // of the input of adapters
+    // y, or dx, is one of the results that a sum over virtual shards adds: fp32, and not rounded. Not with adapters.
+    bool partial_output = false, partial_input_gradient = false;
   };
   explicit Linear(const Spec& spec);
 
@@ -131,8 +133,5 @@ class Linear {
   std::vector<Group> groups_;
   std::optional<LowRankProducts> low_rank_;  // its kept bytes are at the start of the scratch
 };
-
-// The most scratch bytes that any call on any of them needs in a lane of `threads` threads.
-std::size_t scratch_bytes(std::span<const Linear* const> linears, int threads);
 
 }  // namespace strata::models

@@ -1,16 +1,18 @@
 #include "models/layers/pre_norm_block.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "base/error.h"
 #include "device/ops/activation.h"
 #include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
-#include "models/layers/linear.h"
 #include "models/layers/slots.h"
+#include "models/layers/split_linear.h"
 
 namespace strata::models {
 namespace {
@@ -27,7 +29,7 @@ struct NormOffsets {
 // Offsets of a block's parameters in its flat buffer; the same for every block of a kind.
 struct Offsets {
   NormOffsets attention_norm, q_norm, k_norm, mlp_norm;
-  std::vector<Linear::Tensor> qkv, projection, up, down;
+  SplitLinear::Offsets qkv, projection, up, down;
 };
 
 // The operations of a block, prepared once and shared by all blocks of a kind.
@@ -37,25 +39,26 @@ struct BlockPlan : BlockOperations {
                         s.hidden,
                         run.dtype,
                         run.threads,
-                        AttentionPart({.heads = s.heads,
-                                       .kv_heads = s.kv_heads,
+                        AttentionPart({.heads = s.heads / run.tensor_shards,
+                                       .kv_heads = s.kv_heads / run.tensor_shards,
                                        .head_dim = s.head_dim,
                                        .window = kind.window,
                                        .causal = s.causal,
-                                       .dropout = s.attention_dropout},
+                                       .dropout = s.attention_dropout,
+                                       .shards = run.tensor_shards},
                                       run),
-                        linear(s, run, s.hidden, o.qkv, s.qkv.biased),
-                        linear(s, run, s.query_width(), o.projection, s.projection.biased),
-                        linear(s, run, s.hidden, o.up, s.up.biased, gelu_of(s)),
-                        linear(s, run, s.inner, o.down, s.down.biased, Gelu::none, /*gelu_before=*/gelu_of(s))},
+                        linear(s, run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased),
+                        linear(s, run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased),
+                        linear(s, run, CutSide::outputs, s.hidden, o.up, s.up.biased, gelu_of(s)),
+                        linear(s, run, CutSide::inputs, s.inner, o.down, s.down.biased, Gelu::none,
+                               /*gelu_before=*/gelu_of(s))},
         spec(s),
         layer(kind),
+        shards(run.tensor_shards),
         attention_norm(s.norm, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.gain, o.attention_norm.bias),
         mlp_norm(s.norm, norm_of_rows(tokens, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias),
-        q_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.heads, s.qkv_width(), s.qkv_width(), s.eps},
-               o.q_norm.gain),
-        k_norm(NormKind::root_mean_square, {tokens, s.head_dim, s.kv_heads, s.qkv_width(), s.qkv_width(), s.eps},
-               o.k_norm.gain) {
+        q_norm(NormKind::root_mean_square, norm_of_heads(s.heads), o.q_norm.gain),
+        k_norm(NormKind::root_mean_square, norm_of_heads(s.kv_heads), o.k_norm.gain) {
     const DType t = run.dtype;
     const std::size_t rows = tokens * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : tokens;
     const bool norms_heads = !s.q_norm.empty();
@@ -91,15 +94,36 @@ struct BlockPlan : BlockOperations {
     bytes.backward_workspace = work.bytes();
   }
   static Gelu gelu_of(const PreNormBlockSpec& s) { return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : Gelu::none; }
-  static Linear linear(const PreNormBlockSpec& s, const RunShape& run, std::size_t in,
-                       const std::vector<Linear::Tensor>& tensors, bool biased, Gelu gelu_after = Gelu::none,
-                       Gelu gelu_before = Gelu::none) {
-    return Linear({run.tokens(), in, tensors, biased, s.input_major, run.dtype, run.device, gelu_after, gelu_before,
-                   run.adapter_dropout()});
+  static SplitLinear linear(const PreNormBlockSpec& s, const RunShape& run, CutSide side, std::size_t in,
+                            const SplitLinear::Offsets& offsets, bool biased, Gelu gelu_after = Gelu::none,
+                            Gelu gelu_before = Gelu::none) {
+    return {side,
+            {run.tokens(),
+             in,
+             {},
+             biased,
+             s.input_major,
+             run.dtype,
+             run.device,
+             gelu_after,
+             gelu_before,
+             run.adapter_dropout()},
+            offsets};
+  }
+  // Shard `v` of a stack of the shards' matrices.
+  template <typename AnyView>
+  AnyView shard(AnyView stack, std::size_t v) const {
+    return stack.sub(v * (stack.size / shards), stack.size / shards);
+  }
+  // The heads of all shards, whose rows follow each other.
+  device::NormShape norm_of_heads(std::size_t of) const {
+    const std::size_t stride = spec.qkv_width() / shards;
+    return {tokens * shards, spec.head_dim, of / shards, stride, stride, spec.eps};
   }
 
   PreNormBlockSpec spec;
   PreNormBlockSpec::Layer layer;
+  std::size_t shards;
   // The index of each product's first linear layer in the block.
   std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
               down_at = up_at + spec.up.matrices.size();
@@ -113,32 +137,56 @@ class Block final : public BlockUnit<BlockPlan> {
  public:
   Block(const PreNormBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string prefix = s.prefix + std::to_string(layer) + ".";
+    const std::size_t shards = run.tensor_shards;
     if (s.layers[layer].has_norm) o_.attention_norm = add_norm(s.norm, prefix + s.attention_norm, s.hidden);
-    o_.qkv = add_product(s, prefix, s.qkv, s.hidden);
+    o_.qkv = add_product(s, prefix, s.qkv, s.hidden, CutSide::outputs, shards);
     if (!s.q_norm.empty()) {
       o_.q_norm = add_norm(NormKind::root_mean_square, prefix + s.q_norm, s.head_dim);
       o_.k_norm = add_norm(NormKind::root_mean_square, prefix + s.k_norm, s.head_dim);
     }
-    end_part();
-    o_.projection = add_product(s, prefix, s.projection, s.query_width());
-    if (s.mlp_norm_with_up) end_part();
+    if (shards == 1) end_part();
+    o_.projection = add_product(s, prefix, s.projection, s.query_width(), CutSide::inputs, shards);
+    if (s.mlp_norm_with_up && shards == 1) end_part();
     o_.mlp_norm = add_norm(s.norm, prefix + s.mlp_norm, s.hidden);
-    if (!s.mlp_norm_with_up) end_part();
-    o_.up = add_product(s, prefix, s.up, s.hidden);
+    if (!s.mlp_norm_with_up && shards == 1) end_part();
+    o_.up = add_product(s, prefix, s.up, s.hidden, CutSide::outputs, shards);
+    if (shards == 1) end_part();
+    o_.down = add_product(s, prefix, s.down, s.inner, CutSide::inputs, shards);
+    if (shards > 1) place_shards(shards);
     end_part();
-    o_.down = add_product(s, prefix, s.down, s.inner);
-    end_part();
+    place(o_.qkv, CutSide::outputs, s.qkv.biased, shards);
+    place(o_.projection, CutSide::inputs, s.projection.biased, shards);
+    place(o_.up, CutSide::outputs, s.up.biased, shards);
+    place(o_.down, CutSide::inputs, s.down.biased, shards);
   }
   const Offsets& offsets() const { return o_; }
 
-  std::size_t saving_parts() const override { return kDown; }
+  // In several virtual shards, a block is one part, since each shard has a piece of every product.
+  std::size_t saving_parts() const override { return parts().size() == 1 ? std::size_t{1} : std::size_t{kDown}; }
 
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const override {
+    if (parts().size() > 1) return forward_of(lane, c, part, x, y, saved);
+    for (std::size_t product = kAttention; product < (y ? kProducts : kDown); ++product)
+      forward_of(lane, c, product, x, y, saved);
+  }
+  void backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy, View dx,
+                const GradientRange& gradients) const override {
+    if (parts().size() > 1) return backward_of(lane, c, part, x, saved, dy, dx, gradients);
+    for (std::size_t product = kProducts; product-- > kAttention;)
+      backward_of(lane, c, product, x, saved, dy, dx, gradients);
+  }
+
+ private:
+  // What has one of the products each; parts are in this order in the flat buffer.
+  enum : std::size_t { kAttention, kProjection, kUp, kDown, kProducts };
+
+  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y, View saved) const {
     const BlockPlan& b = plan_of(c);
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View middle = b.middle.of(saved), inner = b.inner.of(saved), active = b.active.of(saved);
-    switch (part) {
+    const std::size_t stacked = b.tokens * b.shards, width = s.inner / b.shards;
+    switch (product) {
       case kAttention:
         return forward_attention(lane, b, c, x, saved);
       case kProjection:
@@ -151,8 +199,8 @@ class Block final : public BlockUnit<BlockPlan> {
         if (s.mlp_norm_with_up) forward_mlp_norm(lane, b, c, saved);
         b.up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch,
                      s.mlp == MlpKind::gelu_tanh ? active : View{}, adapter_dropout(c, b.up_at));
-        if (s.mlp == MlpKind::swiglu) swiglu_forward(lane, b.tokens, s.inner, inner, active);
-        if (s.mlp == MlpKind::geglu) geglu_forward(lane, b.tokens, s.inner, inner, active);
+        if (s.mlp == MlpKind::swiglu) swiglu_forward(lane, stacked, width, inner, active);
+        if (s.mlp == MlpKind::geglu) geglu_forward(lane, stacked, width, inner, active);
         return;
       case kDown:
         if (!y) return;
@@ -162,17 +210,18 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
 
-  // From part to part, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` those of
-  // `inner` and of the heads, and dx that of the residual stream.
-  void backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy, View dx,
-                const GradientRange& gradients) const override {
+  // From product to product, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` those
+  // of `inner` and of the heads, and dx that of the residual stream.
+  void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
+                   View dx, const GradientRange& gradients) const {
     const BlockPlan& b = *plan_;
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
     const View d_normed = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
     const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * s.query_width());
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.up.out());
-    switch (part) {
+    const std::size_t stacked = b.tokens * b.shards, width = s.inner / b.shards;
+    switch (product) {
       case kDown: {
         const ConstView inner = b.inner.of(saved), d_down = through_dropout(lane, residual_dropout(c, 2), dy, dropped);
         const ConstView active = b.active.of(saved);
@@ -182,8 +231,8 @@ class Block final : public BlockUnit<BlockPlan> {
         const View d_active = b.d_active.of(c.workspace);
         b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch, {},
                         adapter_dropout(c, b.down_at));
-        if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
-        if (s.mlp == MlpKind::geglu) geglu_backward(lane, b.tokens, s.inner, d_active, inner, d_inner);
+        if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, stacked, width, d_active, inner, d_inner);
+        if (s.mlp == MlpKind::geglu) geglu_backward(lane, stacked, width, d_active, inner, d_inner);
         return;
       }
       case kUp:
@@ -203,32 +252,49 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
 
- private:
-  // The parts, in the order of the flat buffer.
-  enum : std::size_t { kAttention, kProjection, kUp, kDown };
-
   NormOffsets add_norm(NormKind kind, const std::string& name, std::size_t width) {
     const auto n = static_cast<std::int64_t>(width);
     const std::size_t gain = add_parameter(name + ".weight", {n}, false, {1, 0});
     return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", {n}, false, {0, 0}) : 0};
   }
-  // The matrices are adjacent, so that they are multiplied as one.
-  std::vector<Linear::Tensor> add_product(const PreNormBlockSpec& s, const std::string& prefix,
-                                          const PreNormBlockSpec::Product& product, std::size_t in) {
+  std::size_t add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay, Init init) {
+    if (slice.shards > 1) return add_cut_parameter(std::move(name), std::move(shape), slice, decay, init);
+    add_parameter(std::move(name), std::move(shape), decay, init);
+    return parameters().size() - 1;
+  }
+  // The matrices are adjacent, so that they are multiplied as one. Until place() runs, tensors are given by their
+  // indices among the unit's parameters.
+  SplitLinear::Offsets add_product(const PreNormBlockSpec& s, const std::string& prefix,
+                                   const PreNormBlockSpec::Product& product, std::size_t in, CutSide side,
+                                   std::size_t shards) {
+    const bool outputs = side == CutSide::outputs;
     std::vector<Linear::Tensor> tensors;
-    for (const auto& [name, out] : product.matrices) {
+    std::vector<LinearShape> layers;
+    for (const auto& [name, out, segments] : product.matrices) {
       std::vector<std::int64_t> shape{static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)};
       if (s.input_major) std::swap(shape[0], shape[1]);
-      tensors.push_back({out, add_parameter(prefix + name + ".weight", std::move(shape), true, product.init)});
+      const Slice slice{static_cast<std::size_t>(outputs == s.input_major), outputs ? segments : 1, shards};
+      tensors.push_back({out, add(prefix + name + ".weight", std::move(shape), slice, true, product.init)});
+      layers.push_back({prefix + name, out, s.input_major});
     }
     for (std::size_t i = 0; product.biased && i < tensors.size(); ++i)
-      tensors[i].bias = add_parameter(prefix + product.matrices[i].name + ".bias",
-                                      {static_cast<std::int64_t>(tensors[i].out)}, false, {0, 0});
-    std::vector<LinearShape> layers;
-    for (const auto& [name, out] : product.matrices) layers.push_back({prefix + name, out, s.input_major});
+      tensors[i].bias = add(layers[i].name + ".bias", {static_cast<std::int64_t>(tensors[i].out)},
+                            {0, product.matrices[i].segments, outputs ? shards : 1}, false, {0, 0});
     const std::vector<LowRank> low_ranks = add_low_rank(in, layers);
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
-    return tensors;
+    return {{std::move(tensors)}};
+  }
+  void place(SplitLinear::Offsets& product, CutSide side, bool biased, std::size_t shards) const {
+    const auto all = parameters();
+    const std::vector<Linear::Tensor> tensors = std::exchange(product.shards, {}).front();
+    for (std::size_t v = 0; v < shards; ++v)
+      for (product.shards.emplace_back(); Linear::Tensor t : tensors) {
+        if (side == CutSide::outputs) t.out /= shards;
+        t.weight = all[t.weight].offset_of(v);
+        if (biased) t.bias = all[t.bias].offset_of(v);
+        product.shards.back().push_back(t);
+      }
+    if (biased && side == CutSide::inputs) product.bias = all[tensors[0].bias].offset;
   }
 
   void forward_attention(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
@@ -249,8 +315,11 @@ class Block final : public BlockUnit<BlockPlan> {
       b.q_norm.forward(lane, c.parameters, a.queries(raw), a.queries(heads), {}, b.q_rstd.of(saved));
       b.k_norm.forward(lane, c.parameters, a.keys(raw), a.keys(heads), {}, b.k_rstd.of(saved));
     }
-    rotate(lane, b, c, heads, false);
-    b.attention.forward(lane, c, heads, b.mixed.of(saved), b.lse.of(saved), attention_dropout(c), scratch);
+    for (std::size_t v = 0; v < b.shards; ++v) {
+      rotate(lane, b, c, b.shard(heads, v), false);
+      b.attention.forward(lane, c, b.shard(heads, v), b.shard(b.mixed.of(saved), v), b.shard(b.lse.of(saved), v),
+                          attention_dropout(c), scratch, v);
+    }
   }
 
   void backward_attention(Lane& lane, const Context& c, ConstView x, ConstView saved, ConstView d_mixed, View d_normed,
@@ -259,9 +328,12 @@ class Block final : public BlockUnit<BlockPlan> {
     const AttentionPart& a = b.attention;
     const View scratch = b.scratch.of(c.workspace);
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * b.spec.qkv_width());
-    a.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), d_mixed, d_heads, attention_dropout(c),
-               scratch);
-    rotate(lane, b, c, d_heads, true);
+    const ConstView heads = b.heads.of(saved), mixed = b.mixed.of(saved), lse = b.lse.of(saved);
+    for (std::size_t v = 0; v < b.shards; ++v) {
+      a.backward(lane, c, b.shard(heads, v), b.shard(mixed, v), b.shard(lse, v), b.shard(d_mixed, v),
+                 b.shard(d_heads, v), attention_dropout(c), scratch, v);
+      rotate(lane, b, c, b.shard(d_heads, v), true);
+    }
     if (!b.spec.q_norm.empty()) {
       const ConstView raw = b.raw.of(saved);
       b.q_norm.backward(lane, c.parameters, a.queries(d_heads), a.queries(raw), {}, b.q_rstd.of(saved), {},
@@ -289,17 +361,18 @@ class Block final : public BlockUnit<BlockPlan> {
                         gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace));
   }
 
-  // Rotates queries and keys by their rows' positions.
+  // Rotates a shard's queries and keys by their rows' positions.
   static void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) {
     if (!b.layer.angles) return;
     const PreNormBlockSpec& s = b.spec;
     const std::size_t table = s.positions * (s.head_dim / 2);
     const std::byte* const angles = c.constants + *b.layer.angles;
     const ConstView cos{angles, table, DType::fp32}, sin{angles + table * sizeof(float), table, DType::fp32};
-    rope(lane, {b.tokens, s.heads, s.head_dim, s.qkv_width()}, b.attention.queries(heads), c.batch.positions, cos, sin,
-         inverse);
-    rope(lane, {b.tokens, s.kv_heads, s.head_dim, s.qkv_width()}, b.attention.keys(heads), c.batch.positions, cos, sin,
-         inverse);
+    const std::size_t stride = s.qkv_width() / b.shards;
+    rope(lane, {b.tokens, s.heads / b.shards, s.head_dim, stride}, b.attention.queries(heads), c.batch.positions, cos,
+         sin, inverse);
+    rope(lane, {b.tokens, s.kv_heads / b.shards, s.head_dim, stride}, b.attention.keys(heads), c.batch.positions, cos,
+         sin, inverse);
   }
 
   device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }
@@ -314,6 +387,12 @@ class Block final : public BlockUnit<BlockPlan> {
 }  // namespace
 
 void add_pre_norm_blocks(std::vector<std::unique_ptr<Unit>>& units, const PreNormBlockSpec& spec, const RunShape& run) {
+  const std::size_t together = std::gcd(std::gcd(spec.heads, spec.kv_heads), spec.inner), wanted = run.tensor_shards;
+  if (together % wanted != 0)
+    fail(Exit::usage,
+         "parallel.tensor_shards = {} does not divide this model's blocks, which have {} heads, {} of keys, and an MLP "
+         "of {}: the largest value that this version supports for it is {}",
+         wanted, spec.heads, spec.kv_heads, spec.inner, together & -together);
   add_blocks<Block, BlockPlan>(units, spec, spec.layers.size(), run,
                                [&](std::size_t layer) { return spec.layers[layer]; });
 }

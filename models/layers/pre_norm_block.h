@@ -23,6 +23,7 @@ struct PreNormBlockSpec {
     struct Matrix {
       std::string name;
       std::size_t out;
+      std::size_t segments = 1;  // matrices of equal size that are stored as this one, their outputs side by side
     };
     std::vector<Matrix> matrices;
     bool biased;

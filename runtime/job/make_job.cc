@@ -26,6 +26,7 @@
 #include "runtime/job/order.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
+#include "runtime/job/shards.h"
 #include "runtime/planner/planner.h"
 
 namespace strata::runtime {
@@ -64,20 +65,22 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
     return shape;
   }
   const bool trains = purpose == Purpose::train;
-  return {static_cast<std::size_t>(recipe.training.micro_batch_size),
-          static_cast<std::size_t>(recipe.data.seq_len),
-          recipe.training.precision,
-          threads,
-          trains,
-          0,
-          device,
-          recipe.data.packing == Packing::documents,
-          recipe.training.objective,
-          loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
-          {recipe.training.class_weights.begin(), recipe.training.class_weights.end()},
-          freeze,
-          recipe.adapter.shared(),
-          recipe.model.quantised()};
+  models::RunShape shape{static_cast<std::size_t>(recipe.training.micro_batch_size),
+                         static_cast<std::size_t>(recipe.data.seq_len),
+                         recipe.training.precision,
+                         threads,
+                         trains,
+                         0,
+                         device,
+                         recipe.data.packing == Packing::documents,
+                         recipe.training.objective,
+                         loss_rows(trains ? workload.data.loss_rows : workload.data.validation_loss_rows, recipe),
+                         {recipe.training.class_weights.begin(), recipe.training.class_weights.end()},
+                         freeze,
+                         recipe.adapter.shared(),
+                         recipe.model.quantised()};
+  shape.tensor_shards = recipe.parallel.shards();
+  return shape;
 }
 
 // Bytes per write: large enough for a drive's full speed, small enough to stay in the cache.
@@ -296,13 +299,16 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     Recipe without = recipe;
     without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
     without.parallel = {};
+    without.parallel.tensor_shards = recipe.parallel.tensor_shards;
     return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
   }
   require_stages(recipe, ranks, comes_to_evaluation(recipe, from));
   const models::Config config = workload.config();
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
+  if (shape.tensor_shards > 1) require_shards(recipe);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   job.recipe.training.objective = job.model->objective;
+  if (shape.tensor_shards > 1) require_in_shards(*job.model, shape.tensor_shards);
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,
          "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "

@@ -16,6 +16,25 @@ StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted
   return wanted == StorageFormat::block8 && stays ? StorageFormat::fp32 : wanted;
 }
 
+// The piece of a virtual shard in a tensor whose dimension is split into its segments; none: the tensor is whole.
+std::optional<Box> box_of(const models::Parameter& p, std::size_t shard) {
+  if (p.slice.shards == 1) return {};
+  Box box = Box::whole({p.shape.begin(), p.shape.end()});
+  auto d = static_cast<std::ptrdiff_t>(p.slice.dimension);
+  if (const std::size_t segments = p.slice.segments; segments > 1) {
+    for (auto* numbers : {&box.shape, &box.size}) {
+      (*numbers)[p.slice.dimension] /= segments;
+      numbers->insert(numbers->begin() + d, segments);
+    }
+    box.offset.insert(box.offset.begin() + d, 0);
+    ++d;
+  }
+  const auto at = static_cast<std::size_t>(d);
+  box.size[at] /= p.slice.shards;
+  box.offset[at] = shard * box.size[at];
+  return box;
+}
+
 }  // namespace
 
 Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat moments) {
@@ -46,10 +65,14 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
     const auto parameters = unit->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const models::Parameter& p = parameters[i];
-      const std::size_t begin = models::place_in_pool(p.offset);
-      u.pool(p.pool()).runs.push_back({begin, begin + p.size(), i, p.decay, format_of(p, moments)});
+      for (std::size_t shard = 0; shard < p.slice.shards; ++shard) {
+        const std::size_t begin = models::place_in_pool(p.offset_of(shard));
+        u.pool(p.pool()).runs.push_back(
+            {begin, begin + p.piece_size(), i, p.decay, format_of(p, moments), box_of(p, shard), p.piece(shard)});
+      }
       layout.adapted = layout.adapted || p.of_adapter;
     }
+    for (const PoolKind pool : kPools) std::ranges::sort(u.pool(pool).runs, {}, &Run::begin);
     if (const auto& shared = unit->shared()) {
       STRATA_CHECK_LT(shared->unit, number);  // the holder's gradient needs its sharers', so its backward comes later
       STRATA_CHECK_EQ(shared->elements.begin % kShardAlignment, 0u);

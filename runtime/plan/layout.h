@@ -29,6 +29,7 @@ struct Run {
   device::StorageFormat moments;
   // The part of the tensor that these elements are, row-major; none: all of it.
   std::optional<Box> box = {};
+  models::Piece piece = {};  // the same of a virtual shard, as stretches of the tensor
 
   Box box_of(const models::Parameter& p) const { return box ? *box : Box::whole({p.shape.begin(), p.shape.end()}); }
 };

@@ -151,6 +151,8 @@ struct Recipe {
     std::int64_t chunks = 1;          // pieces of the model per stage
     std::vector<std::int64_t> split;  // blocks per stage, or per chunk; empty: balanced
 
+    // The virtual shards of a run that does not resume one with others.
+    std::size_t shards() const { return static_cast<std::size_t>(tensor_shards.value_or(tensor)); }
     // How many of a run's ranks take different micro-batches.
     int data_ranks(int world_size) const { return world_size / (tensor * stages); }
   } parallel;

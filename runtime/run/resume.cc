@@ -99,6 +99,15 @@ bool is_stream(std::string_view packing) {
   return packing == "\"stream\"" || packing == "\"auto\"";
 }
 
+// Virtual shards are part of the numerics. Without the key, there is one.
+void require_same_shards(const Manifest& manifest, const fs::path& path, const Recipe& recipe) {
+  const std::string now = std::to_string(recipe.parallel.shards());
+  const auto stored = manifest.recipe.find("parallel.tensor_shards");
+  const bool one = stored == manifest.recipe.end() || stored->second.find_first_of("123456789") == std::string::npos;
+  const std::string was = one ? "1" : stored->second;
+  if (was != now) other_run(path, "parallel.tensor_shards", was, now);
+}
+
 // The files of data.train may change, but not how they are mixed.
 void require_same_weights(const Manifest& manifest, const fs::path& path, const Recipe::Data& data) {
   constexpr std::string_view kOne = "of one source";
@@ -134,6 +143,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     const std::string was = stored != manifest.recipe.end() ? stored->second : before;
     if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
+  require_same_shards(manifest, path, job.recipe);
   require_same_weights(manifest, path, job.recipe.data);
   Progress progress = manifest.progress;
   if (!same_evaluations(manifest, job)) progress.best.reset();

@@ -50,6 +50,10 @@ class WeightSource {
   virtual Base base() const { return {}; }
 };
 
+// Reads elements [begin, begin + out.size()) of a virtual shard's piece of a parameter.
+void read_piece(const WeightSource& source, std::size_t unit, std::size_t parameter, const models::Piece& piece,
+                std::size_t begin, std::span<float> out);
+
 // Hash of the tensors of an adapter's base as they are read, before rounding: the sum, over blocks of 256 elements, of
 // the XXH3-128 of their fp32 bytes, seeded by the numbers of tensor and block in the model. Each block must be added
 // once; their order does not matter. Thread-safe.

@@ -69,7 +69,8 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   };
   const auto prefetch = [&](std::size_t i) {
     for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
-      source.prefetch(chunks[i].unit, run.parameter, from - run.begin, to - from);
+      const std::size_t first = run.piece.in_whole(from - run.begin), last = run.piece.in_whole(to - 1 - run.begin);
+      source.prefetch(chunks[i].unit, run.parameter, first, last + 1 - first);
     });
   };
   std::uint64_t bytes = 0;
@@ -82,7 +83,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
       return quantise_weights(executor, plan, source, offsets[c.unit], c.unit, {c.begin, c.end}, options);
     std::vector<float> values(c.end - c.begin);  // zeros between the parameters
     for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
-      source.read(c.unit, run.parameter, from - run.begin, {&values[from - c.begin], to - from});
+      read_piece(source, c.unit, run.parameter, run.piece, from - run.begin, {&values[from - c.begin], to - from});
       if (c.pool == PoolKind::trained || !options.base) return;
       const models::ElementRange own = plan.layout.units[c.unit].pool(c.pool).shards.piece_of({from, to}, options.rank);
       if (own.begin < own.end)

@@ -30,6 +30,11 @@ std::size_t whole_blocks(std::size_t elements) {
   return (elements + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
 }
 
+// The first place from `at` on where a tensor may begin.
+std::size_t whole_parameters(std::size_t at) {
+  return (at + models::kParameterAlignment - 1) / models::kParameterAlignment * models::kParameterAlignment;
+}
+
 // The sum of the hashes of blocks; each block is added by one rank.
 class BlockSum {
  public:
@@ -69,7 +74,7 @@ std::vector<Place> places_of(const UnitLayout& unit) {
   std::size_t at = 0;
   for (auto& [parameter, place] : by_parameter) {
     place.whole = at;
-    at = (place.end() + models::kParameterAlignment - 1) / models::kParameterAlignment * models::kParameterAlignment;
+    at = whole_parameters(place.end());
     out.push_back(place);
   }
   return out;
@@ -86,7 +91,9 @@ class Hasher {
 
   std::string hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
-      if (plan_.layout.adapted || !plan_.layout.units[unit].has_frozen())
+      if (is_cut(unit))
+        add_cut(unit);
+      else if (plan_.layout.adapted || !plan_.layout.units[unit].has_frozen())
         add_trained(unit);
       else
         add_mixed(unit);
@@ -208,6 +215,74 @@ class Hasher {
       }
     }
     if (plan_.ranks() > 1) add_shared_blocks(unit, world_.exchange(parts));
+  }
+
+  bool is_cut(std::size_t unit) const {
+    const UnitLayout& layout = plan_.layout.units[unit];
+    return std::ranges::any_of(kPools, [&](PoolKind pool) {
+      return std::ranges::any_of(layout.pool(pool).runs, [](const Run& run) { return run.piece.shards > 1; });
+    });
+  }
+  // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange what they hold of a
+  // stretch of it, and each adds some of its blocks.
+  void add_cut(std::size_t unit) {
+    struct Held {
+      PoolKind pool;
+      Run run;
+      std::size_t whole = 0;  // the tensor's first element
+    };
+    std::vector<Held> runs;
+    std::map<std::size_t, std::size_t> sizes;  // by parameter
+    for (const PoolKind pool : kPools)
+      for (const Run& run : plan_.layout.units[unit].pool(pool).runs) {
+        runs.push_back({pool, run});
+        sizes[run.parameter] += run.end - run.begin;
+      }
+    std::map<std::size_t, std::size_t> begins;
+    std::size_t end = 0;
+    for (const auto& [parameter, size] : sizes) {
+      const std::size_t begin = whole_parameters(end);
+      begins[parameter] = begin;
+      end = begin + size;
+    }
+    for (Held& held : runs) held.whole = begins[held.run.parameter];
+    const auto ranks = static_cast<std::size_t>(plan_.ranks());
+    std::vector<float> values(std::min(kAtOnce, whole_blocks(end))), some;
+    for (std::size_t at = 0; at < whole_blocks(end); at += kAtOnce) {
+      const std::size_t n = std::min(kAtOnce, whole_blocks(end) - at);
+      std::string own;
+      for (std::size_t r = 0; r < runs.size() && owns(unit); ++r) {
+        const auto& [pool, run, whole] = runs[r];
+        const auto before = [&](std::size_t place) {
+          return run.piece.before(std::min(std::max(place, whole) - whole, sizes[run.parameter]));
+        };
+        const ElementRange mine = plan_.layout.units[unit].pool(pool).shards.piece_of(
+            {run.begin + before(at), run.begin + before(at + n)}, rank_);
+        if (mine.begin >= mine.end) continue;
+        some.resize(mine.size());
+        read(unit, pool, mine.begin, some);
+        const std::uint64_t numbers[] = {r, mine.begin - run.begin, mine.size()};
+        own.append(reinterpret_cast<const char*>(numbers), sizeof numbers);
+        own.append(reinterpret_cast<const char*>(some.data()), some.size() * sizeof(float));
+      }
+      std::fill_n(values.begin(), n, 0.0f);
+      for (const std::string& part : ranks > 1 ? world_.exchange(own) : std::vector<std::string>{own})
+        for (std::size_t from = 0; from < part.size();) {
+          std::uint64_t numbers[3];
+          std::memcpy(numbers, part.data() + from, sizeof numbers);
+          from += sizeof numbers;
+          const auto& [pool, run, whole] = runs[numbers[0]];
+          run.piece.for_stretches(
+              numbers[1], numbers[1] + numbers[2], [&](std::size_t first, std::size_t in_whole, std::size_t count) {
+                std::memcpy(&values[whole + in_whole - at], part.data() + from + (first - numbers[1]) * sizeof(float),
+                            count * sizeof(float));
+              });
+          from += numbers[2] * sizeof(float);
+        }
+      for (std::size_t block = 0; block < n / kShardAlignment; ++block)
+        if (block % ranks == static_cast<std::size_t>(world_.rank()))
+          sum_.add(unit, at / kShardAlignment + block, &values[block * kShardAlignment]);
+    }
   }
 
   // The range of a tensor that this rank adds, in the layout without frozen pools.

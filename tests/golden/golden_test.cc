@@ -20,32 +20,37 @@ namespace {
 // the true gradient of a key bias is zero.
 constexpr double kLoss = 2e-5, kNorm = 20 * 2e-5, kRate = 1e-6, kUpdate = 1e-3;
 
-class Golden : public testing::TestWithParam<std::tuple<const char*, int, int>> {};
+class Golden : public testing::TestWithParam<std::tuple<const char*, int, int>> {
+ protected:
+  static void agree(int shards);
+};
 
 double relative(double got, double want) {
   return std::abs(got - want) / std::max(std::abs(want), 1e-12);
 }
 
-TEST_P(Golden, AgreesWithPyTorch) {
+void Golden::agree(int shards) {
   const auto [family, ranks, stage] = GetParam();
   const std::filesystem::path folder = tests::source_dir() / "tests/golden" / family;
+  const std::vector<std::string> in_shards = {fmt::format("parallel.tensor_shards={}", shards)};
   std::vector<std::vector<float>> final_weights;
   std::mutex mutex;
-  const Trained trained = train_in_threads(
-      folder / "recipe.toml",
-      {fmt::format("training.gradient_accumulation_steps={}", 4 / ranks), fmt::format("zero.stage={}", stage)}, ranks,
-      [&](Trainer& trainer, const Job& job, int) {
-        const std::lock_guard lock(mutex);
-        final_weights.resize(job.plan.layout.units.size());
-        for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
-          final_weights[unit].resize(job.plan.layout.units[unit].padded());
-          const Executor& executor = trainer.executor();
-          const auto [begin, end] = executor.storage().held(unit, StateKind::master);
-          executor.storage().read_state(
-              unit, StateKind::master, 0,
-              std::as_writable_bytes(std::span(final_weights[unit]).subspan(begin, end - begin)));
-        }
-      });
+  const Trained trained =
+      train_in_threads(folder / "recipe.toml",
+                       {fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
+                        fmt::format("zero.stage={}", stage), in_shards[0]},
+                       ranks, [&](Trainer& trainer, const Job& job, int) {
+                         const std::lock_guard lock(mutex);
+                         final_weights.resize(job.plan.layout.units.size());
+                         for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
+                           final_weights[unit].resize(job.plan.layout.units[unit].padded());
+                           const Executor& executor = trainer.executor();
+                           const auto [begin, end] = executor.storage().held(unit, StateKind::master);
+                           executor.storage().read_state(
+                               unit, StateKind::master, 0,
+                               std::as_writable_bytes(std::span(final_weights[unit]).subspan(begin, end - begin)));
+                         }
+                       });
 
   simdjson::dom::parser parser;
   const simdjson::dom::array steps = parser.load((folder / "expected.json").string())["steps"];
@@ -58,7 +63,7 @@ TEST_P(Golden, AgreesWithPyTorch) {
     EXPECT_LE(relative(got.learning_rate, want["lr"]), kRate) << "step " << i;
   }
 
-  const Recipe recipe = load_recipe(folder / "recipe.toml", {});
+  const Recipe recipe = load_recipe(folder / "recipe.toml", in_shards);
   const auto start = models::Safetensors::open(*recipe.model.path),
              end = models::Safetensors::open(folder / "final.safetensors");
   std::optional<models::Safetensors> adapter;
@@ -74,16 +79,27 @@ TEST_P(Golden, AgreesWithPyTorch) {
       models::read_elements(*before, 0, from);
       models::read_elements(*after, 0, to);
       double difference = 0, update = 0;
-      for (std::size_t k = 0; k < p.size(); ++k) {
-        difference += std::pow(double{final_weights[unit][p.offset + k]} - to[k], 2);
-        update += std::pow(double{to[k]} - from[k], 2);
-      }
+      for (std::size_t shard = 0; shard < p.slice.shards; ++shard)
+        for (std::size_t k = 0; k < p.piece_size(); ++k) {
+          const std::size_t whole = p.piece(shard).in_whole(k);
+          difference += std::pow(double{final_weights[unit][p.offset_of(shard) + k]} - to[whole], 2);
+          update += std::pow(double{to[whole]} - from[whole], 2);
+        }
       // Where every row sees the same keys' biases, these move no probability: their gradient is 0, and what Adam makes
       // of its rounding is anything up to the learning rate.
       if (p.name.ends_with("key.bias") || p.name.ends_with("k_lin.bias")) continue;
       const double bound = kUpdate * (p.name.ends_with("bias") ? 10 : 1);
       EXPECT_LE(std::sqrt(difference), bound * std::sqrt(update)) << p.name;
     }
+}
+
+TEST_P(Golden, AgreesWithPyTorch) {
+  agree(1);
+}
+
+class GoldenInShards : public Golden {};
+TEST_P(GoldenInShards, AgreesWithPyTorch) {
+  agree(2);
 }
 
 std::string name_of_run(const ::testing::TestParamInfo<std::tuple<const char*, int, int>>& each) {
@@ -96,6 +112,11 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert",
                                                           "roberta", "distilbert", "modernbert"),
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
+                         name_of_run);
+// Whose heads two virtual shards divide.
+INSTANTIATE_TEST_SUITE_P(Families, GoldenInShards,
+                         testing::Combine(testing::Values("llama", "qwen3", "modernbert"), testing::Values(1, 2),
+                                          testing::Values(0, 3)),
                          name_of_run);
 // Windows of single layers, and positions stretched by YaRN, over sequences that are longer than either.
 INSTANTIATE_TEST_SUITE_P(Long, Golden,

@@ -30,8 +30,9 @@ struct AttentionCall {
   float *lse, *delta;          // [batch, heads, seq]
   const StepScalars* scalars;  // for dropout
   std::uint64_t micro_batch;
-  std::uint32_t site, threshold;  // threshold 0: no dropout
-  float keep_scale;               // 1 / (1 - p)
+  std::uint32_t site, threshold;        // threshold 0: no dropout
+  float keep_scale;                     // 1 / (1 - p)
+  std::size_t layer_heads, first_head;  // dropout counts heads in the whole layer
 
   __device__ std::size_t width() const { return heads * head_dim; }
 };

@@ -174,7 +174,9 @@ class Keep {
  public:
   template <typename T>
   __device__ Keep(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned head)
-      : first_(document.statistics(head) * c.seq + document.first),
+      : first_(((std::uint64_t{document.batch} * c.layer_heads + c.first_head + head) * c.seq + document.first) *
+                   c.seq +
+               document.first),
         seq_(c.seq),
         in_blocks_((c.seq | document.first) % 4 == 0),
         threshold_(c.threshold) {

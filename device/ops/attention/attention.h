@@ -21,6 +21,9 @@ struct AttentionShape {
   std::size_t window = 0;
   bool causal = true;
   bool packed = false;  // sequences may not be one document each: implementations for whole sequences are not used
+  // If these are heads of a layer that has more, how many it has (0: `heads`), and the first of these. Only dropout
+  // counts heads in the layer.
+  std::size_t layer_heads = 0, first_head = 0;
 
   // Rows before and after its own that a query sees in its document; `seq` if there is no limit.
   std::size_t behind() const { return window == 0 ? seq : causal ? window - 1 : window / 2; }

@@ -17,7 +17,6 @@ constexpr std::int64_t kMostRanks = 1 << 20, kMostShards = 1 << 10;
 RecipeKey unsplit(RecipeKey key) {
   key.not_built = [set = key.set, text = key.text](const Value& v) {
     Recipe recipe;
-    recipe.parallel.tensor_shards = 1;  // what one rank has
     const std::string usual = text(recipe);
     set(recipe, v, {});
     return text(recipe) != usual;
@@ -35,8 +34,9 @@ RecipeKey tensor_shards() {
     return true;
   };
   return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMostShards),
-               "parts in which each layer is computed, whose sums have a fixed order: part of the numerics; default: "
-               "the checkpoint's when resuming, otherwise parallel.tensor",
+               "virtual shards in which each block is computed, whose sums have a fixed order: part of the numerics, "
+               "so a checkpoint is resumed with the same value; decoders and modernbert, without adapters or nf4; "
+               "default: parallel.tensor",
                STRATA_AT(parallel.tensor_shards), set);
 }
 
@@ -73,7 +73,6 @@ std::vector<RecipeKey> parallel_keys() {
   std::vector<RecipeKey> keys = {
       integer("parallel.tensor", 1, kMostRanks, STRATA_AT(parallel.tensor),
               "ranks that share each layer (tensor parallelism); only 1 in this version"),
-      tensor_shards(),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
            "between shared layers each rank keeps its part of the rows; only false in this version"),
       integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages),
@@ -101,6 +100,7 @@ std::vector<RecipeKey> parallel_keys() {
     }
     key = unsplit(std::move(key));
   }
+  keys.insert(keys.begin() + 1, tensor_shards());
   return keys;
 }
 

@@ -240,15 +240,5 @@ TEST(LinearGroupsTest, NeighboursWithoutAGapAreOneProduct) {
   EXPECT_EQ(products(16 * 16, true), 6u);  // side by side in memory is not side by side in a row
 }
 
-TEST(LinearScratchTest, OfSeveralIsTheLargest) {
-  const Linear narrow({kRows, 16, {{16, 0}}, false, false, DType::bf16});
-  const Linear wide({kRows, 64, {{48, 0, 8192}, {80, 4096, 8448}}, true, false, DType::bf16});
-  ASSERT_LT(narrow.scratch_bytes(1), wide.scratch_bytes(1));
-  const Linear* const both[] = {&narrow, &wide};
-  const Linear* const turned[] = {&wide, &narrow};
-  EXPECT_EQ(scratch_bytes(both, 1), wide.scratch_bytes(1));
-  EXPECT_EQ(scratch_bytes(turned, 1), wide.scratch_bytes(1));
-}
-
 }  // namespace
 }  // namespace strata::models

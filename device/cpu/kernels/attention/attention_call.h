@@ -21,9 +21,10 @@ struct AttentionCall {
   float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
   float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
   std::uint32_t* turns;       // [batch, heads, seq]: contributions to dq_sum so far of the query tile that starts there
-  RandomStream random;        // of dropout
-  std::uint32_t threshold;    // 0: no dropout
-  float keep_scale;           // 1 / (1 - p)
+  RandomStream random;        // of dropout, which counts heads in the whole layer
+  std::uint32_t layer_heads, first_head;
+  std::uint32_t threshold;  // 0: no dropout
+  float keep_scale;         // 1 / (1 - p)
 
   [[gnu::always_inline]] std::size_t padded() const { return (head_dim + 15) / 16 * 16; }
 };

@@ -60,7 +60,8 @@ STRATA_LANES std::size_t clamp_tile(std::size_t beyond, std::size_t origin) {
 
 STRATA_LANES std::uint64_t score_index(const AttentionCall& c, const AttentionRows& rows, std::size_t head,
                                        std::size_t query, std::size_t key) {
-  return ((std::uint64_t{rows.batch} * c.heads + head) * c.seq + rows.first + query) * c.seq + rows.first + key;
+  const std::uint64_t in_layer = std::uint64_t{rows.batch} * c.layer_heads + c.first_head + head;
+  return (in_layer * c.seq + rows.first + query) * c.seq + rows.first + key;
 }
 
 static constexpr std::size_t kWords =

@@ -18,6 +18,8 @@ AttentionCall<T> describe(const AttentionShape& s, const RowRange* documents, Co
   c.batch = s.batch;
   c.seq = s.seq;
   c.heads = s.heads;
+  c.layer_heads = s.layer_heads > 0 ? s.layer_heads : s.heads;
+  c.first_head = s.first_head;
   c.kv_heads = s.kv_heads;
   c.head_dim = s.head_dim;
   c.behind = static_cast<unsigned>(std::min(s.behind(), s.seq));

@@ -25,16 +25,17 @@ struct Case {
   bool packed = false;  // q, k, v inside one row, as a fused projection writes them
   bool causal = true;
   std::vector<RowRange> documents = std::vector<RowRange>(batch * seq, {0, static_cast<std::uint32_t>(seq)});
+  std::size_t layer_heads = 0, first_head = 0;  // see AttentionShape
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
   std::size_t rows() const { return batch * seq; }
   std::size_t packed_row() const { return (heads + 2 * kv_heads) * head_dim; }
   AttentionShape shape() const {
     const std::size_t q = packed ? packed_row() : heads * head_dim, kv = packed ? packed_row() : kv_heads * head_dim;
-    return {batch, seq, heads, kv_heads, head_dim, q, kv, kv, scale(), window, causal, true};
+    return {batch, seq, heads, kv_heads, head_dim, q, kv, kv, scale(), window, causal, true, layer_heads, first_head};
   }
   std::size_t index(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
-    return ((b * heads + h) * seq + i) * seq + j;
+    return ((b * (layer_heads > 0 ? layer_heads : heads) + first_head + h) * seq + i) * seq + j;
   }
 };
 

@@ -279,6 +279,15 @@ TEST(Attention, DropoutKeepsItsShareOfProbabilities) {
   EXPECT_GT(std::abs(sum - static_cast<double>(c.heads * c.seq)), 1e-2);  // something was dropped at all
 }
 
+TEST(Attention, DropoutCountsTheHeadsOfTheWholeLayer) {
+  for (const DType dtype : testing::kDTypes) {
+    Case c{2, 70, 2, 1, 16, 0, dtype, 0.3f};
+    c.layer_heads = 6;
+    c.first_head = 4;
+    expect_reference(c);
+  }
+}
+
 TEST(Attention, LargeScoresStayFinite) {
   AttentionRun run({1, 130, 1, 1, 16, 0});
   run.set_scale(1e4f);

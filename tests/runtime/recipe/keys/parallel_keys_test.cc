@@ -18,12 +18,13 @@ TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
                    "parallel.schedule=1f1b", "parallel.chunks=1", "parallel.split=auto"});
   EXPECT_EQ(recipe.parallel.tensor_shards, 1);
   EXPECT_EQ(recipe.parallel.data_ranks(6), 6);
+  EXPECT_EQ(Recipe().parallel.shards(), 1u);
+  EXPECT_EQ(recipe_with({"parallel.tensor_shards=4"}).parallel.shards(), 4u);
   EXPECT_EQ((Recipe::Parallel{2, {}, false, 3}.data_ranks(12)), 2);
 }
 
 TEST(ParallelKeys, WhatIsNotBuiltIsRefused) {
-  for (const char* set :
-       {"parallel.tensor=2", "parallel.tensor_shards=4", "parallel.sequence=true", "parallel.chunks=2"})
+  for (const char* set : {"parallel.tensor=2", "parallel.sequence=true", "parallel.chunks=2"})
     EXPECT_FAILURE(recipe_with({set}), Exit::usage,
                    AllOf(StartsWith("parallel."), HasSubstr("is not supported: this version does not split models")));
   EXPECT_FAILURE(recipe_with({"parallel.schedule=interleaved"}), Exit::usage,

@@ -1,0 +1,130 @@
+#include "models/layers/split_linear.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "device/ops/elementwise.h"
+#include "device/ops/tree_sum.h"
+
+namespace strata::models {
+namespace {
+
+using device::ConstView;
+using device::Lane;
+using device::View;
+
+// Shard `v` of a stack of `count` equal matrices; an empty view has empty shards.
+template <typename AnyView>
+AnyView of(AnyView stack, std::size_t v, std::size_t size) {
+  return stack ? stack.sub(v * size, size) : AnyView{};
+}
+
+View behind(View scratch, std::size_t bytes) {
+  return View{scratch.data + bytes, (scratch.bytes() - bytes) / size_of(scratch.dtype), scratch.dtype};
+}
+
+}  // namespace
+
+SplitLinear::SplitLinear(Linear whole) {
+  shards_.push_back(std::move(whole));
+}
+
+SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets) : side_(side), rows_(spec.rows) {
+  const std::size_t count = offsets.shards.size();
+  const bool several = count > 1, inputs = side == CutSide::inputs;
+  if (several) {
+    spec.partial_output = inputs;
+    spec.partial_input_gradient = !inputs;
+    if (inputs) {
+      STRATA_CHECK_EQ(spec.in % count, 0u);
+      spec.in /= count;
+      spec.bias = false;
+      bias_ = offsets.bias;
+    }
+  }
+  in_ = spec.in;
+  for (const std::vector<Linear::Tensor>& tensors : offsets.shards) {
+    for (const Linear::Tensor& tensor : tensors) STRATA_CHECK(!several || tensor.low_rank.rank == 0);
+    spec.tensors = tensors;
+    shards_.emplace_back(spec);
+  }
+}
+
+std::size_t SplitLinear::out() const {
+  return shards_[0].out() * (side_ == CutSide::outputs ? shards_.size() : 1);
+}
+
+std::size_t SplitLinear::partial_size() const {
+  return rows_ * (side_ == CutSide::outputs ? in_ : shards_[0].out());
+}
+
+std::size_t SplitLinear::partial_bytes() const {
+  return (shards_.size() * partial_size() * sizeof(float) + 63) / 64 * 64;
+}
+
+std::size_t SplitLinear::scratch_bytes(int threads) const {
+  std::size_t most = 0;
+  for (const Linear& shard : shards_) most = std::max(most, shard.scratch_bytes(threads));
+  if (!split()) return most;
+  if (bias_) most = std::max(most, device::column_sum_workspace(rows_, out()));
+  return partial_bytes() + most;
+}
+
+double SplitLinear::forward_flops() const {
+  double flops = 0;
+  for (const Linear& shard : shards_) flops += shard.forward_flops();
+  return flops;
+}
+
+double SplitLinear::backward_flops() const {
+  double flops = 0;
+  for (const Linear& shard : shards_) flops += shard.backward_flops();
+  return flops;
+}
+
+void SplitLinear::list_products(std::vector<device::ProductShape>& out) const {
+  for (const Linear& shard : shards_) shard.list_products(out);
+}
+
+void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
+                          const device::Dropout& dropout) const {
+  if (!split()) return shards_[0].forward(lane, parameters, x, y, scratch, active, dropout);
+  const std::size_t count = shards_.size(), output = rows_ * shards_[0].out(), input = rows_ * in_;
+  if (side_ == CutSide::outputs) {
+    for (std::size_t v = 0; v < count; ++v)
+      shards_[v].forward(lane, parameters, x, of(y, v, output), scratch, of(active, v, output));
+    return;
+  }
+  const View partials{scratch.data, count * output, device::DType::fp32};
+  for (std::size_t v = 0; v < count; ++v)
+    shards_[v].forward(lane, parameters, of(x, v, input), of(partials, v, output), behind(scratch, partial_bytes()));
+  tree_sum(lane, count, partials, bias_ ? parameters.sub(*bias_, out()) : ConstView{}, y.sub(0, output));
+}
+
+void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
+                           const GradientRange& gradients, View scratch, ConstView inactive,
+                           const device::Dropout& dropout) const {
+  if (!split()) return shards_[0].backward(lane, parameters, x, dy, dx, gradients, scratch, inactive, dropout);
+  const std::size_t count = shards_.size(), output = rows_ * shards_[0].out(), input = rows_ * in_;
+  if (side_ == CutSide::inputs) {
+    for (std::size_t v = 0; v < count; ++v)
+      shards_[v].backward(lane, parameters, of(x, v, input), dy, of(dx, v, input), gradients, scratch,
+                          of(inactive, v, input));
+    if (const View db = bias_ ? gradients.sub(*bias_, out()) : View{})
+      column_sum(lane, rows_, out(), out(), dy, db, scratch);
+    return;
+  }
+  const View partials{scratch.data, count * input, device::DType::fp32}, rest = behind(scratch, partial_bytes());
+  for (std::size_t v = 0; v < count; ++v)
+    shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest);
+  tree_sum(lane, count, partials, {}, dx.sub(0, input));
+}
+
+std::size_t scratch_bytes(std::span<const SplitLinear* const> linears, int threads) {
+  std::size_t most = 0;
+  for (const SplitLinear* linear : linears) most = std::max(most, linear->scratch_bytes(threads));
+  return most;
+}
+
+}  // namespace strata::models

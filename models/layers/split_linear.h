@@ -1,0 +1,62 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "device/lane.h"
+#include "device/view.h"
+#include "models/flat_range.h"
+#include "models/layers/linear.h"
+
+namespace strata::models {
+
+// Which side of a linear layer virtual shards divide.
+enum class CutSide : std::uint8_t { outputs, inputs };
+
+// A linear layer that is computed in V virtual shards, each a Linear of its own with a piece of W, as in Megatron-LM
+// (Shoeybi et al. 2019). What is cut is a stack of the shards' matrices: [V, rows, features / V]. If outputs are cut,
+// y is such a stack, and dx is the sum of V products. If inputs are cut, x is one, y is the sum of V products, and the
+// bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that its bits do not depend on
+// how many ranks compute them. With one shard, it is the Linear itself.
+class SplitLinear {
+ public:
+  // The places of the layer's tensors: each shard's pieces and, if inputs are cut, the bias, which is whole.
+  struct Offsets {
+    std::vector<std::vector<Linear::Tensor>> shards;
+    std::optional<std::size_t> bias = {};
+  };
+  SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
+  // `spec` is that of the whole layer, without its tensors. Adapters are not supported in several shards.
+  SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
+
+  std::size_t shards() const { return shards_.size(); }
+  std::size_t out() const;  // of the whole layer
+  // As those of Linear.
+  std::size_t scratch_bytes(int threads) const;
+  double forward_flops() const;
+  double backward_flops() const;
+  void list_products(std::vector<device::ProductShape>& out) const;
+  void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
+               device::View scratch, device::View active = {}, const device::Dropout& dropout = {}) const;
+  void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
+                device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
+                const device::Dropout& dropout = {}) const;
+
+ private:
+  bool split() const { return shards_.size() > 1; }
+  // The fp32 results of all shards, at the start of the scratch.
+  std::size_t partial_size() const;
+  std::size_t partial_bytes() const;
+
+  CutSide side_ = CutSide::outputs;
+  std::size_t rows_ = 0, in_ = 0;  // in_: the input features of one shard
+  std::vector<Linear> shards_;
+  std::optional<std::size_t> bias_;
+};
+
+// The most scratch bytes that any call on any of them needs in a lane of `threads` threads.
+std::size_t scratch_bytes(std::span<const SplitLinear* const> linears, int threads);
+
+}  // namespace strata::models

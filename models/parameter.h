@@ -1,0 +1,55 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/numeric/storage_format.h"
+#include "device/ops/step/gradient_sum.h"
+#include "models/flat_range.h"
+#include "models/slice.h"
+
+namespace strata::models {
+
+// How a parameter is initialised in a run with random weights: a constant (gains, biases), normal(0, deviation), or
+// uniform in [-bound, bound).
+struct Init {
+  float constant = 0;
+  float deviation = 0;  // > 0: normal, and the constant is unused
+  float bound = 0;      // > 0: uniform, and the others are unused
+
+  bool drawn() const { return deviation > 0 || bound > 0; }
+};
+
+// One tensor of a unit, with its Hugging Face name and layout.
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::size_t offset;  // of the first element, in its pool (flat_range.h); a multiple of kParameterAlignment
+  bool decay;          // weight decay applies: matrices and embeddings
+  Init init;
+  bool fp32_moments;        // fp32 moments even if the optimizer's are 8-bit: a table whose rows are looked up
+  bool of_adapter = false;  // a factor of a low-rank adapter, which is not in the model's files
+  // If the tensor is cut into virtual shards, `offset` is that of shard 0's piece, and `shape` is still the whole
+  // tensor's.
+  Slice slice = {};
+  std::vector<std::size_t> offsets = {};  // of all pieces; empty: the tensor is whole
+
+  bool trained() const { return !is_frozen(offset); }
+  PoolKind pool() const { return pool_of(offset); }
+  std::size_t size() const;  // of the whole tensor
+  std::size_t piece_size() const { return size() / slice.shards; }
+  std::size_t offset_of(std::size_t shard) const { return offsets.empty() ? offset : offsets[shard]; }
+  Piece piece(std::size_t shard) const;
+};
+// Each virtual shard of a unit's pool begins at a multiple of this many elements.
+constexpr std::size_t shard_alignment_of(PoolKind pool) {
+  return pool == PoolKind::quantised ? device::kNf4Block : device::kSquareBlock;
+}
+inline constexpr std::size_t kParameterAlignment = 256;
+// In the quantised pool, each tensor begins with a complete block.
+constexpr std::size_t alignment_of(PoolKind pool) {
+  return pool == PoolKind::quantised ? device::kNf4Block : kParameterAlignment;
+}
+
+}  // namespace strata::models

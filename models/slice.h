@@ -1,0 +1,43 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+
+namespace strata::models {
+
+// How a tensor is cut into virtual shards along one dimension, which consists of `segments` equal segments (q, k and v
+// of a fused matrix): shard v has the v-th of `shards` equal parts of each segment, joined in order.
+struct Slice {
+  std::size_t dimension = 0, segments = 1;
+  std::size_t shards = 1;  // 1: the tensor is whole
+
+  bool operator==(const Slice&) const = default;
+};
+
+// Where the elements of one shard's piece lie in the whole tensor: stretches of `length` elements, every `shards`-th of
+// the tensor, from number `shard` on.
+struct Piece {
+  std::size_t shard = 0, shards = 1, length = 1;
+
+  // The index in the whole tensor of element `i` of the piece.
+  std::size_t in_whole(std::size_t i) const {
+    return shards == 1 ? i : (i / length * shards + shard) * length + i % length;
+  }
+  // The number of the piece's elements that lie before element `i` of the whole tensor.
+  std::size_t before(std::size_t i) const {
+    if (shards == 1) return i;
+    const std::size_t stretch = i / length, own = (stretch + shards - 1 - shard) / shards;
+    return own * length + (stretch % shards == shard ? i % length : 0);
+  }
+  // Calls f(at, whole, count) for the stretches of elements [begin, end) of the piece: from `at` on there, from `whole`
+  // on in the tensor.
+  template <typename F>
+  void for_stretches(std::size_t begin, std::size_t end, F&& f) const {
+    for (std::size_t at = begin; at < end;) {
+      const std::size_t count = shards == 1 ? end - at : std::min(end - at, length - at % length);
+      f(at, in_whole(at), count);
+      at += count;
+    }
+  }
+};
+
+}  // namespace strata::models

@@ -1,0 +1,58 @@
+#include "models/slice.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "models/parameter.h"
+
+namespace strata::models {
+namespace {
+
+// Element i of shard v's piece of a [4, 12] matrix whose dimension `d` has `segments` segments.
+std::vector<std::size_t> piece_of(std::size_t d, std::size_t segments, std::size_t shards, std::size_t v) {
+  Parameter p{"w", {4, 12}, 0, true, {}, false};
+  p.slice = {d, segments, shards};
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < p.piece_size(); ++i) places.push_back(p.piece(v).in_whole(i));
+  return places;
+}
+
+TEST(Slice, APieceIsThePartOfEachSegment) {
+  using Places = std::vector<std::size_t>;
+  EXPECT_EQ(piece_of(0, 1, 2, 1),
+            (Places{24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47}))
+      << "rows 2 and 3";
+  EXPECT_EQ(piece_of(1, 1, 4, 2), (Places{6, 7, 8, 18, 19, 20, 30, 31, 32, 42, 43, 44})) << "columns 6 to 8";
+  EXPECT_EQ(piece_of(1, 3, 2, 1),
+            (Places{2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31, 34, 35, 38, 39, 42, 43, 46, 47}))
+      << "the second half of each segment of four columns";
+}
+
+TEST(Slice, PiecesCoverTheTensorOnceAndCountWhatLiesBefore) {
+  for (const std::size_t segments : {1u, 3u}) {
+    constexpr std::size_t kShards = 4;
+    Parameter p{"w", {5, 24, 3}, 0, true, {}, false};
+    p.slice = {1, segments, kShards};
+    std::vector<int> seen(p.size());
+    for (std::size_t v = 0; v < kShards; ++v) {
+      const Piece piece = p.piece(v);
+      for (std::size_t i = 0; i < p.piece_size(); ++i) {
+        ++seen[piece.in_whole(i)];
+        EXPECT_EQ(piece.before(piece.in_whole(i)), i);
+      }
+      std::size_t next = 7;
+      piece.for_stretches(7, p.piece_size() - 2, [&](std::size_t at, std::size_t whole, std::size_t count) {
+        EXPECT_EQ(at, next);
+        for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(piece.in_whole(at + i), whole + i);
+        next = at + count;
+      });
+      EXPECT_EQ(next, p.piece_size() - 2);
+      EXPECT_EQ(piece.before(p.size()), p.piece_size());
+    }
+    EXPECT_EQ(seen, std::vector<int>(p.size(), 1));
+  }
+}
+
+}  // namespace
+}  // namespace strata::models

@@ -1,0 +1,71 @@
+#include "runtime/job/shards.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/failure.h"
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+void expect_refused(std::vector<std::string> sets, const std::string& why) {
+  EXPECT_FAILURE(tiny_job(std::move(sets), 1), Exit::usage, HasSubstr(why));
+}
+
+TEST(Shards, WhatTheyDoNotSupportIsRefused) {
+  expect_refused(
+      {"parallel.tensor_shards=8"},
+      "parallel.tensor_shards = 8 does not divide this model's blocks, which have 4 heads, 4 of keys, and an "
+      "MLP of 512: the largest value that this version supports for it is 4");
+  expect_refused({"model.preset=tiny-llama", "parallel.tensor_shards=4"}, "supports for it is 2");
+  expect_refused({"parallel.tensor_shards=2", "adapter.kind=lora"}, "does not support adapters (adapter.kind)");
+  expect_refused({"parallel.tensor_shards=2", "model.frozen_format=nf4", "training.freeze=*.h.*"},
+                 "does not support quantised weights (model.frozen_format)");
+  expect_refused({"model.preset=bert-base", "parallel.tensor_shards=2"}, "does not support bert models");
+}
+
+TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
+  const Job job = tiny_job({"parallel.tensor_shards=4"}, 1);
+  const models::Unit& block = *job.model->units[1];
+  EXPECT_EQ(block.parts().size(), 1u);
+  std::size_t whole = 0;
+  for (const models::Parameter& p : block.parameters())
+    if (p.slice.shards == 1) whole = std::max(whole, p.offset + p.size());
+  const std::size_t first = (whole + kShardAlignment - 1) / kShardAlignment * kShardAlignment;
+  const std::size_t stride = (block.size() - first) / 4;
+  EXPECT_EQ(stride % kShardAlignment, 0u);
+  std::size_t cut = 0;
+  for (const models::Parameter& p : block.parameters()) {
+    if (p.slice.shards == 1) continue;
+    ++cut;
+    EXPECT_EQ(p.size(), 4 * p.piece_size());
+    for (std::size_t shard = 0; shard < 4; ++shard) {
+      EXPECT_GE(p.offset_of(shard), first + shard * stride);
+      EXPECT_LE(p.offset_of(shard) + p.piece_size(), first + (shard + 1) * stride);
+      EXPECT_EQ(p.offset_of(shard) - p.offset_of(0), shard * stride);
+      EXPECT_EQ(p.offset_of(shard) % models::kParameterAlignment, 0u);
+    }
+  }
+  EXPECT_EQ(cut, 6u) << "four matrices, and the biases of two of them";
+}
+
+// Rules about a tensor's size ask the whole tensor: the pieces of 128 x 128 elements are below the limit of 8 bits.
+TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
+  const Job job = tiny_job({"parallel.tensor_shards=4", "optimizer.name=adamw8bit", "model.config.n_embd=64"}, 1);
+  for (const runtime::Run& run : job.plan.layout.units[1].runs) {
+    const models::Parameter& p = job.model->units[1]->parameters()[run.parameter];
+    if (p.name.ends_with("attn.c_proj.weight")) {
+      EXPECT_LT(p.piece_size(), 4096u);
+      EXPECT_EQ(run.moments, device::StorageFormat::block8);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime

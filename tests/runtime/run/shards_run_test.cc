@@ -1,0 +1,215 @@
+// parallel.tensor_shards: the same model in one, two or four virtual shards, up to rounding; and for one number of
+// shards the same bits, whatever the stage, tier, order, recomputation and number of ranks.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+
+#include "base/error.h"
+#include "models/files/config.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/recipe/load_recipe.h"
+#include "tests/failure.h"
+#include "tests/runtime/same_bits.h"
+#include "tests/runtime/saved_run.h"
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<std::string> kGpt2 = {
+    "model.preset=tiny-gpt2",      "model.config.n_layer=2",       "model.config.n_embd=48",
+    "model.config.n_head=4",       "model.config.vocab_size=130",  "model.config.n_positions=24",
+    "model.config.attn_pdrop=0.1", "model.config.resid_pdrop=0.1", "model.config.embd_pdrop=0.1"};
+const std::vector<std::string> kLlama = {"model.preset=tiny-llama",
+                                         "model.config.num_hidden_layers=2",
+                                         "model.config.hidden_size=40",
+                                         "model.config.num_attention_heads=8",
+                                         "model.config.num_key_value_heads=4",
+                                         "model.config.head_dim=8",
+                                         "model.config.intermediate_size=72",
+                                         "model.config.vocab_size=130",
+                                         "model.config.attention_dropout=0.1"};
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+const std::vector<std::string> kQwen2 = with(kLlama, {"model.config.model_type=\"qwen2\""});
+const std::vector<std::string> kQwen3 = with(kLlama, {"model.config.model_type=\"qwen3\""});
+
+struct Case {
+  const char* name;
+  std::vector<std::string> sets;
+};
+// Of the last one, some tensors do not learn: whole ones and cut ones.
+const std::vector<std::string> kPartly = with(
+    kGpt2, {R"(training.freeze=["*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.1.mlp.c_proj.weight"])"});
+const Case kCases[] = {
+    {"gpt2", kGpt2}, {"llama", kLlama}, {"qwen2", kQwen2}, {"qwen3", kQwen3}, {"gpt2, partly frozen", kPartly}};
+
+class ShardsRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
+ protected:
+  ShardsRun() { write_small_tokens(folder_); }
+  std::vector<std::string> sets(int shards, int ranks, const std::vector<std::string>& more = {}) const {
+    return with(
+        with(
+            kCases[std::get<0>(GetParam())].sets,
+            {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), std::string("data.seq_len=16"),
+             std::string("training.max_steps=3"), std::string("training.micro_batch_size=2"),
+             fmt::format("training.precision={}", std::get<1>(GetParam())), std::string("optimizer.learning_rate=2e-3"),
+             fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
+             fmt::format("parallel.tensor_shards={}", shards), fmt::format("memory.nvme={}", folder_.path().string())}),
+        more);
+  }
+  Trained train(int shards, int ranks = 1, const std::vector<std::string>& more = {}) const {
+    return train_in_threads(std::nullopt, sets(shards, ranks, more), ranks);
+  }
+  bool fp32() const { return std::string_view(std::get<1>(GetParam())) == "fp32"; }
+
+  tests::ScratchFolder folder_;
+};
+
+// Dropout drops the same, since it counts whole rows and all heads.
+TEST_P(ShardsRun, LossesAgreeUpToRounding) {
+  const Trained whole = train(1);
+  for (const int shards : {2, 4}) {
+    const Trained split = train(shards);
+    ASSERT_EQ(split.steps.size(), whole.steps.size());
+    for (std::size_t i = 0; i < whole.steps.size(); ++i) {
+      EXPECT_NEAR(split.steps[i].loss, whole.steps[i].loss, (fp32() ? 2e-6 : 4e-3) * whole.steps[i].loss)
+          << shards << " shards, step " << i;
+      EXPECT_NEAR(split.steps[i].grad_norm, whole.steps[i].grad_norm, (fp32() ? 2e-5 : 2e-2) * whole.steps[i].grad_norm)
+          << shards << " shards, step " << i;
+    }
+    if (fp32()) {
+      EXPECT_NE(split.weights_hash, whole.weights_hash) << "sums have another order";
+    }
+    EXPECT_TRUE(split.memory_as_planned);
+  }
+}
+
+// The hash is that of the whole model, and weights are equal in any number of shards before the first update.
+TEST_P(ShardsRun, BeginsWithTheSameWeightsInAnyNumberOfShards) {
+  const std::vector<std::string> still = {"training.max_steps=1", "optimizer.learning_rate=0",
+                                          "scheduler.warmup_steps=0"};
+  const std::string hash = train(1, 1, still).weights_hash;
+  EXPECT_EQ(train(2, 1, still).weights_hash, hash);
+  EXPECT_EQ(train(4, 1, still).weights_hash, hash);
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_EQ(train(2, 4, with(still, {fmt::format("zero.stage={}", stage)})).weights_hash, hash) << stage;
+}
+
+TEST_P(ShardsRun, SameBitsWhateverThePlan) {
+  expect_same_whatever_the_plan(
+      train(2), [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
+        return train_in_threads(std::nullopt, sets(2, ranks, more), ranks, {}, tile, chunk);
+      });
+}
+
+TEST_P(ShardsRun, SameBitsInEveryTier) {
+  expect_same_in_every_tier(train(4),
+                            [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
+                              return train_in_threads(std::nullopt, sets(4, ranks, more), ranks, {}, tile, chunk);
+                            });
+}
+
+// Stages have different numbers of blocks, and one has none.
+TEST_P(ShardsRun, SameBitsInStages) {
+  const std::vector<std::string> untied = {"model.config.tie_word_embeddings=false"};
+  const Trained alone = train(2, 1, untied);
+  const struct {
+    int ranks, stages;
+    const char* set;
+  } cases[] = {{2, 2, "zero.stage=0"}, {4, 2, "zero.stage=3"}, {3, 3, "zero.stage=0"}};
+  for (const auto& [ranks, stages, set] : cases) {
+    const Trained staged =
+        train(2, ranks,
+              with(untied, {fmt::format("parallel.stages={}", stages),
+                            fmt::format("training.gradient_accumulation_steps={}", 4 * stages / ranks), set}));
+    EXPECT_EQ(staged.loss_hex, alone.loss_hex) << stages << " stages on " << ranks;
+    EXPECT_EQ(staged.weights_hash, alone.weights_hash) << stages << " stages on " << ranks;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, ShardsRun,
+                         testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
+                                          testing::Values("fp32", "bf16")));
+
+const std::vector<std::string> kFourHeads = {"model.config.n_head=4", "model.config.attn_pdrop=0.1"};
+
+std::string weights_at_start(const SavedRun& run, const std::string& folder, int shards) {
+  const std::string dir = (run.folder().path() / folder).string();
+  run.run(1,
+          run.sets(1, with(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards), "checkpoint.dir=" + dir,
+                                        "optimizer.learning_rate=0", "scheduler.warmup_steps=0"})),
+          1, {1});
+  return dir + "/step-00000001";
+}
+
+TEST(ShardsCheckpoint, HoldsTheWholeModelForAnyReader) {
+  const SavedRun run;
+  const Checkpoint whole(weights_at_start(run, "one", 1)), split(weights_at_start(run, "four", 4));
+  const auto model = models::make_model(models::Config::parse(whole.manifest().config, "config"),
+                                        {1, 1, device::DType::fp32, 1, false});
+  const auto a = checkpoint_weights(whole, *model), b = checkpoint_weights(split, *model);
+  for (std::size_t unit = 0; unit < model->units.size(); ++unit)
+    for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p) {
+      const models::Parameter& parameter = model->units[unit]->parameters()[p];
+      std::vector<float> x(parameter.size()), y(x.size());
+      a->read(unit, p, 0, x);
+      b->read(unit, p, 0, y);
+      EXPECT_EQ(x, y) << parameter.name;
+      if (x.size() < 20) continue;
+      b->read(unit, p, 7, std::span(y).subspan(7, x.size() - 13));  // from within a stretch to within one
+      EXPECT_EQ(x, y) << parameter.name;
+    }
+}
+
+TEST(ShardsCheckpoint, GoesOnWithTheSameBits) {
+  for (const char* optimizer : {"adamw", "adamw8bit"}) {
+    const SavedRun run;
+    const std::vector<std::string> shards =
+        with(kFourHeads, {"parallel.tensor_shards=2", fmt::format("optimizer.name={}", optimizer)});
+    const auto never_stopped = run.run(1, run.sets(1, shards), 6, {3});
+    for (const int ranks : {1, 2, 4}) {
+      const auto resumed =
+          run.run(ranks,
+                  run.sets(ranks, with(shards, {"checkpoint.resume=" + (run.checkpoints() / "step-00000003").string(),
+                                                fmt::format("zero.stage={}", ranks == 1 ? 0 : 3)})),
+                  6);
+      EXPECT_EQ(resumed.weights, never_stopped.weights) << optimizer << " on " << ranks;
+      EXPECT_EQ(resumed.losses, std::vector(never_stopped.losses.begin() + 3, never_stopped.losses.end()));
+    }
+    EXPECT_FAILURE(
+        run.run(
+            1, run.sets(1, with(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)})),
+            6),
+        Exit::usage, HasSubstr("was written with parallel.tensor_shards = 2, and the recipe says 4"));
+  }
+}
+
+// An evaluation runs between steps on the memory of training, in the same layout.
+TEST(ShardsEvaluation, AgreesUpToRounding) {
+  const SavedRun run;
+  const auto evaluate = [&](int shards) {
+    const auto result =
+        run.run(1,
+                run.sets(1, with(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards),
+                                              "data.validation=" + (run.folder().path() / "tokens.bin").string(),
+                                              "evaluation.every=3", "training.precision=fp32"})),
+                6);
+    return result.evaluations;
+  };
+  const std::vector<std::string> whole = evaluate(1), split = evaluate(4);
+  ASSERT_EQ(whole.size(), 2u);
+  ASSERT_EQ(split.size(), 2u);
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(std::stod(split[i]), std::stod(whole[i]), 1e-5) << i;
+}
+
+}  // namespace
+}  // namespace strata::runtime
