@@ -53,13 +53,13 @@ TEST(NamesElsewhere, AnUnknownKeySaysWhatItIsHere) {
                  HasSubstr("(--set): use strata tokenize --train-on assistant"));
 }
 
-TEST(NamesElsewhere, ParallelismIsSaidNotToBeBuilt) {
-  for (const auto& [name, key] : {std::pair{"tensor_model_parallel_size", "parallel.tensor"},
-                                  {"tp_size", "parallel.tensor"},
-                                  {"pipeline_model_parallel_size", "parallel.stages"},
-                                  {"pp_size", "parallel.stages"}})
+TEST(NamesElsewhere, TensorParallelismIsSaidNotToBeBuilt) {
+  for (const auto& [name, key] :
+       {std::pair{"tensor_model_parallel_size", "parallel.tensor"}, {"tp_size", "parallel.tensor"}})
     EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage,
                    AllOf(HasSubstr(std::string("use ") + key + ": "), HasSubstr("does not split models")));
+  for (const char* name : {"pipeline_model_parallel_size", "pp_size"})
+    EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.stages ("));
 }
 
 TEST(NamesElsewhere, AreListedByAPartOfTheirNames) {
