@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/json_writer.h"
 
@@ -42,7 +43,12 @@ void add_adapter(CLI::App* command, Options& options, const char* meaning) {
 
 template <typename Options>
 void add_sets(CLI::App* command, Options& options) {
-  command->add_option("--set", options.sets, "override a recipe key: KEY=VALUE")
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--set",
+          // Behind what other options have set.
+          [&options](const auto& given) { options.sets.insert(options.sets.end(), given.begin(), given.end()); },
+          "override a recipe key: KEY=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);

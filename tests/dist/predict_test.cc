@@ -138,6 +138,27 @@ TEST_F(Predict, MistakesAreOneSentence) {
   EXPECT_EQ(folder_.read("texts.jsonl"), texts);
 }
 
+// An adapter counts, whether it is in a checkpoint or in a folder of peft's.
+TEST_F(Predict, AdaptersAreRun) {
+  learn("one", {"--labels", "label"});
+  done(run({kStrata, "export", file("one"), "-o", file("model")}));
+  tokenize("lora", {"--labels", "label"});
+  done(run(command("train", "lora", {"model.path=" + file("model"), "model.init=pretrained", "adapter.kind=lora"})));
+  done(run({kStrata, "export", file("lora"), "-o", file("adapter"), "--adapter"}));
+  done(run({kStrata, "export", file("lora"), "-o", file("merged")}));
+  const auto plain = predicted("model"), adapted = predicted("lora"), merged = predicted("merged");
+  EXPECT_NE(adapted, plain);
+  EXPECT_EQ(predicted("model", {"--adapter", file("adapter")}), adapted);
+  EXPECT_EQ(predicted("model", {"--set", "adapter.path=" + file("adapter")}, "texts.jsonl", 2), adapted);
+  ASSERT_EQ(merged.size(), adapted.size());
+  for (std::size_t i = 0; i < merged.size(); ++i) {
+    const auto of = [&](const std::string& line) { return double(parser_.parse(line)["probabilities"]["yes"]); };
+    EXPECT_NEAR(of(merged[i]), of(adapted[i]), 1e-6) << i;
+  }
+  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("nowhere")})), Exit::usage,
+                   AllOf(HasSubstr("there is no folder"), HasSubstr("nowhere")));
+}
+
 TEST_F(Predict, PairsHaveTypes) {
   const std::vector<std::string> pair = {"--pair", "second"};
   learn("pair", {"--labels", "label", "--pair", "second"});

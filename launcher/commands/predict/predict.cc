@@ -278,12 +278,10 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
     settled.data.validation_loss_rows = rows_of_loss;
   };
   const int threads = static_cast<int>(recipe.device.threads.value_or(share.cores));
-  PlannedRun planned = plan_run(runtime::Workload{std::move(recipe), std::move(description)}, world,
-                                {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
+  PlannedRun planned = plan_run(recipe, world, {.purpose = runtime::Purpose::evaluate, .adjust = adjust});
   const runtime::Job& job = planned.job;
   if (speaks) tell_remarks(job.notes);
-  std::unique_ptr<runtime::WeightSource> weights;
-  agree(world, [&] { weights = folder.weights(*job.model); });
+  const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
   if (!weights->drawn().empty())
     throw comm::AgreedError(Exit::usage, fmt::format("{} has no {}: train the classifier first", folder.path().string(),
                                                      weights->drawn().front()));
