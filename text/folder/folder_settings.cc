@@ -75,21 +75,51 @@ std::string_view plain_class(std::string_view name) {
   return name;
 }
 
-// The class that transformers registers for a model type.
+// The tokenizer's class that transformers registers for a model type.
+struct TypeClass {
+  std::string_view type, name;
+};
+constexpr TypeClass kClasses[] = {
+    {"bert", "BertTokenizer"},           {"distilbert", "BertTokenizer"},     {"electra", "BertTokenizer"},
+    {"roberta", "RobertaTokenizer"},     {"camembert", "CamembertTokenizer"}, {"xlm-roberta", "XLMRobertaTokenizer"},
+    {"gpt2", "GPT2Tokenizer"},           {"gpt_neo", "GPT2Tokenizer"},        {"gptj", "GPT2Tokenizer"},
+    {"gpt_neox", "GPTNeoXTokenizer"},    {"qwen2", "Qwen2Tokenizer"},         {"qwen3", "Qwen2Tokenizer"},
+    {"phobert", "PhobertTokenizer"},     {"bertweet", "BertweetTokenizer"},   {"gemma", "GemmaTokenizer"},
+    {"openai-gpt", "OpenAIGPTTokenizer"}};
+
 std::string_view class_of_type(std::string_view type) {
-  struct Entry {
-    std::string_view type, name;
-  };
-  static constexpr Entry kClasses[] = {
-      {"bert", "BertTokenizer"},           {"distilbert", "BertTokenizer"},     {"electra", "BertTokenizer"},
-      {"roberta", "RobertaTokenizer"},     {"camembert", "CamembertTokenizer"}, {"xlm-roberta", "XLMRobertaTokenizer"},
-      {"gpt2", "GPT2Tokenizer"},           {"gpt_neo", "GPT2Tokenizer"},        {"gptj", "GPT2Tokenizer"},
-      {"gpt_neox", "GPTNeoXTokenizer"},    {"qwen2", "Qwen2Tokenizer"},         {"qwen3", "Qwen2Tokenizer"},
-      {"phobert", "PhobertTokenizer"},     {"bertweet", "BertweetTokenizer"},   {"gemma", "GemmaTokenizer"},
-      {"openai-gpt", "OpenAIGPTTokenizer"}};
-  for (const Entry& entry : kClasses)
+  for (const TypeClass& entry : kClasses)
     if (entry.type == type) return entry.name;
   return "";
+}
+
+// model_type of config.json, or without one the type of the class that `architectures` names: "bert" of
+// BertForMaskedLM.
+std::string type_of(const Value* model) {
+  std::string type = text_or(model, "model_type", "");
+  const Value* architectures = model ? model->find("architectures") : nullptr;
+  if (!type.empty() || !architectures || !architectures->is(Kind::list)) return type;
+  const auto plain = [](std::string_view name) {  // without case and separators
+    std::string out;
+    for (const char c : name)
+      if (c != '-' && c != '_') out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return out;
+  };
+  static constexpr std::string_view kEndings[] = {"For", "LMHead", "Model", "DoubleHeads"};
+  static constexpr std::string_view kWithoutClass[] = {"modernbert", "mistral", "llama"};
+  for (const Value& one : architectures->items()) {
+    if (!one.is(Kind::text)) continue;
+    const std::string name = one.text();
+    const auto begins_name = [&](std::string_view candidate) {
+      return std::ranges::any_of(
+          kEndings, [&](std::string_view ending) { return plain(name).starts_with(plain(candidate) + plain(ending)); });
+    };
+    for (const TypeClass& entry : kClasses)
+      if (begins_name(entry.type)) return std::string(entry.type);
+    for (const std::string_view candidate : kWithoutClass)
+      if (begins_name(candidate)) return std::string(candidate);
+  }
+  return type;
 }
 
 std::string class_of(const Value* config, const Value* model, const std::string& type) {
@@ -200,7 +230,7 @@ FolderSettings settings_of(const FolderFiles& files) {
   FolderSettings out;
   const auto& [folder, config, map, added, model] = files;
   const Value* const of_model = model ? &*model : nullptr;
-  out.model_type = text_or(of_model, "model_type", "");
+  out.model_type = type_of(of_model);
   out.tokenizer_class = class_of(config ? &*config : nullptr, of_model, out.model_type);
   const fs::path list_file = folder / "added_tokens.json";
   const Value* decoder = config ? config->find("added_tokens_decoder") : nullptr;

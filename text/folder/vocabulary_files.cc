@@ -102,12 +102,19 @@ std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary,
   const bool words = file.extension() == ".txt";
   if (words ? !settings.is_bert() : !settings.is_byte_level()) refuse(file, settings);
   const ClassComponents made = components_of_class(settings);
-  if (words)
+  if (words) {
+    const std::string unknown = settings.token_text("unk_token"), ids = words_of(file, vocabulary);
+    if (fmt::format(",{}", ids).find(fmt::format(",{}:", json_quoted(unknown))) == std::string::npos)
+      fail(Exit::corrupt,
+           "{} has no \"{}\", which is the unk_token of the files next to it: set unk_token in tokenizer_config.json "
+           "and "
+           "special_tokens_map.json to the one that it has (mostly [UNK])",
+           file.string(), unknown);
     return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"WordPiece","prefix":"##",)"
                        R"("cleanup":true}},"model":{{"type":"WordPiece","unk_token":{},)"
                        R"("continuing_subword_prefix":"##","max_input_chars_per_word":100,"vocab":{{{}}}}}}})",
-                       *made.normalizer, *made.pre_tokenizer, json_quoted(settings.token_text("unk_token")),
-                       words_of(file, vocabulary));
+                       *made.normalizer, *made.pre_tokenizer, json_quoted(unknown), ids);
+  }
   return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"ByteLevel"}},"model":{{"type":"BPE",)"
                      R"("fuse_unk":false,"vocab":{},"merges":[{}]}}}})",
                      *made.normalizer, *made.pre_tokenizer, vocabulary, merges_of(file.parent_path() / "merges.txt"));
