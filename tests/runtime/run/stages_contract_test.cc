@@ -3,6 +3,7 @@
 #include "tests/runtime/run/contract.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -67,6 +68,19 @@ TEST_P(StagesContract, SameBitsIfAStageIsFrozen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StagesContract, kContractCases, contract_name);
+
+// Each stage reads its own units of a model folder.
+TEST(StagesOfAFolder, SameBits) {
+  const auto train = [](int ranks, int stages) {
+    return train_in_threads(tests::source_dir() / "tests/golden/llama/recipe.toml",
+                            {fmt::format("training.gradient_accumulation_steps={}", 4 * stages / ranks),
+                             fmt::format("parallel.stages={}", stages)},
+                            ranks);
+  };
+  const std::string hash = train(1, 1).weights_hash;
+  EXPECT_EQ(train(2, 2).weights_hash, hash);
+  EXPECT_EQ(train(4, 2).weights_hash, hash);
+}
 
 // A checkpoint of any number of stages is gone on with in any other.
 TEST(StagesResume, SameBitsOverStages) {
