@@ -14,18 +14,26 @@
 #include "device/ops/dropout.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_work.h"
+#include "models/layers/split_block.h"
 #include "models/layers/split_linear.h"
 #include "models/model.h"
 
 namespace strata::models {
 
 // The operations of every block, prepared once and shared by all blocks of a model: attention between two products, and
-// an MLP with two more. Each part of a block has one of the products; a block in virtual shards is one part.
+// an MLP with two more.
 struct BlockOperations {
   std::array<const SplitLinear*, 4> linears() const { return {&qkv, &projection, &up, &down}; }
   // The most bytes that any call of these needs.
   std::size_t scratch_bytes() const {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
+  }
+
+  // Shard `v` of a stack of the virtual shards' matrices.
+  template <typename AnyView>
+  AnyView shard(AnyView stack, std::size_t v) const {
+    const std::size_t size = stack.size / qkv.shards();
+    return stack.sub(v * size, size);
   }
 
   std::size_t tokens, hidden;
@@ -39,7 +47,7 @@ struct BlockOperations {
 // A transformer block of any family. `Plan` is BlockOperations plus the family's additions; the block's queries are
 // answered from it.
 template <typename Plan>
-class BlockUnit : public Unit {
+class BlockUnit : public SplitBlock {
  public:
   // `one_row`: the same plan for calls with one row; null: all calls use `plan`.
   void prepare(std::shared_ptr<const Plan> plan, std::shared_ptr<const Plan> one_row = nullptr) {
@@ -60,7 +68,8 @@ class BlockUnit : public Unit {
   }
 
  protected:
-  BlockUnit(std::size_t layer, const RunShape& run) : Unit("block " + std::to_string(layer)), layer_(layer) {
+  BlockUnit(std::size_t layer, const RunShape& run)
+      : SplitBlock("block " + std::to_string(layer), run.tensor_shards), layer_(layer) {
     freeze(run.freeze, run.adapter);
     if (run.quantise) quantise_matrices(run.not_quantised);
   }

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/ops/dropout.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
-#include "models/layers/linear.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
+#include "models/layers/split_linear.h"
 
 namespace strata::models {
 namespace {
@@ -27,7 +27,7 @@ struct NormOffsets {
 
 // Offsets of a block's parameters in its flat buffer; the same for every block.
 struct Offsets {
-  std::vector<Linear::Tensor> qkv, projection, up, down;
+  SplitLinear::Offsets qkv, projection, up, down;
   NormOffsets attention_norm, norm;
 };
 
@@ -38,16 +38,17 @@ struct BlockPlan : BlockOperations {
                         s.hidden,
                         run.dtype,
                         run.threads,
-                        AttentionPart({.heads = s.heads,
-                                       .kv_heads = s.heads,
+                        AttentionPart({.heads = s.heads / run.tensor_shards,
+                                       .kv_heads = s.heads / run.tensor_shards,
                                        .head_dim = s.hidden / s.heads,
                                        .causal = false,
-                                       .dropout = s.attention_dropout},
+                                       .dropout = s.attention_dropout,
+                                       .shards = run.tensor_shards},
                                       run),
-                        linear(run, s.hidden, o.qkv),
-                        linear(run, s.hidden, o.projection),
-                        linear(run, s.hidden, o.up, Gelu::erf),
-                        linear(run, s.inner, o.down, Gelu::none, /*gelu_before=*/Gelu::erf)},
+                        linear(run, CutSide::outputs, s.hidden, o.qkv),
+                        linear(run, CutSide::inputs, s.hidden, o.projection),
+                        linear(run, CutSide::outputs, s.hidden, o.up, Gelu::erf),
+                        linear(run, CutSide::inputs, s.inner, o.down, Gelu::none, /*gelu_before=*/Gelu::erf)},
         shape(s),
         attention_norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.gain,
                        o.attention_norm.bias),
@@ -77,10 +78,11 @@ struct BlockPlan : BlockOperations {
     wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
     bytes.backward_workspace = work.bytes();
   }
-  static Linear linear(const RunShape& run, std::size_t in, std::vector<Linear::Tensor> tensors,
-                       Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
-    return Linear({run.tokens(), in, std::move(tensors), true, false, run.dtype, run.device, gelu_behind, gelu_before,
-                   run.adapter_dropout()});
+  static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
+                            Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
+    return {side,
+            {run.tokens(), in, {}, true, false, run.dtype, run.device, gelu_behind, gelu_before, run.adapter_dropout()},
+            offsets};
   }
 
   EncoderBlockSpec shape;
@@ -94,26 +96,34 @@ class Block final : public BlockUnit<BlockPlan> {
   Block(const EncoderBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string p = s.names.layers + std::to_string(layer) + ".";
     const EncoderBlockNames& n = s.names;
-    o_.qkv = add_product(p, {n.query, n.key, n.value}, s.hidden, s.hidden, s.deviation);
-    end_part();
-    o_.projection = add_product(p, {n.projection}, s.hidden, s.hidden, s.deviation);
+    const Init init{0, s.deviation};
+    const auto add = [&](SplitLinear::Offsets& places, CutSide side, std::size_t in,
+                         std::vector<JoinedLayers::Matrix> matrices) {
+      add_layers(places, p, {std::move(matrices), true, init}, in, side, false);
+    };
+    add(o_.qkv, CutSide::outputs, s.hidden, {{n.query, s.hidden}, {n.key, s.hidden}, {n.value, s.hidden}});
+    end_product();
+    add(o_.projection, CutSide::inputs, s.hidden, {{n.projection, s.hidden}});
     o_.attention_norm = add_norm(p + n.attention_norm, s.hidden);
-    end_part();
-    o_.up = add_product(p, {n.up}, s.inner, s.hidden, s.deviation);
-    end_part();
-    o_.down = add_product(p, {n.down}, s.hidden, s.inner, s.deviation);
+    end_product();
+    add(o_.up, CutSide::outputs, s.hidden, {{n.up, s.inner}});
+    end_product();
+    add(o_.down, CutSide::inputs, s.inner, {{n.down, s.hidden}});
     o_.norm = add_norm(p + n.norm, s.hidden);
-    end_part();
+    end_block();
   }
   const Offsets& offsets() const { return o_; }
 
-  void forward(Lane& lane, const Context& c, std::size_t which, ConstView x, View y, View saved) const override {
+ private:
+  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y, View saved) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
-    switch (which) {
+    switch (product) {
       case kAttention:
         b.qkv.forward(lane, c.parameters, x, b.heads.of(saved), scratch, {}, adapter_dropout(c, 0));
-        b.attention.forward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), dropout_of(c, 0), scratch);
+        for (std::size_t v = 0; v < b.qkv.shards(); ++v)
+          b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
+                              b.shard(b.lse.of(saved), v), dropout_of(c, 0), scratch, v);
         return;
       case kProjection:
         b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch, {}, adapter_dropout(c, 3));
@@ -134,14 +144,15 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
 
-  // After the last norm nothing reads dy, so dx may overwrite it.
-  void backward(Lane& lane, const Context& c, std::size_t which, ConstView x, ConstView saved, ConstView dy, View dx,
-                const GradientRange& gradients) const override {
+  // From product to product, `narrow`, `wide` and dx hold gradients. After the last norm nothing reads dy, so dx may
+  // overwrite it.
+  void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
+                   View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace), other = b.other.of(c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shape.inner);
     const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
-    switch (which) {
+    switch (product) {
       case kDown: {
         b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {}, narrow,
                         gradients, scratch);
@@ -164,40 +175,21 @@ class Block final : public BlockUnit<BlockPlan> {
         return;
       }
       case kAttention:
-        b.attention.backward(lane, c, b.heads.of(saved), b.mixed.of(saved), b.lse.of(saved), narrow, d_heads,
-                             dropout_of(c, 0), scratch);
+        for (std::size_t v = 0; v < b.qkv.shards(); ++v)
+          b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
+                               b.shard(b.lse.of(saved), v), b.shard(narrow, v), b.shard(d_heads, v), dropout_of(c, 0),
+                               scratch, v);
         b.qkv.backward(lane, c.parameters, x, d_heads, narrow, gradients, scratch, {}, adapter_dropout(c, 0));
         add_residual(lane, narrow, dx, dx);
         return;
     }
   }
 
- private:
-  // The parts, in the order of the flat buffer. Backward passes gradients between them in `narrow`, `wide` and dx.
-  enum : std::size_t { kAttention, kProjection, kUp, kDown };
-
   NormOffsets add_norm(const std::string& name, std::size_t width) {
     const std::vector<std::int64_t> shape{static_cast<std::int64_t>(width)};
     const std::size_t gain = add_parameter(name + ".weight", shape, false, {1, 0});
     return {gain, add_parameter(name + ".bias", shape, false, {0, 0})};
   }
-  // Matrices of the same shape; neighbours are one product.
-  std::vector<Linear::Tensor> add_product(const std::string& prefix, std::initializer_list<std::string> names,
-                                          std::size_t out, std::size_t in, float deviation) {
-    const auto rows = static_cast<std::int64_t>(out), columns = static_cast<std::int64_t>(in);
-    std::vector<Linear::Tensor> tensors;
-    std::vector<LinearShape> layers;
-    for (const std::string& name : names) {
-      layers.push_back({prefix + name, out});
-      tensors.push_back({out, add_parameter(prefix + name + ".weight", {rows, columns}, true, {0, deviation})});
-    }
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-      tensors[i].bias = add_parameter(layers[i].name + ".bias", {rows}, false, {0, 0});
-    const std::vector<LowRank> low_ranks = add_low_rank(in, layers);
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
-    return tensors;
-  }
-
   // For the attention's probabilities (0), the projection (1) and the output of the block's second half (2).
   device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const EncoderBlockSpec& s = plan_->shape;
@@ -210,6 +202,7 @@ class Block final : public BlockUnit<BlockPlan> {
 }  // namespace
 
 void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run) {
+  require_whole_shards(run, spec.heads, spec.heads, spec.inner);
   add_blocks<Block, BlockPlan>(units, spec, run);
 }
 

@@ -1,10 +1,8 @@
 #include "models/layers/pre_norm_block.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "base/error.h"
 #include "device/ops/activation.h"
 #include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
@@ -110,11 +108,6 @@ struct BlockPlan : BlockOperations {
              run.adapter_dropout()},
             offsets};
   }
-  // Shard `v` of a stack of the shards' matrices.
-  template <typename AnyView>
-  AnyView shard(AnyView stack, std::size_t v) const {
-    return stack.sub(v * (stack.size / shards), stack.size / shards);
-  }
   // The heads of all shards, whose rows follow each other.
   device::NormShape norm_of_heads(std::size_t of) const {
     const std::size_t stride = spec.qkv_width() / shards;
@@ -137,50 +130,28 @@ class Block final : public BlockUnit<BlockPlan> {
  public:
   Block(const PreNormBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string prefix = s.prefix + std::to_string(layer) + ".";
-    const std::size_t shards = run.tensor_shards;
     if (s.layers[layer].has_norm) o_.attention_norm = add_norm(s.norm, prefix + s.attention_norm, s.hidden);
-    o_.qkv = add_product(s, prefix, s.qkv, s.hidden, CutSide::outputs, shards);
+    add_layers(o_.qkv, prefix, s.qkv, s.hidden, CutSide::outputs, s.input_major);
     if (!s.q_norm.empty()) {
       o_.q_norm = add_norm(NormKind::root_mean_square, prefix + s.q_norm, s.head_dim);
       o_.k_norm = add_norm(NormKind::root_mean_square, prefix + s.k_norm, s.head_dim);
     }
-    if (shards == 1) end_part();
-    o_.projection = add_product(s, prefix, s.projection, s.query_width(), CutSide::inputs, shards);
-    if (s.mlp_norm_with_up && shards == 1) end_part();
+    end_product();
+    add_layers(o_.projection, prefix, s.projection, s.query_width(), CutSide::inputs, s.input_major);
+    if (s.mlp_norm_with_up) end_product();
     o_.mlp_norm = add_norm(s.norm, prefix + s.mlp_norm, s.hidden);
-    if (!s.mlp_norm_with_up && shards == 1) end_part();
-    o_.up = add_product(s, prefix, s.up, s.hidden, CutSide::outputs, shards);
-    if (shards == 1) end_part();
-    o_.down = add_product(s, prefix, s.down, s.inner, CutSide::inputs, shards);
-    if (shards > 1) place_shards(shards);
-    end_part();
-    place(o_.qkv, CutSide::outputs, s.qkv.biased, shards);
-    place(o_.projection, CutSide::inputs, s.projection.biased, shards);
-    place(o_.up, CutSide::outputs, s.up.biased, shards);
-    place(o_.down, CutSide::inputs, s.down.biased, shards);
+    if (!s.mlp_norm_with_up) end_product();
+    add_layers(o_.up, prefix, s.up, s.hidden, CutSide::outputs, s.input_major);
+    end_product();
+    add_layers(o_.down, prefix, s.down, s.inner, CutSide::inputs, s.input_major);
+    end_block();
   }
   const Offsets& offsets() const { return o_; }
 
-  // In several virtual shards, a block is one part, since each shard has a piece of every product.
-  std::size_t saving_parts() const override { return parts().size() == 1 ? std::size_t{1} : std::size_t{kDown}; }
-
-  void forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const override {
-    if (parts().size() > 1) return forward_of(lane, c, part, x, y, saved);
-    for (std::size_t product = kAttention; product < (y ? kProducts : kDown); ++product)
-      forward_of(lane, c, product, x, y, saved);
-  }
-  void backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy, View dx,
-                const GradientRange& gradients) const override {
-    if (parts().size() > 1) return backward_of(lane, c, part, x, saved, dy, dx, gradients);
-    for (std::size_t product = kProducts; product-- > kAttention;)
-      backward_of(lane, c, product, x, saved, dy, dx, gradients);
-  }
-
  private:
-  // What has one of the products each; parts are in this order in the flat buffer.
-  enum : std::size_t { kAttention, kProjection, kUp, kDown, kProducts };
+  std::size_t saving_products() const override { return kDown; }
 
-  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y, View saved) const {
+  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y, View saved) const override {
     const BlockPlan& b = plan_of(c);
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
@@ -213,7 +184,7 @@ class Block final : public BlockUnit<BlockPlan> {
   // From product to product, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` those
   // of `inner` and of the heads, and dx that of the residual stream.
   void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
-                   View dx, const GradientRange& gradients) const {
+                   View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
@@ -257,46 +228,6 @@ class Block final : public BlockUnit<BlockPlan> {
     const std::size_t gain = add_parameter(name + ".weight", {n}, false, {1, 0});
     return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", {n}, false, {0, 0}) : 0};
   }
-  std::size_t add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay, Init init) {
-    if (slice.shards > 1) return add_cut_parameter(std::move(name), std::move(shape), slice, decay, init);
-    add_parameter(std::move(name), std::move(shape), decay, init);
-    return parameters().size() - 1;
-  }
-  // The matrices are adjacent, so that they are multiplied as one. Until place() runs, tensors are given by their
-  // indices among the unit's parameters.
-  SplitLinear::Offsets add_product(const PreNormBlockSpec& s, const std::string& prefix,
-                                   const PreNormBlockSpec::Product& product, std::size_t in, CutSide side,
-                                   std::size_t shards) {
-    const bool outputs = side == CutSide::outputs;
-    std::vector<Linear::Tensor> tensors;
-    std::vector<LinearShape> layers;
-    for (const auto& [name, out, segments] : product.matrices) {
-      std::vector<std::int64_t> shape{static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)};
-      if (s.input_major) std::swap(shape[0], shape[1]);
-      const Slice slice{static_cast<std::size_t>(outputs == s.input_major), outputs ? segments : 1, shards};
-      tensors.push_back({out, add(prefix + name + ".weight", std::move(shape), slice, true, product.init)});
-      layers.push_back({prefix + name, out, s.input_major});
-    }
-    for (std::size_t i = 0; product.biased && i < tensors.size(); ++i)
-      tensors[i].bias = add(layers[i].name + ".bias", {static_cast<std::int64_t>(tensors[i].out)},
-                            {0, product.matrices[i].segments, outputs ? shards : 1}, false, {0, 0});
-    const std::vector<LowRank> low_ranks = add_low_rank(in, layers);
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
-    return {{std::move(tensors)}};
-  }
-  void place(SplitLinear::Offsets& product, CutSide side, bool biased, std::size_t shards) const {
-    const auto all = parameters();
-    const std::vector<Linear::Tensor> tensors = std::exchange(product.shards, {}).front();
-    for (std::size_t v = 0; v < shards; ++v)
-      for (product.shards.emplace_back(); Linear::Tensor t : tensors) {
-        if (side == CutSide::outputs) t.out /= shards;
-        t.weight = all[t.weight].offset_of(v);
-        if (biased) t.bias = all[t.bias].offset_of(v);
-        product.shards.back().push_back(t);
-      }
-    if (biased && side == CutSide::inputs) product.bias = all[tensors[0].bias].offset;
-  }
-
   void forward_attention(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
     const View scratch = b.scratch.of(c.workspace), heads = b.heads.of(saved);
     if (b.layer.has_norm) {
@@ -387,12 +318,7 @@ class Block final : public BlockUnit<BlockPlan> {
 }  // namespace
 
 void add_pre_norm_blocks(std::vector<std::unique_ptr<Unit>>& units, const PreNormBlockSpec& spec, const RunShape& run) {
-  const std::size_t together = std::gcd(std::gcd(spec.heads, spec.kv_heads), spec.inner), wanted = run.tensor_shards;
-  if (together % wanted != 0)
-    fail(Exit::usage,
-         "parallel.tensor_shards = {} does not divide this model's blocks, which have {} heads, {} of keys, and an MLP "
-         "of {}: the largest value that this version supports for it is {}",
-         wanted, spec.heads, spec.kv_heads, spec.inner, together & -together);
+  require_whole_shards(run, spec.heads, spec.kv_heads, spec.inner);
   add_blocks<Block, BlockPlan>(units, spec, spec.layers.size(), run,
                                [&](std::size_t layer) { return spec.layers[layer]; });
 }

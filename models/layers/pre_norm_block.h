@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/layers/norm_part.h"
+#include "models/layers/split_block.h"
 #include "models/model.h"
 
 namespace strata::models {
@@ -18,17 +19,6 @@ enum class MlpKind : std::uint8_t { gelu_tanh, swiglu, geglu };
 // A pre-norm transformer block: y = h + MLP(norm(h)), with h = x + attention(norm(x)). Names are those of the tensors,
 // without "weight" and "bias".
 struct PreNormBlockSpec {
-  // Matrices whose outputs lie side by side.
-  struct Product {
-    struct Matrix {
-      std::string name;
-      std::size_t out;
-      std::size_t segments = 1;  // matrices of equal size that are stored as this one, their outputs side by side
-    };
-    std::vector<Matrix> matrices;
-    bool biased;
-    Init init;
-  };
   // What may differ between blocks.
   struct Layer {
     std::size_t window = 0;             // see AttentionSpec
@@ -40,11 +30,11 @@ struct PreNormBlockSpec {
 
   std::string prefix;  // "model.layers.", followed by the number of the layer and a dot
   std::string attention_norm;
-  Product qkv;
+  JoinedLayers qkv;
   std::string q_norm, k_norm;  // RMSNorm of each head, or empty
-  Product projection;
+  JoinedLayers projection;
   std::string mlp_norm;
-  Product up, down;  // up: after the gate, if there is one
+  JoinedLayers up, down;  // up: after the gate, if there is one
 
   std::size_t hidden, heads, kv_heads, head_dim, inner;
   NormKind norm;

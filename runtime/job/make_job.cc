@@ -308,7 +308,6 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (shape.tensor_shards > 1) require_shards(recipe);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   job.recipe.training.objective = job.model->objective;
-  if (shape.tensor_shards > 1) require_in_shards(*job.model, shape.tensor_shards);
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,
          "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "

@@ -115,8 +115,9 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          name_of_run);
 // Whose heads two virtual shards divide.
 INSTANTIATE_TEST_SUITE_P(Families, GoldenInShards,
-                         testing::Combine(testing::Values("llama", "qwen3", "modernbert"), testing::Values(1, 2),
-                                          testing::Values(0, 3)),
+                         testing::Combine(testing::Values("llama", "qwen3", "bert", "roberta", "distilbert",
+                                                          "modernbert"),
+                                          testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);
 // Windows of single layers, and positions stretched by YaRN, over sequences that are longer than either.
 INSTANTIATE_TEST_SUITE_P(Long, Golden,

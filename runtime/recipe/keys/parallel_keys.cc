@@ -35,7 +35,7 @@ RecipeKey tensor_shards() {
   };
   return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMostShards),
                "virtual shards in which each block is computed, whose sums have a fixed order: part of the numerics, "
-               "so a checkpoint is resumed with the same value; decoders and modernbert, without adapters or nf4; "
+               "so a checkpoint is resumed with the same value; not with adapters or nf4 in this version; "
                "default: parallel.tensor",
                STRATA_AT(parallel.tensor_shards), set);
 }

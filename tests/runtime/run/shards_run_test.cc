@@ -15,6 +15,7 @@
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -45,29 +46,48 @@ const std::vector<std::string> kQwen3 = with(kLlama, {"model.config.model_type=\
 struct Case {
   const char* name;
   std::vector<std::string> sets;
+  const char* golden = "";  // the golden recipe of an encoder
 };
 // Of the last one, some tensors do not learn: whole ones and cut ones.
 const std::vector<std::string> kPartly = with(
     kGpt2, {R"(training.freeze=["*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.1.mlp.c_proj.weight"])"});
+const std::vector<std::string> kBertDropout = {"model.config.attention_probs_dropout_prob=0.1",
+                                               "model.config.hidden_dropout_prob=0.1"};
 const Case kCases[] = {
-    {"gpt2", kGpt2}, {"llama", kLlama}, {"qwen2", kQwen2}, {"qwen3", kQwen3}, {"gpt2, partly frozen", kPartly}};
+    {"gpt2", kGpt2},
+    {"llama", kLlama},
+    {"qwen2", kQwen2},
+    {"qwen3", kQwen3},
+    {"gpt2, partly frozen", kPartly},
+    {"bert", kBertDropout, "bert"},
+    {"roberta, partly frozen",
+     {R"(training.freeze=["*.attention.output.*", "*.layer.0.*", "*.layer.1.intermediate.dense.weight"])"},
+     "roberta"},
+    {"modernbert", {}, "modernbert"}};
 
 class ShardsRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
  protected:
   ShardsRun() { write_small_tokens(folder_); }
+  static const Case& of() { return kCases[std::get<0>(GetParam())]; }
+  static std::optional<std::filesystem::path> recipe() {
+    if (std::string_view(of().golden).empty()) return std::nullopt;
+    return tests::source_dir() / "tests/golden" / of().golden / "recipe.toml";
+  }
   std::vector<std::string> sets(int shards, int ranks, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> all = of().sets;
+    if (!recipe())
+      all = with(all, {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), "data.seq_len=16",
+                       "training.micro_batch_size=2"});
     return with(
-        with(
-            kCases[std::get<0>(GetParam())].sets,
-            {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), std::string("data.seq_len=16"),
-             std::string("training.max_steps=3"), std::string("training.micro_batch_size=2"),
-             fmt::format("training.precision={}", std::get<1>(GetParam())), std::string("optimizer.learning_rate=2e-3"),
-             fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
-             fmt::format("parallel.tensor_shards={}", shards), fmt::format("memory.nvme={}", folder_.path().string())}),
+        with(all, {"training.max_steps=3", fmt::format("training.precision={}", std::get<1>(GetParam())),
+                   "optimizer.learning_rate=2e-3", fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
+                   fmt::format("parallel.tensor_shards={}", shards),
+                   fmt::format("memory.nvme={}", folder_.path().string())}),
         more);
   }
-  Trained train(int shards, int ranks = 1, const std::vector<std::string>& more = {}) const {
-    return train_in_threads(std::nullopt, sets(shards, ranks, more), ranks);
+  Trained train(int shards, int ranks = 1, const std::vector<std::string>& more = {}, std::size_t tile = 0,
+                std::size_t chunk = 0) const {
+    return train_in_threads(recipe(), sets(shards, ranks, more), ranks, {}, tile, chunk);
   }
   bool fp32() const { return std::string_view(std::get<1>(GetParam())) == "fp32"; }
 
@@ -105,17 +125,13 @@ TEST_P(ShardsRun, BeginsWithTheSameWeightsInAnyNumberOfShards) {
 }
 
 TEST_P(ShardsRun, SameBitsWhateverThePlan) {
-  expect_same_whatever_the_plan(
-      train(2), [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
-        return train_in_threads(std::nullopt, sets(2, ranks, more), ranks, {}, tile, chunk);
-      });
+  expect_same_whatever_the_plan(train(2), [&](int ranks, const std::vector<std::string>& more, std::size_t tile,
+                                              std::size_t chunk) { return train(2, ranks, more, tile, chunk); });
 }
 
 TEST_P(ShardsRun, SameBitsInEveryTier) {
-  expect_same_in_every_tier(train(4),
-                            [&](int ranks, const std::vector<std::string>& more, std::size_t tile, std::size_t chunk) {
-                              return train_in_threads(std::nullopt, sets(4, ranks, more), ranks, {}, tile, chunk);
-                            });
+  expect_same_in_every_tier(train(4), [&](int ranks, const std::vector<std::string>& more, std::size_t tile,
+                                          std::size_t chunk) { return train(4, ranks, more, tile, chunk); });
 }
 
 // Stages have different numbers of blocks, and one has none.

@@ -1,0 +1,82 @@
+#include "models/layers/split_block.h"
+
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+
+namespace strata::models {
+
+using device::ConstView;
+using device::Lane;
+using device::View;
+
+void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const {
+  if (!in_one_part()) return forward_of(lane, c, part, x, y, saved);
+  for (std::size_t product = 0; product < (y ? std::size_t{kProducts} : saving_products()); ++product)
+    forward_of(lane, c, product, x, y, saved);
+}
+
+void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy,
+                          View dx, const GradientRange& gradients) const {
+  if (!in_one_part()) return backward_of(lane, c, part, x, saved, dy, dx, gradients);
+  for (std::size_t product = kProducts; product-- > 0;) backward_of(lane, c, product, x, saved, dy, dx, gradients);
+}
+
+std::size_t SplitBlock::add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
+                            Init init) {
+  if (slice.shards > 1) return add_cut_parameter(std::move(name), std::move(shape), slice, decay, init);
+  add_parameter(std::move(name), std::move(shape), decay, init);
+  return parameters().size() - 1;
+}
+
+void SplitBlock::add_layers(SplitLinear::Offsets& places, const std::string& prefix, const JoinedLayers& layers,
+                            std::size_t in, CutSide side, bool input_major) {
+  const bool outputs = side == CutSide::outputs;
+  std::vector<Linear::Tensor> tensors;
+  std::vector<LinearShape> shapes;
+  for (const auto& [name, out, segments] : layers.matrices) {
+    std::vector<std::int64_t> shape{static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)};
+    if (input_major) std::swap(shape[0], shape[1]);
+    const Slice slice{static_cast<std::size_t>(outputs == input_major), outputs ? segments : 1, shards_};
+    tensors.push_back({out, add(prefix + name + ".weight", std::move(shape), slice, true, layers.init)});
+    shapes.push_back({prefix + name, out, input_major});
+  }
+  for (std::size_t i = 0; layers.biased && i < tensors.size(); ++i)
+    tensors[i].bias = add(shapes[i].name + ".bias", {static_cast<std::int64_t>(tensors[i].out)},
+                          {0, layers.matrices[i].segments, outputs ? shards_ : 1}, false, {0, 0});
+  const std::vector<LowRank> low_ranks = add_low_rank(in, shapes);
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
+  added_.push_back({&places, side, layers.biased, std::move(tensors)});
+}
+
+void SplitBlock::end_product() {
+  if (shards_ == 1) end_part();
+}
+
+void SplitBlock::end_block() {
+  if (shards_ > 1) place_shards(shards_);
+  end_part();
+  const auto all = parameters();
+  for (const Added& layers : std::exchange(added_, {})) {
+    for (std::size_t shard = 0; shard < shards_; ++shard)
+      for (layers.places->shards.emplace_back(); Linear::Tensor tensor : layers.tensors) {
+        if (layers.side == CutSide::outputs) tensor.out /= shards_;
+        tensor.weight = all[tensor.weight].offset_of(shard);
+        if (layers.biased) tensor.bias = all[tensor.bias].offset_of(shard);
+        layers.places->shards.back().push_back(tensor);
+      }
+    if (layers.biased && layers.side == CutSide::inputs) layers.places->bias = all[layers.tensors.front().bias].offset;
+  }
+}
+
+void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner) {
+  const std::size_t together = std::gcd(std::gcd(heads, kv_heads), inner), wanted = run.tensor_shards;
+  if (together % wanted == 0) return;
+  fail(Exit::usage,
+       "parallel.tensor_shards = {} does not divide this model's blocks, which have {} heads, {} of keys, and an MLP "
+       "of {}: the largest value that this version supports for it is {}",
+       wanted, heads, kv_heads, inner, together & -together);
+}
+
+}  // namespace strata::models
