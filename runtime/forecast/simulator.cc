@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -104,6 +105,7 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& m) {
   };
   if (traits.collective == Collective::all_gather) exchange(m.all_gather_bytes_per_s);
   if (traits.collective == Collective::all_to_all) exchange(m.all_to_all_bytes_per_s);
+  if (task.kind == TaskKind::send) exchange(m.all_gather_bytes_per_s);
   if (traits.collective == Collective::exchange && c.between_bytes > 0)
     add(Bound::communication, m.network_latency_s, 1);
   switch (traits.traffic) {
@@ -142,69 +144,128 @@ bool runs_on(const StepPlan& plan, std::span<const Span> spans) {
   return std::any_of(spans.begin(), spans.end(), [&](const Span& span) { return span.end > end + 1; });
 }
 
-// Simulates several steps, one after the other.
-std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, std::size_t steps) {
-  const std::size_t n = plan.tasks.size();
-  std::vector<Span> spans(steps * n);
-  std::vector<bool> done(steps * n);
-  std::array<std::vector<std::size_t>, kLanes> queues;
-  std::vector<std::size_t> host_tasks;  // how many are listed before each run; it starts after they have ended
-  std::size_t hosts = 0, hosts_done = 0;
-  for (std::size_t t = 0; t < steps * n; ++t) {
-    const Task& task = plan.tasks[t % n];
-    host_tasks.push_back(hosts);
-    if (!in_step(task)) continue;
-    queues[static_cast<std::size_t>(task.lane)].push_back(t);
-    hosts += task.lane == LaneId::host ? 1 : 0;
+// A rank of a simulation: several steps of its plan, one after the other.
+class SimulatedRank {
+ public:
+  SimulatedRank(const StepPlan& plan, const MachineProfile& machine, std::size_t steps)
+      : plan_(plan), machine_(machine), n_(plan.tasks.size()), spans_(steps * n_), done_(steps * n_) {
+    std::size_t hosts = 0;
+    for (std::size_t t = 0; t < steps * n_; ++t) {
+      const Task& task = this->task(t);
+      host_tasks_.push_back(hosts);
+      if (!in_step(task)) continue;
+      queues_[static_cast<std::size_t>(task.lane)].push_back(t);
+      hosts += task.lane == LaneId::host ? 1 : 0;
+    }
   }
-  const auto over = [&](std::size_t t, int wait) {
-    if (!in_step(plan.tasks[index(wait)])) return true;
-    const std::size_t step = t / n;
-    if (index(wait) < t % n) return static_cast<bool>(done[step * n + index(wait)]);
-    return step == 0 || done[(step - 1) * n + index(wait)];
-  };
-  const auto may_start = [&](std::size_t t) {
-    const auto& waits = plan.tasks[t % n].waits;
-    return hosts_done >= host_tasks[t] && std::all_of(waits.begin(), waits.end(), [&](int w) { return over(t, w); });
-  };
-  std::array<std::size_t, kLanes> next{};
-  std::array<Running, kLanes> running;
-  double now = 0;
-  const auto nanoseconds = [&] { return static_cast<std::int64_t>(now * 1e9); };
-  for (;;) {
-    Demand all;
+
+  // Starts what may start at `now`, in seconds. `arrived(task, n)`: whether the message of the n-th receive from
+  // task.peer in its lane was sent.
+  template <typename Arrived>
+  void start(double now, const Arrived& arrived) {
+    all_ = {};
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      Running& r = running[lane];
-      if (r.task < 0 && next[lane] < queues[lane].size()) {
-        const std::size_t t = queues[lane][next[lane]];
-        const Task& task = plan.tasks[t % n];
-        if (may_start(t)) {
-          const double seconds = sum_of(seconds_of(task, machine));
-          r = {static_cast<int>(t), seconds, demand_of(task, machine, seconds)};
-          spans[t].begin = nanoseconds();
-          ++next[lane];
+      Running& r = running_[lane];
+      if (r.task < 0 && next_[lane] < queues_[lane].size()) {
+        const std::size_t t = queues_[lane][next_[lane]];
+        const Task& task = this->task(t);
+        if (may_start(t) && (task.kind != TaskKind::receive || arrived(task, messages(received_, task)))) {
+          const double seconds = sum_of(seconds_of(task, machine_));
+          r = {static_cast<int>(t), seconds, demand_of(task, machine_, seconds)};
+          spans_[t].begin = nanoseconds(now);
+          ++next_[lane];
+          if (task.kind == TaskKind::receive) ++messages(received_, task);
         }
       }
-      if (r.task >= 0) all += r.demand;
+      if (r.task >= 0) all_ += r.demand;
     }
-    double step = std::numeric_limits<double>::infinity();
-    for (const Running& r : running)
-      if (r.task >= 0) step = std::min(step, r.left / r.speed(all, machine));
-    if (step == std::numeric_limits<double>::infinity()) break;
-    now += step;
+  }
+  // The seconds until the next of the running tasks ends; infinite: none is running.
+  double until_next_end() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Running& r : running_)
+      if (r.task >= 0) least = std::min(least, r.left / r.speed(all_, machine_));
+    return least;
+  }
+  void advance(double seconds, double now) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      Running& r = running[lane];
+      Running& r = running_[lane];
       if (r.task < 0) continue;
-      const double speed = r.speed(all, machine);
-      r.left -= step * speed;
+      r.left -= seconds * r.speed(all_, machine_);
       if (r.left > 1e-12) continue;  // below the clock's resolution
-      spans[index(r.task)].end = nanoseconds();
-      done[index(r.task)] = true;
-      hosts_done += lane == static_cast<std::size_t>(LaneId::host) ? 1 : 0;
+      spans_[index(r.task)].end = nanoseconds(now);
+      done_[index(r.task)] = true;
+      const Task& task = this->task(index(r.task));
+      if (task.kind == TaskKind::send) ++messages(sent_, task);
+      hosts_done_ += lane == static_cast<std::size_t>(LaneId::host) ? 1 : 0;
       r.task = -1;
     }
   }
+  // The messages that were sent to a stage in a lane.
+  std::size_t sent_to(int stage, LaneId lane) const {
+    const auto found = sent_.find({stage, lane});
+    return found == sent_.end() ? 0 : found->second;
+  }
+  std::vector<Span> take_spans() { return std::move(spans_); }
+
+ private:
+  using Messages = std::map<std::pair<int, LaneId>, std::size_t>;  // by peer and lane
+
+  const Task& task(std::size_t t) const { return plan_.tasks[t % n_]; }
+  static std::int64_t nanoseconds(double now) { return static_cast<std::int64_t>(now * 1e9); }
+  static std::size_t& messages(Messages& all, const Task& task) { return all[{task.peer, task.lane}]; }
+  bool over(std::size_t t, int wait) const {
+    if (!in_step(plan_.tasks[index(wait)])) return true;
+    const std::size_t step = t / n_;
+    if (index(wait) < t % n_) return done_[step * n_ + index(wait)];
+    return step == 0 || done_[(step - 1) * n_ + index(wait)];
+  }
+  bool may_start(std::size_t t) const {
+    const auto& waits = task(t).waits;
+    return hosts_done_ >= host_tasks_[t] && std::all_of(waits.begin(), waits.end(), [&](int w) { return over(t, w); });
+  }
+
+  const StepPlan& plan_;
+  const MachineProfile& machine_;
+  const std::size_t n_;
+  std::vector<Span> spans_;
+  std::vector<bool> done_;
+  std::array<std::vector<std::size_t>, kLanes> queues_;
+  std::vector<std::size_t> host_tasks_;  // how many are listed before each run; it starts after they have ended
+  std::size_t hosts_done_ = 0;
+  std::array<std::size_t, kLanes> next_{};
+  std::array<Running, kLanes> running_;
+  Demand all_;
+  Messages sent_, received_;
+};
+
+// Simulates several steps of one rank per plan, each on cores and drives of its own. With one plan of several stages,
+// what it receives is there at once.
+std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> plans, const MachineProfile& machine,
+                                        std::size_t steps) {
+  std::vector<SimulatedRank> ranks;
+  ranks.reserve(plans.size());
+  for (const StepPlan* const plan : plans) ranks.emplace_back(*plan, machine, steps);
+  double now = 0;
+  for (;;) {
+    double step = std::numeric_limits<double>::infinity();
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      ranks[r].start(now, [&](const Task& task, std::size_t n) {
+        return plans.size() == 1 || ranks[index(task.peer)].sent_to(plans[r]->stage, task.lane) > n;
+      });
+      step = std::min(step, ranks[r].until_next_end());
+    }
+    if (step == std::numeric_limits<double>::infinity()) break;
+    now += step;
+    for (SimulatedRank& rank : ranks) rank.advance(step, now);
+  }
+  std::vector<std::vector<Span>> spans;
+  for (SimulatedRank& rank : ranks) spans.push_back(rank.take_spans());
   return spans;
+}
+std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, std::size_t steps) {
+  const StepPlan* const one = &plan;
+  return std::move(simulate({&one, 1}, machine, steps)[0]);
 }
 
 // The tasks for which the step's end waits: the host lane's and those they wait for, in this step or in the previous
@@ -260,6 +321,10 @@ std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) 
   for (std::size_t t = 0; t < spans.size(); ++t)
     if (in_step(plan.tasks[t])) spans[t] = {spans[t].begin - begin, spans[t].end - begin};
   return spans;
+}
+
+std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> stages, const MachineProfile& machine) {
+  return simulate(stages, machine, 1);
 }
 
 int last_awaited(const StepPlan& plan, std::span<const Span> spans) {

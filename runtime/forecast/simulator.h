@@ -61,6 +61,10 @@ BoundSeconds seconds_of(const Task& task, const MachineProfile& machine);
 // have no span.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
+// The same for the plans of all stages of a pipeline, by stage, which receive what the others send: one step, as if no
+// other came before it.
+std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> stages, const MachineProfile& machine);
+
 // The task that ends last among those for which the step's end waits; -1: none. Spans may be of any clock.
 int last_awaited(const StepPlan& plan, std::span<const Span> spans);
 

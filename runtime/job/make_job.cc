@@ -86,16 +86,6 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
 // Bytes per write: large enough for a drive's full speed, small enough to stay in the cache.
 constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
-// The parts of segments that lie in a stage.
-std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage) {
-  for (Segment& segment : segments) {
-    segment.first = std::max(segment.first, stage.first);
-    segment.last = std::min(segment.last, stage.last);
-  }
-  std::erase_if(segments, [](const Segment& segment) { return segment.first > segment.last; });
-  return segments;
-}
-
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
                        const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes,
                        int rank) {
@@ -145,7 +135,8 @@ struct Beside {
   Beside(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
-    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes, 0);
+    const int rank = training.mesh().rank_of(0, 0, training.stage);
+    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes, rank);
     request.beside = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
@@ -179,7 +170,7 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
 }
 
 // What a pipeline cannot be combined with.
-void require_stages(const Recipe& recipe, int ranks, bool evaluates) {
+void require_stages(const Recipe& recipe, const models::Model& model, int ranks, bool evaluates) {
   const int stages = recipe.parallel.stages, of_replica = recipe.parallel.tensor * stages;
   if (of_replica == 1) return;
   if (ranks % of_replica != 0)
@@ -189,25 +180,16 @@ void require_stages(const Recipe& recipe, int ranks, bool evaluates) {
     fail(Exit::usage,
          "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
          "wait for: use \"horizontal\", or parallel.stages = 1");
-  if (evaluates)
+  if (evaluates && model.loss_unit().classes() > 0)
     fail(Exit::usage,
-         "evaluations during training are not supported with parallel.stages = {} in this version: leave "
-         "evaluation.every and evaluation.at_start out, and evaluate the checkpoints with strata eval",
+         "evaluations of a classifier during training are not supported with parallel.stages = {} in this version: "
+         "leave evaluation.every and evaluation.at_start out, and evaluate the checkpoints with strata eval",
          stages);
-}
-
-// Throws Error{usage} if a tensor is shared by units of different stages.
-void require_shared_in_stages(const models::Model& model, const std::vector<UnitRange>& stages) {
-  for (const UnitRange& stage : stages)
-    for (int unit = stage.first; unit <= stage.last; ++unit)
-      if (const auto& shared = model.units[static_cast<std::size_t>(unit)]->shared();
-          shared && !stage.has(static_cast<int>(shared->unit)))
-        fail(
-            Exit::usage,
-            "{} is used by the embedding and by the head, which are in different stages; this version does not support "
-            "that with parallel.stages = {}: set model.config.tie_word_embeddings = false, which trains two tables, or "
-            "parallel.stages = 1",
-            shared->name, stages.size());
+  if (evaluates && recipe.evaluation.prompts)
+    fail(Exit::usage,
+         "evaluation.prompts is not supported with parallel.stages = {} in this version: leave it out, and answer the "
+         "prompts from the checkpoints with strata generate",
+         stages);
 }
 
 // Says so if runs of micro-batches could be summed in nodes, but are not those of a node.
@@ -302,11 +284,11 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     without.parallel.tensor_shards = recipe.parallel.tensor_shards;
     return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
   }
-  require_stages(recipe, ranks, comes_to_evaluation(recipe, from));
   const models::Config config = workload.config();
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
   if (shape.tensor_shards > 1) require_shards(recipe);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
+  require_stages(recipe, *job.model, ranks, comes_to_evaluation(recipe, from));
   job.recipe.training.objective = job.model->objective;
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,
@@ -328,8 +310,6 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   require_groups(recipe.zero, ranks, workload.nodes);
   const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
-  if (mesh.stages > 1)
-    require_shared_in_stages(*job.model, split_into_stages(*job.model, mesh.stages, recipe.parallel.split));
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "device/memory.h"
 
@@ -9,6 +11,7 @@ namespace strata::runtime {
 
 Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(format_of(r.shape.dtype)) {
   plan.accumulation = r.accumulation;
+  plan.stage = r.stage;
   plan.own = r.stages.empty() ? UnitRange{0, last()} : r.stages[static_cast<std::size_t>(r.stage)];
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
@@ -23,6 +26,27 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(forma
   plan.tile_bytes = r.tile_bytes;
   const std::vector<int> nodes = plan.mesh().nodes();
   for (std::size_t i = 0; i < kPeers; ++i) levels_.emplace_back(group_of(plan, static_cast<Peers>(i), 0), nodes);
+}
+
+bool Draft::copies(int unit, PoolKind pool) const {
+  const auto& sharers = layout(unit).sharers_of(pool);
+  return !owns(unit) && std::any_of(sharers.begin(), sharers.end(), [&](int sharer) { return owns(sharer); });
+}
+
+int Draft::stage_of(int unit) const {
+  const auto has = [&](const UnitRange& stage) { return stage.has(unit); };
+  const auto found = std::ranges::find_if(request.stages, has);
+  return static_cast<int>(found - request.stages.begin());
+}
+
+std::vector<int> Draft::copying_stages(int unit, PoolKind pool) const {
+  std::vector<int> out;
+  for (const int sharer : layout(unit).sharers_of(pool))
+    if (const int stage = stage_of(sharer);
+        stage != stage_of(unit) && std::find(out.begin(), out.end(), stage) == out.end())
+      out.push_back(stage);
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 ElementRange Draft::range_of(const UnitPart& which) const {

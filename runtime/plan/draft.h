@@ -52,6 +52,13 @@ class Draft {
   int last() const { return units() - 1; }
   // Whether the unit is one of this rank's pipeline stage.
   bool owns(int unit) const { return plan.own.has(unit); }
+  // Whether a unit of this stage shares parameters in a pool of `unit`, which another stage owns: the rank keeps a copy
+  // of that pool.
+  bool copies(int unit, PoolKind pool) const;
+  // The stage that owns the unit.
+  int stage_of(int unit) const;
+  // The other stages with units that share parameters of `unit`, in order.
+  std::vector<int> copying_stages(int unit, PoolKind pool) const;
   bool single() const { return request.mesh.data() == 1; }
   bool fp32() const { return request.shape.dtype == device::DType::fp32; }
   std::size_t bytes_of(std::size_t elements) const { return stored_bytes(computed, elements); }

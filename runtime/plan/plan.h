@@ -164,6 +164,7 @@ struct Task {
   bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
+  int peer = -1;                      // send, receive: the other pipeline stage
   bool border = false;  // belongs to the step boundary: by its kind, or as a copy of what the host writes and reads
   When when = When::always;
   std::vector<Use> uses;
@@ -250,7 +251,8 @@ struct StepPlan {
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted
 
-  UnitRange own;  // the units of the rank's pipeline stage; the plan lists these alone
+  int stage = 0;  // of the pipeline
+  UnitRange own;  // the units of this stage; the plan lists these alone
 
   const Mesh& mesh() const { return layout.mesh; }
   int ranks() const { return mesh().world; }

@@ -90,6 +90,15 @@ std::vector<UnitRange> split_into_stages(const models::Model& model, int stages,
   return out;
 }
 
+std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage) {
+  for (Segment& segment : segments) {
+    segment.first = std::max(segment.first, stage.first);
+    segment.last = std::min(segment.last, stage.last);
+  }
+  std::erase_if(segments, [](const Segment& segment) { return segment.first > segment.last; });
+  return segments;
+}
+
 std::vector<StagePass> passes_of_stage(int stage, int stages, int micro_batches, bool all_forward_first) {
   const int ahead = all_forward_first ? micro_batches : std::min(micro_batches, stages - 1 - stage);
   std::vector<StagePass> out;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/model.h"
+#include "runtime/plan/segments.h"
 
 namespace strata::runtime {
 
@@ -20,6 +21,9 @@ struct UnitRange {
 // the FLOPs that units report. Throws Error{usage} if there are more stages than units, or if `blocks` does not have
 // the model's blocks.
 std::vector<UnitRange> split_into_stages(const models::Model& model, int stages, std::span<const std::int64_t> blocks);
+
+// The parts of segments that lie in a stage.
+std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage);
 
 // A micro-batch's forward or backward through the units of a stage.
 struct StagePass {

@@ -10,6 +10,7 @@
 #include "runtime/tasks/local_sum.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/reduce.h"
+#include "runtime/tasks/stage_link.h"
 
 namespace strata::runtime {
 namespace {
@@ -36,7 +37,9 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
-    if (d_.owns(unit) && d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) make_home({unit, true});
+    if (d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_ &&
+        (d_.owns(unit) || d_.owns(d_.layout(unit).shared->unit)))
+      make_home({unit, true});
 }
 
 // ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if that would make stage 1 take
@@ -134,6 +137,7 @@ void Gradients::after_call(bool last) {
 
 void Gradients::finish() {
   reduce_pending();
+  send_shared();
   for (int unit = 0; unit < d_.units(); ++unit)
     STRATA_CHECK_EQ(sum_of({unit}).complete, d_.owns(unit) && d_.layout(unit).trains());
 }
@@ -191,6 +195,7 @@ void Gradients::close(const Owner& owner) {
 void Gradients::complete(int unit) {
   Sum& sum = sum_of({unit});
   sum.complete = true;
+  receive_shared(unit);
   std::vector<int> shared;
   for (const int sharer : d_.layout(unit).sharers) {
     shared.push_back(brought({sharer, true}, unit));
@@ -206,6 +211,34 @@ int Gradients::brought(const Owner& owner, int holder) {
   const Sum& sum = sum_of(owner);
   if (sum.window >= 0) return sum.window;
   return bring(d_, {d_.whole(sum.home)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
+}
+
+// At the end of the step, after the gradients of activations: stages in between wait for these, and the holder's stage
+// receives this one after them.
+void Gradients::send_shared() {
+  for (int unit = d_.plan.own.first; unit <= d_.plan.own.last; ++unit) {
+    if (d_.request.forward_only || !d_.layout(unit).trains_shared()) continue;
+    const int holder = d_.layout(unit).shared->unit;
+    if (d_.owns(holder)) continue;
+    const int buffer = brought({unit, true}, holder);
+    SendToStage{{unit, -1, d_.stage_of(holder), true, buffer}}.add(d_);
+  }
+}
+
+void Gradients::receive_shared(int holder) {
+  for (const int sharer : d_.layout(holder).sharers) {
+    if (d_.owns(sharer)) continue;
+    const Owner owner{sharer, true};
+    Sum& sum = sum_of(owner);
+    const int buffer = !away() && sum.home >= 0
+                           ? sum.home
+                           : d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
+    ReceiveFromStage{{sharer, -1, d_.stage_of(sharer), true, buffer}}.add(d_);
+    sum.window = buffer;
+    if (!away()) continue;
+    if (sum.home < 0) make_home(owner);
+    put(d_, {d_.whole(buffer)}, {d_.whole(sum.home)}, holder, name_of(owner));
+  }
 }
 
 bool Gradients::accumulate(const Produced& p) {
@@ -278,6 +311,7 @@ void Gradients::reduce_tile(const Produced& p) {
 void Gradients::complete_by_chunks(int unit) {
   Sum& sum = sum_of({unit});
   sum.complete = true;
+  receive_shared(unit);
   const auto slice = [](int buffer, std::size_t begin, std::size_t end) {
     return Slice{buffer, device::fp32_bytes(begin), device::fp32_bytes(end - begin)};
   };

@@ -80,6 +80,10 @@ class Gradients {
   void complete(int unit);
   void complete_by_chunks(int unit);
   int brought(const Owner& owner, int holder);
+  // What a unit shares with one of another pipeline stage: its complete gradient goes to the holder's stage at the end
+  // of the step, where the holder's sum is completed with it.
+  void send_shared();
+  void receive_shared(int holder);
   void reduce_pending();
   void reduce(const Produced& p);
   void reduce_tile(const Produced& p);

@@ -157,6 +157,7 @@ class Builder {
       updates_.read_ahead();
     else
       updates_.advance(d_.last());
+    if (!d_.plan.cyclic) updates_.receive_copies();
   }
 
   // The elements that the unit shares with another: all (tile -1), or those of one tile of the table.
@@ -207,6 +208,7 @@ class Builder {
   void update_before(int visit, int unit) {
     if (!d_.plan.cyclic) return;
     d_.when = When::pending;
+    if (visit == 0) updates_.receive_copies();
     updates_.advance(std::max(unit, fetches_.last_unit(visit)));
     d_.when = When::always;
   }
@@ -283,19 +285,22 @@ class Builder {
     if (call.unit != d_.plan.own.first || call.unit == 0 || !call.starts) return;
     int& x = input_of(call.unit, call.micro_batch);
     x = d_.add_buffer("input of " + d_.unit(call.unit).name(), Kind::activations, Tier::device, activation_, false);
-    ReceiveFromStage{{call.unit, call.micro_batch, false, x}}.add(d_);
+    ReceiveFromStage{{call.unit, call.micro_batch, r_.stage - 1, false, x}}.add(d_);
   }
   void send_output(const Call& call) {
     if (call.unit != d_.plan.own.last || call.unit == d_.last()) return;
-    SendToStage{{call.unit, call.micro_batch, false, input_of(call.unit + 1, call.micro_batch)}}.add(d_);
+    const int y = input_of(call.unit + 1, call.micro_batch);
+    SendToStage{{call.unit, call.micro_batch, r_.stage + 1, false, y}}.add(d_);
   }
   void receive_gradient(const Call& call) {
     if (call.unit != d_.plan.own.last || call.unit == d_.last() || !call.starts) return;
-    ReceiveFromStage{{call.unit, call.micro_batch, true, add_residual(call.micro_batch)}}.add(d_);
+    const int dy = add_residual(call.micro_batch);
+    ReceiveFromStage{{call.unit, call.micro_batch, r_.stage + 1, true, dy}}.add(d_);
   }
   void send_gradient(const Call& call) {
     if (call.unit != d_.plan.own.first || call.unit <= lowest_) return;
-    SendToStage{{call.unit, call.micro_batch, true, residual_[at(call.micro_batch)]}}.add(d_);
+    const int dx = residual_[at(call.micro_batch)];
+    SendToStage{{call.unit, call.micro_batch, r_.stage - 1, true, dx}}.add(d_);
   }
   bool recomputed(int unit) const {
     for (const Segment& s : r_.segments)

@@ -10,6 +10,7 @@
 #include "device/memory.h"
 #include "runtime/planner/transfers.h"
 #include "runtime/tasks/gather.h"
+#include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/update.h"
 
 namespace strata::runtime {
@@ -36,13 +37,17 @@ Updates::Updates(Draft& draft, const Gradients& gradients)
       return buffer;
     };
     Home& h = d_.plan.homes.emplace_back();
-    if (!d_.owns(unit)) continue;
     const auto add_parameters = [&](PoolKind pool, const char* kind) {
       const Cut cut = d_.plan.parameters_of(static_cast<std::size_t>(unit), pool);
       if (cut.elements == 0) return -1;
       const std::string what = fmt::format("{}{} of", kind, d_.plan.sharded_parameters() ? "shard" : "parameters");
       return add(what.c_str(), Kind::parameters, placement.parameters.tier, d_.bytes_of(pool, cut.size()));
     };
+    if (!d_.owns(unit)) {
+      if (d_.copies(unit, PoolKind::trained)) h.parameters = add_parameters(PoolKind::trained, "copied ");
+      if (d_.copies(unit, PoolKind::frozen)) h.frozen = add_parameters(PoolKind::frozen, "copied frozen ");
+      continue;
+    }
     h.parameters = add_parameters(PoolKind::trained, "");
     h.frozen = add_parameters(PoolKind::frozen, "frozen ");
     h.quantised = add_parameters(PoolKind::quantised, "quantised ");
@@ -192,6 +197,29 @@ void Updates::update(Fetched f) {
   if (c.unit == first_updated() && !ahead_.empty()) write_late(from, to);
   put(d_, std::move(from), std::move(to), c.unit, what);
   if (c.last && d_.plan.spreads()) spread(c.unit);
+  if (c.last) send_copies(c.unit);
+}
+
+// Each rank sends what it holds, so that stages whose ranks hold whole parameters need no all-gather of their own.
+void Updates::send_copies(int unit) {
+  const std::vector<int> stages = d_.copying_stages(unit, PoolKind::trained);
+  if (stages.empty()) return;
+  const std::string what = d_.text_of("updated", {unit, -1});
+  const Slice sent = bring(d_, {d_.whole(d_.home(unit).parameters)}, Tier::device, unit, what)[0];
+  for (const int stage : stages) SendToStage{{unit, -1, stage, false, sent.buffer}}.add(d_);
+}
+
+void Updates::receive_copies() {
+  for (int unit = 0; unit < d_.units(); ++unit) {
+    const int home = d_.home(unit).parameters;
+    if (!d_.copies(unit, PoolKind::trained)) continue;
+    const std::string what = d_.text_of("updated", {unit, -1});
+    const bool direct = d_.tier_of(home) == Tier::device;
+    const std::size_t bytes = d_.whole(home).bytes;
+    const int received = direct ? home : d_.add_buffer(what, Kind::staging, Tier::device, bytes, false);
+    ReceiveFromStage{{unit, -1, d_.stage_of(unit), false, received}}.add(d_);
+    put(d_, {d_.whole(received)}, {d_.whole(home)}, unit, what);
+  }
 }
 
 // State that was read ahead has memory of its own, so it is written back last, when no unit waits for the drive any

@@ -19,6 +19,10 @@ class Updates {
   // Adds the remaining updates of `unit` and of every unit before it.
   void advance(int unit);
 
+  // Adds the receives of updated parameters that units of this stage share with units of other stages, which send them
+  // after their update.
+  void receive_copies();
+
   // Adds the reads of state for the next step's updates (PlanRequest::read_ahead).
   void read_ahead();
 
@@ -51,6 +55,7 @@ class Updates {
   void update(Fetched f);
   void write_late(std::vector<Slice>& from, std::vector<Slice>& to);
   void spread(int unit);
+  void send_copies(int unit);
 
   Draft& d_;
   const Gradients& gradients_;

@@ -82,7 +82,7 @@ void write_block(Executor& executor, const StepPlan& plan, const Block& block, s
 std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coordinates& rank) {
   std::vector<Need> out;
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
-    if (!job.plan.own.has(static_cast<int>(unit))) continue;
+    const bool owned = job.plan.own.has(static_cast<int>(unit));
     const UnitLayout& layout = job.plan.layout.units[unit];
     const auto parameters = job.model->units[unit]->parameters();
     const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);
@@ -102,13 +102,14 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
       }
     };
     for (const StateKind kind : kStateKinds) {
-      if (!executor.storage().has_state(kind)) continue;
       const bool master = kind == StateKind::master;  // parameters are made from it, and they may cover more than the
-                                                      // part
+                                                      // part; of a copy there are parameters alone
+      if (owned ? !executor.storage().has_state(kind) : !master || job.plan.homes[unit].parameters < 0) continue;
       add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
     }
     for (const StateKind kind : {StateKind::frozen, StateKind::quantised})
-      add(layout.pool(pool_of(kind)), kind, executor.storage().held(unit, kind));
+      if (job.plan.homes[unit].of(pool_of(kind)) >= 0)
+        add(layout.pool(pool_of(kind)), kind, executor.storage().held(unit, kind));
   }
   return out;
 }

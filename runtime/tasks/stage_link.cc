@@ -1,21 +1,14 @@
 #include "runtime/tasks/stage_link.h"
 
-#include "runtime/tasks/pass.h"
-
 namespace strata::runtime {
 namespace {
 
-Role role_of(const Crossing& crossing, bool sends) {
-  return crossing.backward ? Role::residual : sends ? Role::y : Role::x;
-}
-
-Task& add_task(Draft& draft, TaskKind kind, const Crossing& crossing) {
-  const LaneId lane = crossing.backward ? LaneId::stage_backward : LaneId::stage_forward;
-  return draft.add_task(kind, lane, crossing.unit, crossing.micro_batch);
-}
-
-std::size_t bytes_of(const Site& site) {
-  return stored_bytes(format_of(site.plan.dtype), UnitCall::activations(site));
+Task& add_task(Draft& draft, TaskKind kind, const StageMessage& message, Role role, Access access) {
+  const LaneId lane = message.backward ? LaneId::stage_backward : LaneId::stage_forward;
+  Task& task = draft.add_task(kind, lane, message.unit, message.micro_batch);
+  task.peer = message.peer;
+  Draft::use(task, draft.whole(message.buffer), role, access);
+  return task;
 }
 
 comm::Communicator& over(Site& site, const Task& task) {
@@ -25,16 +18,14 @@ comm::Communicator& over(Site& site, const Task& task) {
 }  // namespace
 
 void SendToStage::add(Draft& draft) const {
-  Task& task = add_task(draft, TaskKind::send, crossing);
-  Draft::use(task, crossing.buffer, role_of(crossing, true), Access::read);
-  const std::size_t bytes = draft.bytes_of(draft.request.shape.tokens() * draft.model.hidden);
+  Task& task = add_task(draft, TaskKind::send, message, Role::source, Access::read);
   const Mesh& mesh = draft.plan.mesh();
-  const int stage = draft.request.stage, to = stage + (crossing.backward ? -1 : 1);
   const std::vector<int> nodes = mesh.nodes();
-  const auto node_of = [&](int of) {
-    return nodes.empty() ? 0 : nodes[static_cast<std::size_t>(mesh.rank_of(0, 0, of))];
+  const auto node_of = [&](int stage) {
+    return nodes.empty() ? 0 : nodes[static_cast<std::size_t>(mesh.rank_of(0, 0, stage))];
   };
-  const bool far = node_of(stage) != node_of(to);
+  const bool far = node_of(draft.request.stage) != node_of(message.peer);
+  const std::size_t bytes = task.uses[0].bytes;
   task.cost.sent_bytes = static_cast<double>(bytes);
   task.cost.between_bytes = static_cast<double>(far ? bytes : 0);
   draft.plan.comm_bytes.point_to_point += bytes;
@@ -42,20 +33,17 @@ void SendToStage::add(Draft& draft) const {
 }
 
 void SendToStage::run(Site& site, const Task& task, device::Lane&) {
-  const bool backward = task.lane == LaneId::stage_backward;
-  const device::View view = site.view(task, backward ? Role::residual : Role::y);
-  over(site, task).send(view.data, bytes_of(site), site.rank.stage + (backward ? -1 : 1));
+  const device::View view = site.view(task, Role::source);
+  over(site, task).send(view.data, task.uses[0].bytes, task.peer);
 }
 
 void ReceiveFromStage::add(Draft& draft) const {
-  Task& task = add_task(draft, TaskKind::receive, crossing);
-  Draft::use(task, crossing.buffer, role_of(crossing, false), Access::write);
+  add_task(draft, TaskKind::receive, message, Role::target, Access::write);
 }
 
 void ReceiveFromStage::run(Site& site, const Task& task, device::Lane&) {
-  const bool backward = task.lane == LaneId::stage_backward;
-  const device::View view = site.view(task, backward ? Role::residual : Role::x);
-  over(site, task).receive(view.data, bytes_of(site), site.rank.stage + (backward ? 1 : -1));
+  const device::View view = site.view(task, Role::target);
+  over(site, task).receive(view.data, task.uses[0].bytes, task.peer);
 }
 
 }  // namespace strata::runtime

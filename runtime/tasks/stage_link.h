@@ -4,24 +4,26 @@
 
 namespace strata::runtime {
 
-// What crosses the border between two pipeline stages for one micro-batch: the activations after the lower stage's last
-// unit, or the gradient of these. The plans of both stages list the same crossings in the same order.
-struct Crossing {
-  int unit;  // of the own stage: the one at the border
-  int micro_batch;
-  bool backward;  // a gradient, which goes to the stage before
+// What crosses from one pipeline stage to another: the activations after a stage's last unit or the gradient of these,
+// for one micro-batch, between neighbours; or, once a step (micro_batch -1), parameters or gradients that a unit shares
+// with a unit of another stage. Whole buffers are sent. The plans of both stages list the same messages in the same
+// order.
+struct StageMessage {
+  int unit, micro_batch;
+  int peer;       // the other stage
+  bool backward;  // gradients; they have a lane of their own
   int buffer;
 };
 
-// Sends what crosses to the neighbouring stage, or receives it from there.
+// Sends a message to the peer, or receives it from there.
 struct SendToStage {
-  Crossing crossing;
+  StageMessage message;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);
 };
 struct ReceiveFromStage {
-  Crossing crossing;
+  StageMessage message;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

@@ -36,7 +36,7 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, P
       executor.storage().write_state(unit, parameters, at * sizeof(T), std::as_bytes(std::span(rounded)));
     });
   });
-  if (frozen || plan.dtype == device::DType::fp32 || !executor.storage().has_state(StateKind::master)) return;
+  if (frozen || plan.homes[unit].master < 0) return;
   for_held(StateKind::master, [&](std::span<const float> mine, std::size_t at) {
     executor.storage().write_state(unit, StateKind::master, device::fp32_bytes(at), std::as_bytes(mine));
   });
@@ -52,8 +52,9 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     std::size_t begin, end;  // elements
   };
   std::vector<Chunk> chunks;
-  for (auto unit = static_cast<std::size_t>(plan.own.first); unit <= static_cast<std::size_t>(plan.own.last); ++unit)
+  for (std::size_t unit = 0; unit < plan.layout.units.size(); ++unit)
     for (const PoolKind pool : kPools) {
+      if (plan.homes[unit].of(pool) < 0) continue;  // another stage's
       if (pool == PoolKind::trained && options.frozen_alone) continue;
       const auto held = executor.storage().held(unit, parameters_in(pool));
       for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
@@ -84,7 +85,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     std::vector<float> values(c.end - c.begin);  // zeros between the parameters
     for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
       read_piece(source, c.unit, run.parameter, run.piece, from - run.begin, {&values[from - c.begin], to - from});
-      if (c.pool == PoolKind::trained || !options.base) return;
+      if (c.pool == PoolKind::trained || !options.base || !plan.own.has(static_cast<int>(c.unit))) return;
       const models::ElementRange own = plan.layout.units[c.unit].pool(c.pool).shards.piece_of({from, to}, options.rank);
       if (own.begin < own.end)
         options.base->add(c.unit, run.parameter, own.begin - run.begin, {&values[own.begin - c.begin], own.size()});

@@ -36,7 +36,7 @@ inline std::string hex(double x) {
 
 // The job's plan with units larger than `tile_bytes` gathered in tiles, whatever there is of memory, and updates in
 // chunks of `update_chunk` elements; 0: as the job has it.
-inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size_t update_chunk) {
+inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size_t update_chunk, int rank) {
   const Recipe& r = job.recipe;
   const models::RunShape shape{static_cast<std::size_t>(r.training.micro_batch_size),
                                static_cast<std::size_t>(r.data.seq_len),
@@ -52,6 +52,11 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   request.vertical = job.plan.vertical;
   request.prefetch = static_cast<int>(r.memory.prefetch);
   request.segments = segments_of(r.training.recompute, *job.model);
+  if (job.plan.mesh().stages > 1) {
+    request.stages = split_into_stages(*job.model, job.plan.mesh().stages, r.parallel.split);
+    request.stage = job.plan.mesh().at(rank).stage;
+    request.segments = within(request.segments, job.plan.own);
+  }
   request.algorithm = r.optimizer.algorithm();
   request.moments = r.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
@@ -79,7 +84,7 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
   const auto run = [&](comm::World& world) {
     // Its own: a product belongs to one compute lane.
     Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat), Purpose::train, {}, world.rank());
-    if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk);
+    if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk, world.rank());
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;
     while (!trainer.done()) {

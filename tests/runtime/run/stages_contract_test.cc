@@ -10,13 +10,12 @@ namespace {
 
 class StagesContract : public ContractCase {
  protected:
-  Trained run(int ranks, int stages, const std::vector<std::string>& more = {}) const {
+  Trained run(int ranks, int stages, const std::vector<std::string>& more = {}, std::size_t tile_bytes = 0) const {
     auto all = sets(1);
     all.back() = fmt::format("training.gradient_accumulation_steps={}", 4 * stages / ranks);
-    all.emplace_back("model.config.tie_word_embeddings=false");
     all.push_back(fmt::format("parallel.stages={}", stages));
     all.insert(all.end(), more.begin(), more.end());
-    return train_in_threads(std::nullopt, all, ranks);
+    return train_in_threads(std::nullopt, all, ranks, {}, tile_bytes);
   }
 };
 
@@ -26,6 +25,7 @@ TEST_P(StagesContract, SameBitsInStages) {
   const struct {
     int ranks, stages;
     std::vector<std::string> sets;
+    std::size_t tile_bytes = 0;
   } cases[] = {
       {2, 2, {}},
       {3, 3, {"memory.prefetch=0"}},
@@ -40,12 +40,21 @@ TEST_P(StagesContract, SameBitsInStages) {
       {8, 2, {"zero.stage=3", "zero.parameters_group=2", "training.recompute=block"}},
       {4, 2, {"zero.stage=3", "training.recompute=block", "zero.activations=host", "zero.parameters=host"}},
       {4, 2, {"zero.stage=3", "zero.gradients=host", "zero.optimizer=nvme", "zero.parameters=nvme", nvme}},
-      {6, 3, {"training.reduce_group=1", "zero.stage=2", "zero.optimizer=host"}},
+      {2, 2, {"zero.gradients=host", "zero.stage=2"}},
+      {2, 2, {"zero.optimizer=host"}},
+      {8, 2, {"zero.stage=1"}},
+      {8, 2, {"zero.stage=3", "zero.optimizer=host", "zero.gradients=host", "zero.parameters=host"}},
+      {4, 4, {"zero.stage=3", "zero.parameters=nvme", nvme}},
+      {6, 3, {"zero.stage=2", "zero.optimizer=host"}},
+      {4, 2, {"zero.stage=3"}, 1},
+      {2, 2, {"zero.stage=3", "zero.parameters=host", "zero.gradients=host", "zero.optimizer=host"}, 1},
+      {8, 4, {"zero.stage=3", "zero.parameters=host", "training.recompute=block"}, 1},
   };
   for (const auto& c : cases) {
     if (4 * c.stages % c.ranks != 0) continue;
-    const std::string name = fmt::format("{} ranks, {} stages, {}", c.ranks, c.stages, fmt::join(c.sets, ", "));
-    const Trained trained = run(c.ranks, c.stages, c.sets);
+    const std::string name =
+        fmt::format("{} ranks, {} stages, {}, tiles {}", c.ranks, c.stages, fmt::join(c.sets, ", "), c.tile_bytes);
+    const Trained trained = run(c.ranks, c.stages, c.sets, c.tile_bytes);
     EXPECT_TRUE(trained.memory_as_planned && trained.bytes_as_planned) << name;
     EXPECT_EQ(trained.loss_hex, alone.loss_hex) << name;
     EXPECT_EQ(trained.weights_hash, alone.weights_hash) << name;
@@ -86,8 +95,7 @@ TEST(StagesOfAFolder, SameBits) {
 TEST(StagesResume, SameBitsOverStages) {
   const SavedRun run;
   const auto sets = [&](int ranks, int stages, const std::string& more) {
-    return run.sets(ranks / stages,
-                    {"model.config.tie_word_embeddings=false", fmt::format("parallel.stages={}", stages), more});
+    return run.sets(ranks / stages, {fmt::format("parallel.stages={}", stages), more});
   };
   const auto whole = run.run(1, sets(1, 1, "checkpoint.resume=none"), 6);
   const std::pair<int, int> meshes[] = {{2, 2}, {1, 1}, {4, 2}, {3, 3}, {4, 4}, {2, 1}, {8, 4}, {6, 3}};
