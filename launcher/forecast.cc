@@ -60,12 +60,15 @@ Bound Forecast::bound() const {
   return static_cast<Bound>(std::max_element(path.begin(), path.end()) - path.begin());
 }
 
-Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node) {
+Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
+                  std::span<const runtime::StepPlan* const> stages) {
   const runtime::MachineProfile profile = profile_of(machine, job, ranks_per_node);
   Forecast f;
-  f.spans = simulate(job.plan, profile);
+  f.spans = stages.size() > 1 ? std::move(simulate(stages, profile)[static_cast<std::size_t>(job.plan.stage)])
+                              : simulate(job.plan, profile);
   f.step_ms = 1e3 * makespan_s(job.plan, f.spans);
-  f.tokens_per_s = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.ranks / f.step_ms * 1e3;
+  f.tokens_per_s =
+      static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.plan.mesh().data() / f.step_ms * 1e3;
   f.path = critical_path(job.plan, profile, f.spans);
   return f;
 }
@@ -75,6 +78,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         int ranks_per_node) {
   const double now = forecast(job, machine, ranks_per_node).tokens_per_s;
   std::vector<Gain> out;
+  if (job.plan.mesh().stages > 1) return out;
   for (const Setting& s : settings_to_try(job)) {
     std::vector<std::string> changed = sets;
     changed.push_back(fmt::format("training.micro_batch_size={}", job.recipe.training.micro_batch_size));

@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +20,9 @@ struct Forecast {
   runtime::Bound bound() const;
 };
 // Predicts a step with so many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
-// measured.
-Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node);
+// measured. `stages`: the plans of all pipeline stages, if there are several; the job is one of them.
+Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
+                  std::span<const runtime::StepPlan* const> stages = {});
 
 // A setting that is predicted to make the step faster.
 struct Gain {
@@ -29,7 +31,7 @@ struct Gain {
   bool same_numbers;  // losses stay bit for bit the same
 };
 // Changes of a single key that fit into `capacity` and gain at least 3%, the largest gain first. Each was planned and
-// simulated.
+// simulated. Of a pipeline none are tried.
 std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);

@@ -81,6 +81,10 @@ void add_plan(CLI::App& app, int& status) {
   command->add_option("--ranks", options->ranks, "ranks of the run (default: as many as mpirun starts, otherwise 1)")
       ->check(integer(1, 1 << 20));
   command
+      ->add_option("--rank", options->rank,
+                   "plan this rank, of the pipeline's stages (default: a rank of the stage with the largest peak)")
+      ->check(integer(0, (1 << 20) - 1));
+  command
       ->add_option("--ranks-per-node", options->ranks_per_node,
                    "ranks per machine, like this one or the --machine file's (default: all, up to its cores or GPUs)")
       ->check(integer(1, 1 << 20));

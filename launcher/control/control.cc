@@ -135,9 +135,10 @@ class Control::Impl {
   Board& board() { return board_; }
   bool is_on() const { return attendant_.has_value(); }
 
-  void planned(const runtime::Job& job) {
+  void planned(const runtime::Job& job, comm::World& world) {
+    if (!is_on() && job.plan.mesh().stages == 1) return;
+    const TaskNames names(job.plan, *job.model, world);
     if (!is_on()) return;
-    const TaskNames names(job.plan, *job.model);
     attendant_->know(names);
     if (rank_ != 0) return;
     for (const std::string& line : reached_) note(line);
@@ -264,8 +265,8 @@ Control::~Control() = default;
 void Control::enter(runtime::Phase phase) {
   impl_->places().enter(phase);
 }
-void Control::planned(const runtime::Job& job) {
-  impl_->planned(job);
+void Control::planned(const runtime::Job& job, comm::World& world) {
+  impl_->planned(job, world);
 }
 bool Control::settle(const std::filesystem::path& folder) {
   return impl_->settle(folder);

@@ -34,7 +34,7 @@ class Control {
   // The phase that the rank is in from now on, outside of steps.
   void enter(runtime::Phase phase);
   // The plan exists: rank 0 prints where the run is reached. The job must outlive this object.
-  void planned(const runtime::Job& job);
+  void planned(const runtime::Job& job, comm::World& world);
   // checkpoint.dir exists and belongs to this run: writes control.json there, which says where the run is reached.
   // False if that cannot be written.
   bool settle(const std::filesystem::path& folder);

@@ -164,6 +164,25 @@ std::vector<std::string> wrapped(const std::string& label, const std::vector<std
   return lines;
 }
 
+namespace {
+
+// "3 of 2 ranks each", "1F1B", "4, 5 and 5 units".
+std::vector<std::string> stages_text(const runtime::Job& job) {
+  const runtime::Mesh& mesh = job.plan.mesh();
+  std::vector<std::size_t> units;
+  for (const runtime::UnitRange& stage : runtime::split_into_stages(*job.model, mesh.stages, job.recipe.parallel.split))
+    units.push_back(static_cast<std::size_t>(stage.last - stage.first + 1));
+  const std::string last = plural(units.back(), "unit", "units");
+  units.pop_back();
+  return {fmt::format("{} of {} each", mesh.stages,
+                      plural(static_cast<std::uint64_t>(mesh.data() * mesh.tensor), "rank", "ranks")),
+          job.recipe.parallel.schedule == runtime::Schedule::all_forward_all_backward ? "all forwards first"
+                                                                                      : "one forward, one backward",
+          fmt::format("{} and {}", fmt::join(units, ", "), last)};
+}
+
+}  // namespace
+
 void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
                   const std::string& threads) {
   const runtime::StepPlan& plan = job.plan;
@@ -188,7 +207,9 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   if (recipe.training.max_steps.value_or(0) > 0)
     say_wrapped("schedule", {plural(static_cast<std::uint64_t>(*recipe.training.max_steps), "step", "steps"),
                              schedule_text(recipe)});
-  std::vector<std::string> memory = {runtime::memory_text(plan) + " per rank"};
+  const bool staged = plan.mesh().stages > 1;
+  if (staged) say_wrapped("stages", stages_text(job));
+  std::vector<std::string> memory = {runtime::memory_text(plan) + (staged ? " per rank of stage 0" : " per rank")};
   if (plan.tile_bytes) memory.push_back(runtime::tiling_text(plan));
   say_wrapped("ranks", {world.describe(), threads});
   if (plan.device.kind != device::Kind::cpu) say_wrapped("device", {runtime::describe(seat)});
@@ -300,12 +321,15 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
                            plural(static_cast<std::uint64_t>(end.last.step - end.first.step + 1), "step", "steps"))});
   describe_step(job, summary, machine, ranks_per_node);
   std::vector<std::string> memory;
+  const runtime::StageFigures& largest = runtime::largest_of(summary.stages);
   for (std::size_t tier = 0; tier < runtime::kTiers; ++tier) {
-    if (job.plan.memory[tier].peak == 0) continue;
+    if (largest.planned[tier].peak == 0) continue;
     memory.push_back(fmt::format("{} {} planned", runtime::tier_title(tier, job.plan.device.kind == device::Kind::cpu),
-                                 bytes_text(job.plan.memory[tier].peak)));
-    memory.push_back(fmt::format("{} measured", bytes_text(summary.measured[tier].peak)));
+                                 bytes_text(largest.planned[tier].peak)));
+    memory.push_back(fmt::format("{} measured", bytes_text(largest.measured[tier].peak)));
   }
+  if (summary.stages.size() > 1)
+    memory.push_back(fmt::format("in stage {}, which needs most", &largest - summary.stages.data()));
   if (!summary.peak_rss.empty())
     memory.push_back(fmt::format("{} the largest process",
                                  bytes_text(*std::max_element(summary.peak_rss.begin(), summary.peak_rss.end()))));

@@ -336,6 +336,13 @@ double makespan_s(const StepPlan& plan, std::span<const Span> spans) {
   return last < 0 ? 0 : static_cast<double>(spans[index(last)].end) * 1e-9;
 }
 
+double idle_share(const StepPlan& plan, std::span<const Span> spans, double step_ms) {
+  double busy = 0;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    if (plan.tasks[t].lane == LaneId::compute) busy += static_cast<double>(spans[t].end - spans[t].begin) * 1e-6;
+  return step_ms > 0 ? std::clamp(1 - busy / step_ms, 0.0, 1.0) : 0;
+}
+
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin) {
   std::array<double, kLanes> exposed{};
   const auto charge = [&](int task, std::int64_t from, std::int64_t to) {

@@ -72,6 +72,9 @@ int last_awaited(const StepPlan& plan, std::span<const Span> spans);
 // have ended; in a plan without host tasks, when all tasks have ended.
 double makespan_s(const StepPlan& plan, std::span<const Span> spans);
 
+// The share of `step_ms` in which the compute lane ran nothing.
+double idle_share(const StepPlan& plan, std::span<const Span> spans, double step_ms);
+
 // The time for which the compute lane was idle because of each lane, in ms. The gap before a compute task is charged to
 // the lane of the wait that ended last. If the task also waits for one of the previous step, of which there is no span,
 // the rest of the gap is charged to that one's lane. `begin`: the step's begin; -1: unknown, so that the gap before the

@@ -273,6 +273,15 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
   return make_job(open_workload(recipe), ranks, capacity, purpose);
 }
 
+std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity) {
+  std::vector<Job> jobs;
+  jobs.push_back(make_job(workload, ranks, capacity));
+  const Mesh mesh = jobs[0].plan.mesh();
+  for (int stage = 1; stage < mesh.stages; ++stage)
+    jobs.push_back(make_job(workload, ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage)));
+  return jobs;
+}
+
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
              int rank) {
   const Recipe& recipe = workload.recipe;

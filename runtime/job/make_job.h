@@ -50,6 +50,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
              const Beginning& from = {}, int rank = 0);
 // As above, but opens the recipe's model itself (open_workload) and does not read the data.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
+// A training's jobs, one for the first rank of each pipeline stage.
+std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity);
 
 // Returns memory.* if the recipe sets it. Otherwise the host has what the system has available now, divided by
 // `ranks_on_node`, and a GPU has what is free on it, divided by the ranks that share it, less 1 GiB or 1/32 for its

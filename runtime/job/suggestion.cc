@@ -62,7 +62,11 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
   }
   const Job job = make_job(workload, ranks, capacity, purpose);
   tasks += job.plan.tasks.size();
-  return fits(job.plan, capacity) ? std::optional(fit_of(job.plan)) : std::nullopt;
+  if (!fits(job.plan, capacity)) return std::nullopt;
+  if (job.plan.mesh().stages > 1)
+    for (const Job& stage : jobs_of_stages(workload, ranks, capacity))
+      if (!fits(stage.plan, capacity)) return std::nullopt;
+  return fit_of(job.plan);
 }
 
 // The search for changes that fit.

@@ -277,9 +277,10 @@ struct StepPlan {
   bool copies_sums() const { return placement.sums().pieces(mesh()) < placement.optimizer.pieces(mesh()); }
   // Whether gradients are summed in fp32. A step of one micro-batch needs no sum: the rounded gradient is complete. If
   // one unit shares a tensor of another, their two gradients are added when they are read; more than two are summed,
-  // and so are the gradients of parts.
+  // and so are the gradients of parts. Stages of a pipeline, of which some may go by parts, all sum.
   bool has_sums() const {
-    return mesh().data() > 1 || accumulation > 1 || (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||
+    return mesh().data() > 1 || accumulation > 1 || mesh().stages > 1 ||
+           (tile_bytes > 0 && placement.parameters.tier != Tier::device) ||
            std::any_of(layout.units.begin(), layout.units.end(),
                        [](const UnitLayout& unit) { return unit.sharers.size() > 1; });
   }

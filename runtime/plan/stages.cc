@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -90,6 +91,17 @@ std::vector<UnitRange> split_into_stages(const models::Model& model, int stages,
   return out;
 }
 
+double slowest_stage(const models::Model& model, std::span<const UnitRange> stages) {
+  double most = 0;
+  for (const UnitRange& stage : stages) {
+    double sum = 0;
+    for (int unit = stage.first; unit <= stage.last; ++unit)
+      sum += cost_of(*model.units[static_cast<std::size_t>(unit)]);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage) {
   for (Segment& segment : segments) {
     segment.first = std::max(segment.first, stage.first);
@@ -99,15 +111,88 @@ std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stag
   return segments;
 }
 
-std::vector<StagePass> passes_of_stage(int stage, int stages, int micro_batches, bool all_forward_first) {
+namespace {
+
+using What = StageStep::What;
+
+std::vector<StageStep> passes_of_stage(int stage, int stages, int micro_batches, bool all_forward_first) {
   const int ahead = all_forward_first ? micro_batches : std::min(micro_batches, stages - 1 - stage);
-  std::vector<StagePass> out;
-  for (int g = 0; g < ahead; ++g) out.push_back({true, g});
+  std::vector<StageStep> out;
+  for (int g = 0; g < ahead; ++g) out.push_back({What::forward, g});
   for (int g = 0; g < micro_batches; ++g) {
-    if (ahead + g < micro_batches) out.push_back({true, ahead + g});
-    out.push_back({false, g});
+    if (ahead + g < micro_batches) out.push_back({What::forward, ahead + g});
+    out.push_back({What::backward, g});
   }
   return out;
+}
+
+// When each pass of each stage would end if all took one unit of time and messages none.
+class UnitTimes {
+ public:
+  UnitTimes(int stages, int micro_batches, bool all_forward_first)
+      : micro_batches_(micro_batches), ends_(at(stages) * 2 * at(micro_batches)) {
+    std::vector<std::vector<StageStep>> passes;
+    for (int s = 0; s < stages; ++s) passes.push_back(passes_of_stage(s, stages, micro_batches, all_forward_first));
+    std::vector<std::size_t> next(at(stages));
+    std::vector<int> free(at(stages));
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int s = 0; s < stages; ++s)
+        for (; next[at(s)] < passes[at(s)].size(); ++next[at(s)]) {
+          const auto [what, g] = passes[at(s)][next[at(s)]];
+          int ready = 1;  // 0: what it needs has no time yet
+          if (what == What::forward && s > 0) ready = end(s - 1, what, g);
+          if (what == What::backward) ready = s + 1 < stages ? end(s + 1, what, g) : end(s, What::forward, g);
+          if (ready == 0) break;
+          end(s, what, g) = free[at(s)] = std::max(ready, free[at(s)]) + 1;
+          moved = true;
+        }
+    }
+  }
+  int end(int stage, What pass, int micro_batch) const {
+    return ends_[(2 * at(stage) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(micro_batch)];
+  }
+
+ private:
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  int& end(int stage, What pass, int g) {
+    return ends_[(2 * at(stage) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(g)];
+  }
+
+  int micro_batches_;
+  std::vector<int> ends_;
+};
+
+}  // namespace
+
+std::vector<StageStep> steps_of_stage(int stage, int stages, int micro_batches, bool all_forward_first) {
+  const UnitTimes times(stages, micro_batches, all_forward_first);
+  // A message is sent when its pass ends, before any pass that begins then. Its place among those of the same time is
+  // given by its sender, so that both ends agree on it.
+  struct Placed {
+    std::tuple<int, bool, int, bool> place;
+    StageStep step;
+  };
+  std::vector<Placed> all;
+  const auto add = [&](What what, int g, int sender, What pass) {
+    all.push_back({{times.end(sender, pass, g), false, sender, pass == What::backward}, {what, g}});
+  };
+  for (const StageStep& pass : passes_of_stage(stage, stages, micro_batches, all_forward_first))
+    all.push_back({{times.end(stage, pass.what, pass.micro_batch) - 1, true, 0, false}, pass});
+  for (int g = 0; g < micro_batches; ++g) {
+    if (stage > 0) {
+      add(What::receive_input, g, stage - 1, What::forward);
+      add(What::send_gradient, g, stage, What::backward);
+    }
+    if (stage + 1 < stages) {
+      add(What::send_output, g, stage, What::forward);
+      add(What::receive_gradient, g, stage + 1, What::backward);
+    }
+  }
+  std::ranges::sort(all, {}, &Placed::place);
+  std::vector<StageStep> steps;
+  for (const Placed& one : all) steps.push_back(one.step);
+  return steps;
 }
 
 }  // namespace strata::runtime

@@ -22,19 +22,32 @@ struct UnitRange {
 // the model's blocks.
 std::vector<UnitRange> split_into_stages(const models::Model& model, int stages, std::span<const std::int64_t> blocks);
 
+// The FLOPs of the slowest stage's units.
+double slowest_stage(const models::Model& model, std::span<const UnitRange> stages);
+
 // The parts of segments that lie in a stage.
 std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage);
 
-// A micro-batch's forward or backward through the units of a stage.
-struct StagePass {
-  bool forward;
+// What a stage does for a micro-batch: a pass through its units, or a message at one of its borders.
+struct StageStep {
+  enum class What : std::uint8_t {
+    forward,
+    backward,
+    receive_input,     // from the stage before
+    send_output,       // to the next stage
+    receive_gradient,  // of the output, from the next stage
+    send_gradient,     // of the input, to the stage before
+  };
+  What what;
   int micro_batch;
-  bool operator==(const StagePass&) const = default;
+  bool operator==(const StageStep&) const = default;
 };
 
-// The order of a stage's passes. One forward, one backward (Narayanan et al. 2019, PipeDream-Flush): the stage starts
+// A stage's steps in their order. One forward, one backward (Narayanan et al. 2019, PipeDream-Flush): the stage starts
 // as many forwards as stages follow it and then alternates, so that it keeps no more activations than that. Otherwise
-// all forwards come before all backwards (GPipe). Backwards always come in the order of micro-batches.
-std::vector<StagePass> passes_of_stage(int stage, int stages, int micro_batches, bool all_forward_first);
+// all forwards come before all backwards (GPipe). Backwards always come in the order of micro-batches. All stages list
+// the messages between them in one common order, so that none waits for another for ever, even if a send ends only with
+// its receive and tasks wait for all that are listed before them.
+std::vector<StageStep> steps_of_stage(int stage, int stages, int micro_batches, bool all_forward_first);
 
 }  // namespace strata::runtime

@@ -37,9 +37,7 @@ Gradients::Gradients(Draft& draft, const Tiling& tiling)
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
-    if (d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_ &&
-        (d_.owns(unit) || d_.owns(d_.layout(unit).shared->unit)))
-      make_home({unit, true});
+    if (d_.owns(unit) && d_.plan.cyclic && d_.layout(unit).trains_shared() && !has_sums_) make_home({unit, true});
 }
 
 // ZeRO-1 keeps the whole gradient in the compute dtype from step to step. It does not if that would make stage 1 take
@@ -137,7 +135,7 @@ void Gradients::after_call(bool last) {
 
 void Gradients::finish() {
   reduce_pending();
-  send_shared();
+  if (!d_.request.forward_only) send_shared();
   for (int unit = 0; unit < d_.units(); ++unit)
     STRATA_CHECK_EQ(sum_of({unit}).complete, d_.owns(unit) && d_.layout(unit).trains());
 }
@@ -214,15 +212,13 @@ int Gradients::brought(const Owner& owner, int holder) {
 }
 
 // At the end of the step, after the gradients of activations: stages in between wait for these, and the holder's stage
-// receives this one after them.
+// receives this one after them. Holders complete their sums in the order of backward, so the last one's comes first.
 void Gradients::send_shared() {
-  for (int unit = d_.plan.own.first; unit <= d_.plan.own.last; ++unit) {
-    if (d_.request.forward_only || !d_.layout(unit).trains_shared()) continue;
-    const int holder = d_.layout(unit).shared->unit;
-    if (d_.owns(holder)) continue;
-    const int buffer = brought({unit, true}, holder);
-    SendToStage{{unit, -1, d_.stage_of(holder), true, buffer}}.add(d_);
-  }
+  for (int holder = d_.plan.own.first - 1; holder >= 0; --holder)
+    for (const int sharer : d_.layout(holder).sharers) {
+      if (!d_.owns(sharer)) continue;
+      SendToStage{{sharer, -1, d_.stage_of(holder), true, brought({sharer, true}, holder)}}.add(d_);
+    }
 }
 
 void Gradients::receive_shared(int holder) {
@@ -230,13 +226,11 @@ void Gradients::receive_shared(int holder) {
     if (d_.owns(sharer)) continue;
     const Owner owner{sharer, true};
     Sum& sum = sum_of(owner);
-    const int buffer = !away() && sum.home >= 0
-                           ? sum.home
-                           : d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
+    const int buffer = d_.add_buffer(name_of(owner), Kind::gradients, Tier::device, sum_bytes(owner), false);
     ReceiveFromStage{{sharer, -1, d_.stage_of(sharer), true, buffer}}.add(d_);
     sum.window = buffer;
     if (!away()) continue;
-    if (sum.home < 0) make_home(owner);
+    make_home(owner);
     put(d_, {d_.whole(buffer)}, {d_.whole(sum.home)}, holder, name_of(owner));
   }
 }

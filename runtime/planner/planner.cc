@@ -62,6 +62,7 @@ class Builder {
     for (std::size_t v = 0; v < visits.size(); ++v) {
       update_before(static_cast<int>(v), visits[v].unit);
       if (v > 0 || !gathers_early()) fetches_.before(static_cast<int>(v));
+      for (const StageStep& message : visits[v].messages) add_message(message);
       for (const Kept& input : returns_before_[v]) return_input(input);
       const auto& calls = visits[v].calls;
       for (std::size_t c = 0; c < calls.size(); ++c) {
@@ -72,6 +73,7 @@ class Builder {
         gradients_.after_call(!next || next->unit != calls[c].unit || next->kind == TaskKind::forward);
       }
       fetches_.after(static_cast<int>(v));
+      for (const StageStep& message : visits[v].after) add_message(message);
     }
     if (!r_.forward_only) update_state();
     border_->end();
@@ -153,11 +155,9 @@ class Builder {
   void update_state() {
     gradients_.finish();
     Consensus{}.add(d_);
-    if (d_.plan.cyclic)
-      updates_.read_ahead();
-    else
-      updates_.advance(d_.last());
-    if (!d_.plan.cyclic) updates_.receive_copies();
+    if (d_.plan.cyclic) return updates_.read_ahead();
+    updates_.receive_copies();
+    updates_.advance(d_.last());
   }
 
   // The elements that the unit shares with another: all (tile -1), or those of one tile of the table.
@@ -208,7 +208,10 @@ class Builder {
   void update_before(int visit, int unit) {
     if (!d_.plan.cyclic) return;
     d_.when = When::pending;
-    if (visit == 0) updates_.receive_copies();
+    if (visit == 0) {
+      updates_.receive_copies();
+      updates_.advance(updates_.last_copied());
+    }
     updates_.advance(std::max(unit, fetches_.last_unit(visit)));
     d_.when = When::always;
   }
@@ -258,49 +261,43 @@ class Builder {
     const bool parts_end = call.ends || call.part < 0;
     switch (call.kind) {
       case TaskKind::forward:
-        receive_input(call);
         forward(call, call.unit >= lowest_ && !recomputed(call.unit));
         if (parts_end && keeps_away(call.unit)) keep_input(call);
-        if (parts_end) send_output(call);
         return;
       case TaskKind::recompute:
         return forward(call, true);
       case TaskKind::loss:
-        receive_input(call);
         gradients_.before_call(call.unit);
-        loss(call);
-        if (call.ends && !r_.forward_only) send_gradient(call);
-        return;
+        return loss(call);
       default:
-        receive_gradient(call);
         if (!call.of_whole || call.starts) gradients_.before_call(call.unit);
-        backward(call);
-        if (call.ends) send_gradient(call);
+        return backward(call);
     }
   }
 
-  // What crosses the borders of the rank's pipeline stage. The stage's first unit receives its input, the last one
-  // sends its output; gradients go back if something below the border is trained.
-  void receive_input(const Call& call) {
-    if (call.unit != d_.plan.own.first || call.unit == 0 || !call.starts) return;
-    int& x = input_of(call.unit, call.micro_batch);
-    x = d_.add_buffer("input of " + d_.unit(call.unit).name(), Kind::activations, Tier::device, activation_, false);
-    ReceiveFromStage{{call.unit, call.micro_batch, r_.stage - 1, false, x}}.add(d_);
-  }
-  void send_output(const Call& call) {
-    if (call.unit != d_.plan.own.last || call.unit == d_.last()) return;
-    const int y = input_of(call.unit + 1, call.micro_batch);
-    SendToStage{{call.unit, call.micro_batch, r_.stage + 1, false, y}}.add(d_);
-  }
-  void receive_gradient(const Call& call) {
-    if (call.unit != d_.plan.own.last || call.unit == d_.last() || !call.starts) return;
-    const int dy = add_residual(call.micro_batch);
-    ReceiveFromStage{{call.unit, call.micro_batch, r_.stage + 1, true, dy}}.add(d_);
-  }
-  void send_gradient(const Call& call) {
-    if (call.unit != d_.plan.own.first || call.unit <= lowest_) return;
-    const int dx = residual_[at(call.micro_batch)];
-    SendToStage{{call.unit, call.micro_batch, r_.stage - 1, true, dx}}.add(d_);
+  // What crosses the borders of the pipeline stage. Gradients go back only if something below the border is trained.
+  void add_message(const StageStep& step) {
+    const auto [first, last] = d_.plan.own;
+    const int g = step.micro_batch;
+    const auto received = [&](int unit, const char* what) {
+      return d_.add_buffer(what + d_.unit(unit).name(), Kind::activations, Tier::device, activation_, false);
+    };
+    const auto goes_back = [&](int above) { return !r_.forward_only && above > lowest_; };
+    switch (step.what) {
+      case StageStep::What::receive_input:
+        input_of(first, g) = received(first, "input of ");
+        return ReceiveFromStage{{first, g, r_.stage - 1, false, input_of(first, g)}}.add(d_);
+      case StageStep::What::send_output:
+        return SendToStage{{last, g, r_.stage + 1, false, input_of(last + 1, g)}}.add(d_);
+      case StageStep::What::receive_gradient:
+        if (!goes_back(last + 1)) return;
+        return ReceiveFromStage{{last, g, r_.stage + 1, true, add_residual(g)}}.add(d_);
+      case StageStep::What::send_gradient:
+        if (!goes_back(first)) return;
+        return SendToStage{{first, g, r_.stage - 1, true, residual_[at(g)]}}.add(d_);
+      default:
+        STRATA_CHECK(false);
+    }
   }
   bool recomputed(int unit) const {
     for (const Segment& s : r_.segments)

@@ -209,6 +209,12 @@ void Updates::send_copies(int unit) {
   for (const int stage : stages) SendToStage{{unit, -1, stage, false, sent.buffer}}.add(d_);
 }
 
+int Updates::last_copied() const {
+  int unit = d_.plan.own.last;
+  while (unit >= d_.plan.own.first && d_.copying_stages(unit, PoolKind::trained).empty()) --unit;
+  return unit >= d_.plan.own.first ? unit : -1;
+}
+
 void Updates::receive_copies() {
   for (int unit = 0; unit < d_.units(); ++unit) {
     const int home = d_.home(unit).parameters;

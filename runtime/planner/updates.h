@@ -20,8 +20,10 @@ class Updates {
   void advance(int unit);
 
   // Adds the receives of updated parameters that units of this stage share with units of other stages, which send them
-  // after their update.
+  // after their update. To be called before the updates: all stages take these messages in the order of holders.
   void receive_copies();
+  // The last unit of this stage of which another one has a copy; -1: none.
+  int last_copied() const;
 
   // Adds the reads of state for the next step's updates (PlanRequest::read_ahead).
   void read_ahead();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 
@@ -43,11 +44,16 @@ class VisitList {
     }
     for (; unit >= lowest; --unit) add_backward(unit, false, micro_batches);
   }
-  std::vector<Visit> take() { return std::move(visits_); }
+  // Before the visits that are added next.
+  void add_message(const StageStep& step) { messages_.push_back(step); }
+  std::vector<Visit> take() {
+    if (!messages_.empty()) visits_.back().after = std::move(messages_);
+    return std::move(visits_);
+  }
 
  private:
   Visit& add(int unit, int part, bool needs_parameters = true) {
-    return visits_.emplace_back(Visit{unit, part, needs_parameters, {}});
+    return visits_.emplace_back(Visit{unit, part, needs_parameters, {}, std::exchange(messages_, {})});
   }
   const models::Unit& unit_of(int unit) const { return *model_.units[static_cast<std::size_t>(unit)]; }
   int parts_of(int unit) const { return static_cast<int>(unit_of(unit).parts().size()); }
@@ -114,6 +120,7 @@ class VisitList {
   const int loss_;
   const UnitRange own_;  // the units of the stage
   std::vector<Visit> visits_;
+  std::vector<StageStep> messages_;  // not in a visit yet
 };
 
 }  // namespace
@@ -161,9 +168,13 @@ std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling)
   std::iota(all.begin(), all.end(), 0);
   if (request.stages.size() > 1) {
     const auto stages = static_cast<int>(request.stages.size());
-    for (const auto [forward, g] :
-         passes_of_stage(request.stage, stages, request.accumulation, request.all_forward_first))
-      forward ? visits.add_forward({&g, 1}) : visits.add_backward({&g, 1});
+    for (const StageStep& step : steps_of_stage(request.stage, stages, request.accumulation, request.all_forward_first))
+      if (step.what == StageStep::What::forward)
+        visits.add_forward({&step.micro_batch, 1});
+      else if (step.what == StageStep::What::backward)
+        visits.add_backward({&step.micro_batch, 1});
+      else
+        visits.add_message(step);
   } else if (request.vertical) {
     visits.add_step(all);
   } else {

@@ -25,6 +25,8 @@ struct Visit {
   int unit, part;  // what is gathered; part -1: the whole unit
   bool needs_parameters;
   std::vector<Call> calls;
+  std::vector<StageStep> messages = {};  // of the pipeline, listed before the calls
+  std::vector<StageStep> after = {};     // after them: those that the stage lists last
 };
 
 // The units that are gathered part by part (tiled). Such a unit has several parts, its gathered bytes exceed the

@@ -16,6 +16,7 @@
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
+#include "launcher/commands/plan/pipeline.h"
 #include "launcher/commands/plan/prediction.h"
 #include "launcher/commands/plan/settings.h"
 #include "launcher/commands/plan/stages.h"
@@ -315,17 +316,27 @@ int plan(const PlanOptions& options) {
   } else {
     settle_batch(workload, ranks, seat.device);
   }
-  const runtime::Job job = runtime::make_job(workload, ranks, capacity);
-  const bool fits = runtime::fits(job.plan, capacity);
+  if (options.rank && *options.rank >= ranks)
+    fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}", *options.rank,
+         counted(static_cast<std::uint64_t>(ranks), "rank"), ranks - 1);
+  std::vector<PlannedStage> pipeline;
+  if (recipe.parallel.stages > 1) pipeline = plan_pipeline(workload, ranks, capacity, machine, per_node);
+  const runtime::Job alone = pipeline.empty() ? runtime::make_job(workload, ranks, capacity) : runtime::Job{};
+  const std::size_t shown = pipeline.empty() ? 0 : stage_of(pipeline, options.rank);
+  const runtime::Job& job = pipeline.empty() ? alone : pipeline[shown].job;
+  const auto fits_stage = [&](const PlannedStage& stage) { return runtime::fits(stage.job.plan, capacity); };
+  const bool fits = pipeline.empty() ? runtime::fits(job.plan, capacity) : std::ranges::all_of(pipeline, fits_stage);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
   std::optional<Prediction> prediction;
-  if (machine) prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node);
+  if (machine)
+    prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node, plans_of(pipeline));
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(workload, ranks, capacity, machine, per_node);
   if (options.stages) add_group_stages(stages, workload, ranks, capacity, machine, per_node);
   std::vector<PlannedSetting> settings;
   if (options.table) settings = plan_settings(job, ranks, capacity, machine, per_node);
   print_table(job, capacity, per_node, machine);
+  if (!pipeline.empty()) fmt::print("\n{}\n", pipeline_text(pipeline));
   print_epoch(job, std::move(data));
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);
@@ -350,6 +361,7 @@ int plan(const PlanOptions& options) {
         .add("parameters", job.model->parameters())
         .add("micro_batch_size", job.recipe.training.micro_batch_size)
         .add("memory", JsonText{runtime::memory_json(job.plan.memory, nullptr)})
+        .add("memory_rank", options.rank.value_or(job.plan.mesh().rank_of(0, 0, job.plan.stage)))
         .add("capacity_bytes",
              JsonObject().add("device", capacity[runtime::Tier::device]).add("host", capacity[runtime::Tier::host]))
         .add("comm_bytes", JsonText{runtime::comm_json(job.plan.comm_bytes)})
@@ -359,7 +371,10 @@ int plan(const PlanOptions& options) {
         .add("tasks", std::accumulate(counts.begin(), counts.end(), std::size_t{0}))
         .add("nearest", nearest_json(nearest));
     if (prediction) json.add_all(prediction_json(*prediction, job.plan));
-    if (options.stages) json.add("stages", stages_json(stages));
+    if (options.stages)
+      json.add("stages", stages_json(stages));
+    else if (!pipeline.empty())
+      json.add("stages", pipeline_json(pipeline));
     if (options.table) json.add("table", settings_json(settings));
     if (largest) json.add("max_batch", JsonText{max_batch_json(*largest)});
     file.write(json.text() + "\n");

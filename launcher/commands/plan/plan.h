@@ -12,6 +12,7 @@ struct PlanOptions {
   std::optional<std::filesystem::path> recipe;
   std::vector<std::string> sets;
   std::optional<int> ranks;           // default: as many as mpirun started, else 1
+  std::optional<int> rank;            // whose plan; default: that of the stage with the largest device peak
   std::optional<int> ranks_per_node;  // default: all, up to the cores or GPUs of this machine
   std::optional<std::filesystem::path> json, trace, machine;
   std::optional<std::filesystem::path> html;

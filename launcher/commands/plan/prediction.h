@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,10 @@ struct Prediction {
   std::optional<double> spread;  // of the measurements
   std::string scaling;           // how speeds were scaled to this job's ranks; empty: not at all
 };
-// Looks for gains in the recipe as the user gave it.
+// Looks for gains in the recipe as the user gave it. `stages`: as for forecast().
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
-                   int ranks_per_node);
+                   int ranks_per_node, std::span<const runtime::StepPlan* const> stages);
 // Prints to stdout, for people.
 void print_prediction(const Prediction& p);
 // Members of plan --json.

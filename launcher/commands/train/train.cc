@@ -117,7 +117,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   const std::string ranks_threads = threads_text(share, threads, world);
   if (speaks) describe_run(job, planned.seat, world, ranks_threads);
   if (speaks && prompts) tell_remarks(prompts->remarks);
-  control.planned(job);
+  control.planned(job, world);
 
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   // Declared before the checkpoints that write its state, so that it outlives them. It is made when checkpoint.dir is
@@ -192,7 +192,6 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.weights_hash = trainer.weights_hash(activity->advance());
   if (job.plan.layout.adapted) summary.base_hash = trainer.base_hash(activity->advance());
   activity.reset();
-  summary.measured = evaluations.measured_with(executor.measured_memory());
   summary.best = trainer.progress().best;
   summary.metric = recipe.evaluation.metric;
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
@@ -204,6 +203,10 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile =
       machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
+  const runtime::StageFigures mine{world.rank(), job.plan.own, job.plan.memory,
+                                   evaluations.measured_with(executor.measured_memory()),
+                                   runtime::idle_share(job.plan, summary.spans, summary.timed_ms.value_or(0))};
+  summary.stages = runtime::figures_of_stages(mine, job.plan.mesh(), world);
   // The run waited for all tasks of that step, including an update for which usually only the next step waits.
   const auto ended_last = std::ranges::max_element(summary.spans, {}, &runtime::Span::end);
   summary.path = runtime::critical_path(job.plan, profile, from_begin(job.plan, summary.spans),
@@ -231,7 +234,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     if (const std::string missing = trace->missing(); speaks && !missing.empty()) note(missing);
   }
   if (reports && reports->summary) {
-    reports->summary->write(runtime::summary_json(job.plan, summary));
+    reports->summary->write(runtime::summary_json(job.plan, *job.model, summary));
     reports->summary->close();
   }
   world.barrier();

@@ -198,7 +198,7 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
     if (at.place.task < 0) continue;
     pb::LaneDump& told = *out.add_lanes();
     told.set_lane(std::string(runtime::kLaneNames[lane]));
-    told.set_task(std::string(names.text(at.place.task)));
+    told.set_task(std::string(names.text(at.place.task, rank)));
     told.set_step(at.place.step);
     told.set_running(at.place.running);
     told.set_seconds(at.age);
@@ -211,7 +211,7 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
     if (place.task < 0 || lane >= runtime::kLanes) continue;
     pb::TaskRun& told = *out.add_last_tasks();
     told.set_lane(std::string(runtime::kLaneNames[lane]));
-    told.set_task(std::string(names.text(place.task)));
+    told.set_task(std::string(names.text(place.task, rank)));
     told.set_step(place.step);
     told.set_seconds(static_cast<double>(run.end.load(kRelaxed) - run.begin.load(kRelaxed)) * 1e-9);
     told.set_seconds_ago(seconds(run.end.load(kRelaxed)));

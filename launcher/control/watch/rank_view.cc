@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "runtime/plan/peers.h"
@@ -16,9 +17,28 @@ double seconds(std::int64_t ns) {
   return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9;
 }
 
+// Adds the names of the other stages. A line per task: its lane, whether it is collective, its set of groups, its text.
+void exchange_names(TaskNames& names, int stage, comm::World& world) {
+  std::string lines;
+  if (names.mesh.rank_of(0, 0, stage) == world.rank())
+    for (const TaskNames::Name& name : names.stages[0])
+      lines += fmt::format("{} {:d} {} {}\n", static_cast<int>(name.lane), name.collective, name.group_set, name.text);
+  const std::vector<std::string> all = world.exchange(lines);
+  names.stages.assign(static_cast<std::size_t>(names.mesh.stages), {});
+  for (int s = 0; s < names.mesh.stages; ++s) {
+    std::istringstream from(all[static_cast<std::size_t>(names.mesh.rank_of(0, 0, s))]);
+    TaskNames::Name name;
+    for (int lane = 0;
+         from >> lane >> name.collective >> name.group_set && from.get() && std::getline(from, name.text);) {
+      name.lane = static_cast<runtime::LaneId>(lane);
+      names.stages[static_cast<std::size_t>(s)].push_back(name);
+    }
+  }
+}
+
 }  // namespace
 
-TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model) {
+TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model, comm::World& world) {
   for (std::size_t i = 0; i < runtime::kPeers; ++i) {
     auto& groups = group_sets.emplace_back();
     std::vector<bool> known(static_cast<std::size_t>(plan.ranks()));
@@ -31,26 +51,38 @@ TaskNames::TaskNames(const runtime::StepPlan& plan, const models::Model& model) 
       groups.push_back(std::move(members));
     }
   }
+  std::vector<Name> own;
   for (const runtime::Task& task : plan.tasks) {
-    const bool collective = plan.ranks() > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none;
+    const bool message = task.kind == runtime::TaskKind::send || task.kind == runtime::TaskKind::receive;
+    const bool collective =
+        message || (plan.ranks() > 1 && runtime::traits_of(task.kind).collective != runtime::Collective::none);
     const int group_set = static_cast<int>(peers_of(task.kind));
     const bool in_group = collective && !group_sets[static_cast<std::size_t>(group_set)].empty();
-    tasks.push_back({name_of(task, model), task.lane, collective, in_group ? group_set : -1});
+    own.push_back({name_of(task, model), task.lane, collective, in_group ? group_set : -1});
   }
+  stages = {std::move(own)};
+  mesh = plan.mesh();
+  if (mesh.stages > 1) exchange_names(*this, plan.stage, world);
 }
 
-std::string_view TaskNames::text(int task) const {
-  return task < 0 || static_cast<std::size_t>(task) >= tasks.size() ? std::string_view("a task")
-                                                                    : tasks[static_cast<std::size_t>(task)].text;
+const TaskNames::Name* TaskNames::find(int task, int rank) const {
+  const auto& tasks = stages[stages.size() == 1 ? 0 : static_cast<std::size_t>(mesh.at(rank).stage)];
+  return task < 0 || static_cast<std::size_t>(task) >= tasks.size() ? nullptr : &tasks[static_cast<std::size_t>(task)];
 }
 
-bool TaskNames::collective(int task) const {
-  return task >= 0 && static_cast<std::size_t>(task) < tasks.size() && tasks[static_cast<std::size_t>(task)].collective;
+std::string_view TaskNames::text(int task, int rank) const {
+  const Name* const name = find(task, rank);
+  return name ? std::string_view(name->text) : std::string_view("a task");
+}
+
+bool TaskNames::collective(int task, int rank) const {
+  const Name* const name = find(task, rank);
+  return name && name->collective;
 }
 
 const std::vector<int>* TaskNames::group(int task, int rank) const {
-  if (!collective(task)) return nullptr;
-  const int group_set = tasks[static_cast<std::size_t>(task)].group_set;
+  if (!collective(task, rank)) return nullptr;
+  const int group_set = find(task, rank)->group_set;
   if (group_set < 0) return nullptr;
   for (const std::vector<int>& group : group_sets[static_cast<std::size_t>(group_set)])
     if (std::ranges::binary_search(group, rank)) return &group;
@@ -66,7 +98,7 @@ int RankView::main_lane(const TaskNames& names) const {
     if (l.place.task < 0) return 0;
     if (!l.place.running) return 1;
     if (lane == static_cast<int>(runtime::LaneId::host)) return 2;
-    return names.collective(l.place.task) ? 3 : 4;
+    return names.collective(l.place.task, rank) ? 3 : 4;
   };
   for (int lane = 0; lane < static_cast<int>(runtime::kLanes); ++lane) {
     if (weight(lane) == 0) continue;
@@ -89,7 +121,8 @@ std::string RankView::text(const TaskNames& names) const {
                        counter > 0 ? fmt::format(" ({} done)", counter) : "");
   }
   const runtime::LanePlace& place = lanes[static_cast<std::size_t>(lane)].place;
-  return fmt::format("{}'{}' of step {}", place.running ? "" : "what follows ", names.text(place.task), place.step);
+  return fmt::format("{}'{}' of step {}", place.running ? "" : "what follows ", names.text(place.task, rank),
+                     place.step);
 }
 
 pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64_t now) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "launcher/control/control.pb.h"
 #include "models/model.h"
 #include "runtime/execute/places.h"
@@ -14,7 +15,8 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// Names of the plan's tasks, their lanes, and which of them wait for other ranks. Places are described by these.
+// Names of the plans' tasks, their lanes, and which of them wait for other ranks. Places are described by these. Stages
+// of a pipeline have plans of their own, so a task's number means something for a rank of its stage alone.
 struct TaskNames {
   struct Name {
     std::string text;
@@ -22,13 +24,17 @@ struct TaskNames {
     bool collective;
     int group_set = -1;  // index into `group_sets`; -1: all ranks take part, or one alone
   };
-  std::vector<Name> tasks;
+  std::vector<std::vector<Name>> stages = {{}};           // by pipeline stage, then by task
   std::vector<std::vector<std::vector<int>>> group_sets;  // each set's groups of ranks, in ascending order
+  runtime::Mesh mesh{1};
 
   TaskNames() = default;
-  TaskNames(const runtime::StepPlan& plan, const models::Model& model);
-  std::string_view text(int task) const;
-  bool collective(int task) const;
+  // Collective: stages tell each other the names of their tasks.
+  TaskNames(const runtime::StepPlan& plan, const models::Model& model, comm::World& world);
+  // Null: the rank's stage has no such task.
+  const Name* find(int task, int rank) const;
+  std::string_view text(int task, int rank) const;
+  bool collective(int task, int rank) const;
   // The ranks that a rank waits for in a task, in ascending order; null if it waits for all ranks or for none.
   const std::vector<int>* group(int task, int rank) const;
 };

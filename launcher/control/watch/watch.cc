@@ -197,7 +197,7 @@ std::string Watch::waiting_text(const Standing& found, double now) const {
     return fmt::format("; {} for it", count(static_cast<std::size_t>(all), "one rank waits", "ranks wait"));
   const std::size_t others = static_cast<std::size_t>(all) - near.size();
   return fmt::format("; {} {} for it in '{}' (group of {}){}", ranks_text(near), near.size() == 1 ? "waits" : "wait",
-                     names_.text(task), ranks_text(*names_.group(task, found.rank)),
+                     names_.text(task, near[0]), ranks_text(*names_.group(task, near[0])),
                      others == 0 ? "" : fmt::format(", and {} for them", count(others, "one more rank", "more ranks")));
 }
 
@@ -223,7 +223,7 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
     if (rank.phase != runtime::Phase::training) return false;
     const int lane = rank.main_lane(names_);
     return lane >= 0 && lane != static_cast<int>(runtime::LaneId::host) && rank.lanes[index(lane)].place.running &&
-           !names_.collective(rank.lanes[index(lane)].place.task);
+           !names_.collective(rank.lanes[index(lane)].place.task, s.rank);
   };
   if (const auto found = among(busy)) return found;
   // Otherwise the rank that is furthest behind: it has not yet come to where the others wait.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
+#include "base/error.h"
 #include "base/json_writer.h"
 #include "runtime/forecast/simulator.h"
 #include "text/unicode/utf8.h"
@@ -123,7 +125,44 @@ double in_no_task_ms(const Summary& s) {
   return std::max(0.0, s.timed_ms.value_or(0) - sum_of(s.path) * 1e3);
 }
 
-std::string summary_json(const StepPlan& plan, const Summary& s) {
+std::vector<StageFigures> figures_of_stages(const StageFigures& mine, const Mesh& mesh, comm::World& world) {
+  const auto all = world.exchange(std::string(reinterpret_cast<const char*>(&mine), sizeof mine));
+  std::vector<StageFigures> out;
+  for (int stage = 0; stage < mesh.stages; ++stage) {
+    const std::string& text = all[static_cast<std::size_t>(mesh.rank_of(0, 0, stage))];
+    STRATA_CHECK_EQ(text.size(), sizeof mine);
+    std::memcpy(&out.emplace_back(), text.data(), sizeof mine);
+  }
+  return out;
+}
+
+const StageFigures& largest_of(std::span<const StageFigures> stages) {
+  const auto peak = [](const StageFigures& s) { return s.planned[static_cast<std::size_t>(Tier::device)].peak; };
+  return *std::ranges::max_element(stages, {}, peak);
+}
+
+namespace {
+
+JsonArray stages_json(const models::Model& model, std::span<const StageFigures> stages) {
+  JsonArray out;
+  for (const StageFigures& stage : stages) {
+    JsonArray units;
+    for (int unit = stage.units.first; unit <= stage.units.last; ++unit)
+      units.add(model.units[static_cast<std::size_t>(unit)]->name());
+    const auto device = static_cast<std::size_t>(Tier::device);
+    out.add(JsonObject()
+                .add("units", units)
+                .add("planned_peak_bytes", stage.planned[device].peak)
+                .add("measured_peak_bytes", stage.measured[device].peak)
+                .add("idle_share", Decimals{stage.idle_share, 4}));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string summary_json(const StepPlan& plan, const models::Model& model, const Summary& s) {
+  const StageFigures& largest = largest_of(s.stages);
   JsonObject out;
   out.add("steps", s.steps)
       .add("skipped_steps", s.skipped_steps)
@@ -137,7 +176,9 @@ std::string summary_json(const StepPlan& plan, const Summary& s) {
   if (!s.base_hash.empty()) out.add("base_hash", s.base_hash);
   out.add("ranks", plan.ranks())
       .add("mesh", JsonText{mesh_json(plan.mesh())})
-      .add("memory", JsonText{memory_json(plan.memory, &s.measured)})
+      .add("memory", JsonText{memory_json(largest.planned, &largest.measured)})
+      .add("memory_rank", largest.rank)
+      .add("stages", stages_json(model, s.stages))
       .add("process_peak_rss_bytes", JsonArray().add_all(s.peak_rss));
   if (s.gpu_before && s.gpu_at_end)
     out.add("gpu_memory", JsonObject()

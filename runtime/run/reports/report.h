@@ -53,6 +53,18 @@ std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std:
 // Bytes that a step moves to and from each tier below the device.
 std::string io_json(const IoBytes& bytes);
 
+// What a pipeline stage has and needs, on its first rank.
+struct StageFigures {
+  int rank = 0;  // the stage's first
+  UnitRange units;
+  Memory planned, measured;
+  double idle_share = 0;  // of the timed step: the compute lane ran nothing
+};
+// Of each stage. Collective.
+std::vector<StageFigures> figures_of_stages(const StageFigures& mine, const Mesh& mesh, comm::World& world);
+// The stage with the largest planned peak on the device; of equal ones, the first.
+const StageFigures& largest_of(std::span<const StageFigures> stages);
+
 // What report.summary adds to the lines of steps.
 struct Summary {
   std::int64_t steps;
@@ -62,8 +74,8 @@ struct Summary {
   double flops_per_token;
   std::size_t trained_parameters;
   std::string weights_hash;
-  std::string base_hash;  // hash of an adapter's base; otherwise empty
-  Memory measured;
+  std::string base_hash;                // hash of an adapter's base; otherwise empty
+  std::vector<StageFigures> stages;     // at least one
   comm::CommBytes comm_bytes;           // per step, this rank
   IoBytes io_bytes;                     // per step, this rank
   std::vector<std::uint64_t> peak_rss;  // by rank
@@ -85,6 +97,6 @@ struct Summary {
 // The time of step `timed_step`, in ms, that is in no task of its critical path: the host's work before and after the
 // tasks, and waiting for cores that other processes use.
 double in_no_task_ms(const Summary& summary);
-std::string summary_json(const StepPlan& plan, const Summary& summary);
+std::string summary_json(const StepPlan& plan, const models::Model& model, const Summary& summary);
 
 }  // namespace strata::runtime

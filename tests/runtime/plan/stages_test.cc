@@ -30,21 +30,6 @@ bool covers(const std::vector<UnitRange>& stages, int units) {
   return next == units;
 }
 
-double slowest(const FakeModel& model, const std::vector<UnitRange>& stages) {
-  double most = 0;
-  for (const UnitRange& stage : stages) {
-    double sum = 0;
-    for (int unit = stage.first; unit <= stage.last; ++unit)
-      for (const models::Pass pass : {models::Pass::forward, models::Pass::backward}) {
-        const models::Unit& u = *model.units[static_cast<std::size_t>(unit)];
-        const models::Work work = u.work(pass, u.all_parts());
-        sum += work.flops + work.attention_flops;
-      }
-    most = std::max(most, sum);
-  }
-  return most;
-}
-
 // Of every number of layers and stages, no other cut has a faster slowest stage.
 TEST(Stages, AutomaticSplitIsTheBest) {
   for (std::size_t blocks = 1; blocks <= 7; ++blocks) {
@@ -62,9 +47,9 @@ TEST(Stages, AutomaticSplitIsTheBest) {
             other.push_back({unit, unit});
           else
             other.back().last = unit;
-        best = std::min(best, slowest(model, other));
+        best = std::min(best, slowest_stage(model, other));
       }
-      EXPECT_EQ(slowest(model, split), best) << blocks << " blocks in " << stages;
+      EXPECT_EQ(slowest_stage(model, split), best) << blocks << " blocks in " << stages;
     }
   }
 }
@@ -93,18 +78,34 @@ TEST(Stages, ListHasBlocks) {
             "parallel.stages = 7, and this model has 6 units (embedding, 4 blocks, head): set at most 6 stages");
 }
 
+// Forwards and backwards of micro-batches as f0 and b0, messages as their first letters: input, output, gradient of the
+// output (g), of the input (d).
+std::string text_of(int stage, int stages, int micro_batches, bool all_forward_first) {
+  std::string out;
+  for (const StageStep& step : steps_of_stage(stage, stages, micro_batches, all_forward_first))
+    out += std::string(1, "fbiogd"[static_cast<std::size_t>(step.what)]) + std::to_string(step.micro_batch);
+  return out;
+}
+std::string passes_in(const std::string& steps) {
+  std::string out;
+  for (std::size_t i = 0; i < steps.size(); i += 2)
+    if (steps[i] == 'f' || steps[i] == 'b') out += steps.substr(i, 2);
+  return out;
+}
+
 TEST(Stages, OneForwardOneBackward) {
-  const auto text = [](int stage, int stages, int micro_batches, bool all_forward_first) {
-    std::string out;
-    for (const auto [forward, g] : passes_of_stage(stage, stages, micro_batches, all_forward_first))
-      out += std::string(forward ? "f" : "b") + std::to_string(g);
-    return out;
-  };
-  EXPECT_EQ(text(0, 3, 4, false), "f0f1f2b0f3b1b2b3");
-  EXPECT_EQ(text(1, 3, 4, false), "f0f1b0f2b1f3b2b3");
-  EXPECT_EQ(text(2, 3, 4, false), "f0b0f1b1f2b2f3b3");
-  EXPECT_EQ(text(0, 3, 1, false), "f0b0");
-  EXPECT_EQ(text(0, 2, 3, true), "f0f1f2b0b1b2");
+  EXPECT_EQ(passes_in(text_of(0, 3, 4, false)), "f0f1f2b0f3b1b2b3");
+  EXPECT_EQ(passes_in(text_of(1, 3, 4, false)), "f0f1b0f2b1f3b2b3");
+  EXPECT_EQ(passes_in(text_of(2, 3, 4, false)), "f0b0f1b1f2b2f3b3");
+  EXPECT_EQ(text_of(0, 1, 1, false), "f0b0");
+  EXPECT_EQ(passes_in(text_of(0, 2, 3, true)), "f0f1f2b0b1b2");
+}
+
+// The last stage has sent the first gradient before it receives the third input, and the first receives that gradient
+// before it sends the third output.
+TEST(Stages, MessagesAreInOneOrder) {
+  EXPECT_EQ(text_of(0, 2, 3, false), "f0o0f1o1g0b0f2o2g1b1g2b2");
+  EXPECT_EQ(text_of(1, 2, 3, false), "i0f0i1b0d0f1b1i2d1f2b2d2");
 }
 
 }  // namespace

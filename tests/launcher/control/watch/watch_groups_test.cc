@@ -24,9 +24,9 @@ RankView at(int rank, LaneId lane, int task, double age) {
 // Ranks 0 to 3 and 4 and 5 gather by themselves, and reduce together.
 TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
   TaskNames names;
-  names.tasks = {{"forward block 3", LaneId::compute, false},
-                 {"reduce block 3", LaneId::reduce, true},
-                 {"gather block 4", LaneId::gather, true, 0}};
+  names.stages[0] = {{"forward block 3", LaneId::compute, false},
+                     {"reduce block 3", LaneId::reduce, true},
+                     {"gather block 4", LaneId::gather, true, 0}};
   names.group_sets = {{{0, 1, 2, 3}, {4, 5}}};
   Watch watch({30, 60, 600}, {{{"n1", {0, 1, 2, 3}}, {"n2", {4, 5}}}, {0, 0, 0, 0, 1, 1}}, 0);
   watch.know(names);
@@ -47,7 +47,7 @@ TEST(WatchGroups, AreThoseOfThePlan) {
   runtime::PlanCase c = runtime::make_case(runtime::small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});
   c.request.placement.parameters.group = 2;
   const runtime::StepPlan plan = runtime::make_plan(c.request);
-  const TaskNames names(plan, *c.model);
+  const TaskNames names(plan, *c.model, *comm::solo_world());
   int gathers = 0, reductions = 0;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const std::vector<int>* group = names.group(static_cast<int>(t), 3);

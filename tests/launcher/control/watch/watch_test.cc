@@ -15,10 +15,10 @@ using Kind = Watch::Finding::Kind;
 // Tasks of a step: forward (0), reduce (1), gather (2), write (3); ranks 0 to 5, two a node.
 TaskNames names() {
   TaskNames out;
-  out.tasks = {{"forward block 3", LaneId::compute, false},
-               {"reduce block 3", LaneId::reduce, true},
-               {"gather block 4", LaneId::gather, true},
-               {"write block 7", LaneId::disk_write, false}};
+  out.stages[0] = {{"forward block 3", LaneId::compute, false},
+                   {"reduce block 3", LaneId::reduce, true},
+                   {"gather block 4", LaneId::gather, true},
+                   {"write block 7", LaneId::disk_write, false}};
   return out;
 }
 NodeMap three_nodes() {

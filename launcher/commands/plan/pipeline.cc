@@ -1,0 +1,128 @@
+#include "launcher/commands/plan/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/quantity.h"
+#include "launcher/screen/folded.h"
+#include "runtime/forecast/simulator.h"
+#include "runtime/plan/stage_match.h"
+#include "runtime/plan/stages.h"
+#include "runtime/run/reports/report.h"
+
+namespace strata::launcher {
+namespace {
+
+std::size_t device_peak(const runtime::StepPlan& plan) {
+  return plan.memory[static_cast<std::size_t>(runtime::Tier::device)].peak;
+}
+
+// "embedding, block 0 to block 3".
+std::string units_text(const runtime::Job& job) {
+  const auto& units = job.model->units;
+  const auto [first, last] = job.plan.own;
+  const auto name = [&](int unit) { return units[static_cast<std::size_t>(unit)]->name(); };
+  const int head = static_cast<int>(units.size()) - 1;
+  std::string text;
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
+  const int from = std::max(first, 1), to = std::min(last, head - 1);
+  if (first == 0) add(name(0));
+  if (from == to) add(name(from));
+  if (from < to) add(name(from) + " to " + name(to));
+  if (last == head && head > 0) add(name(head));
+  return text;
+}
+
+// What a list of parallel.split loses against "auto".
+std::string balance_text(const runtime::Job& job) {
+  const runtime::Recipe::Parallel& parallel = job.recipe.parallel;
+  if (parallel.split.empty()) return "";
+  const double asked =
+      runtime::slowest_stage(*job.model, runtime::split_into_stages(*job.model, parallel.stages, parallel.split));
+  const double best = runtime::slowest_stage(*job.model, runtime::split_into_stages(*job.model, parallel.stages, {}));
+  if (asked <= 1.03 * best) return "";
+  return fmt::format(
+      "parallel.split = \"auto\" would balance better: its slowest stage has {:.0f}% of the FLOPs of this one's",
+      100 * best / asked);
+}
+
+}  // namespace
+
+std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
+                                        const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+  std::vector<PlannedStage> stages;
+  for (runtime::Job& job : runtime::jobs_of_stages(workload, ranks, capacity))
+    stages.push_back({std::move(job), std::nullopt, 0});
+  const std::vector<const runtime::StepPlan*> plans = plans_of(stages);
+  if (const auto mismatch = runtime::find_mismatch(plans))
+    invariant_failed(__FILE__, __LINE__, "the stages of the pipeline go together", *mismatch);
+  const runtime::MachineProfile profile =
+      machine ? runtime::profile_of(*machine, stages[0].job, ranks_per_node) : runtime::nominal_profile(*plans[0]);
+  const auto spans = runtime::simulate(plans, profile);
+  double step = 0;
+  for (std::size_t s = 0; s < plans.size(); ++s) step = std::max(step, runtime::makespan_s(*plans[s], spans[s]));
+  for (std::size_t s = 0; s < plans.size(); ++s) {
+    stages[s].idle_share = runtime::idle_share(*plans[s], spans[s], 1e3 * step);
+    if (machine) stages[s].step_ms = 1e3 * runtime::makespan_s(*plans[s], spans[s]);
+  }
+  return stages;
+}
+
+std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages) {
+  std::vector<const runtime::StepPlan*> plans;
+  for (const PlannedStage& stage : stages) plans.push_back(&stage.job.plan);
+  return plans;
+}
+
+std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank) {
+  if (rank) return static_cast<std::size_t>(stages[0].job.plan.mesh().at(*rank).stage);
+  const auto peak = [](const PlannedStage& stage) { return device_peak(stage.job.plan); };
+  return static_cast<std::size_t>(std::ranges::max_element(stages, {}, peak) - stages.begin());
+}
+
+std::string pipeline_text(const std::vector<PlannedStage>& stages) {
+  const runtime::StepPlan& plan = stages[0].job.plan;
+  std::vector<std::vector<std::string>> rows = {{"stage", "units", "device", "host", "nvme", "time", "idle", "sends"}};
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const runtime::Job& job = stages[s].job;
+    auto& row = rows.emplace_back();
+    row = {fmt::format("{}", s), units_text(job)};
+    for (const runtime::TierMemory& tier : job.plan.memory) row.push_back(tier.peak ? bytes_text(tier.peak) : "-");
+    row.push_back(stages[s].step_ms ? step_time_text(*stages[s].step_ms) : "-");
+    row.push_back(fmt::format("{:.0f}%", 100 * stages[s].idle_share));
+    row.push_back(bytes_text(job.plan.comm_bytes.point_to_point));
+  }
+  std::string text = fmt::format(
+      "{}\n", folded(fmt::format("{} of {} each; a rank of each stage per step (idle: of the step's time{}):",
+                                 counted(stages.size(), "pipeline stage"),
+                                 counted(static_cast<std::uint64_t>(plan.mesh().data()), "rank"),
+                                 stages[0].step_ms ? "" : ", at nominal speeds")));
+  text += table(rows);
+  if (const std::string balance = balance_text(stages[0].job); !balance.empty()) text += folded(balance, 2) + "\n";
+  if (plan.sharded_parameters() && plan.accumulation > 1)
+    text += folded("each micro-batch gathers a stage's parameters again: with zero.stage = 2 they are there once", 2) +
+            "\n";
+  return text;
+}
+
+JsonArray pipeline_json(const std::vector<PlannedStage>& stages) {
+  JsonArray out;
+  for (const PlannedStage& stage : stages) {
+    JsonArray units;
+    for (int unit = stage.job.plan.own.first; unit <= stage.job.plan.own.last; ++unit)
+      units.add(stage.job.model->units[static_cast<std::size_t>(unit)]->name());
+    JsonObject one;
+    one.add("units", units).add("memory", JsonText{runtime::memory_json(stage.job.plan.memory, nullptr)});
+    if (stage.step_ms)
+      one.add("step_ms", Decimals{*stage.step_ms, 3});
+    else
+      one.add("step_ms", JsonText{"null"});
+    out.add(one.add("idle_share", Decimals{stage.idle_share, 4}).add("sent_bytes", stage.job.plan.comm_bytes.total()));
+  }
+  return out;
+}
+
+}  // namespace strata::launcher

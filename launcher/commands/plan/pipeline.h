@@ -1,0 +1,30 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json_writer.h"
+#include "runtime/forecast/machine.h"
+#include "runtime/job/make_job.h"
+
+namespace strata::launcher {
+
+// What the ranks of one stage of a pipeline do in a step, as the simulator runs all stages against each other.
+struct PlannedStage {
+  runtime::Job job;               // of the stage's first rank
+  std::optional<double> step_ms;  // only with a machine file
+  double idle_share;              // of the step's time; the compute lane has nothing to do
+};
+
+// Plans every stage. Without a machine, idle shares come from nominal speeds. Throws what make_job throws.
+std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
+                                        const std::optional<runtime::Machine>& machine, int ranks_per_node);
+// The stage of a rank; if none is given, the one with the largest peak on the device.
+std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
+std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages);
+// A row per stage, with what would balance them better.
+std::string pipeline_text(const std::vector<PlannedStage>& stages);
+// The same as a member of plan --json.
+JsonArray pipeline_json(const std::vector<PlannedStage>& stages);
+
+}  // namespace strata::launcher

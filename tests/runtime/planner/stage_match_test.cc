@@ -1,0 +1,100 @@
+// The plans of a pipeline's stages go together, for any model and request; plans that do not are refused.
+#include "runtime/plan/stage_match.h"
+
+#include <gmock/gmock.h>
+
+#include "runtime/plan/validator.h"
+#include "tests/runtime/planner/random_case.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+// The plans of all stages of a request.
+std::vector<StepPlan> plans_of(PlanRequest request, const std::vector<UnitRange>& stages) {
+  const std::vector<Segment> segments = request.segments;
+  request.stages = stages;
+  request.mesh.stages = static_cast<int>(stages.size());
+  request.mesh.world *= request.mesh.stages;
+  request.vertical = false;
+  std::vector<StepPlan> plans;
+  for (request.stage = 0; request.stage < request.mesh.stages; ++request.stage) {
+    request.segments = within(segments, stages[static_cast<std::size_t>(request.stage)]);
+    plans.push_back(make_plan(request));
+  }
+  return plans;
+}
+std::optional<std::string> mismatch(const std::vector<StepPlan>& plans) {
+  std::vector<const StepPlan*> all;
+  for (const StepPlan& plan : plans) all.push_back(&plan);
+  return find_mismatch(all);
+}
+
+TEST(StageMatch, HoldsForAnyModelAndRequest) {
+  EXPECT_TRUE(rc::check([] {
+    PlanCase c = random_case();
+    const int units = static_cast<int>(c.model->units.size());
+    std::vector<UnitRange> stages{{0, 0}};
+    for (int unit = 1; unit < units; ++unit)
+      if (*rc::gen::arbitrary<bool>())
+        stages.push_back({unit, unit});
+      else
+        stages.back().last = unit;
+    RC_PRE(stages.size() > 1);
+    c.request.all_forward_first = *rc::gen::arbitrary<bool>();
+    const std::vector<StepPlan> plans = plans_of(c.request, stages);
+    for (const StepPlan& plan : plans)
+      if (const auto violation = find_violation(plan, kUnlimited)) RC_FAIL(*violation);
+    if (const auto found = mismatch(plans)) RC_FAIL(*found);
+  }));
+}
+
+class Mismatches : public testing::Test {
+ protected:
+  Mismatches() {
+    PlanCase c = make_case(small(true), 1, 3, 0, device::DType::bf16, false, false, 2, {});
+    plans_ = plans_of(c.request, {{0, 1}, {2, 3}, {4, 4}});
+  }
+  Task& message(int stage, TaskKind kind, int n) {
+    for (Task& task : plans_[static_cast<std::size_t>(stage)].tasks)
+      if (task.kind == kind && n-- == 0) return task;
+    std::abort();
+  }
+  std::vector<StepPlan> plans_;
+};
+
+TEST_F(Mismatches, NoneIfNothingChanges) {
+  EXPECT_EQ(mismatch(plans_), std::nullopt);
+}
+
+TEST_F(Mismatches, OtherBytesAreFound) {
+  message(1, TaskKind::receive, 0).uses[0].bytes += 4096;
+  EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
+}
+
+TEST_F(Mismatches, OtherMicroBatchIsFound) {
+  std::swap(message(0, TaskKind::send, 0).micro_batch, message(0, TaskKind::send, 1).micro_batch);
+  EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
+}
+
+TEST_F(Mismatches, MissingMessageIsFound) {
+  message(2, TaskKind::receive, 3).kind = TaskKind::forward;  // the tied table
+  EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("stage 0 sends 1 messages to stage 2, which receives 0"));
+}
+
+// The tied table's gradient before the last gradient of activations: the stage between waits for that, and the first
+// stage receives it before the table's.
+TEST_F(Mismatches, WaitingForEachOtherIsFound) {
+  const auto newest = [&](int peer) {
+    std::vector<Task>& tasks = plans_[2].tasks;
+    return std::find_if(tasks.rbegin(), tasks.rend(), [&](const Task& task) {
+      return task.kind == TaskKind::send && task.lane == LaneId::stage_backward && task.peer == peer;
+    });
+  };
+  std::swap(*newest(0), *newest(1));
+  EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("never gets past"));
+}
+
+}  // namespace
+}  // namespace strata::runtime
