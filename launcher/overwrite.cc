@@ -165,14 +165,19 @@ void require_own(const NamedFile& output, Content content, bool force) {
 }
 
 void require_own_reports(const runtime::Recipe& recipe, bool force) {
-  for (const auto& [key, path] :
-       {std::pair{"report.dir", &recipe.report.dir}, {"report.tensorboard", &recipe.report.tensorboard}}) {
+  for (const auto& [key, path] : {std::pair{"report.dir", &recipe.report.dir},
+                                  {"report.tensorboard", &recipe.report.tensorboard},
+                                  {"checkpoint.dir", &recipe.checkpoint.dir}}) {
     std::error_code error;
     if (*path && fs::exists(**path, error) && !fs::is_directory(**path, error))
       fail(Exit::usage, "{} = {} is no folder: name another, or remove it", key, (*path)->string());
   }
   const auto require = [&](const char* key, const std::optional<fs::path>& path, Content content) {
-    if (path) require_content({key, *path}, content, force);
+    if (!path) return;
+    std::error_code error;
+    if (fs::is_directory(*path, error))
+      fail(Exit::usage, "{} = {} is a folder: give the name of a file", key, path->string());
+    require_content({key, *path}, content, force);
   };
   require("report.jsonl", recipe.report.jsonl, Content::steps);
   require("report.csv", recipe.report.csv, Content::table);

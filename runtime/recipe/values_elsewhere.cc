@@ -199,6 +199,7 @@ std::string meant_by(const RecipeValue& value, const RecipeKey& key) {
     return fmt::format("; you mean \"{}\"", size);
   for (const bool mistyped : {false, true})
     for (const std::string& name : names_allowed(key)) {
+      if (name.ends_with('B') && std::isdigit(static_cast<unsigned char>(name[0]))) continue;  // an example of a size
       const bool same = mistyped ? is_slip(edits(plain(name), written), written.size(), 4) : is_same(name, written);
       if (same && takes_text(key, name)) return fmt::format("; you mean \"{}\"", name);
     }

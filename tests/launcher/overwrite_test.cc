@@ -148,13 +148,19 @@ TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
 
 TEST_F(Overwrite, WhereAFolderIsNeededAFileIsRefused) {
   folder_.write("taken", "mine");
-  for (const char* key : {"report.dir", "report.tensorboard"}) {
+  for (const std::string_view key : {"report.dir", "report.tensorboard", "checkpoint.dir"}) {
     runtime::Recipe recipe;
-    (key == std::string("report.dir") ? recipe.report.dir : recipe.report.tensorboard) = file("taken");
+    (key == "report.dir"           ? recipe.report.dir
+     : key == "report.tensorboard" ? recipe.report.tensorboard
+                                   : recipe.checkpoint.dir) = file("taken");
     EXPECT_FAILURE(require_own_reports(recipe, true), Exit::usage,
                    AllOf(HasSubstr(key), HasSubstr("taken is no folder: name another")));
   }
   EXPECT_EQ(folder_.read("taken"), "mine");
+  runtime::Recipe recipe;
+  recipe.report.jsonl = folder_.path();
+  EXPECT_FAILURE(require_own_reports(recipe, true), Exit::usage,
+                 AllOf(HasSubstr("report.jsonl"), HasSubstr("is a folder: give the name of a file")));
 }
 
 TEST_F(Overwrite, AMachineFileIsKnownAlsoWhereSomeoneEditedIt) {

@@ -104,8 +104,9 @@ void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   if (!role && find(message, "from"))
     wrong("turn {} has no \"role\" but a \"from\", as ShareGPT has it: rename \"messages\" to \"conversations\"",
           turns.size() + 1);
-  if (!role || !role->is(Kind::text))
-    wrong("turn {} has no \"role\", and has the fields {}", turns.size() + 1, keys_of(message));
+  if (role && !role->is(Kind::text))
+    wrong("turn {}: expected a string in \"role\", found {}", turns.size() + 1, kind_text(*role));
+  if (!role) wrong("turn {} has no \"role\", and has the fields {}", turns.size() + 1, keys_of(message));
   out.answers.push_back(role->text() == "assistant");
   out.trained.push_back(trained(message, turns.size() + 1));
   Fields fields;

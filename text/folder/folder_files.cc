@@ -1,6 +1,7 @@
 #include "text/folder/folder_files.h"
 
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
@@ -21,7 +22,9 @@ std::optional<Value> read_object(const fs::path& path) {
   if (file.bytes().size() > kMaxBytes)
     fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", path.string(), file.bytes().size());
   try {
-    Value out = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+    std::vector<OddNumber> odd;  // as Python writes them (Infinity), in fields that nothing here reads
+    Value out = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
+                           RepeatedKeys::last_counts, &odd);
     if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
     return out;
   } catch (const JsonFault& fault) {

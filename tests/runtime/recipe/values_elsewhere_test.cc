@@ -61,6 +61,7 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
       {"scheduler.name=WarmupDecayLR", "; you mean \"linear\", with scheduler.warmup_steps and scheduler.min_lr_ratio"},
       {"memory.device=2G", "; you mean \"2GiB\""},
       {"memory.device=24gb", "; you mean \"24GB\""},
+      {"optimizer.moments=8bitt", "; you mean \"8bit\""},
       {"memory.host='1.5 gib'", "; you mean \"1.5GiB\""},
       {"memory.host=512m", "; you mean \"512MiB\""},
       {"training.recompute=true", "; you mean \"block\""},
@@ -79,7 +80,7 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
 
 TEST(ValuesElsewhere, NothingIsGuessed) {
   for (const char* set : {"training.precision=fp8", "optimizer.name=adafactor", "zero.optimizer=remote",
-                          "memory.device=much", "memory.device=2X", "training.max_steps=-1",
+                          "memory.device=much", "memory.device=2X", "memory.device=-1GiB", "training.max_steps=-1",
                           "scheduler.name=", "training.max_steps=5.5", "training.recompute=some"}) {
     SCOPED_TRACE(set);
     EXPECT_FAILURE(recipe_with({set}), Exit::usage,

@@ -330,6 +330,18 @@ TEST_F(FolderTest, BrokenFilesAreRefused) {
   EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("tokens with a \"content\""));
 }
 
+// Python writes such numbers, and integers of any length, into fields that nothing here reads.
+TEST_F(FolderTest, NumbersThatAreNoJsonAreTakenAsPythonDoes) {
+  folder_.write("vocab.txt", "[PAD]\n[UNK]\nA\nb\n");
+  folder_.write("tokenizer_config.json",
+                R"({"model_max_length": Infinity, "x": {"y": [{"z": 1000000000000000019884624838656}]},
+                    "do_lower_case": false})");
+  folder_.write("config.json", R"({"model_type": "bert", "x": NaN})");
+  EXPECT_EQ(load()->encode("A b"), (Ids{2, 3}));
+  folder_.write("added_tokens.json", R"({"<a>": Infinity})");
+  EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("expected the number of \"<a>\""));
+}
+
 // As the model's family is found. Published so: a vocab.txt, and a config.json of 2020 with architectures alone.
 TEST_F(FolderTest, WithoutModelTypeArchitecturesNameTheClass) {
   folder_.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nA\nb\n");
