@@ -15,10 +15,10 @@ int export_model(const ExportOptions& options) {
   if (options.merge && !folder.has_adapter())
     fail(Exit::usage, "{} has no adapter that could be merged: leave --merge out", folder.path().string());
   if (options.adapter) {
-    {
+    tell_remarks([&] {
       Activity exporting("exporting", Activity::Unit::bytes);
-      runtime::export_adapter(folder, options.to, exporting.advance());
-    }
+      return runtime::export_adapter(folder, options.to, exporting.advance());
+    }());
     say("the adapter of {} exported to {}, as peft reads it", folder.path().string(), options.to.string());
     return static_cast<int>(Exit::done);
   }

@@ -266,7 +266,7 @@ std::vector<std::string> export_model(const ModelFolder& folder, const fs::path&
   return config.remarks();
 }
 
-void export_adapter(const ModelFolder& folder, const fs::path& to, const Advance& advance) {
+std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::path& to, const Advance& advance) {
   const Recipe::AdapterKeys keys = folder.adapter();
   if (keys.kind == AdapterKind::none)
     fail(Exit::usage, "{} has no adapter: leave --adapter out", folder.path().string());
@@ -310,6 +310,16 @@ void export_adapter(const ModelFolder& folder, const fs::path& to, const Advance
     write_tensor(file, *weights, sources[i], tensors[i].bytes() / sizeof(float), device::DType::fp32, advancing);
   file.close();
   out.put((to / "").parent_path());
+  try {
+    if (const auto drawn = folder.weights(*model)->drawn(); !drawn.empty())
+      return {fmt::format(
+          "{} has no {}, which the run initialised and the adapter does not hold: another program that loads the two "
+          "initialises it otherwise; strata export without --adapter writes the whole model, with it",
+          folder.base().value_or("").string(), fmt::join(drawn, ", "))};
+  } catch (const Error&) {
+    // The base is gone.
+  }
+  return {};
 }
 
 }  // namespace strata::runtime

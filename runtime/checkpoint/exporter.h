@@ -28,8 +28,9 @@ void export_model(const models::Config& config, const WeightSource& weights,
 // reading the configuration found, as notes for the user.
 std::vector<std::string> export_model(const ModelFolder& folder, const std::filesystem::path& to,
                                       const ExportOptions& options);
-// Exports a checkpoint's adapter as a peft folder: adapter_config.json and adapter_model.safetensors, in fp32. Throws
-// Error{usage} if the checkpoint has no adapter.
-void export_adapter(const ModelFolder& folder, const std::filesystem::path& to, const Advance& advance);
+// Exports a checkpoint's adapter as a peft folder: adapter_config.json and adapter_model.safetensors, in fp32. Returns
+// notes for the user. Throws Error{usage} if the checkpoint has no adapter.
+std::vector<std::string> export_adapter(const ModelFolder& folder, const std::filesystem::path& to,
+                                        const Advance& advance);
 
 }  // namespace strata::runtime

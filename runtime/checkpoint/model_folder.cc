@@ -348,9 +348,11 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
   if (const auto drawn = weights->drawn(); !drawn.empty() && world.rank() == 0)
-    note(fmt::format("{}{}: initialised from training.seed = {}",
+    note(fmt::format("{}{}: initialised from {}",
                      recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
-                     fmt::join(drawn, ", "), recipe.training.seed));
+                     fmt::join(drawn, ", "),
+                     folder.has_adapter() ? "the training.seed of its run"
+                                          : fmt::format("training.seed = {}", recipe.training.seed)));
   if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)
     note(fmt::format("{} has {} stored as F64: rounded to fp32", folder.path().string(), counted(rounded, "tensor")));
   if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)

@@ -319,6 +319,11 @@ class CheckpointWeights final : public WeightSource {
     match_ = match_tensors(model, names, new_head);
     if (!match_.missing.empty())
       other_model("it lacks {}, which this {} model has", match_.missing.front(), model.family);
+    if (!match_.unknown.empty() && names[match_.unknown.front()].find(".lora_") != std::string::npos)
+      fail(Exit::usage,
+           "{} is a checkpoint of an adapter, and the recipe has none, or another: give the recipe that trained it "
+           "(adapter.kind and the other keys of adapter)",
+           checkpoint.path().string());
     if (!match_.unknown.empty())
       other_model("it holds {}, which this {} model lacks", names[match_.unknown.front()], model.family);
     const std::vector<TensorEntry> wanted = tensors_of(model);

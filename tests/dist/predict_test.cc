@@ -159,6 +159,31 @@ TEST_F(Predict, AdaptersAreRun) {
                    AllOf(HasSubstr("there is no folder"), HasSubstr("nowhere")));
 }
 
+// What the adapter's base lacks (here BERT's pooler) and the run has initialised is the same in every command.
+TEST_F(Predict, AdaptersKnowWhatTheirRunInitialised) {
+  tokenize("fill", {"--labels", "label"});
+  done(run(command("train", "fill", {"training.objective=masked_lm"})));
+  done(run({kStrata, "export", file("fill"), "-o", file("filler")}));
+  const std::vector<std::string> on_filler = {"model.path=" + file("filler"), "model.init=pretrained",
+                                              "training.seed=7"};
+  auto sets = on_filler;
+  sets.emplace_back("adapter.kind=lora");
+  learn("lora", {"--labels", "label"}, sets);
+  EXPECT_THAT(said_, HasSubstr("has no bert.pooler.dense.weight"));
+  EXPECT_THAT(done(run({kStrata, "export", file("lora"), "-o", file("adapter"), "--adapter"})),
+              AllOf(HasSubstr("has no bert.pooler.dense.weight"), HasSubstr("the adapter does not hold")));
+  done(run({kStrata, "export", file("lora"), "-o", file("merged")}));
+  const auto adapted = predicted("lora"), merged = predicted("merged");
+  ASSERT_EQ(merged.size(), adapted.size());
+  for (std::size_t i = 0; i < merged.size(); ++i) {
+    const auto of = [&](const std::string& line) { return double(parser_.parse(line)["probabilities"]["yes"]); };
+    EXPECT_NEAR(of(merged[i]), of(adapted[i]), 1e-6) << i;
+  }
+  const Outcome without = run(command("eval", "lora", on_filler));
+  EXPECT_EQ(without.code, static_cast<int>(Exit::usage));
+  EXPECT_THAT(without.all(), AllOf(HasSubstr("is a checkpoint of an adapter"), HasSubstr("adapter.kind")));
+}
+
 TEST_F(Predict, PairsHaveTypes) {
   const std::vector<std::string> pair = {"--pair", "second"};
   learn("pair", {"--labels", "label", "--pair", "second"});

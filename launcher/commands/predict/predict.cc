@@ -282,7 +282,8 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const runtime::Job& job = planned.job;
   if (speaks) tell_remarks(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
-  if (!weights->drawn().empty())
+  // A checkpoint of an adapter knows the seed of what its base lacks.
+  if (!weights->drawn().empty() && !folder.has_adapter())
     throw comm::AgreedError(Exit::usage, fmt::format("{} has no {}: train the classifier first", folder.path().string(),
                                                      weights->drawn().front()));
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
