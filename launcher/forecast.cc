@@ -64,9 +64,14 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int 
                   std::span<const runtime::StepPlan* const> stages) {
   const runtime::MachineProfile profile = profile_of(machine, job, ranks_per_node);
   Forecast f;
-  f.spans = stages.size() > 1 ? std::move(simulate(stages, profile)[static_cast<std::size_t>(job.plan.stage)])
-                              : simulate(job.plan, profile);
-  f.step_ms = 1e3 * makespan_s(job.plan, f.spans);
+  if (stages.size() > 1) {
+    auto all = simulate(stages, profile);
+    for (std::size_t s = 0; s < all.size(); ++s) f.step_ms = std::max(f.step_ms, 1e3 * makespan_s(*stages[s], all[s]));
+    f.spans = std::move(all[static_cast<std::size_t>(job.plan.stage)]);
+  } else {
+    f.spans = simulate(job.plan, profile);
+    f.step_ms = 1e3 * makespan_s(job.plan, f.spans);
+  }
   f.tokens_per_s =
       static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.plan.mesh().data() / f.step_ms * 1e3;
   f.path = critical_path(job.plan, profile, f.spans);

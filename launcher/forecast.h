@@ -15,7 +15,7 @@ namespace strata::launcher {
 // How long a step of a job takes on a measured machine, and where its time goes.
 struct Forecast {
   std::vector<runtime::Span> spans;
-  double step_ms, tokens_per_s;
+  double step_ms = 0, tokens_per_s = 0;
   runtime::BoundSeconds path;  // time of tasks that nothing hides
   runtime::Bound bound() const;
 };

@@ -74,12 +74,12 @@ struct Summary {
   double flops_per_token;
   std::size_t trained_parameters;
   std::string weights_hash;
-  std::string base_hash;                // hash of an adapter's base; otherwise empty
-  std::vector<StageFigures> stages;     // at least one
-  comm::CommBytes comm_bytes;           // per step, this rank
-  IoBytes io_bytes;                     // per step, this rank
-  std::vector<std::uint64_t> peak_rss;  // by rank
-  std::vector<double> compute_ms;       // median per step, by rank; empty if control.* is off
+  std::string base_hash;                                            // hash of an adapter's base; otherwise empty
+  std::vector<StageFigures> stages = std::vector<StageFigures>(1);  // at least one
+  comm::CommBytes comm_bytes;                                       // per step, this rank
+  IoBytes io_bytes;                                                 // per step, this rank
+  std::vector<std::uint64_t> peak_rss;                              // by rank
+  std::vector<double> compute_ms;  // median per step, by rank; empty if control.* is off
   // Rank 0's GPU, if it has one: before the run's memory was allocated, and after the run's last step.
   std::optional<device::GpuMemory> gpu_before, gpu_at_end;
   std::vector<Span> spans;  // of step `timed_step`, the newest one issued task by task
