@@ -22,7 +22,7 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 folder = sys.argv[2]
 import numpy
-from read_checkpoint import read
+from read_checkpoint import read, whole
 
 manifest, one = read(folder + "/1/step-00000002")
 _, two = read(folder + "/2/step-00000002")
@@ -40,6 +40,16 @@ for line in open(folder + "/inspected"):
     assert abs(array.astype(float).mean() - mean) <= 1e-4 * abs(mean) + 1e-12, line
     seen += 1
 assert seen == len(one) and seen % 3 == 0 and seen > 10
+# A matrix of two boxes, the same columns of each of two halves, one of them in two parts.
+matrix = numpy.arange(4 * 6, dtype=numpy.float32).reshape(4, 6)
+halves = matrix.reshape(4, 2, 3)
+left, right = halves[:, :, :1].flatten(), halves[:, :, 1:].flatten()
+parts = [
+    ([0, 0, 1], [4, 2, 2], 6, [4, 2, 3], right[6:]),
+    ([0, 0, 0], [4, 2, 1], 0, [4, 2, 3], left),
+    ([0, 0, 1], [4, 2, 2], 0, [4, 2, 3], right[:6]),
+]
+assert (whole(parts, [4, 6]) == matrix).all()
 try:
     import xxhash
 except ImportError:

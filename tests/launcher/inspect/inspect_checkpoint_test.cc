@@ -9,6 +9,7 @@
 #include "launcher/inspect/inspect.h"
 #include "launcher/inspect/statistics.h"
 #include "tests/failure.h"
+#include "tests/runtime/cut_checkpoint.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::launcher {
@@ -47,6 +48,26 @@ TEST(InspectCheckpointTest, ShowsAndCompares) {
   inspect(run.checkpoints() / "step-00000002", other, out);
   EXPECT_THAT(out.str(), AllOf(HasSubstr("step 2 and step 3"),
                                ContainsRegex("wte.weight +master +first at element [0-9]+: .* and ")));
+}
+
+// Boxes are put together, so that a tensor's numbers are compared in its own order.
+TEST(InspectCheckpointTest, BoxesAreTheSameTensors) {
+  const runtime::SavedRun run;
+  run.run(2, run.sets(2, {"checkpoint.keep=9"}), 3, {2, 3});
+  const auto cut = run.folder().path() / "cut";
+  runtime::cut_columns(run.checkpoints() / "step-00000003", cut);
+  std::ostringstream out;
+  inspect(run.checkpoints() / "step-00000003", cut, out);
+  EXPECT_THAT(out.str(), testing::StartsWith("0 of "));
+  out.str("");
+  inspect(run.checkpoints() / "step-00000002", cut, out);
+  EXPECT_THAT(out.str(), ContainsRegex("c_fc.weight +master +first at element 0: "));
+  const auto lines = [&](const std::filesystem::path& path) {
+    std::ostringstream text;
+    EXPECT_EQ(inspect(path, Tensors::all, text), 0);
+    return text.str().substr(text.str().find("\ntensor"));
+  };
+  EXPECT_EQ(lines(cut), lines(run.checkpoints() / "step-00000003"));
 }
 
 // All that a folder holds, before what the newest whole one is.

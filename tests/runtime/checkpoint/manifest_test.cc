@@ -38,6 +38,22 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
   }
 }
 
+// Older programs read what they can and are told what they cannot.
+TEST(Manifest, HasTheLowestVersionThatDoes) {
+  Manifest m = some_manifest();
+  const auto version = [&](const char* expected) {
+    EXPECT_THAT(to_json(m), testing::HasSubstr(std::string("\"version\":") + expected + ","));
+    EXPECT_EQ(parse_manifest(to_json(m), "manifest.json").boxes, m.boxes);
+  };
+  version("1");
+  m.base_hash = "0";
+  version("2");
+  m.boxes = true;
+  version("3");
+  m.base_hash.clear();
+  version("3");
+}
+
 TEST(Manifest, KeepsEveryBestValue) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double value : {0.0, -0.5, 1e-310, 0.1, 1e19, 1.7976931348623157e308, kInfinity, -kInfinity}) {
