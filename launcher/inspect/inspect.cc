@@ -179,6 +179,13 @@ bool holds_tensors(const fs::path& folder) {
   return false;
 }
 
+// Whether the folder is peft's. A config.json of its base may be next to it, but no weights of that.
+bool holds_adapter(const fs::path& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (runtime::type_at(folder / name) != fs::file_type::not_found) return false;
+  return runtime::type_at(folder / runtime::kPeftConfigName) != fs::file_type::not_found;
+}
+
 // For a folder that cannot be inspected itself: names what can be inspected in it, for the end of a message.
 std::string inspectable_in(const fs::path& folder) {
   constexpr std::size_t kMost = 4;
@@ -279,8 +286,7 @@ int inspect(const fs::path& path, Tensors tensors, std::ostream& screen) {
   if (type == fs::file_type::directory) list_folder(path, out);
   if (const auto checkpoint = type == fs::file_type::directory ? checkpoint_at(path) : std::nullopt) {
     inspect_checkpoint(*checkpoint, tensors, out);
-  } else if (type == fs::file_type::directory && !holds_tensors(path) &&
-             runtime::type_at(path / runtime::kPeftConfigName) != fs::file_type::not_found) {
+  } else if (type == fs::file_type::directory && holds_adapter(path)) {
     print_adapter(path, out);
     inspect_tensors(path / runtime::kPeftWeightsName, tensors, out);
   } else if (type == fs::file_type::directory && !holds_tensors(path)) {

@@ -129,6 +129,21 @@ void require_peft_folder(const fs::path& path) {
        kPeftConfigName);
 }
 
+// Throws Error{usage} if the folder of an adapter has no safetensors.
+void require_peft_weights(const fs::path& folder) {
+  const fs::path weights = folder / kPeftWeightsName, pickle = folder / "adapter_model.bin";
+  refuse_broken_link(weights);
+  if (type_at(weights) != fs::file_type::not_found) return;
+  if (type_at(pickle) == fs::file_type::not_found)
+    fail(Exit::usage, "{} has no {}: the download is incomplete, or the run that saves it is not done", folder.string(),
+         kPeftWeightsName);
+  fail(Exit::usage, "{} contains its weights as pickle ({}), which can run code when it is read; convert them once: {}",
+       folder.string(), pickle.filename().string(),
+       python_command("import torch; from safetensors.torch import save_file; "
+                      "save_file(torch.load(argv[1], weights_only=True), argv[2])",
+                      {pickle.string(), weights.string()}));
+}
+
 // Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them.
 void take_peft_keys(Recipe& recipe) {
   const fs::path path = *recipe.adapter.path;
@@ -330,7 +345,10 @@ std::optional<fs::path> ModelFolder::hugging_face() const {
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
   std::unique_ptr<WeightSource> weights = first_base(job, world, threads, note, {});
   if (const auto& path = job.recipe.adapter.path)
-    comm::agree(world, [&] { weights = peft_weights(std::move(weights), *path, *job.model); });
+    comm::agree(world, [&] {
+      require_peft_weights(*path);
+      weights = peft_weights(std::move(weights), *path, *job.model);
+    });
   return weights;
 }
 

@@ -157,6 +157,13 @@ TEST_F(Predict, AdaptersAreRun) {
   }
   EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("nowhere")})), Exit::usage,
                    AllOf(HasSubstr("there is no folder"), HasSubstr("nowhere")));
+  const auto with_adapter = asked("model", "texts.jsonl", "out.jsonl", {"--adapter", file("adapter")});
+  fs::rename(file("adapter/adapter_model.safetensors"), file("adapter/adapter_model.bin"));
+  EXPECT_COMPLAINT(run(with_adapter), Exit::usage,
+                   AllOf(HasSubstr("as pickle (adapter_model.bin)"), HasSubstr("save_file(torch.load(argv[1]")));
+  fs::remove(file("adapter/adapter_model.bin"));
+  EXPECT_COMPLAINT(run(with_adapter), Exit::usage,
+                   AllOf(HasSubstr("has no adapter_model.safetensors"), HasSubstr("download is incomplete")));
 }
 
 // What the adapter's base lacks (here BERT's pooler) and the run has initialised is the same in every command.

@@ -87,6 +87,9 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
               AllOf(HasSubstr("quantised: 14 matrices in bitsandbytes' NF4\n"), Not(HasSubstr("broken"))));
 
   const tests::ScratchFolder folder;
+  fs::copy(golden / "adapters/llama/adapter", folder.path() / "beside");
+  folder.write("beside/config.json", R"({"model_type": "llama"})");  // as trainers leave it there
+  EXPECT_THAT(inspected(folder.path() / "beside"), HasSubstr("adapter (LoRA) of llama: rank 4"));
   const auto changed = [&](const char* name, const char* file, const std::string& old, const std::string& other) {
     const fs::path copy = folder.path() / "copy";
     fs::remove_all(copy);
