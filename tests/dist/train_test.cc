@@ -36,13 +36,14 @@ struct Result {
 
 class Train : public testing::Test {
  protected:
-  std::vector<std::string> sets(int ranks, int stage) const {
-    return {fmt::format("zero.stage={}", stage), fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
-            "training.recompute=sqrt", "model.config.attn_pdrop=0.1"};
+  std::vector<std::string> sets(int ranks, int stage, int pipeline = 1) const {
+    return {fmt::format("zero.stage={}", stage),
+            fmt::format("training.gradient_accumulation_steps={}", 4 * pipeline / ranks),
+            fmt::format("parallel.stages={}", pipeline), "training.recompute=sqrt", "model.config.attn_pdrop=0.1"};
   }
 
-  Result train(int ranks, const std::string& transport, int stage) {
-    auto all = sets(ranks, stage);
+  Result train(int ranks, const std::string& transport, int stage, int pipeline = 1) {
+    auto all = sets(ranks, stage, pipeline);
     for (const std::string& set : {"comm.transport=" + transport, "report.summary=" + run_.file("summary.json"),
                                    "report.jsonl=" + run_.file("steps.jsonl")})
       all.push_back(set);
@@ -94,6 +95,36 @@ TEST_F(Train, SameBitsAsPlannedOnAnyNumberOfRanks) {
       }
     }
   EXPECT_NE(first->losses[1], first->losses[2]) << "the weights move";
+}
+
+// Of a tied model, whose last stage has a copy of the table. The summary has a list of the stages, and its memory is
+// that of the one with the largest planned peak.
+TEST_F(Train, SameBitsInStagesOfAPipeline) {
+  const Result alone = train(1, "shared", 0);
+  for (const int ranks : {2, 4})
+    for (const char* transport : {"shared", "messages"}) {
+      SCOPED_TRACE(fmt::format("{} ranks in 2 stages, {}", ranks, transport));
+      const Result result = train(ranks, transport, 3, 2);
+      EXPECT_EQ(result.losses, alone.losses);
+      EXPECT_EQ(result.weights, alone.weights);
+      simdjson::dom::parser parser;
+      const element summary = parser.load(run_.file("summary.json"));
+      EXPECT_EQ(std::int64_t(summary["mesh"]["stages"]), 2);
+      const auto stages = simdjson::dom::array(summary["stages"]);
+      ASSERT_EQ(stages.size(), 2u);
+      std::size_t largest = 0, units = 0;
+      for (std::size_t s = 0; s < stages.size(); ++s) {
+        const element stage = stages.at(s);
+        EXPECT_EQ(std::int64_t(stage["planned_peak_bytes"]), std::int64_t(stage["measured_peak_bytes"]));
+        if (std::int64_t(stage["planned_peak_bytes"]) > std::int64_t(stages.at(largest)["planned_peak_bytes"]))
+          largest = s;
+        units += simdjson::dom::array(stage["units"]).size();
+      }
+      EXPECT_GE(units, 4u) << "embedding, blocks, head";
+      EXPECT_EQ(std::int64_t(summary["memory_rank"]), static_cast<std::int64_t>(largest) * ranks / 2);
+      EXPECT_EQ(result.measured.at("device"), result.planned.at("device"));
+      EXPECT_EQ(result.measured.at("device"), simdjson::minify(stages.at(largest)["planned_peak_bytes"]));
+    }
 }
 
 TEST_F(Train, SameBitsRunToRun) {

@@ -42,6 +42,26 @@ TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
             "(group of ranks 0 to 3), and 2 more ranks for them");
 }
 
+// Ranks 0 and 1 are stage 0 of a pipeline, 2 and 3 stage 1, whose tasks have other numbers.
+TEST(WatchGroups, AStagesTasksHaveTheirOwnNames) {
+  TaskNames names;
+  names.stages = {{{"forward block 0", LaneId::compute, false}, {"receive block 0", LaneId::stage_backward, true, 0}},
+                  {{"gather block 4", LaneId::gather, true}, {"forward block 4", LaneId::compute, false}}};
+  names.mesh = runtime::Mesh{4, {}, 4, 1, 2};
+  names.group_sets = {{{0, 2}, {1, 3}}};
+  Watch watch({30, 60, 600}, {{{"n1", {0, 1, 2, 3}}}, {0, 0, 0, 0}}, 0);
+  watch.know(names);
+  const std::vector<RankView> ranks = {at(0, LaneId::stage_backward, 1, 69), at(1, LaneId::stage_backward, 1, 69),
+                                       at(2, LaneId::gather, 0, 69), at(3, LaneId::compute, 1, 70)};
+  watch.heard(0, ranks, 100);
+  const auto found = watch.look(100);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(
+      found[0].text,
+      "rank 3 on n1 is in 'forward block 4' of step 120 for 70 s; rank 1 waits for it in 'receive block 0' (group "
+      "of ranks 1, 3), and 2 more ranks for them");
+}
+
 // Of a plan whose parameters lie in groups of two ranks: what is reduced is among all.
 TEST(WatchGroups, AreThoseOfThePlan) {
   runtime::PlanCase c = runtime::make_case(runtime::small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});
