@@ -22,14 +22,14 @@ constexpr double kLoss = 2e-5, kNorm = 20 * 2e-5, kRate = 1e-6, kUpdate = 1e-3;
 
 class Golden : public testing::TestWithParam<std::tuple<const char*, int, int>> {
  protected:
-  static void agree(int shards);
+  static void agree(int shards, int stages = 1);
 };
 
 double relative(double got, double want) {
   return std::abs(got - want) / std::max(std::abs(want), 1e-12);
 }
 
-void Golden::agree(int shards) {
+void Golden::agree(int shards, int stages) {
   const auto [family, ranks, stage] = GetParam();
   const std::filesystem::path folder = tests::source_dir() / "tests/golden" / family;
   const std::vector<std::string> in_shards = {fmt::format("parallel.tensor_shards={}", shards)};
@@ -37,12 +37,13 @@ void Golden::agree(int shards) {
   std::mutex mutex;
   const Trained trained =
       train_in_threads(folder / "recipe.toml",
-                       {fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
-                        fmt::format("zero.stage={}", stage), in_shards[0]},
+                       {fmt::format("training.gradient_accumulation_steps={}", 4 * stages / ranks),
+                        fmt::format("parallel.stages={}", stages), fmt::format("zero.stage={}", stage), in_shards[0]},
                        ranks, [&](Trainer& trainer, const Job& job, int) {
                          const std::lock_guard lock(mutex);
                          final_weights.resize(job.plan.layout.units.size());
                          for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
+                           if (!job.plan.own.has(static_cast<int>(unit))) continue;
                            final_weights[unit].resize(job.plan.layout.units[unit].padded());
                            const Executor& executor = trainer.executor();
                            const auto [begin, end] = executor.storage().held(unit, StateKind::master);
@@ -102,10 +103,15 @@ TEST_P(GoldenInShards, AgreesWithPyTorch) {
   agree(2);
 }
 
+class GoldenInStages : public Golden {};
+TEST_P(GoldenInStages, AgreesWithPyTorch) {
+  agree(1, 2);
+}
+
 std::string name_of_run(const ::testing::TestParamInfo<std::tuple<const char*, int, int>>& each) {
-  const std::filesystem::path folder = std::get<0>(each.param);
-  return fmt::format("{}_{}_ranks_stage_{}", folder.filename().string(), std::get<1>(each.param),
-                     std::get<2>(each.param));
+  std::string folder = std::get<0>(each.param);
+  std::ranges::replace(folder, '/', '_');
+  return fmt::format("{}_{}_ranks_stage_{}", folder, std::get<1>(each.param), std::get<2>(each.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
@@ -118,6 +124,14 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenInShards,
                          testing::Combine(testing::Values("llama", "qwen3", "bert", "roberta", "distilbert",
                                                           "modernbert"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
+                         name_of_run);
+// Two stages of a pipeline, of one data rank and of two.
+INSTANTIATE_TEST_SUITE_P(Models, GoldenInStages,
+                         testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert",
+                                                          "roberta", "distilbert", "modernbert", "frozen/llama",
+                                                          "adapters/llama", "adapters/gpt2_dora", "nf4/llama",
+                                                          "class_runs/bert_pairs", "class_runs/modernbert_words"),
+                                          testing::Values(2, 4), testing::Values(0, 3)),
                          name_of_run);
 // Windows of single layers, and positions stretched by YaRN, over sequences that are longer than either.
 INSTANTIATE_TEST_SUITE_P(Long, Golden,
