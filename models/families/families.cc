@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/counted.h"
@@ -148,9 +149,11 @@ std::size_t size_of_key(const Config& config, std::string_view key, std::size_t 
 
 double positive_or(const Config& config, std::string_view key, double otherwise, Zero zero) {
   const double value = config.number_or(key, otherwise);
-  if (value > 0 || (value == 0 && zero == Zero::allowed)) return value;
+  if (std::isfinite(value) && (value > 0 || (value == 0 && zero == Zero::allowed))) return value;
   fail(Exit::usage, "{} is {}: it must be {}", config.describe(key), value,
-       zero == Zero::allowed ? "at least 0" : "above 0");
+       std::isinf(value)       ? "finite"
+       : zero == Zero::allowed ? "at least 0"
+                               : "above 0");
 }
 
 std::size_t size_or_default(const Config& config, std::string_view key, std::size_t otherwise, std::size_t most) {

@@ -140,6 +140,8 @@ TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
   // Another family's key says nothing of this one.
   EXPECT_THAT(remarks(with("gpt2", R"("rms_norm_eps":1e-5)")), ::testing::Contains(HasSubstr("1 key")));
   EXPECT_FAILURE(make(tiny("gpt2"), {{"rms_norm_eps", "1e-5"}}), Exit::usage, HasSubstr("rms_norm_eps"));
+  EXPECT_FAILURE(make(with("llama", R"("rope_theta":Infinity)")), Exit::usage,
+                 AllOf(HasSubstr("rope_theta"), HasSubstr("must be finite")));
 }
 
 // transformers makes an attribute of such a name, which nothing reads.
