@@ -78,6 +78,7 @@ void print_adapter(const std::filesystem::path& folder, std::ostream& out) {
              printable(targets.pattern ? *targets.pattern : fmt::format("{}", fmt::join(targets.names, ", "))));
   if (!a.modules_to_save.empty())
     fmt::print(out, "trained whole: {}\n", printable(fmt::format("{}", fmt::join(a.modules_to_save, ", "))));
+  for (const std::string& note : config.notes) fmt::print(out, "{}\n", printable(note));
   print_faults(faults_of(models::Safetensors::open(folder / runtime::kPeftWeightsName), a), out);
 }
 

@@ -144,13 +144,15 @@ void require_peft_weights(const fs::path& folder) {
                       {pickle.string(), weights.string()}));
 }
 
-// Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them.
-void take_peft_keys(Recipe& recipe) {
+// Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them. Returns the notes about
+// the folder.
+std::vector<std::string> take_peft_keys(Recipe& recipe) {
   const fs::path path = *recipe.adapter.path;
   require_peft_folder(path);
   Recipe said;
   said.adapter.kind = AdapterKind::lora;
-  said.adapter.lora = read_peft_config(path).adapter;
+  PeftConfig config = read_peft_config(path);
+  said.adapter.lora = std::move(config.adapter);
   said.adapter.path = path;
   said.adapter.given = recipe.adapter.given;
   said.adapter.replaced = recipe.adapter.replaced;
@@ -160,6 +162,7 @@ void take_peft_keys(Recipe& recipe) {
       fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
            key.text(recipe), path.string(), key.text(said));
   recipe.adapter = std::move(said.adapter);
+  return std::move(config.notes);
 }
 
 // The keys of the run that wrote the checkpoint, with their defaults if it had none.
@@ -216,7 +219,8 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
 
 Workload open_workload(Recipe recipe) {
   const Recipe::Model& model = recipe.model;
-  if (recipe.adapter.path) take_peft_keys(recipe);
+  std::vector<std::string> notes;
+  if (recipe.adapter.path) notes = take_peft_keys(recipe);
   if (!model.path && !model.preset)
     fail(Exit::usage,
          "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
@@ -224,6 +228,7 @@ Workload open_workload(Recipe recipe) {
   models::Config description =
       model.path ? ModelFolder(*model.path).config()
                  : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  for (std::string& note : notes) description.remark(std::move(note));
   if (model.path && model.init == Init::pretrained) {
     const ModelFolder folder(*model.path);
     if (!folder.is_checkpoint()) {

@@ -3,28 +3,17 @@
 #include <memory>
 #include <string>
 
-#include "models/adapter.h"
 #include "models/model.h"
+#include "runtime/weights/peft_config.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 
-// A LoRA folder as peft's save_pretrained writes it: adapter_config.json and adapter_model.safetensors.
-inline constexpr const char* kPeftConfigName = "adapter_config.json";
+// A LoRA folder as peft's save_pretrained writes it: adapter_config.json (peft_config.h) and
+// adapter_model.safetensors.
 inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
 // The prefix that peft's files put before the model's tensor names.
 inline constexpr const char* kPeftPrefix = "base_model.model.";
-
-struct PeftConfig {
-  models::Adapter adapter;
-  std::string base;          // the base model's name or path; empty if unknown
-  bool input_major = false;  // targets include a Conv1D, as in GPT-2
-};
-// Throws Error{usage} naming a key that is not supported and not at its default; Error{corrupt} if the file is not an
-// adapter_config.json.
-PeftConfig read_peft_config(const std::filesystem::path& folder);
-// adapter_config.json as peft writes it. `task`: "CAUSAL_LM" and so on; empty: none.
-std::string peft_config_json(const PeftConfig& config, const std::string& task);
 
 // The weights of `base`, with those that the model's adapter trains (A, B and modules_to_save) read from the folder.
 // Throws Error{usage} if the folder lacks one of them, has others, or has one in another shape.

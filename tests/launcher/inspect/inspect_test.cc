@@ -104,7 +104,10 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   const char *adapter = "adapters/llama/adapter", *config = "adapter_config.json",
              *weights = "adapter_model.safetensors";
   EXPECT_THAT(changed(adapter, config, "\"r\": 4", "\"r\": 5"), HasSubstr("gives it the rank 5\n"));
-  EXPECT_THAT(changed(adapter, config, "\"use_dora\": false", "\"use_bdlora\": true"), HasSubstr("not supported: "));
+  EXPECT_THAT(changed(adapter, config, "\"use_qalora\": false", "\"use_qalora\": true"), HasSubstr("not supported: "));
+  EXPECT_THAT(changed(adapter, config, "\"use_dora\": false", "\"use_bdlora\": true"), HasSubstr("use_bdlora twice"));
+  EXPECT_THAT(changed(adapter, config, "\"use_qalora\"", "\"use_tomorrow\": 1, \"use_qalora\""),
+              HasSubstr("use_tomorrow\n"));
   EXPECT_THAT(changed(adapter, config, "{", "["), HasSubstr("broken: "));
   EXPECT_THAT(changed(adapter, weights, "lora_A", "lora_C"),
               HasSubstr("lora_B.weight is there without .lora_A.weight"));

@@ -17,11 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
 
 std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
   sets.insert(sets.end(), more.begin(), more.end());
   return sets;
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class AdapterFiles : public testing::Test {
@@ -114,6 +120,10 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
     }
     return text;
   };
+  std::string config_text = read_text(place("peft") / kPeftConfigName);
+  config_text.insert(config_text.find('{') + 1, "\"of_tomorrow\": 1,");
+  std::ofstream(place("peft") / kPeftConfigName) << config_text;
+  EXPECT_THAT(make_job(recipe, 1, capacity_of(recipe.memory, 1)).notes, Contains(HasSubstr("of_tomorrow")));
   EXPECT_EQ(refused("adapter.rank=4"), "");
   EXPECT_THAT(refused("adapter.rank=8"), AllOf(HasSubstr("adapter.rank = 8"), HasSubstr("has 4")));
 }
