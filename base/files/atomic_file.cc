@@ -26,9 +26,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   named_ = file_.get() < 0;
   if (named_) file_ = create_new_file(temporary_);
   if (file_.get() >= 0) return;
-  if (errno == ENOENT || errno == ENOTDIR)
-    fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path_.string(),
-         folder().string());
+  if (errno == ENOENT || errno == ENOTDIR) no_folder_for(path_);
   failed("created");
 }
 

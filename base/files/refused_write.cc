@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-// What the user can do; nullptr if the error is not about lack of space.
+// What the user can do about lack of space; nullptr if the error is another.
 const char* advice(int error) {
   switch (error) {
     case ENOSPC:
@@ -29,7 +29,20 @@ void refused_write(const std::string& what, int error) {
     fail(Exit::does_not_fit, "{}: {} (errno {}): {}", what, std::strerror(error), error, to_do);
   if (error == ELOOP)
     fail(Exit::usage, "{}: it is a symbolic link, and files are not written through links: name the file itself", what);
-  fail(Exit::failed, "{}: {} (errno {})", what, std::strerror(error), error);
+  const char* may_not = error == EROFS                      ? ": name a place in another file system"
+                        : error == EACCES || error == EPERM ? ": give this user the right to write there, or name "
+                                                              "another place"
+                                                            : "";
+  fail(Exit::failed, "{}: {} (errno {}){}", what, std::strerror(error), error, may_not);
+}
+
+void no_folder_for(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(folder, ignored))
+    fail(Exit::usage, "{}: the system lets nobody make files in {}: give a name in another folder", path.string(),
+         folder.string());
+  fail(Exit::usage, "{}: there is no folder {}: make it first, or give another name", path.string(), folder.string());
 }
 
 }  // namespace strata

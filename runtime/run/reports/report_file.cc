@@ -67,9 +67,12 @@ void ReportFile::open() {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     file_ = open_own_file(path_, O_WRONLY, kMode);
   }
-  if (file_.get() < 0 && errno == ENOENT)
+  if (file_.get() < 0 && errno == ENOENT) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path_.parent_path(), ignored)) no_folder_for(path_);
     fail(Exit::failed, "{} cannot be written: there is no folder {}: make it, or name another file", path_.string(),
          path_.parent_path().string());
+  }
   if (file_.get() < 0 && errno == ENXIO)
     fail(Exit::failed, "{} cannot be written: it is a pipe that nobody reads", path_.string());
   if (file_.get() < 0) refused_write(fmt::format("{} cannot be written", path_.string()), errno);
