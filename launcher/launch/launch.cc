@@ -125,10 +125,11 @@ class Launch {
           sets.insert(sets.end(), more.begin(), more.end());
       }
       ranks_run_ = true;
-      const Ended ended = run_ranks(allocation_,
-                                    {shares, command_.words(sets), variables_, run_, interface_,
-                                     options_.interface.has_value(), restarts > 0, recipe_.checkpoint.resume},
-                                    agents_, stop_, screen_, options_.logs);
+      const Ended ended =
+          run_ranks(allocation_,
+                    {shares, command_.words(sets), variables_, run_, interface_, options_.interface.has_value(),
+                     restarts > 0, recipe_.checkpoint.resume, mesh_of(shares)},
+                    agents_, stop_, screen_, options_.logs);
       events_.write({"end", names(shares), total(shares), ended.code, ended.cause});
       if (!ended.lost.empty()) events_.write({"node_lost", ended.lost, {}, {}, ended.cause});
       if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
@@ -153,6 +154,9 @@ class Launch {
     }
   }
 
+  runtime::Mesh mesh_of(const std::vector<Share>& shares) const {
+    return {total(shares), {}, 0, recipe_.parallel.tensor, recipe_.parallel.stages};
+  }
   static std::string ranks_text(int ranks) { return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks"); }
 
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
@@ -323,10 +327,9 @@ class Launch {
     std::vector<Share> shares =
         most_ranks(hosts, 1, recipe_, batch, [&](const auto& some) { return plan_fits(some, batch); });
     if (shares.empty())
-      screen_.say(
-          "launch ends with exit code {}: on the {} left, no number of ranks fits that a step of {} "
-          "sequences divides by",
-          ended.code, counted(hosts.size(), "node that is", "nodes that are"), batch);
+      screen_.say("launch ends with exit code {}: {}", ended.code, why_no_ranks(hosts, 1, recipe_, batch));
+    else if (const std::string idle = idle_text(hosts, 1, shares, recipe_, batch); !idle.empty())
+      screen_.note(idle);
     return shares;
   }
 

@@ -1,11 +1,13 @@
 #include "launcher/launch/restart.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/choice.h"
@@ -19,6 +21,34 @@ bool is_of_one_node(std::string_view address) {
   const std::string_view host = address.substr(0, address.rfind(':'));
   return !host.starts_with("127.") && host != "localhost" && host != "[::1]" && host != "0.0.0.0" && host != "[::]" &&
          host != "::1" && host != "::";
+}
+
+int room_on(const std::vector<Host>& hosts, int room) {
+  int ranks = 0;
+  for (const Host& host : hosts) ranks += host.slots.value_or(room);
+  return ranks;
+}
+
+// As spread(), but each node takes whole groups of neighbouring ranks, if all of them have room like that.
+std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, int room) {
+  std::vector<Host> groups = hosts;
+  for (Host& host : groups) host.slots = host.slots.value_or(room) / group;
+  std::vector<Share> shares = spread(groups, ranks / group, room);
+  if (shares.empty()) return spread(hosts, ranks, room);
+  for (Share& share : shares) share.ranks *= group;
+  return shares;
+}
+
+std::string counted_ranks(int ranks) {
+  return counted(static_cast<std::uint64_t>(ranks), "rank");
+}
+
+// "one replica (parallel.tensor = 2, parallel.stages = 4)"
+std::string replica_text(const runtime::Recipe::Parallel& parallel) {
+  std::vector<std::string> keys;
+  if (parallel.tensor > 1) keys.push_back(fmt::format("parallel.tensor = {}", parallel.tensor));
+  if (parallel.stages > 1) keys.push_back(fmt::format("parallel.stages = {}", parallel.stages));
+  return keys.empty() ? "a run" : fmt::format("one replica of the model ({})", fmt::join(keys, ", "));
 }
 
 }  // namespace
@@ -86,13 +116,41 @@ std::vector<std::string> front_sets(const runtime::Recipe& recipe) {
 
 std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
-  int most = 0;
-  for (const Host& host : hosts) most += host.slots.value_or(room);
-  for (int ranks = most; ranks > 0; --ranks) {
-    if (batch % (ranks * recipe.training.micro_batch_size) != 0) continue;
-    if (std::vector<Share> shares = spread(hosts, ranks, room); fits(shares)) return shares;
+  const int replica = recipe.parallel.replica();
+  for (int replicas = room_on(hosts, room) / replica; replicas > 0; --replicas) {
+    if (batch % (replicas * recipe.training.micro_batch_size) != 0) continue;
+    if (std::vector<Share> shares = spread_groups(hosts, replicas * replica, recipe.parallel.tensor, room);
+        fits(shares))
+      return shares;
   }
   return {};
+}
+
+std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe, std::int64_t batch) {
+  const std::string nodes = counted(hosts.size(), "node that is", "nodes that are");
+  if (const int ranks = room_on(hosts, room); ranks < recipe.parallel.replica())
+    return fmt::format(
+        "on the {} left there is room for {}, and {} needs {}: start again on as many, or with other parallel.* keys, "
+        "which its checkpoints allow",
+        nodes, counted_ranks(ranks), replica_text(recipe.parallel), counted_ranks(recipe.parallel.replica()));
+  return fmt::format("on the {} left, no number of {} fits that a step of {} sequences divides by", nodes,
+                     recipe.parallel.replica() > 1 ? "replicas" : "ranks", batch);
+}
+
+std::string idle_text(const std::vector<Host>& hosts, int room, const std::vector<Share>& shares,
+                      const runtime::Recipe& recipe, std::int64_t batch) {
+  std::vector<Share> idle;
+  for (const Host& host : hosts) {
+    const auto used = std::ranges::find(shares, host.name, &Share::host);
+    const int ranks = host.slots.value_or(room) - (used == shares.end() ? 0 : used->ranks);
+    if (ranks > 0) idle.push_back({host.name, ranks});
+  }
+  const int ranks = total(idle);
+  if (ranks == 0) return {};
+  const int replica = recipe.parallel.replica();
+  return fmt::format("{} {} idle, on {}: a run has as many {} as divide a step of {} sequences and fit",
+                     counted_ranks(ranks), for_count(ranks, "stays", "stay"), describe(idle),
+                     replica > 1 ? fmt::format("whole replicas of {}", counted_ranks(replica)) : "ranks", batch);
 }
 
 BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume) {

@@ -57,20 +57,22 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
 }
 
 // "rank 5"; on several nodes it also names the node.
-std::string own_place(const comm::World& world) {
-  return world.node_size() == world.size() ? fmt::format("rank {}", world.rank())
-                                           : fmt::format("rank {} on {}", world.rank(), host_name());
+std::string own_place(const comm::World& world, const std::string& name) {
+  return world.node_size() == world.size() ? name : fmt::format("{} on {}", name, host_name());
 }
 
 // Ends a run in which this rank or another one failed. Returns the exit code, the same on all ranks.
-int end_failed(comm::World& world, const std::exception& error) {
+int end_failed(comm::World& world, const std::exception& error, const std::function<std::string(int)>& name_of) {
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
   if (!world.speaks()) return static_cast<int>(failure.code);
+  const auto name = [&](int rank) { return name_of ? name_of(rank) : fmt::format("rank {}", rank); };
+  const std::string place = own_place(world, name(world.rank()));
   if (failure.rank != world.rank())
-    complain(fmt::format("{} ends: {}", own_place(world), failure.cause), failure.code);
+    complain(fmt::format("{} ends: {}", place, with_name(failure.cause, failure.rank, name(failure.rank))),
+             failure.code);
   else if (world.size() > 1)
-    complain(fmt::format("{}: {}", own_place(world), own.cause), own.code);
+    complain(fmt::format("{}: {}", place, own.cause), own.code);
   else
     complain(own.cause, own.code);
   return static_cast<int>(failure.code);
@@ -100,7 +102,7 @@ std::optional<Ancestor> ancestor(int pid) {
 }  // namespace
 
 int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
-                const std::function<void(comm::World&)>& run) {
+                const std::function<void(comm::World&)>& run, const std::function<std::string(int)>& name) {
   std::unique_ptr<comm::World> world;
   try {
     world = connect(path, sets);
@@ -122,8 +124,17 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     if (!world) throw;
-    return end_failed(*world, error);
+    return end_failed(*world, error, name);
   }
+}
+
+std::string with_name(std::string_view cause, int rank, std::string_view name) {
+  const std::string begin = fmt::format("rank {} ", rank);
+  if (!cause.starts_with(begin)) return std::string(cause);
+  std::string_view rest = cause.substr(begin.size());
+  // "rank 5 (pid 7)" has one pair of parentheses with its coordinates.
+  if (!name.ends_with(')') || !rest.starts_with('(')) return fmt::format("{} {}", name, rest);
+  return fmt::format("{}, {}", name.substr(0, name.size() - 1), rest.substr(1));
 }
 
 int refuse_as_rank(const Error& error) {

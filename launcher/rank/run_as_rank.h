@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "comm/communicator.h"
@@ -14,9 +15,12 @@ namespace strata::launcher {
 
 // Connects this process to the other ranks as the recipe's comm.* keys say, calls run(world), and returns the exit
 // code. An exception in run ends all ranks: rank 0 prints an AgreedError, and the rank that failed first prints
-// anything else.
+// anything else. `name`: how messages name a rank, "rank 5" if it is not given.
 int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
-                const std::function<void(comm::World&)>& run);
+                const std::function<void(comm::World&)>& run, const std::function<std::string(int)>& name = {});
+
+// A rank's `cause` with `name`, "rank 5 (stage 1)", in place of "rank 5" at its beginning, if it begins with that.
+std::string with_name(std::string_view cause, int rank, std::string_view name);
 
 // Ends a program whose command line is wrong, perhaps on this rank only. Tells the other ranks, which may be waiting,
 // and prints the error once. Returns the exit code.

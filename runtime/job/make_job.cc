@@ -171,7 +171,7 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
 
 // What a pipeline cannot be combined with.
 void require_stages(const Recipe& recipe, const models::Model& model, int ranks, bool evaluates) {
-  const int stages = recipe.parallel.stages, of_replica = recipe.parallel.tensor * stages;
+  const int stages = recipe.parallel.stages, of_replica = recipe.parallel.replica();
   if (of_replica == 1) return;
   if (ranks % of_replica != 0)
     fail(Exit::usage, "{} cannot be divided into parallel.stages = {}: start a multiple of {}",

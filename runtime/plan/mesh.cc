@@ -1,6 +1,9 @@
 #include "runtime/plan/mesh.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <ranges>
 
 namespace strata::runtime {
 namespace {
@@ -40,6 +43,27 @@ int Mesh::data_per_node() const {
   if (node % of_stage == 0) return data();
   if (tensor % node == 0) return 1;
   return node % tensor == 0 && of_stage % node == 0 ? node / tensor : 0;
+}
+
+std::string Mesh::name_of(int rank) const {
+  const std::string where = coordinates_text({&rank, 1});
+  return where.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} ({})", rank, where);
+}
+
+std::string Mesh::coordinates_text(std::span<const int> ranks) const {
+  std::string out;
+  if (tensor * stages == 1) return out;
+  const auto add = [&](const char* axis, int pieces, int Coordinates::*at) {
+    if (pieces == 1) return;
+    const auto [first, last] =
+        std::ranges::minmax(ranks | std::views::transform([&](int r) { return this->at(r).*at; }));
+    out +=
+        fmt::format("{}{} {}{}", out.empty() ? "" : ", ", axis, first, last > first ? fmt::format(" to {}", last) : "");
+  };
+  add("data", data(), &Coordinates::data);
+  add("tensor", tensor, &Coordinates::tensor);
+  add("stage", stages, &Coordinates::stage);
+  return out;
 }
 
 comm::Group Mesh::along(Axis axis, int rank) const {

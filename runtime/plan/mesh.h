@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "comm/group.h"
@@ -60,6 +62,10 @@ struct Mesh {
   std::uint64_t micro_batch(std::uint64_t first, std::uint64_t g, const Coordinates& rank) const {
     return first + g * static_cast<std::uint64_t>(data()) + static_cast<std::uint64_t>(rank.data);
   }
+  // "rank 5"; if several ranks hold the model together, with its coordinates: "rank 5 (data 1, stage 1)".
+  std::string name_of(int rank) const;
+  // "data 0 to 1, stage 1": where these ranks lie; empty if each rank holds the whole model.
+  std::string coordinates_text(std::span<const int> ranks) const;
   bool operator==(const Mesh&) const = default;
 };
 

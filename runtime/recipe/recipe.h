@@ -153,8 +153,10 @@ struct Recipe {
 
     // The virtual shards of a run that does not resume one with others.
     std::size_t shards() const { return static_cast<std::size_t>(tensor_shards.value_or(tensor)); }
+    // The ranks that hold the model once; a run has whole replicas.
+    int replica() const { return tensor * stages; }
     // How many of a run's ranks take different micro-batches.
-    int data_ranks(int world_size) const { return world_size / (tensor * stages); }
+    int data_ranks(int world_size) const { return world_size / replica(); }
   } parallel;
   struct Zero {
     int stage = 0;

@@ -43,6 +43,34 @@ TEST_F(LostNode, KilledTheOthersGoOn) {
                               HasSubstr(R"("event":"restart","nodes":["n1","n2"],"ranks":4)")));
 }
 
+// A pipeline goes on with whole replicas: two of the three ranks that are left.
+TEST_F(LostNode, OfAPipelineWholeReplicasGoOn) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  const std::vector<std::string> sets = {"parallel.stages=2"};
+  Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:1,n3:1", "--no-preflight"}, sets)));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.kill("n3");
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("node n3 (rank 3: data 1, stage 1) is lost"),
+                    HasSubstr("1 rank stays idle, on n1 (1): a run has as many whole replicas of 2 ranks as divide a "),
+                    HasSubstr("restart 1 of 3: 2 ranks on n1 (1), n2 (1)")));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
+TEST_F(LostNode, OfAPipelineLessThanAReplicaEnds) {
+  const Cluster cluster(2);
+  Running running(cluster.in("n1", launch({"--hosts", "n1:1,n2:1", "--no-preflight"}, {"parallel.stages=2"})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.kill("n2");
+  const Outcome outcome = running.wait(120);
+  EXPECT_EQ(outcome.code, static_cast<int>(Exit::failed)) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("on the 1 node that is left there is room for 1 rank, and one replica of the "
+                                        "model (parallel.stages = 2) needs 2 ranks"));
+}
+
 // training.micro_batch_size = auto is settled once: on fewer ranks, which have room for more, it stays, and so do the
 // bits.
 TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {

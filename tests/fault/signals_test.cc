@@ -81,6 +81,31 @@ TEST_P(Killed, SurvivorsEndAndNameTheDead) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(exit_code(rank), rank == victim ? 128 + SIGKILL : 1) << rank;
 }
 
+// Whoever waits for a stage of a pipeline does so within some stage of it: the dead rank's place is in the message.
+TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
+  const auto [place, transport] = GetParam();
+  const int victim = place ? 3 : 0;
+  Running running(under_mpirun(4,
+                               train({std::string("comm.transport=") + transport, "zero.stage=2", "parallel.stages=2",
+                                      "training.gradient_accumulation_steps=4", "device.threads=1"}),
+                               script()));
+  ASSERT_TRUE(running.wait_until(steps));
+  const int dead = pid(victim);
+  const auto start = std::chrono::steady_clock::now();
+  kill(dead, SIGKILL);
+  for (int rank = 0; rank < 4; ++rank)
+    while (kill(pid(rank), 0) == 0 && std::chrono::steady_clock::now() - start < 10s) std::this_thread::sleep_for(10ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  const Outcome outcome = running.wait();
+  EXPECT_NE(outcome.code, 0);
+  const std::string names = fmt::format("rank {} ({}, pid {} on this node) ended without a word", victim,
+                                        victim ? "data 1, stage 1" : "data 0, stage 0", dead);
+  EXPECT_THAT(outcome.complaints(),
+              ElementsAre(AllOf(HasSubstr(names),
+                                HasSubstr(victim ? "rank 0 (data 0, stage 0) ends" : "rank 1 (data 1, stage 0) ends"))))
+      << outcome.all();
+}
+
 TEST_F(SignalFault, AloneTermAndUsr1FinishTheStep) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     Running running(train());

@@ -254,9 +254,15 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
 int train(const TrainOptions& options) {
   // Installed first: mpirun tells the survivors of a lost rank to stop, and they must first print why.
   const StopSignal stop;
-  return run_as_rank(options.recipe, options.sets, [&](comm::World& world) {
-    run(options, read_recipe(options.recipe, options.sets, world), world, stop);
-  });
+  runtime::Mesh mesh;
+  return run_as_rank(
+      options.recipe, options.sets,
+      [&](comm::World& world) {
+        const runtime::Recipe recipe = read_recipe(options.recipe, options.sets, world);
+        mesh = {world.size(), {}, 0, recipe.parallel.tensor, recipe.parallel.stages};
+        run(options, recipe, world, stop);
+      },
+      [&mesh](int rank) { return mesh.name_of(rank); });
 }
 
 }  // namespace strata::launcher

@@ -44,6 +44,11 @@ std::string ranks_text(std::span<const int> ranks) {
   return fmt::format("ranks {}", fmt::join(ranks, ", "));
 }
 
+std::string ranks_text(std::span<const int> ranks, const runtime::Mesh& mesh) {
+  const std::string where = mesh.coordinates_text(ranks);
+  return ranks_text(ranks) + (where.empty() ? "" : ": " + where);
+}
+
 std::string seconds_text(double seconds) {
   return seconds < 10 && seconds != std::floor(seconds) ? fmt::format("{:.1f}", seconds)
                                                         : fmt::format("{:.0f}", seconds);
@@ -123,8 +128,8 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
                                 : fmt::format("not heard of for {} s, so it is down, or its network",
                                               seconds_text(now - nodes_[node].heard()));
     out.push_back({Finding::Kind::lost, known.ranks.front(),
-                   fmt::format("node {} ({}) is lost: {}; last in {}", known.name, ranks_text(known.ranks), why,
-                               ranks_[index(*behind)].text(names_))});
+                   fmt::format("node {} ({}) is lost: {}; last in {}", known.name, ranks_text(known.ranks, names_.mesh),
+                               why, ranks_[index(*behind)].text(names_))});
     break;  // the run ends with the first lost node
   }
   if (!unreachable.empty())
@@ -264,13 +269,13 @@ std::vector<Watch::Finding> Watch::look(double now) {
     if (in_place(ranks_[rank], now).stands()) continue;
     still_[rank].warned.clear();
     out.push_back({Finding::Kind::recovered, static_cast<int>(rank),
-                   fmt::format("rank {} on {} goes on: it is in {}", rank, map_.of(static_cast<int>(rank)).name,
-                               ranks_[rank].text(names_))});
+                   fmt::format("{} on {} goes on: it is in {}", names_.mesh.name_of(static_cast<int>(rank)),
+                               map_.of(static_cast<int>(rank)).name, ranks_[rank].text(names_))});
   }
   if (!found) return out;
   const RankView& rank = ranks_[index(found->rank)];
   const std::string place = rank.text(names_);
-  const std::string who = fmt::format("rank {} on {}", rank.rank, map_.of(rank.rank).name);
+  const std::string who = fmt::format("{} on {}", names_.mesh.name_of(rank.rank), map_.of(rank.rank).name);
   const std::string others = waiting_text(*found, now);
   const std::string stopped = found->stopped ? " (its process does not run)" : "";
   const std::string why =

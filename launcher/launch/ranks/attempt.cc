@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "launcher/control/watch/watch.h"
 #include "launcher/launch/ranks/child.h"
 #include "launcher/launch/ranks/rank_output.h"
 #include "launcher/screen/run_text.h"
@@ -47,12 +49,14 @@ int documented(int code) {
 }
 
 // "n3 (ranks 4 to 5)", in the control service's words.
-std::string with_ranks(const std::string& host, const std::vector<Share>& shares) {
+std::string with_ranks(const std::string& host, const RankStart& start) {
   int first = 0;
-  for (const Share& share : shares) {
-    if (share.host == host)
-      return share.ranks == 1 ? fmt::format("{} (rank {})", host, first)
-                              : fmt::format("{} (ranks {} to {})", host, first, first + share.ranks - 1);
+  for (const Share& share : start.shares) {
+    if (share.host == host) {
+      std::vector<int> ranks(static_cast<std::size_t>(share.ranks));
+      std::iota(ranks.begin(), ranks.end(), first);
+      return fmt::format("{} ({})", host, control::ranks_text(ranks, start.mesh));
+    }
     first += share.ranks;
   }
   return host;
@@ -78,7 +82,7 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
 void settle_cause(Ended& out, const std::string& said, const RankOutput& output, const RankStart& start,
                   Starter starter, int code) {
   std::string node;
-  if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start.shares));
+  if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start));
   out.told = out.cause.empty() && !said.empty();
   if (out.told) {
     out.cause = said;
@@ -88,7 +92,7 @@ void settle_cause(Ended& out, const std::string& said, const RankOutput& output,
     }
   }
   if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);
-  if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares);
+  if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares, start.mesh);
   if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
 }
 
@@ -179,7 +183,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
       if (!has_ranks(lost.host) || !out.lost.empty() || child.exit_code()) continue;
       out.lost.push_back(lost.host);
       // A rank may have said it already, because the control service found it out.
-      if (const std::string node = "node " + with_ranks(lost.host, start.shares);
+      if (const std::string node = "node " + with_ranks(lost.host, start);
           output.complaint().find(node) == std::string::npos)
         out.cause = fmt::format("{} is lost: {}", node, lost.why);
       cut();

@@ -208,7 +208,8 @@ void RankOutput::show(bool is_error, const std::string& line) {
   }
 }
 
-std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares) {
+std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares,
+                     const runtime::Mesh& mesh) {
   static const std::regex by_mpirun(
       R"(process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+) \(([^)]*)\))");
   static const std::regex by_srun(R"(error: (\S+): tasks? ([0-9,-]+): (.*))");
@@ -220,13 +221,17 @@ std::string cause_in(const std::vector<std::string>& of_starter, const std::vect
     const std::string both = i + 1 < of_starter.size() ? line + ' ' + of_starter[i + 1] : line;
     if (std::regex_search(both, found, by_mpirun))
       return fmt::format(
-          "rank {} on {} was ended by signal {} ({}): its own last output, or the kernel's log if memory "
+          "{} on {} was ended by signal {} ({}): its own last output, or the kernel's log if memory "
           "ran out, says why",
-          found[1].str(), node_of(std::stoi(found[1]), shares), found[3].str(), found[4].str());
+          mesh.name_of(std::stoi(found[1])), node_of(std::stoi(found[1]), shares), found[3].str(), found[4].str());
     if (std::regex_search(line, found, node_failure))
       return fmt::format("Slurm says that node {} failed", found[1].str());
-    if (std::regex_search(line, found, by_srun) && found[3].str().find("Exited with") == std::string::npos)
-      return fmt::format("rank {} on {} ended: {}", found[2].str(), found[1].str(), found[3].str());
+    if (std::regex_search(line, found, by_srun) && found[3].str().find("Exited with") == std::string::npos) {
+      const std::string ranks = found[2].str();
+      const bool is_one = ranks.find_first_of(",-") == std::string::npos;
+      return fmt::format("{} on {} ended: {}", is_one ? mesh.name_of(std::stoi(ranks)) : "rank " + ranks,
+                         found[1].str(), found[3].str());
+    }
   }
   return {};
 }

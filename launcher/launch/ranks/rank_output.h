@@ -14,6 +14,7 @@
 #include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/line_writer.h"
+#include "runtime/plan/mesh.h"
 
 namespace strata::launcher {
 
@@ -94,7 +95,8 @@ class RankOutput {
 };
 
 // The cause that the messages of mpirun or srun contain, as a sentence of ours: the rank that a signal ended, or what
-// was not found. Empty if no known message is among them.
-std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares);
+// was not found. Empty if no known message is among them. The rank is named as in `mesh`.
+std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares,
+                     const runtime::Mesh& mesh = {});
 
 }  // namespace strata::launcher

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "launcher/launch/ranks/allocation.h"
+#include "runtime/plan/mesh.h"
 
 namespace strata::launcher {
 
@@ -17,6 +18,7 @@ struct RankStart {
   bool interface_asked = false;          // otherwise a variable of the user's that names an interface wins
   bool again = false;                    // not the first start of this launch
   std::string resume = "auto";           // checkpoint.resume as the user set it
+  runtime::Mesh mesh = {};               // by which messages name ranks
 };
 
 // The variables of this process that select or exclude networks for MPI and NCCL, as NAME=VALUE.

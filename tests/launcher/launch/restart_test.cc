@@ -92,6 +92,45 @@ TEST(MostRanks, DivideTheBatchAndFit) {
   EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 12, any)), 4);
 }
 
+// The ranks that hold the model once are lost together, and a step divides over its replicas.
+TEST(MostRanks, AreWholeReplicas) {
+  Recipe recipe;
+  recipe.parallel.stages = 2;
+  const std::vector<Host> hosts = {{"a", 3}, {"b", 2}};
+  const auto any = [](const auto&) { return true; };
+  EXPECT_THAT(most_ranks(hosts, 1, recipe, 4, any), ElementsAre(Share{"a", 2}, Share{"b", 2}));
+  EXPECT_THAT(most_ranks(hosts, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}));
+  EXPECT_EQ(total(most_ranks({{"a", 7}}, 1, recipe, 6, any)), 6) << "6 ranks are 3 replicas, which divide 6";
+  recipe.parallel.stages = 1;
+  recipe.parallel.tensor = 2;
+  EXPECT_THAT(most_ranks({{"a", 4}, {"b", 3}}, 1, recipe, 3, any), ElementsAre(Share{"a", 4}, Share{"b", 2}))
+      << "a tensor group lies on one node";
+  EXPECT_THAT(most_ranks({{"a", 1}, {"b", 1}}, 1, recipe, 3, any), ElementsAre(Share{"a", 1}, Share{"b", 1}))
+      << "but for lack of room";
+  recipe.parallel.stages = 4;
+  EXPECT_THAT(most_ranks(hosts, 1, recipe, 8, any), IsEmpty());
+}
+
+TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
+  Recipe recipe;
+  recipe.parallel.stages = 2;
+  const std::vector<Host> hosts = {{"a", 3}, {"b", 2}, {"c", std::nullopt}};
+  EXPECT_EQ(idle_text(hosts, 1, {{"a", 2}, {"b", 2}}, recipe, 4),
+            "2 ranks stay idle, on a (1), c (1): a run has as many whole replicas of 2 ranks as divide a step of 4 "
+            "sequences and fit");
+  EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}, {"c", 1}}, recipe, 4), "");
+  recipe.parallel.tensor = 4;
+  EXPECT_EQ(why_no_ranks(hosts, 1, recipe, 4),
+            "on the 3 nodes that are left there is room for 6 ranks, and one replica of the model (parallel.tensor = "
+            "4, parallel.stages = 2) needs 8 ranks: start again on as many, or with other parallel.* keys, which its "
+            "checkpoints allow");
+  recipe.parallel = {};
+  EXPECT_EQ(idle_text(hosts, 1, {{"a", 3}, {"b", 2}}, recipe, 5),
+            "1 rank stays idle, on c (1): a run has as many ranks as divide a step of 5 sequences and fit");
+  EXPECT_EQ(why_no_ranks({{"a", 3}}, 1, recipe, 4),
+            "on the 1 node that is left, no number of ranks fits that a step of 4 sequences divides by");
+}
+
 // checkpoint.resume is about the first start; a restart goes on from what the launch has written, if that is anything.
 TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
   const tests::ScratchFolder folder;

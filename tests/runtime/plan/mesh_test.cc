@@ -194,5 +194,17 @@ TEST(Cut, PortionsAreThoseOfAllPieces) {
   }
 }
 
+// Only if ranks share the model: a rank's number says the rest.
+TEST(Mesh, NamesARankWithItsCoordinates) {
+  EXPECT_EQ((Mesh{8, {2}, 4}.name_of(5)), "rank 5");
+  const Mesh stages{8, {}, 4, 1, 2};
+  EXPECT_EQ(stages.name_of(5), "rank 5 (data 1, stage 1)");
+  EXPECT_EQ((Mesh{2, {}, 0, 1, 2}.name_of(1)), "rank 1 (stage 1)");
+  EXPECT_EQ((Mesh{8, {}, 0, 2, 2}.name_of(5)), "rank 5 (data 0, tensor 1, stage 1)");
+  const std::vector<int> ranks = {4, 5, 6, 7};
+  EXPECT_EQ(stages.coordinates_text(ranks), "data 0 to 3, stage 1");
+  EXPECT_EQ(Mesh{8}.coordinates_text(ranks), "");
+}
+
 }  // namespace
 }  // namespace strata::runtime

@@ -58,8 +58,11 @@ TEST(WatchGroups, AStagesTasksHaveTheirOwnNames) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(
       found[0].text,
-      "rank 3 on n1 is in 'forward block 4' of step 120 for 70 s; rank 1 waits for it in 'receive block 0' (group "
-      "of ranks 1, 3), and 2 more ranks for them");
+      "rank 3 (data 1, stage 1) on n1 is in 'forward block 4' of step 120 for 70 s; rank 1 waits for it in 'receive "
+      "block 0' (group of ranks 1, 3), and 2 more ranks for them");
+  const auto lost = watch.look(131);
+  ASSERT_FALSE(lost.empty());
+  EXPECT_THAT(lost[0].text, testing::StartsWith("node n1 (ranks 0 to 3: data 0 to 1, stage 0 to 1) is lost"));
 }
 
 // Of a plan whose parameters lie in groups of two ranks: what is reduced is among all.

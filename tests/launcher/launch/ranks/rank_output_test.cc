@@ -168,6 +168,12 @@ TEST(CauseIn, NamesRankAndNodeOfASignal) {
       AllOf(HasSubstr("rank 1 on n1"), HasSubstr("signal 9 (Killed)")));
   EXPECT_THAT(cause_in({"srun: error: n2: task 3: Exited with exit code 1", "srun: error: n2: task 2: Killed"}, shares),
               HasSubstr("rank 2 on n2 ended: Killed"));
+  const runtime::Mesh mesh{4, {}, 0, 1, 2};
+  EXPECT_THAT(cause_in({"mpirun noticed that process rank 3 with PID 12 on node n2 exited on signal 9 (Killed)."},
+                       shares, mesh),
+              HasSubstr("rank 3 (data 1, stage 1) on n2 was ended"));
+  EXPECT_THAT(cause_in({"srun: error: n2: task 2: Killed"}, shares, mesh), HasSubstr("rank 2 (data 0, stage 1) on n2"));
+  EXPECT_THAT(cause_in({"srun: error: n2: tasks 2-3: Killed"}, shares, mesh), HasSubstr("rank 2-3 on n2 ended"));
   EXPECT_THAT(cause_in({"srun: error: Node failure on n2"}, shares), HasSubstr("node n2 failed"));
   EXPECT_THAT(cause_in({"srun: error: n2: task 3: Exited with exit code 1", "------"}, shares), IsEmpty());
 }
