@@ -1,6 +1,7 @@
 #include "runtime/run/resume.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <simdjson.h>
 
 #include <algorithm>
@@ -186,6 +187,41 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
                      rate(recipe, next), next);
 }
 
+std::string other_settings(const Manifest& manifest, const Job& job) {
+  // The schedule has a sentence of its own.
+  constexpr std::array<std::string_view, 10> kKeys = {"data.train",
+                                                      "training.precision",
+                                                      "training.micro_batch_size",
+                                                      "training.class_weights",
+                                                      "training.max_grad_norm",
+                                                      "training.reduce",
+                                                      "optimizer.betas",
+                                                      "optimizer.eps",
+                                                      "optimizer.momentum",
+                                                      "optimizer.weight_decay"};
+  constexpr std::size_t kLongest = 200;  // of a value
+  std::vector<std::string> changes;
+  const auto compare = [&](std::string_view what, const std::string& was, const std::string& now) {
+    const auto shown = [](const std::string& value) {
+      return value.size() > kLongest ? value.substr(0, kLongest) + "..." : value;
+    };
+    if (was != now) changes.push_back(fmt::format("{} was {} and is {}", what, shown(was), shown(now)));
+  };
+  std::uint64_t size = 1;
+  for (const RecipeKey& key : recipe_keys()) {
+    const auto stored = manifest.recipe.find(key.name);
+    if (stored == manifest.recipe.end()) continue;
+    if (key.name == "training.micro_batch_size") size = std::stoull(stored->second);
+    if (std::ranges::find(kKeys, key.name) != kKeys.end()) compare(key.name, stored->second, key.text(job.recipe));
+  }
+  const auto now = static_cast<std::uint64_t>(job.recipe.training.micro_batch_size);
+  compare("the number of sequences per step", std::to_string(manifest.micro_batches_per_step * size),
+          std::to_string(job.plan.micro_batches() * now));
+  if (changes.empty()) return {};
+  return fmt::format("{}: the run goes on with that, and its bits are not those of a run that was never stopped",
+                     fmt::join(changes, ", "));
+}
+
 namespace {
 
 // Rank 0's view, on all ranks.
@@ -230,7 +266,7 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
     comm::require_same({&manifest, 1}, world);  // it contains the checksums of everything else
     try {
       Progress progress;
-      std::string change;
+      std::string change, settings;
       bool had_best = false;
       std::string base;
       comm::agree(world, [&] {
@@ -239,12 +275,14 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
         had_best = checkpoint.manifest().progress.best.has_value();
         progress = progress_under(checkpoint.manifest(), found.path, job);
         change = schedule_change(checkpoint.manifest(), job.recipe, progress.step);
+        settings = other_settings(checkpoint.manifest(), job);
         load_state(checkpoint, job, trainer.executor(), world.rank(), threads, advance);
         use_saved_algorithms(trainer.executor(), checkpoint.manifest().algorithms, found.path.string(), note_once);
       });
       if (!base.empty()) trainer.load_base(base, threads, note, advance);
       trainer.restore(progress);
-      if (!change.empty()) note_once(change);
+      for (const std::string& text : {change, settings})
+        if (!text.empty()) note_once(text);
       if (had_best && !progress.best)
         note_once(job.evaluation
                       ? "this run evaluates otherwise than the one that it goes on from (data.validation or "

@@ -130,6 +130,29 @@ TEST(ResumeTest, AnotherPrecision) {
   EXPECT_EQ(run.run(4, run.sets(4, {"training.precision=fp32"}), 4).resumed, "step-00000003");
 }
 
+// What may change and gives other bits is said, with both values, and only that.
+TEST(ResumeTest, OtherSettingsAreSaid) {
+  const SavedRun run;
+  run.run(2, run.sets(2, {"training.precision=fp32"}), 2, {2});
+  const auto notes = [&](int ranks, const std::vector<std::string>& more) {
+    auto all = more;
+    if (std::ranges::none_of(all, [](const std::string& set) { return set.starts_with("training.precision"); }))
+      all.emplace_back("training.precision=fp32");
+    return run.run(ranks, run.sets(ranks, all), 3).notes;
+  };
+  EXPECT_THAT(notes(4, {"zero.stage=3", "memory.prefetch=0"}), IsEmpty());
+  EXPECT_THAT(notes(1, {"training.precision=bf16"}),
+              ElementsAre(AllOf(HasSubstr("training.precision was \"fp32\" and is \"bf16\":"), HasSubstr("bits"))));
+  EXPECT_THAT(notes(1, {"training.gradient_accumulation_steps=8"}),
+              ElementsAre(HasSubstr("the number of sequences per step was 4 and is 8:")));
+  EXPECT_THAT(notes(1, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=2"}),
+              ElementsAre(HasSubstr("training.micro_batch_size was 1 and is 2:")));
+  std::filesystem::copy(run.folder().path() / "tokens.bin", run.folder().path() / "others.bin");
+  EXPECT_THAT(notes(1, {"data.train=" + (run.folder().path() / "others.bin").string(), "optimizer.weight_decay=0"}),
+              ElementsAre(AllOf(HasSubstr("tokens.bin"), HasSubstr("others.bin"),
+                                HasSubstr("optimizer.weight_decay was 0.1 and is 0:"))));
+}
+
 // As many sequences in micro-batches of another size: the remainder is that of sequences, not of micro-batches.
 TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
   const SavedRun run;
