@@ -44,6 +44,16 @@ std::optional<std::string> layer_of(std::string_view name, std::size_t dimension
   return std::string(name.substr(0, name.size() - kWeight.size()));
 }
 
+std::string prefix_of_wrapper(std::span<const std::string> names, std::string_view wanted) {
+  const std::string ending = "." + std::string(wanted);
+  for (const std::string& name : names) {
+    if (!name.ends_with(ending)) continue;
+    std::string prefix = name.substr(0, name.size() - wanted.size());
+    if (std::ranges::all_of(names, [&](const std::string& other) { return other.starts_with(prefix); })) return prefix;
+  }
+  return {};
+}
+
 TensorMatch match_tensors(const models::Model& model, std::span<const std::string> names, bool new_head) {
   const Names stored(names);
   const std::string anew = new_head ? model.loss_unit().score_layer() + "." : "";

@@ -8,12 +8,14 @@
 #include <atomic>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "device/numeric/philox.h"
 #include "models/files/nf4_tensor.h"
 #include "models/files/safetensors.h"
@@ -69,6 +71,30 @@ class RandomWeights final : public WeightSource {
   std::vector<std::vector<std::uint32_t>> numbers_;  // of each unit's parameters
 };
 
+// Says so if all tensors were saved from inside a wrapper; transformers finds none of those, either.
+void refuse_wrapped(const std::filesystem::path& directory, std::span<const std::string> names,
+                    const std::string& missing) {
+  const std::string prefix = prefix_of_wrapper(names, missing);
+  if (prefix.empty()) return;
+  const bool parallel = prefix.find("module.") != std::string::npos,
+             compiled = prefix.find("_orig_mod.") != std::string::npos;
+  fail(Exit::usage,
+       "{}: the name of every tensor begins with {}, as of a model that was saved inside {}: save the model inside it, "
+       "or "
+       "rename the tensors once: {}",
+       directory.string(), prefix,
+       parallel && compiled ? "DistributedDataParallel and torch.compile"
+       : parallel           ? "DistributedDataParallel"
+       : compiled           ? "torch.compile"
+                            : "another one",
+       python_command("from pathlib import Path; from safetensors.torch import load_file, save_file; "
+                      "[save_file({k.removeprefix(argv[2]): t.clone() for k, t in load_file(f).items()}, f, "
+                      "{'format': 'pt'}) for f in Path(argv[1]).glob('*.safetensors')]; "
+                      "[i.write_text(i.read_text().replace(chr(34) + argv[2], chr(34))) for i in "
+                      "Path(argv[1]).glob('*.index.json')]",
+                      {directory.string(), prefix}));
+}
+
 class StoredWeights final : public WeightSource {
  public:
   StoredWeights(const models::Model& model, const std::filesystem::path& directory, std::uint64_t seed, bool new_head)
@@ -89,6 +115,7 @@ class StoredWeights final : public WeightSource {
                "back to bfloat16 (dequantize)",
                directory.string(), name);
     TensorMatch match = match_tensors(model, names, new_head);
+    if (!match.missing.empty()) refuse_wrapped(directory, names, match.missing.front());
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
       const auto& parameters = model.units[unit]->parameters();
       auto& tensors = tensors_.emplace_back();

@@ -111,6 +111,14 @@ TEST(TensorMatchTest, OtherSpellings) {
   EXPECT_THAT(match.unknown, IsEmpty());
 }
 
+TEST(TensorMatchTest, PrefixesOfWrappers) {
+  const std::vector<std::string> compiled{"_orig_mod.wte.weight", "_orig_mod.h.0.attn.weight"};
+  EXPECT_EQ(prefix_of_wrapper(compiled, "wte.weight"), "_orig_mod.");
+  EXPECT_EQ(prefix_of_wrapper(compiled, "lm_head.weight"), "");
+  EXPECT_EQ(prefix_of_wrapper(std::vector<std::string>{"module.wte.weight", "other"}, "wte.weight"), "");
+  EXPECT_EQ(prefix_of_wrapper(std::vector<std::string>{"wte.weight", "wte.bias"}, "wte.weight"), "");
+}
+
 TEST(TensorMatchTest, LayersAreMatrices) {
   EXPECT_EQ(layer_of("bert.pooler.dense.weight", 2), "bert.pooler.dense");
   for (const auto& [name, dimensions] : {std::pair{"bert.pooler.dense.bias", 1}, {"norm.weight", 1}, {"ids", 2}})

@@ -187,6 +187,22 @@ TEST(WeightsTest, HeadsOfOtherObjectivesAreNamed) {
   EXPECT_EQ(weights->left_out(), (std::vector<std::string>{"bert.pooler.dense", "classifier"}));
 }
 
+// Named by what left the prefix, with a command that takes it away; the files are transformers' without it.
+TEST(WeightsTest, TensorsOfAWrappedModelAreRefusedWithTheWayOut) {
+  const auto bert = small_bert();
+  const auto refused = [&](const char* prefix) {
+    const tests::ScratchFolder folder;
+    return std::string(tests::failure_of([&] {
+                         bert_weights(*bert, folder, [&](const std::string& name) { return prefix + name; });
+                       }).what());
+  };
+  EXPECT_THAT(refused("module."), AllOf(HasSubstr("begins with module."), HasSubstr("inside DistributedDataParallel:"),
+                                        HasSubstr("python3 -c"), testing::EndsWith(" module.")));
+  EXPECT_THAT(refused("_orig_mod."), HasSubstr("inside torch.compile:"));
+  EXPECT_THAT(refused("module._orig_mod."), HasSubstr("inside DistributedDataParallel and torch.compile:"));
+  EXPECT_THAT(refused("student."), HasSubstr("inside another one:"));
+}
+
 // Every head that transformers, or TRL, has for a family is left out of what another objective trains; a tensor of no
 // head is refused.
 TEST(WeightsTest, HeadsOfAllClassesAreLeftOut) {
