@@ -217,6 +217,11 @@ ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, con
   return out;
 }
 
+void require_peft(const fs::path& folder) {
+  require_peft_folder(folder);
+  require_peft_weights(folder);
+}
+
 Workload open_workload(Recipe recipe) {
   const Recipe::Model& model = recipe.model;
   std::vector<std::string> notes;

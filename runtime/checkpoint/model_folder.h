@@ -59,6 +59,9 @@ class ModelFolder {
   std::shared_ptr<const Checkpoint> open_;  // set by whole()
 };
 
+// Throws Error{usage}, with what to do, if the folder is not one of peft's with its configuration and safetensors.
+void require_peft(const std::filesystem::path& folder);
+
 // Returns the recipe with the description of its model, the only place that reads it from the directory or preset.
 // Throws Error{usage} if the recipe names neither.
 Workload open_workload(Recipe recipe);

@@ -31,7 +31,7 @@ std::string_view trimmed(std::string_view text) {
 struct KeyAndValue {
   std::string key;
   toml::table table;  // {value: ...}, which owns the value
-  bool null = false;  // the bare word: a config.json may need it, and TOML has no null
+  std::string json;   // a config.json may need null, and is quoted with its own objects
 };
 
 KeyAndValue read_set(const std::string& set) {
@@ -50,7 +50,8 @@ KeyAndValue read_set(const std::string& set) {
   }
   toml::table table;
   table.insert("value", std::string(text));
-  return {std::move(key), std::move(table), text == "null"};
+  const bool json = text == "null" || text.starts_with('{');
+  return {std::move(key), std::move(table), std::string(json ? text : "")};
 }
 
 }  // namespace
@@ -66,14 +67,14 @@ std::vector<Assignment> assignments_of(const toml::table& recipe, const std::str
 }
 
 Set parse_set(const std::string& set) {
-  auto [key, table, null] = read_set(set);
+  auto [key, table, json] = read_set(set);
   const bool config = key.starts_with(kConfigPrefix);
   Set out{.table = std::move(table), .assignments = {}};
   const toml::node* node = out.table.get("value");
   if (const auto* inner = node->as_table(); inner && !config && !takes_table(key)) {  // --set optimizer='{eps=1e-6}'
     flatten(*inner, key + ".", "", out.assignments);
   } else {
-    out.assignments.push_back({std::move(key), node, "--set", null});
+    out.assignments.push_back({std::move(key), node, "--set", config ? std::move(json) : ""});
   }
   return out;
 }

@@ -14,7 +14,7 @@ struct Assignment {
   std::string key;
   const toml::node* node;  // in the table that was read
   std::string where;       // "recipe.toml, line 3" or "--set"
-  bool null = false;       // JSON's null, only below model.config
+  std::string json = {};   // only below model.config, instead of the node: what TOML does not have (null, {"a": 1})
 };
 
 // Whether a table is this key's value; the names in such a table may contain dots.
@@ -25,7 +25,8 @@ bool takes_table(std::string_view key);
 std::vector<Assignment> assignments_of(const toml::table& recipe, const std::string& file);
 
 // The assignments of one --set, and the table that owns their values. The value is TOML, or a string if it is not valid
-// TOML; an inline table sets several keys. Throws Error{usage} if `set` is not KEY=VALUE.
+// TOML (below model.config, null and what begins as an object of JSON are JSON); an inline table sets several keys.
+// Throws Error{usage} if `set` is not KEY=VALUE.
 struct Set {
   toml::table table;
   std::vector<Assignment> assignments;

@@ -61,7 +61,7 @@ class Loader {
       std::erase_if(recipe_.model.config, [&](const auto& old) {  // this value replaces earlier values inside it
         return old.first.starts_with(key + ".");
       });
-      recipe_.model.config[key] = assignment.null ? "null" : json_of(*assignment.node, name);
+      recipe_.model.config[key] = !assignment.json.empty() ? assignment.json : json_of(*assignment.node, name);
       return;
     }
     const auto keys = recipe_keys();

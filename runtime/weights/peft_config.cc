@@ -294,6 +294,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   if (a.target_modules.empty())
     fail(Exit::usage, "{}: it names no target_modules, which say where the adapter belongs", path.string());
   out.base = keys.text("base_model_name_or_path");
+  out.task = keys.text("task_type");
   name_ignored(keys, out.notes);
   return out;
 }

@@ -12,7 +12,7 @@ inline constexpr const char* kPeftConfigName = "adapter_config.json";
 // What adapter_config.json of a LoRA folder says.
 struct PeftConfig {
   models::Adapter adapter;
-  std::string base;                     // the base model's name or path; empty if unknown
+  std::string base, task = {};          // the base model's name or path, and task_type; empty if unknown
   bool input_major = false;             // targets include a Conv1D, as in GPT-2
   std::vector<std::string> notes = {};  // what was ignored, and what a training that goes on does otherwise than peft
 };

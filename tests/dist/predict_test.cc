@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -164,6 +165,39 @@ TEST_F(Predict, AdaptersAreRun) {
   fs::remove(file("adapter/adapter_model.bin"));
   EXPECT_COMPLAINT(run(with_adapter), Exit::usage,
                    AllOf(HasSubstr("has no adapter_model.safetensors"), HasSubstr("download is incomplete")));
+}
+
+// peft's usual case: the base is no classifier, and the head is in modules_to_save.
+TEST_F(Predict, TheHeadMayBeTheAdapters) {
+  learn("one", {"--labels", "label"});
+  done(run({kStrata, "export", file("one"), "-o", file("model")}));
+  tokenize("lora", {"--labels", "label"});
+  done(run(command("train", "lora", {"model.path=" + file("model"), "model.init=pretrained", "adapter.kind=lora"})));
+  done(run({kStrata, "export", file("lora"), "-o", file("adapter"), "--adapter"}));
+  const auto adapted = predicted("lora");
+  folder_.write("model/config.json", folder_.read("bert/config.json"));
+  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl")), Exit::usage, HasSubstr("is no classifier"));
+  const std::vector<std::string> with_adapter = {"--adapter", file("adapter")};
+  std::vector<std::string> numbered = adapted;
+  for (std::string& line : numbered)
+    for (const auto& [name, number] :
+         {std::pair{"\"maybe\"", "\"LABEL_0\""}, {"\"no\"", "\"LABEL_1\""}, {"\"yes\"", "\"LABEL_2\""}})
+      for (std::size_t at = 0; (at = line.find(name)) != std::string::npos;)
+        line.replace(at, std::strlen(name), number);
+  EXPECT_EQ(predicted("model", with_adapter), numbered);
+  EXPECT_EQ(predicted("model", with_adapter, "texts.jsonl", 2), numbered);
+  auto named = with_adapter;
+  named.insert(named.end(), {"--set", R"(model.config.id2label={"0": "maybe", "1": "no", "2": "yes"})"});
+  EXPECT_EQ(predicted("model", named), adapted);
+  std::string config = folder_.read("adapter/adapter_config.json");
+  config.replace(config.find("\"SEQ_CLS\""), 9, "null");
+  folder_.write("adapter/adapter_config.json", config);
+  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl", with_adapter)), Exit::usage,
+                   AllOf(HasSubstr("classifier.weight"), HasSubstr("task_type")));
+  auto objective = with_adapter;
+  objective.insert(objective.end(),
+                   {"--set", "training.objective=sequence_classification", "--set", "model.config.num_labels=3"});
+  EXPECT_EQ(predicted("model", objective), numbered);
 }
 
 // What the adapter's base lacks (here BERT's pooler) and the run has initialised is the same in every command.

@@ -18,6 +18,7 @@
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "launcher/adapter_option.h"
+#include "launcher/commands/predict/adapter_head.h"
 #include "launcher/commands/predict/predict_input.h"
 #include "launcher/commands/predict/predict_part.h"
 #include "launcher/outputs.h"
@@ -71,17 +72,31 @@ std::string line_of(std::span<const float> scores, const models::Classes& classe
 }
 
 runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFolder& folder,
-                          models::Objective objective, std::size_t seq_len, comm::World& world) {
+                          const std::vector<std::string>& head, comm::World& world) {
   std::vector<std::string> sets = {
       "model.path=" + json_string(folder.path().string()),
-      "model.config.problem_type=" + json_string(models::kPrediction),
-      fmt::format("training.objective={}", models::name_of(objective)),
       "data.validation=" + json_string(fs::absolute(PredictInput::path_of(options.out)).string()),
-      fmt::format("data.seq_len={}", seq_len),
       "data.packing=documents",
       fmt::format("training.precision={}", options.precision.value_or(std::string(device::name_of(folder.dtype()))))};
+  sets.insert(sets.end(), head.begin(), head.end());
   sets.insert(sets.end(), options.sets.begin(), options.sets.end());
   return read_recipe(std::nullopt, sets, world, false);
+}
+
+// What the recipe says of the head: the model's own, or the adapter's if the model is no classifier.
+std::vector<std::string> keys_of_head(const runtime::ModelFolder& folder, const runtime::Recipe& asked) {
+  const runtime::Workload workload{asked, folder.config()};
+  const models::Config config = workload.config();
+  const auto named = models::named_objective(config);
+  const bool classifies =
+      named == models::Objective::sequence_classification || named == models::Objective::token_classification;
+  if (classifies || !asked.adapter.path || asked.training.objective) return {};
+  const auto head = head_of_adapter(*asked.adapter.path);
+  if (!head) return {};
+  std::vector<std::string> keys = {fmt::format("training.objective={}", models::name_of(head->objective))};
+  if (models::read_classes(config, head->objective).names.size() != head->classes)
+    keys.insert(keys.end(), {"model.config.id2label=null", fmt::format("model.config.num_labels={}", head->classes)});
+  return keys;
 }
 
 // Checks what can be known about OUT before anything is read.
@@ -102,12 +117,16 @@ struct Classifier {
   models::Objective objective{};
   TextLimit limit;
 
-  Classifier(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& config)
-      : objective(models::objective_of(config)) {
+  // `asked`: training.objective, if something says it.
+  Classifier(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& config,
+             std::optional<models::Objective> asked)
+      : objective(asked ? *asked : models::objective_of(config)) {
     if (objective != models::Objective::sequence_classification && objective != models::Objective::token_classification)
-      fail(Exit::usage, "{} is no classifier: {}{}; train one from it, with training.objective", folder.path().string(),
+      fail(Exit::usage, "{} is no classifier: {}{}{}; train one from it, with training.objective",
+           folder.path().string(),
            models::named_objective(config) ? "it has the head of " : "it names no head, and is trained as ",
-           models::name_of(objective));
+           models::name_of(objective),
+           options.adapter ? fmt::format(", and {} has no layer of class scores", options.adapter->string()) : "");
     classes = models::read_classes(config, objective);
     // The number of positions that the model has; the other sizes given here do not matter.
     const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, /*training=*/false});
@@ -243,14 +262,21 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const auto folder = runtime::agree_on_model(options.model, share.cores, world, note);
   std::optional<Classifier> classifier;
   models::Config description;
+  runtime::Recipe recipe = recipe_of(options, folder, {}, world);
+  std::vector<std::string> keys;
+  agree(world, [&] { keys = keys_of_head(folder, recipe); });
+  if (!keys.empty()) recipe = recipe_of(options, folder, keys, world);
   agree(world, [&] {
-    description = folder.config();
-    classifier.emplace(options, folder, models::Config(description));  // a copy, because Config remembers which keys
-                                                                       // were read
+    description = runtime::Workload{recipe, folder.config()}.config();
+    // A copy, because Config remembers which keys were read.
+    classifier.emplace(options, folder, models::Config(description), recipe.training.objective);
   });
   const auto& [classes, objective, limit] = *classifier;
   const fs::path tokens_path = PredictInput::path_of(options.out);
-  runtime::Recipe recipe = recipe_of(options, folder, objective, limit.tokens, world);
+  keys.insert(keys.end(), {"model.config.problem_type=" + json_string(models::kPrediction),
+                           fmt::format("training.objective={}", models::name_of(objective)),
+                           fmt::format("data.seq_len={}", limit.tokens)});
+  recipe = recipe_of(options, folder, keys, world);
   if (options.adapter) agree(world, [&] { require_sole_adapter(*options.adapter, recipe); });
   if (recipe.evaluation.max_sequences)
     throw comm::AgreedError(Exit::usage, "evaluation.max_sequences: predictions are of every text: leave it out");
