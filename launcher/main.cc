@@ -30,7 +30,7 @@ void refuse_empty_names(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     for (const char* name :
          {"--out", "--json", "--trace", "--html", "--svg", "--machine", "--model", "--tokenizer", "--dir",
-          "--chat-template", "RECIPE", "RUN", "MODEL", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
+          "--chat-template", "--adapter", "RECIPE", "RUN", "MODEL", "CHECKPOINT", "IN", "PATH", "OTHER", "FOLDER"})
       if (CLI::Option* option = command->get_option_no_throw(name)) option->check(not_empty);
 }
 

@@ -32,13 +32,15 @@ void add_force(CLI::App* command, Options& options) {
 // Adds --adapter, which sets a key of the recipe.
 template <typename Options>
 void add_adapter(CLI::App* command, Options& options, const char* meaning) {
-  command->add_option_function<std::filesystem::path>(
-      "--adapter",
-      [&options](const std::filesystem::path& folder) {
-        options.adapter = folder;
-        options.sets.push_back("adapter.path=" + json_string(std::filesystem::absolute(folder).string()));
-      },
-      meaning);
+  command
+      ->add_option_function<std::filesystem::path>(
+          "--adapter",
+          [&options](const std::filesystem::path& folder) {
+            options.adapter = folder;
+            options.sets.push_back("adapter.path=" + json_string(std::filesystem::absolute(folder).string()));
+          },
+          meaning)
+      ->transform(as_path());
 }
 
 template <typename Options>

@@ -9,12 +9,46 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "models/files/safetensors.h"
+#include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Says so if the file has the tensor under a name that save_pretrained does not write: with the adapter's own name in
+// it (a state_dict), or with another prefix (a wrapper's, or none).
+void refuse_other_names(const models::Safetensors& file, const fs::path& path, const std::string& tensor) {
+  const auto renamed = [&](std::string_view what, std::string_view old, std::string_view now) {
+    fail(Exit::usage,
+         "{}: {}, unlike in a file of peft's save_pretrained: save the adapter with that, or rename its tensors once: "
+         "{}",
+         path.string(), what,
+         python_command("from safetensors.torch import load_file, save_file; "
+                        "save_file({k.replace(argv[2], argv[3], 1): t.clone() for k, t in load_file(argv[1]).items()}, "
+                        "argv[1], {'format': 'pt'})",
+                        {path.string(), old, now}));
+  };
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> names;
+  for (const models::StoredTensor& stored : file.tensors()) names.push_back(stored.name);
+  // Without ".weight", for lora_A.NAME.weight and lora_magnitude_vector.NAME.
+  const std::string stem = tensor.ends_with(kWeight) ? tensor.substr(0, tensor.size() - kWeight.size()) : tensor;
+  for (const std::string& name : names) {
+    const std::size_t at = name.find(stem + ".");
+    if (at == std::string::npos || name.find("lora_") == std::string::npos) continue;
+    const std::string_view rest = std::string_view(name).substr(at + stem.size());  // ".default.weight"
+    const std::string own(rest.substr(0, rest.find('.', 1)));
+    if (own != kWeight) renamed(fmt::format("{} carries the adapter's own name, {}", name, own.substr(1)), own, "");
+  }
+  const bool bare = file.find(tensor) != nullptr;
+  if (const std::string prefix = prefix_of_wrapper(names, tensor); bare || !prefix.empty())
+    renamed(bare ? fmt::format("the names of its tensors do not begin with {}", kPeftPrefix)
+                 : fmt::format("the names of its tensors begin with {}", prefix),
+            prefix, kPeftPrefix);
+}
 
 // The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
@@ -30,6 +64,7 @@ class PeftWeights final : public WeightSource {
         const std::string name = kPeftPrefix + p.name;
         tensor = file_.find(name);
         const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
+        if (!tensor) refuse_other_names(file_, folder / kPeftWeightsName, p.name);
         if (!tensor)
           fail(Exit::usage, "{} is an adapter of another model: it has no {}, which this {} model's has",
                folder.string(), name, model.family);

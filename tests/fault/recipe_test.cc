@@ -143,12 +143,15 @@ TEST_F(RecipeFault, ANameThatIsEmpty) {
   auto eval = run_.command("eval"), plan = run_.command("plan");
   eval.insert(eval.end(), {"--json", ""});
   plan.insert(plan.end(), {"--trace", ""});
+  auto adapted = run_.command("eval");
+  adapted.insert(adapted.end(), {"--adapter", ""});
   const std::vector<std::string> commands[] = {{kStrata, "tokenize", "--tokenizer", "byte", "-o", "", tokens},
                                                {kStrata, "export", tokens, "-o", ""},
                                                {kStrata, "calibrate", "-o", ""},
                                                {kStrata, "inspect", ""},
                                                eval,
-                                               plan};
+                                               plan,
+                                               adapted};
   for (const auto& command : commands) EXPECT_COMPLAINT(run(command), Exit::usage, HasSubstr("the name is empty"));
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -140,6 +141,39 @@ TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
   const auto base = start({});
   EXPECT_NEAR(std::stod(adapted.losses[0]), std::stod(merged.losses[0]), 1e-5);
   EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4) << "it has learned something";
+}
+
+// Of a state_dict, of a wrapped model, and without peft's prefix: what the names are, and a command that mends them.
+TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const fs::path file = place("peft") / kPeftWeightsName;
+  const std::string bytes = read_text(file);
+  const auto refused = [&](const std::string& old, const std::string& now) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    std::string header = bytes.substr(8, length);
+    const std::string data = bytes.substr(8 + length);
+    for (std::size_t at = 0; (at = header.find(old, at)) != std::string::npos; at += now.size())
+      header.replace(at, old.size(), now);
+    length = header.size();
+    std::ofstream out(file, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&length), sizeof length);
+    out << header << data;
+    out.close();
+    try {
+      (void)start({"adapter.path=" + place("peft").string()});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused("none", "none"), "");
+  EXPECT_THAT(refused("lora_A.weight", "lora_A.default.weight"),
+              AllOf(HasSubstr("carries the adapter's own name, default"), testing::EndsWith(" .default ''")));
+  EXPECT_THAT(refused("base_model.model.", ""), HasSubstr("do not begin with base_model.model.,"));
+  EXPECT_THAT(refused("base_model.model.", "module.base_model.model."),
+              AllOf(HasSubstr("begin with module.base_model.model.,"),
+                    testing::EndsWith(" module.base_model.model. base_model.model.")));
 }
 
 // Magnitudes begin as the lengths of W's rows, are kept with A and B, and are merged.
