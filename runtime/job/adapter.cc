@@ -68,6 +68,28 @@ struct Modules {
 
 using Folder = std::optional<std::filesystem::path>;
 
+// Says so if a pattern that matches nothing is the ends of modules' names, as a shell's arguments give them: "q_proj",
+// "q_proj,v_proj", "all".
+void require_no_names(const Modules& modules, const std::string& pattern) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; (at = pattern.find_first_not_of(", ", at)) != std::string::npos;) {
+    const std::size_t end = std::min(pattern.find_first_of(", ", at), pattern.size());
+    names.push_back(pattern.substr(at, end - at));
+    at = end;
+  }
+  if (names.size() == 1 && (names[0] == "all" || names[0] == "linear" || names[0] == "all_linear"))
+    fail(Exit::usage, "adapter.target_modules = \"{}\": every linear layer is \"{}\"", pattern, models::kAllLinear);
+  const bool of_layers = !names.empty() && std::ranges::all_of(names, [&](const std::string& name) {
+    const ModuleNames one{{name}, {}};
+    return std::ranges::any_of(modules.linear, [&](const std::string& module) { return models::matches(one, module); });
+  });
+  if (of_layers)
+    fail(Exit::usage,
+         "adapter.target_modules = \"{}\" is a regular expression for complete names, and matches none: for the layers "
+         "whose names end like that, write a list, adapter.target_modules = [\"{}\"]",
+         pattern, fmt::join(names, "\", \""));
+}
+
 void require_targets(const models::Model& model, const Modules& modules, const models::Adapter& adapter,
                      const Folder& folder) {
   const auto is_of = [](const ModuleNames& names) {
@@ -96,11 +118,13 @@ void require_targets(const models::Model& model, const Modules& modules, const m
          folder ? folder->string() + ": " : std::string("adapter."), models::kAllLinear, models::kAllLinear);
   if (targets.pattern && *targets.pattern != models::kAllLinear) {
     refuse_other(targets, *targets.pattern);
-    if (std::ranges::none_of(modules.linear, is_of(targets)))
+    if (std::ranges::none_of(modules.linear, is_of(targets))) {
+      require_no_names(modules, *targets.pattern);
       fail(Exit::usage,
            "adapter.target_modules = {}: this matches the complete name of no linear layer of this {} model; the "
            "nearest are {}",
            *targets.pattern, model.family, nearest(modules.linear, *targets.pattern + "."));
+    }
   }
   for (const std::string& name : targets.names) {
     const ModuleNames one{{name}, {}};

@@ -167,6 +167,9 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   };
   EXPECT_THAT(refused({R"(adapter.target_modules=["q_prj"])"}), AllOf(HasSubstr("q_prj"), HasSubstr("q_proj")));
   EXPECT_THAT(refused({"adapter.target_modules=.*attention"}), HasSubstr("no linear layer"));
+  EXPECT_THAT(refused({"adapter.target_modules=q_proj"}), HasSubstr(R"(adapter.target_modules = ["q_proj"])"));
+  EXPECT_THAT(refused({"adapter.target_modules=q_proj, v_proj"}), HasSubstr(R"(= ["q_proj", "v_proj"])"));
+  EXPECT_THAT(refused({"adapter.target_modules=all"}), HasSubstr("every linear layer is \"all-linear\""));
   EXPECT_THAT(refused({R"(adapter.target_modules=["embed_tokens"])"}), HasSubstr("adapter.modules_to_save"));
   EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}), HasSubstr("lm_head"));
   EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
