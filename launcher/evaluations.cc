@@ -47,7 +47,11 @@ std::string end_text(const std::optional<runtime::Best>& best, std::int64_t with
 
 Evaluations::Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
                          std::optional<runtime::Prompts> prompts)
-    : world_(world), stop_(stop), metric_(job.recipe.evaluation.metric), patience_(job.recipe.evaluation.patience) {
+    : world_(world),
+      stop_(stop),
+      data_ranks_(static_cast<std::uint64_t>(job.plan.mesh().data())),
+      metric_(job.recipe.evaluation.metric),
+      patience_(job.recipe.evaluation.patience) {
   if (job.evaluation) evaluation_.emplace(job, world, trainer, std::move(prompts));
 }
 
@@ -86,8 +90,7 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
   if (world_.rank() == 0 && done < all && now - said_ > kSay) {
     const std::chrono::duration<double> took = now - began_;
     said_ = now;
-    say("evaluation after step {}: {} of {} micro-batches, {:.0f} s left", step,
-        done * static_cast<std::uint64_t>(world_.size()), all * static_cast<std::uint64_t>(world_.size()),
+    say("evaluation after step {}: {} of {} micro-batches, {:.0f} s left", step, done * data_ranks_, all * data_ranks_,
         took.count() / static_cast<double>(done) * static_cast<double>(all - done));
   }
   if (done % kLook != 0 || done == all) return true;

@@ -48,6 +48,7 @@ class Evaluations {
 
   comm::World& world_;
   const StopSignal& stop_;
+  std::uint64_t data_ranks_;  // micro-batches of a round
   std::string metric_;
   std::int64_t patience_;
   bool stopped_ = false, at_once_ = false;

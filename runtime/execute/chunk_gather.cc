@@ -4,7 +4,7 @@ namespace strata::runtime {
 
 std::span<std::byte> ChunkGather::on_host() const {
   const device::View all = storage_.view(plan_.chunks.host_buffer, device::DType::fp32);
-  return {reinterpret_cast<std::byte*>(all.data), static_cast<std::size_t>(plan_.mesh().data()) * plan_.chunks.bytes};
+  return {reinterpret_cast<std::byte*>(all.data), static_cast<std::size_t>(plan_.ranks()) * plan_.chunks.bytes};
 }
 
 std::span<std::byte> ChunkGather::own() const {
@@ -14,7 +14,7 @@ std::span<std::byte> ChunkGather::own() const {
 std::span<const std::byte> ChunkGather::all() {
   const RankChunks& chunks = plan_.chunks;
   const std::span<std::byte> all = on_host();
-  if (plan_.mesh().data() == 1) return all;
+  if (plan_.ranks() == 1) return all;
   const bool apart = chunks.buffer != chunks.host_buffer;
   if (apart) storage_.write(chunks.buffer, own(), place());
   auto* const there = reinterpret_cast<std::byte*>(storage_.view(chunks.buffer, device::DType::fp32).data);

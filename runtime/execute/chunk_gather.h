@@ -12,7 +12,8 @@ namespace strata::runtime {
 // rank's. On a GPU chunks pass through device memory, because collectives reach no other.
 class ChunkGather {
  public:
-  // All arguments must outlive it. Nothing else may be queued in the lane of `gather` while all() runs.
+  // All arguments must outlive it; `gather` is over all ranks. Nothing else may be queued in the lane of `gather` while
+  // all() runs.
   ChunkGather(const StepPlan& plan, Storage& storage, comm::Communicator& gather)
       : plan_(plan), storage_(storage), gather_(gather) {}
 

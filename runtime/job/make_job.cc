@@ -119,7 +119,7 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
 // Adds the memory for a classifier's scores to a plan of forward passes.
 void add_scores(const DataFacts& data, const models::Config& config, const models::Model& model, PlanRequest& request) {
   if (!request.forward_only || request.shape.cache > 0 || model.loss_unit().classes() == 0) return;
-  const ScoreMemory scores(models::read_classes(config, model.objective), data.scored_rows, request.mesh.data(),
+  const ScoreMemory scores(models::read_classes(config, model.objective), data.scored_rows, request.mesh.world,
                            model.loss_rows());
   request.score_bytes = scores.bytes;
   request.chunk_bytes = scores.chunk_bytes;
@@ -170,7 +170,7 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
 }
 
 // What a pipeline cannot be combined with.
-void require_stages(const Recipe& recipe, const models::Model& model, int ranks, bool evaluates) {
+void require_stages(const Recipe& recipe, int ranks) {
   const int stages = recipe.parallel.stages, of_replica = recipe.parallel.replica();
   if (of_replica == 1) return;
   if (ranks % of_replica != 0)
@@ -180,16 +180,6 @@ void require_stages(const Recipe& recipe, const models::Model& model, int ranks,
     fail(Exit::usage,
          "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
          "wait for: use \"horizontal\", or parallel.stages = 1");
-  if (evaluates && model.loss_unit().classes() > 0)
-    fail(Exit::usage,
-         "evaluations of a classifier during training are not supported with parallel.stages = {} in this version: "
-         "leave evaluation.every and evaluation.at_start out, and evaluate the checkpoints with strata eval",
-         stages);
-  if (evaluates && recipe.evaluation.prompts)
-    fail(Exit::usage,
-         "evaluation.prompts is not supported with parallel.stages = {} in this version: leave it out, and answer the "
-         "prompts from the checkpoints with strata generate",
-         stages);
 }
 
 // Says so if runs of micro-batches could be summed in nodes, but are not those of a node.
@@ -297,7 +287,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const models::RunShape shape = shape_of(workload, capacity.device, purpose);
   if (shape.tensor_shards > 1) require_shards(recipe);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
-  require_stages(recipe, *job.model, ranks, comes_to_evaluation(recipe, from));
+  require_stages(recipe, ranks);
   job.recipe.training.objective = job.model->objective;
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,

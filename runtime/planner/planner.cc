@@ -102,7 +102,9 @@ class Builder {
           filled(d_.add_buffer("index of sequences and labels", Kind::workspace, Tier::host, r_.index_bytes, true));
     add_scores(filled);
     caches_.assign(at(d_.units()), -1);
-    if (r_.shape.cache > 0)
+    if (!d_.owns(d_.last()))
+      control.logits = -1;  // the last stage has them
+    else if (r_.shape.cache > 0)
       control.logits =
           d_.add_buffer("logits", Kind::activations, Tier::device, device::fp32_bytes(d_.model.vocabulary), true);
     else if (const std::size_t stride = d_.model.loss_unit().score_stride(); r_.forward_only && stride > 0)
@@ -130,7 +132,7 @@ class Builder {
     if (r_.score_bytes)
       d_.plan.score_buffer = filled(d_.add_buffer("kept scores", Kind::workspace, of_host, r_.score_bytes, true));
     if (r_.chunk_bytes == 0) return;
-    const std::size_t bytes = at(r_.mesh.data()) * r_.chunk_bytes;
+    const std::size_t bytes = at(r_.mesh.world) * r_.chunk_bytes;
     RankChunks& chunks = d_.plan.chunks;
     chunks.bytes = r_.chunk_bytes;
     chunks.buffer = filled(d_.add_buffer("scores of all ranks", Kind::staging, Tier::device, bytes, true));

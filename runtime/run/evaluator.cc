@@ -83,7 +83,7 @@ models::Classes classes_of(const Job& job) {
 
 // The same layout as the plan was made with.
 ScoreMemory score_memory(const Job& job, const models::Classes& classes) {
-  const ScoreMemory layout(classes, job.data.scored_rows, job.plan.mesh().data(), job.model->loss_rows());
+  const ScoreMemory layout(classes, job.data.scored_rows, job.plan.ranks(), job.model->loss_rows());
   STRATA_CHECK_EQ(layout.chunk_bytes, job.plan.chunks.bytes);
   return layout;
 }
@@ -99,7 +99,7 @@ std::optional<ScoreCollector> scores_of(const Job& job, Executor& executor, int 
   const ScoreMemory layout = score_memory(job, classes);
   return ScoreCollector(std::move(classes), job.model->objective == models::Objective::token_classification, layout,
                         bytes_of(executor, job.plan.score_buffer, layout.bytes), exchange_of(executor), rank,
-                        job.plan.mesh().data());
+                        job.plan.ranks());
 }
 
 }  // namespace
@@ -171,6 +171,10 @@ std::span<const std::string> Evaluator::class_names() const {
 std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto start = std::chrono::steady_clock::now();
   const Mesh& mesh = job_.plan.mesh();
+  const Coordinates own = mesh.at(world_.rank());
+  // Of the ranks that take the same micro-batches, only one adds its scores. The last stage's ranks have the highest
+  // numbers, so rows are gathered in the order of micro-batches.
+  const bool has_head = own.stage + 1 == mesh.stages && own.tensor == 0;
   const models::BatchRows batch = executor_->batch(0);
   executor_->refill();
   if (scores_) scores_->clear();
@@ -179,13 +183,15 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   device::ExactSum mine{};
   for (std::uint64_t round = 0; round < rounds(); ++round) {
     // After its last micro-batch a rank still takes part in the gathers, with labels that do not count.
-    data_.fill(mesh.micro_batch(0, round, mesh.at(world_.rank())), batch);
+    data_.fill(mesh.micro_batch(0, round, own), batch);
     (void)executor_->step({}, false);
     const device::ExactSum of_round = executor_->loss_sum();
-    const models::LossUnit& head = job_.model->loss_unit();
-    if (scores_)
-      scores_->add_round(executor_->scores(), head.score_stride(), batch.labels.first(job_.model->loss_rows()),
-                         batch.class_sets, batch.documents, static_cast<std::size_t>(job_.recipe.data.seq_len));
+    if (scores_ && has_head)
+      scores_->add_round(executor_->scores(), job_.model->loss_unit().score_stride(),
+                         batch.labels.first(job_.model->loss_rows()), batch.class_sets, batch.documents,
+                         static_cast<std::size_t>(job_.recipe.data.seq_len));
+    else if (scores_)
+      scores_->add_round({}, 0, {}, {}, {}, 0);
     mine.merge(of_round);
     sum_so_far_ += of_round.round();
     labels_so_far_ += static_cast<std::uint64_t>(std::count_if(

@@ -19,7 +19,7 @@ PeriodicEvaluation::PeriodicEvaluation(const Job& job, comm::World& world, Train
       trainer_(trainer),
       evaluator_(*job.evaluation, world, trainer.executor(), trainer.take_validation()) {
   STRATA_CHECK_EQ(job.generation != nullptr, prompts.has_value());
-  if (prompts) answers_.emplace(job, trainer.executor(), std::move(*prompts));
+  if (prompts) answers_.emplace(job, world, trainer.executor(), std::move(*prompts));
 }
 
 std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t step, std::optional<double> value,

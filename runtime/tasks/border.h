@@ -39,7 +39,11 @@ class Border {
   std::span<const float> scores() const {
     return {at<float>(control_.logits), model_.loss_rows() * model_.loss_unit().score_stride()};
   }
-  std::span<const float> logits() const { return {at<float>(control_.logits), model_.vocabulary}; }
+  // Empty on a rank without the head.
+  std::span<const float> logits() const {
+    if (control_.logits < 0) return {};
+    return {at<float>(control_.logits), model_.vocabulary};
+  }
 
  private:
   template <typename T>

@@ -1,16 +1,24 @@
 #include "runtime/run/generation/answers.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "runtime/run/generation/sampler.h"
 
 namespace strata::runtime {
-Answers::Answers(const Job& job, Executor& training, Prompts prompts)
-    : prompts_(std::move(prompts)), generator_(*job.generation, training) {}
+
+Answers::Answers(const Job& job, comm::World& world, Executor& training, Prompts prompts)
+    : world_(world), mesh_(job.plan.mesh()), prompts_(std::move(prompts)), generator_(*job.generation, training) {}
+
+std::uint32_t Answers::next(std::span<const float> logits) {
+  const std::uint32_t own = logits.empty() ? 0 : Sampler(0, 1, 0).pick(logits, 0);
+  if (mesh_.stages == 1) return own;
+  const auto last = static_cast<std::size_t>(mesh_.rank_of(0, 0, mesh_.stages - 1));
+  return static_cast<std::uint32_t>(std::stoul(world_.exchange(std::to_string(own))[last]));
+}
 
 Answer Answers::answer(const Prompts::Prompt& prompt, const std::function<void()>& after_token) {
-  Sampler sampler(0, 1, 0);
   text::StreamDecoder decoder(*prompts_.tokenizer);
   Answer out{prompt.text, {}};
   generator_.restart();
@@ -18,7 +26,7 @@ Answer Answers::answer(const Prompts::Prompt& prompt, const std::function<void()
   const std::size_t most = std::min(kAnswerTokens, generator_.capacity() - prompt.tokens.size());
   for (std::size_t n = 0; n < most; ++n) {
     after_token();
-    const std::uint32_t token = sampler.pick(logits, n);
+    const std::uint32_t token = next(logits);
     // Tokens that the model has beyond the tokenizer's vocabulary mean nothing.
     if (std::find(prompt.ends.begin(), prompt.ends.end(), token) != prompt.ends.end() ||
         token >= prompts_.tokenizer->vocab_size())

@@ -27,7 +27,7 @@ class Generator {
   // Begins a new sequence.
   void restart();
   // Appends the tokens (at least one, all below the vocabulary) to the sequence; returns the logits of what follows,
-  // [vocabulary], valid until the next call.
+  // [vocabulary], valid until the next call; nothing on a rank of a pipeline stage without the head.
   std::span<const float> append(std::span<const std::uint32_t> tokens);
 
   std::size_t length() const { return length_; }

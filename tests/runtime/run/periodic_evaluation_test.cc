@@ -237,12 +237,17 @@ TEST_F(PeriodicEvaluationTest, AnswersPromptsAlikeOnAnyLayout) {
                       to_json(TokenSidecar{256, 2, "byte", std::string(16, '0'),
                                            fmt::format("{:016x}", XXH3_64bits(tokens_.data(), tokens_.size())), 301}));
   std::vector<std::string> first;
-  for (const int ranks : {1, 2})
-    for (const char* stage : {"zero.stage=0", "zero.stage=3"}) {
+  // In stages, the last one has the logits, and all have keys and values of their own blocks.
+  for (const int ranks : {1, 2, 4})
+    for (const char* stage : {"zero.stage=0", "zero.stage=3", "parallel.stages=2"}) {
+      const bool in_stages = std::string_view(stage).starts_with("parallel");
+      if (in_stages ? ranks == 1 : ranks == 4) continue;
       const Recipe recipe = load_recipe(
-          std::nullopt, evaluating(ranks, {stage, "evaluation.prompts=" + prompts, "model.config.vocab_size=260"}));
+          std::nullopt, evaluating(in_stages ? ranks / 2 : ranks,
+                                   {stage, "evaluation.prompts=" + prompts, "model.config.vocab_size=260"}));
       comm::run_threads(ranks, [&](comm::World& world) {
-        const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+        const Job job =
+            make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
         Trainer trainer(job, world, 1);
         PeriodicEvaluation evaluation(job, world, trainer, read_prompts(job, world));
         std::vector<std::string> lines;
