@@ -170,7 +170,7 @@ namespace {
 std::vector<std::string> stages_text(const runtime::Job& job) {
   const runtime::Mesh& mesh = job.plan.mesh();
   std::vector<std::size_t> units;
-  for (const runtime::UnitRange& stage : runtime::split_into_stages(*job.model, mesh.stages, job.recipe.parallel.split))
+  for (const runtime::UnitRange& stage : job.plan.stages)
     units.push_back(static_cast<std::size_t>(stage.last - stage.first + 1));
   const std::string last = plural(units.back(), "unit", "units");
   units.pop_back();

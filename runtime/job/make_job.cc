@@ -27,6 +27,7 @@
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/shards.h"
+#include "runtime/job/split.h"
 #include "runtime/planner/planner.h"
 
 namespace strata::runtime {
@@ -88,7 +89,7 @@ constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
                        const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes,
-                       int rank) {
+                       const std::vector<UnitRange>& stages, int stage) {
   PlanRequest request{&model, shape, mesh, shape.training ? recipe.accumulation_steps(mesh.world) : 1,
                       placement_of(recipe.zero, mesh.data_per_node())};
   request.forward_only = !shape.training;
@@ -96,12 +97,11 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
   request.reduce_group = static_cast<int>(recipe.training.reduce_group);
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
-  if (mesh.stages > 1) request.stages = split_into_stages(model, mesh.stages, recipe.parallel.split);
-  request.stage = mesh.at(rank).stage;
+  if (mesh.stages > 1) request.stages = stages;
+  request.stage = stage;
   request.all_forward_first = recipe.parallel.schedule == Schedule::all_forward_all_backward;
   request.segments = segments_of(recipe.training.recompute, model);
-  if (mesh.stages > 1)
-    request.segments = within(request.segments, request.stages[static_cast<std::size_t>(request.stage)]);
+  if (mesh.stages > 1) request.segments = within(request.segments, stages[static_cast<std::size_t>(stage)]);
   request.algorithm = recipe.optimizer.algorithm();
   request.moments = recipe.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
@@ -135,8 +135,8 @@ struct Beside {
   Beside(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
-    const int rank = training.mesh().rank_of(0, 0, training.stage);
-    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes, rank);
+    PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes,
+                                     training.stages, training.stage);
     request.beside = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
@@ -180,6 +180,15 @@ void require_stages(const Recipe& recipe, int ranks) {
     fail(Exit::usage,
          "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
          "wait for: use \"horizontal\", or parallel.stages = 1");
+}
+
+// The nodes of the data ranks of the first stage.
+std::vector<int> nodes_of_data(const Mesh& mesh, const std::vector<int>& nodes) {
+  std::vector<int> out;
+  if (nodes.empty()) return out;
+  for (int data = 0; data < mesh.data(); ++data)
+    out.push_back(nodes[static_cast<std::size_t>(mesh.rank_of(data, 0, 0))]);
+  return out;
 }
 
 // Says so if runs of micro-batches could be summed in nodes, but are not those of a node.
@@ -268,12 +277,13 @@ std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capac
   jobs.push_back(make_job(workload, ranks, capacity));
   const Mesh mesh = jobs[0].plan.mesh();
   for (int stage = 1; stage < mesh.stages; ++stage)
-    jobs.push_back(make_job(workload, ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage)));
+    jobs.push_back(
+        make_job(workload, ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage), jobs[0].plan.stages));
   return jobs;
 }
 
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose, const Beginning& from,
-             int rank) {
+             int rank, std::vector<UnitRange> split) {
   const Recipe& recipe = workload.recipe;
   // Groups and stages matter in training only.
   if (purpose != Purpose::train && (in_groups(recipe.zero) || recipe.parallel.stages > 1)) {
@@ -307,8 +317,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
-  require_groups(recipe.zero, ranks, workload.nodes);
   const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
+  require_groups(recipe.zero, mesh.data(), nodes_of_data(mesh, workload.nodes));
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
@@ -327,47 +337,63 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
-  const bool both_orders =
-      recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 &&
-      request_of(recipe, workload.data, *job.model, shape, mesh, false, 0, rank).accumulation > 1 &&
-      calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
-  const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
-    PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, rank);
-    add_scores(workload.data, config, *job.model, request);
-    const auto make = [&] {
-      StepPlan plan = make_plan(request);
-      for (const auto* beside : {&evaluation, &generation})
-        if (*beside) (*beside)->add_memory(of, plan);
-      return plan;
+  const bool both_orders = recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 &&
+                           purpose == Purpose::train && recipe.accumulation_steps(ranks) > 1 &&
+                           calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
+  const auto plan_stage = [&](const Recipe& asked, int stage, const std::vector<UnitRange>& stages) {
+    const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
+      PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, stages, stage);
+      add_scores(workload.data, config, *job.model, request);
+      const auto make = [&] {
+        StepPlan plan = make_plan(request);
+        for (const auto* beside : {&evaluation, &generation})
+          if (*beside) (*beside)->add_memory(of, plan);
+        return plan;
+      };
+      StepPlan plan = make();
+      if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
+      return make();
     };
-    StepPlan plan = make();
-    if (!std::exchange(request.read_ahead, false) || fits(plan, capacity)) return plan;
-    return make();
-  };
-  const auto plan_of = [&](std::size_t tile_bytes) {
-    StepPlan plan = ordered(recipe, recipe.memory.order == AccumulationOrder::vertical, tile_bytes);
-    if (!both_orders) return plan;
-    StepPlan vertical = ordered(recipe, true, tile_bytes);
-    const auto device_limit = [&] {
-      std::size_t limit = std::numeric_limits<std::size_t>::max();
-      for (const Recipe& other : with_less_moved(recipe, ranks))
-        for (const bool order : {false, true})
-          limit = std::min(limit, ordered(other, order, tile_bytes).memory[0].peak);
-      return limit;
+    const auto plan_of = [&](std::size_t tile_bytes) {
+      StepPlan plan = ordered(asked, asked.memory.order == AccumulationOrder::vertical, tile_bytes);
+      if (!both_orders) return plan;
+      StepPlan vertical = ordered(asked, true, tile_bytes);
+      const auto device_limit = [&] {
+        std::size_t limit = std::numeric_limits<std::size_t>::max();
+        for (const Recipe& other : with_less_moved(asked, ranks))
+          for (const bool order : {false, true})
+            limit = std::min(limit, ordered(other, order, tile_bytes).memory[0].peak);
+        return limit;
+      };
+      return takes_vertical({plan, fits(plan, capacity)}, {vertical, fits(vertical, capacity)}, device_limit) ? vertical
+                                                                                                              : plan;
     };
-    return takes_vertical({plan, fits(plan, capacity)}, {vertical, fits(vertical, capacity)}, device_limit) ? vertical
-                                                                                                            : plan;
+    StepPlan plan = plan_of(asked.memory.tile.value_or(0));
+    const bool may_tile = plan.sharded_parameters() || plan.placement.parameters.tier != Tier::device;
+    if (!asked.memory.tile && !fits(plan, capacity) && may_tile &&
+        plannable(asked, parts_of(*job.model) / 4, ranks, purpose))
+      // If no tiling fits, keep the smallest peak that was found: it is what the step needs, and the refusal says so.
+      for (const std::size_t tile_bytes : tile_thresholds(*job.model, plan)) {
+        StepPlan tiled = plan_of(tile_bytes);
+        if (tiled.memory[0].peak < plan.memory[0].peak) plan = std::move(tiled);
+        if (fits(plan, capacity)) break;
+      }
+    return plan;
   };
-  job.plan = plan_of(recipe.memory.tile.value_or(0));
-  const bool may_tile = job.plan.sharded_parameters() || job.plan.placement.parameters.tier != Tier::device;
-  if (!recipe.memory.tile && !fits(job.plan, capacity) && may_tile &&
-      plannable(recipe, parts_of(*job.model) / 4, ranks, purpose))
-    // If no tiling fits, keep the smallest peak that was found: it is what the step needs, and the refusal says so.
-    for (const std::size_t tile_bytes : tile_thresholds(*job.model, job.plan)) {
-      StepPlan tiled = plan_of(tile_bytes);
-      if (tiled.memory[0].peak < job.plan.memory[0].peak) job.plan = std::move(tiled);
-      if (fits(job.plan, capacity)) break;
-    }
+  if (mesh.stages > 1 && split.empty()) {
+    const auto whole = [&](const Recipe& few) {
+      return make_plan(request_of(few, workload.data, *job.model, shape, mesh.in_one_stage(), false, 0, {}, 0));
+    };
+    const auto fits_stage = [&](const Recipe& few, int stage, const std::vector<UnitRange>& stages) {
+      StepPlan plan = plan_stage(few, stage, stages);
+      // The batch is the only memory that all micro-batches of a step have at once.
+      const int left_out = recipe.accumulation_steps(ranks) - plan.accumulation;
+      plan.memory[0].peak += static_cast<std::size_t>(left_out) * job.model->batch.bytes();
+      return fits(plan, capacity);
+    };
+    split = choose_split(recipe, *job.model, ranks, whole, fits_stage);
+  }
+  job.plan = plan_stage(recipe, mesh.at(rank).stage, split);
   if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
     job.notes.push_back(
         fmt::format("memory.tile = {} changes nothing: no unit that can be tiled is larger, or parameters are neither "
@@ -426,6 +452,18 @@ bool fits(const StepPlan& plan, const Capacity& capacity) {
   for (std::size_t tier = 0; tier < kTiers; ++tier)
     if (plan.memory[tier].peak > capacity.tier[tier]) return false;
   return plan.memory[0].peak + plan.memory[1].peak <= capacity.together;
+}
+
+bool every_stage_fits(const Job& job, const Capacity& capacity) {
+  if (!fits(job.plan, capacity)) return false;
+  const Mesh& mesh = job.plan.mesh();
+  for (int stage = 0; stage < mesh.stages; ++stage) {
+    if (stage == job.plan.stage) continue;
+    const int rank = mesh.rank_of(0, 0, stage);
+    if (!fits(make_job(job, job.ranks, capacity, Purpose::train, {}, rank, job.plan.stages).plan, capacity))
+      return false;
+  }
+  return true;
 }
 
 }  // namespace strata::runtime

@@ -45,9 +45,10 @@ bool comes_to_evaluation(const Recipe& recipe, const Beginning& from);
 //   memory.prefetch is 0.
 // - If the step does not fit and parameters are sharded, the largest units are gathered in tiles, as few as possible.
 // - A training run's plan includes the memory of its evaluations, if any is due.
-// - The plan is that of the pipeline stage of rank `rank`.
+// - The plan is that of the pipeline stage of rank `rank`. The stages have the units of `split` (StepPlan::stages); if
+//   it is empty, those that the recipe gives, or the fastest split that fits (balanced_split).
 Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train,
-             const Beginning& from = {}, int rank = 0);
+             const Beginning& from = {}, int rank = 0, std::vector<UnitRange> split = {});
 // As above, but opens the recipe's model itself (open_workload) and does not read the data.
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 // A training's jobs, one for the first rank of each pipeline stage.
@@ -62,6 +63,8 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
 Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
+// Whether every pipeline stage of a training's job fits; of one that has a single stage, the job itself.
+bool every_stage_fits(const Job& job, const Capacity& capacity);
 
 // A plan lists every call of a unit in a step. This many calls take a few seconds to plan; a recipe that needs more is
 // refused.

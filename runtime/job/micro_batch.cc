@@ -26,12 +26,13 @@ class Search {
 
   LargestBatch run() {
     if (const auto& global = recipe_.training.global_batch_size) {
-      if (*global % ranks_ != 0)
+      const int ranks = recipe_.parallel.data_ranks(ranks_);
+      if (*global % ranks != 0)
         fail(Exit::usage,
              "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch: give a multiple "
              "of {}",
-             *global, ranks_, ranks_);
-      among_divisors(*global / ranks_);
+             *global, ranks, ranks);
+      among_divisors(*global / ranks);
     } else {
       among_all();
     }
@@ -49,7 +50,7 @@ class Search {
     Recipe recipe = recipe_;
     recipe.training.micro_batch_size = size;
     const Job job = make_job(workload_.with(std::move(recipe)), ranks_, capacity_);
-    const bool does = fits(job.plan, capacity_);
+    const bool does = every_stage_fits(job, capacity_);
     (does ? found_.fits : found_.too_large) = {size, job.plan.memory};
     return does;
   }

@@ -26,7 +26,7 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
     recipe.training.global_batch_size.reset();
     recipe.training.gradient_accumulation_steps =
         same ? batch / (training.micro_batch_size * job.recipe.parallel.data_ranks(ranks)) : 1;
-    if (fits(make_job(job.with(std::move(recipe)), ranks, capacity).plan, capacity))
+    if (every_stage_fits(make_job(job.with(std::move(recipe)), ranks, capacity), capacity))
       return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
                          same ? "" : " (losses change, as the batch grows)");
   }

@@ -12,7 +12,8 @@ namespace strata::runtime {
 Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(format_of(r.shape.dtype)) {
   plan.accumulation = r.accumulation;
   plan.stage = r.stage;
-  plan.own = r.stages.empty() ? UnitRange{0, last()} : r.stages[static_cast<std::size_t>(r.stage)];
+  plan.stages = r.stages.empty() ? std::vector<UnitRange>{{0, last()}} : r.stages;
+  plan.own = plan.stages[static_cast<std::size_t>(r.stage)];
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
   plan.dtype = r.shape.dtype;

@@ -251,8 +251,9 @@ struct StepPlan {
   comm::CommBytes comm_bytes;  // predicted, sent by one rank in a step
   IoBytes io_bytes;            // predicted
 
-  int stage = 0;  // of the pipeline
-  UnitRange own;  // the units of this stage; the plan lists these alone
+  int stage = 0;                  // of the pipeline
+  UnitRange own;                  // the units of this stage; the plan lists these alone
+  std::vector<UnitRange> stages;  // the units of every stage
 
   const Mesh& mesh() const { return layout.mesh; }
   int ranks() const { return mesh().world; }

@@ -11,40 +11,35 @@
 #include "base/error.h"
 
 namespace strata::runtime {
-namespace {
-
-double cost_of(const models::Unit& unit) {
-  double flops = 0;
-  for (const models::Pass pass : {models::Pass::forward, models::Pass::backward}) {
-    const models::Work work = unit.work(pass, unit.all_parts());
-    flops += work.flops + work.attention_flops;
-  }
-  return flops;
+void require_units(const models::Model& model, int stages) {
+  const auto units = static_cast<int>(model.units.size());
+  if (stages > units)
+    fail(Exit::usage,
+         "parallel.stages = {}, and this model has {} units (embedding, {} blocks, head): set at most {} stages",
+         stages, units, units - 2, units);
 }
 
-// Cuts the units so that the largest sum of costs is as small as possible, and the last stages are not emptier than
-// they need be: of equal cuts, the earliest.
-std::vector<UnitRange> balanced(const std::vector<double>& costs, int stages) {
-  const auto units = static_cast<int>(costs.size());
-  std::vector<double> before(costs.size() + 1);
-  std::partial_sum(costs.begin(), costs.end(), before.begin() + 1);
-  const auto between = [&](int first, int end) {
-    return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(first)];
-  };
+std::vector<UnitRange> fastest_split(int units, int stages, const StageTime& time, const MayHave& may_have) {
+  STRATA_CHECK_LE(stages, units);
+  constexpr double kNever = std::numeric_limits<double>::infinity();
   // slowest[s][n]: of the first n units in s + 1 stages; cut[s][n]: where the last of these stages begins.
   const auto size = static_cast<std::size_t>(units) + 1;
-  std::vector<std::vector<double>> slowest(static_cast<std::size_t>(stages),
-                                           std::vector<double>(size, std::numeric_limits<double>::infinity()));
+  std::vector<std::vector<double>> slowest(static_cast<std::size_t>(stages), std::vector<double>(size, kNever));
   std::vector<std::vector<int>> cut(static_cast<std::size_t>(stages), std::vector<int>(size));
-  for (int n = 1; n <= units; ++n) slowest[0][static_cast<std::size_t>(n)] = between(0, n);
-  for (std::size_t s = 1; s < slowest.size(); ++s)
-    for (int n = static_cast<int>(s) + 1; n <= units; ++n)
-      for (int first = static_cast<int>(s); first < n; ++first) {
-        const double time = std::max(slowest[s - 1][static_cast<std::size_t>(first)], between(first, n));
-        if (time >= slowest[s][static_cast<std::size_t>(n)]) continue;
-        slowest[s][static_cast<std::size_t>(n)] = time;
-        cut[s][static_cast<std::size_t>(n)] = first;
+  for (int s = 0; s < stages; ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    for (int n = s + 1; n <= units - (stages - 1 - s); ++n)
+      for (int first = s; first < (s == 0 ? 1 : n); ++first) {
+        const UnitRange last{first, n - 1};
+        const double before = s == 0 ? 0 : slowest[at - 1][static_cast<std::size_t>(first)];
+        if (before >= slowest[at][static_cast<std::size_t>(n)] || (may_have && !may_have(s, last))) continue;
+        const double slower = std::max(before, time(last));
+        if (slower >= slowest[at][static_cast<std::size_t>(n)]) continue;
+        slowest[at][static_cast<std::size_t>(n)] = slower;
+        cut[at][static_cast<std::size_t>(n)] = first;
       }
+  }
+  if (slowest.back().back() == kNever) return {};
   std::vector<UnitRange> out(static_cast<std::size_t>(stages));
   for (int s = stages - 1, end = units; s >= 0; --s) {
     const int first = cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(end)];
@@ -54,19 +49,15 @@ std::vector<UnitRange> balanced(const std::vector<double>& costs, int stages) {
   return out;
 }
 
-}  // namespace
+double slowest_stage(std::span<const UnitRange> stages, const StageTime& time) {
+  double most = 0;
+  for (const UnitRange& stage : stages) most = std::max(most, time(stage));
+  return most;
+}
 
 std::vector<UnitRange> split_into_stages(const models::Model& model, int stages, std::span<const std::int64_t> blocks) {
+  require_units(model, stages);
   const auto units = static_cast<int>(model.units.size());
-  if (stages > units)
-    fail(Exit::usage,
-         "parallel.stages = {}, and this model has {} units (embedding, {} blocks, head): set at most {} stages",
-         stages, units, units - 2, units);
-  if (blocks.empty()) {
-    std::vector<double> costs;
-    for (const auto& unit : model.units) costs.push_back(cost_of(*unit));
-    return balanced(costs, stages);
-  }
   const std::int64_t sum = std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
   if (static_cast<int>(blocks.size()) != stages || sum != units - 2)
     fail(Exit::usage,
@@ -89,17 +80,6 @@ std::vector<UnitRange> split_into_stages(const models::Model& model, int stages,
     first += own;
   }
   return out;
-}
-
-double slowest_stage(const models::Model& model, std::span<const UnitRange> stages) {
-  double most = 0;
-  for (const UnitRange& stage : stages) {
-    double sum = 0;
-    for (int unit = stage.first; unit <= stage.last; ++unit)
-      sum += cost_of(*model.units[static_cast<std::size_t>(unit)]);
-    most = std::max(most, sum);
-  }
-  return most;
 }
 
 std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage) {

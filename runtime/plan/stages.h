@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,14 +17,21 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
+// Throws Error{usage} if there are more pipeline stages than units.
+void require_units(const models::Model& model, int stages);
+
 // The units of each of `stages` pipeline stages. `blocks` (parallel.split) has the number of blocks per stage; the
-// first stage also has the embedding, the last one the head. Empty: the slowest stage is made as fast as possible, by
-// the FLOPs that units report. Throws Error{usage} if there are more stages than units, or if `blocks` does not have
-// the model's blocks.
+// first stage also has the embedding, the last one the head. Throws Error{usage} if there are more stages than units,
+// or if `blocks` does not have the model's blocks.
 std::vector<UnitRange> split_into_stages(const models::Model& model, int stages, std::span<const std::int64_t> blocks);
 
-// The FLOPs of the slowest stage's units.
-double slowest_stage(const models::Model& model, std::span<const UnitRange> stages);
+// The time that a stage of these units takes, and whether a stage may have them.
+using StageTime = std::function<double(const UnitRange&)>;
+using MayHave = std::function<bool(int stage, const UnitRange&)>;
+// The split of `units` units whose slowest stage is the fastest; of equal ones, that with the earliest cuts. Empty if
+// `may_have` allows none. Every stage has a unit: there are no fewer units than stages.
+std::vector<UnitRange> fastest_split(int units, int stages, const StageTime& time, const MayHave& may_have = {});
+double slowest_stage(std::span<const UnitRange> stages, const StageTime& time);
 
 // The parts of segments that lie in a stage.
 std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage);

@@ -9,6 +9,7 @@
 #include "base/quantity.h"
 #include "launcher/screen/folded.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/forecast/stage_times.h"
 #include "runtime/plan/stage_match.h"
 #include "runtime/plan/stages.h"
 #include "runtime/run/reports/report.h"
@@ -37,15 +38,20 @@ std::string units_text(const runtime::Job& job) {
 }
 
 // What a list of parallel.split loses against "auto".
-std::string balance_text(const runtime::Job& job) {
-  const runtime::Recipe::Parallel& parallel = job.recipe.parallel;
-  if (parallel.split.empty()) return "";
-  const double asked =
-      runtime::slowest_stage(*job.model, runtime::split_into_stages(*job.model, parallel.stages, parallel.split));
-  const double best = runtime::slowest_stage(*job.model, runtime::split_into_stages(*job.model, parallel.stages, {}));
+std::string balance_text(const std::vector<PlannedStage>& stages) {
+  const runtime::StepPlan& plan = stages[0].job.plan;
+  if (stages[0].job.recipe.parallel.split.empty()) return "";
+  runtime::StageTimes times(stages[0].job.model->units.size());
+  const runtime::MachineProfile profile = runtime::nominal_profile(plan);
+  for (const PlannedStage& stage : stages) times.add(stage.job.plan, profile, plan.accumulation);
+  const auto of = [&](const runtime::UnitRange& units) { return times.of(units); };
+  const auto units = static_cast<int>(stages[0].job.model->units.size());
+  const double asked = runtime::slowest_stage(plan.stages, of);
+  const double best = runtime::slowest_stage(runtime::fastest_split(units, plan.mesh().stages, of), of);
   if (asked <= 1.03 * best) return "";
   return fmt::format(
-      "parallel.split = \"auto\" would balance better: its slowest stage has {:.0f}% of the FLOPs of this one's",
+      "parallel.split = \"auto\" would balance better, if it fits: its slowest stage takes {:.0f}% of the time of this "
+      "one's",
       100 * best / asked);
 }
 
@@ -101,7 +107,7 @@ std::string pipeline_text(const std::vector<PlannedStage>& stages) {
                                  counted(static_cast<std::uint64_t>(plan.mesh().data()), "rank"),
                                  stages[0].step_ms ? "" : ", at nominal speeds")));
   text += table(rows);
-  if (const std::string balance = balance_text(stages[0].job); !balance.empty()) text += folded(balance, 2) + "\n";
+  if (const std::string balance = balance_text(stages); !balance.empty()) text += folded(balance, 2) + "\n";
   if (plan.sharded_parameters() && plan.accumulation > 1)
     text += folded("each micro-batch gathers a stage's parameters again: with zero.stage = 2 they are there once", 2) +
             "\n";

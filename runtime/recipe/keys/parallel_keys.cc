@@ -61,7 +61,7 @@ RecipeKey split() {
   };
   return {"parallel.split",
           "\"auto\" or a list of integers",
-          "blocks per stage, in the order of the model; auto: balanced by the FLOPs of units",
+          "blocks per stage, in the order of the model; auto: the fastest split whose stages fit",
           set,
           text,
           {}};

@@ -35,6 +35,15 @@ TEST(JobTest, EvaluationsAndAnswersHaveAPlanBesideTheSteps) {
   EXPECT_TRUE(answered.evaluation && answered.generation);
 }
 
+// State is divided within a stage, so its groups are those of a stage's ranks.
+TEST(JobTest, GroupsDivideTheRanksOfAStage) {
+  const std::vector<std::string> sets = {"parallel.stages=2", "zero.stage=2"};
+  const auto with_group = [&](const char* group) { return tiny_job({sets[0], sets[1], group}, 4); };
+  EXPECT_FAILURE(with_group("zero.optimizer_group=4"), Exit::usage,
+                 AllOf(HasSubstr("zero.optimizer_group = 4"), HasSubstr("2 ranks")));
+  EXPECT_EQ(with_group("zero.optimizer_group=2").plan.mesh().data(), 2);
+}
+
 // Not after the step whose evaluation would have asked them.
 TEST(JobTest, PromptsNeedAModelThatGenerates) {
   for (const char* objective : {"sequence_classification", "token_classification"})

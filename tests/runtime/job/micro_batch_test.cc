@@ -117,6 +117,28 @@ TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
       AllOf(HasSubstr("training.global_batch_size = 10"), HasSubstr("over 4 ranks"), HasSubstr("a multiple of 4")));
 }
 
+// In a pipeline, the ranks of a replica take the same micro-batches, and the largest stage counts.
+TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
+  const std::vector<std::string> sets = {"parallel.stages=2", "parallel.split=[0, 4]", "model.config.n_layer=4",
+                                         "training.global_batch_size=6"};
+  const auto largest = [&](std::size_t device) {
+    const Recipe recipe = recipe_of(with(sets, fmt::format("memory.device={}", device)));
+    return largest_micro_batch(open_workload(recipe), 4, capacity_of(recipe.memory, 1));
+  };
+  const LargestBatch all = largest(std::size_t{1} << 40);
+  ASSERT_TRUE(all.fits);
+  EXPECT_EQ(all.fits->size, 3) << "each of two replicas has a half";
+  std::size_t first = 0, most = 0;
+  const Recipe whole = recipe_of(with(sets, "training.micro_batch_size=3"));
+  for (const Job& stage : jobs_of_stages(open_workload(whole), 4, capacity_of({}, 1))) {
+    if (stage.plan.stage == 0) first = stage.plan.memory[0].peak;
+    most = std::max(most, stage.plan.memory[0].peak);
+  }
+  ASSERT_GT(most, first) << "the last stage, which has all blocks, is the largest";
+  EXPECT_EQ(largest(most).fits->size, 3);
+  EXPECT_FALSE(largest(most - 1).fits && largest(most - 1).fits->size == 3);
+}
+
 // Nothing fits, and everything does: up to what a micro-batch may have.
 TEST(MicroBatchTest, BothEnds) {
   const auto largest = [](const std::vector<std::string>& sets) {

@@ -1,5 +1,6 @@
 #include "runtime/plan/stages.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -30,28 +31,47 @@ bool covers(const std::vector<UnitRange>& stages, int units) {
   return next == units;
 }
 
-// Of every number of layers and stages, no other cut has a faster slowest stage.
-TEST(Stages, AutomaticSplitIsTheBest) {
-  for (std::size_t blocks = 1; blocks <= 7; ++blocks) {
-    const FakeModel model = model_of(blocks);
-    const int units = static_cast<int>(blocks) + 2;
-    for (int stages = 1; stages <= units; ++stages) {
-      const std::vector<UnitRange> split = split_into_stages(model, stages, {});
-      ASSERT_TRUE(covers(split, units)) << blocks << " blocks in " << stages;
-      double best = std::numeric_limits<double>::infinity();
-      for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
-        if (std::popcount(cuts) != stages - 1) continue;
-        std::vector<UnitRange> other{{0, 0}};
-        for (int unit = 1; unit < units; ++unit)
-          if (cuts >> (unit - 1) & 1)
-            other.push_back({unit, unit});
-          else
-            other.back().last = unit;
-        best = std::min(best, slowest_stage(model, other));
-      }
-      EXPECT_EQ(slowest_stage(model, split), best) << blocks << " blocks in " << stages;
-    }
-  }
+// Of every number of units and stages, no other cut has a faster slowest stage: with equal blocks, with a slow head,
+// and if the second stage may have no more than two units.
+TEST(Stages, FastestSplitIsTheBest) {
+  for (const double head : {1.0, 5.0})
+    for (const bool limited : {false, true})
+      for (int units = 1; units <= 9; ++units)
+        for (int stages = 1; stages <= units; ++stages) {
+          SCOPED_TRACE(fmt::format("{} units in {}, head {}, limited {}", units, stages, head, limited));
+          const auto time = [&](const UnitRange& range) {
+            return range.last - range.first + (range.first == 0 ? 0.25 : 1) + (range.last + 1 == units ? head - 1 : 0);
+          };
+          const auto may_have = [&](int stage, const UnitRange& range) {
+            return !limited || stage != 1 || range.last - range.first < 2;
+          };
+          const std::vector<UnitRange> split = fastest_split(units, stages, time, may_have);
+          double best = std::numeric_limits<double>::infinity();
+          for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
+            if (std::popcount(cuts) != stages - 1) continue;
+            std::vector<UnitRange> other{{0, 0}};
+            for (int unit = 1; unit < units; ++unit)
+              if (cuts >> (unit - 1) & 1)
+                other.push_back({unit, unit});
+              else
+                other.back().last = unit;
+            if (stages == 1 || may_have(1, other[1])) best = std::min(best, slowest_stage(other, time));
+          }
+          if (best == std::numeric_limits<double>::infinity()) {
+            EXPECT_TRUE(split.empty());
+            continue;
+          }
+          ASSERT_TRUE(covers(split, units));
+          EXPECT_EQ(slowest_stage(split, time), best);
+          EXPECT_TRUE(stages == 1 || may_have(1, split[1]));
+        }
+}
+
+TEST(Stages, NoSplitThatMayBe) {
+  EXPECT_TRUE(fastest_split(
+                  4, 2, [](const UnitRange&) { return 1.0; },
+                  [](int stage, const UnitRange& range) { return stage == 1 || range.last > 9; })
+                  .empty());
 }
 
 TEST(Stages, ListHasBlocks) {

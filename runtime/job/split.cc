@@ -1,0 +1,119 @@
+#include "runtime/job/split.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "runtime/forecast/stage_times.h"
+
+namespace strata::runtime {
+namespace {
+
+// What a stage's memory grows with: its units' parameters, their activations, and the largest unit.
+struct Load {
+  double parameters = 0, saved = 0, largest = 0;
+
+  bool covers(const Load& other) const {
+    return parameters >= other.parameters && saved >= other.saved && largest >= other.largest;
+  }
+};
+
+Load load_of(const models::Unit& unit) {
+  double size = 0;
+  for (const models::PoolKind pool : {models::PoolKind::trained, models::PoolKind::frozen, models::PoolKind::quantised})
+    size += static_cast<double>(unit.size(pool));
+  const models::UnitBytes bytes = unit.bytes();
+  return {
+      size, static_cast<double>(bytes.saved),
+      std::max({size, static_cast<double>(bytes.forward_workspace), static_cast<double>(bytes.backward_workspace)})};
+}
+
+// By first and last unit.
+using Loads = std::vector<std::vector<Load>>;
+Loads loads_of(const models::Model& model) {
+  const std::size_t units = model.units.size();
+  Loads out(units, std::vector<Load>(units));
+  for (std::size_t first = 0; first < units; ++first) {
+    Load sum;
+    for (std::size_t last = first; last < units; ++last) {
+      const Load one = load_of(*model.units[last]);
+      sum = {sum.parameters + one.parameters, sum.saved + one.saved, std::max(sum.largest, one.largest)};
+      out[first][last] = sum;
+    }
+  }
+  return out;
+}
+
+// The recipe with at least `least` micro-batches per rank and step, if it has so many, in whole runs of
+// training.reduce_group.
+Recipe with_few(const Recipe& recipe, int ranks, int least) {
+  const auto group = static_cast<int>(recipe.training.reduce_group);
+  const int run = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
+  Recipe few = recipe;
+  few.training.global_batch_size.reset();
+  few.training.gradient_accumulation_steps = std::min((least + run - 1) / run * run, recipe.accumulation_steps(ranks));
+  return few;
+}
+
+// Calls of units in a step that is planned as it is: this takes some milliseconds.
+constexpr std::size_t kShortStep = 2048;
+
+// Splits that are tried before the search gives up: most models fit at once or not at all.
+constexpr int kMostSplits = 64;
+
+}  // namespace
+
+std::vector<UnitRange> balanced_split(const models::Model& model, int stages, const StageTime& time,
+                                      const StageFits& fits) {
+  const auto units = static_cast<int>(model.units.size());
+  const Loads loads = loads_of(model);
+  const auto load_of_range = [&](const UnitRange& range) -> const Load& {
+    return loads[static_cast<std::size_t>(range.first)][static_cast<std::size_t>(range.last)];
+  };
+  std::vector<std::vector<Load>> too_much(static_cast<std::size_t>(stages));  // by stage
+  const auto may_have = [&](int stage, const UnitRange& range) {
+    return std::ranges::none_of(too_much[static_cast<std::size_t>(stage)],
+                                [&](const Load& known) { return load_of_range(range).covers(known); });
+  };
+  std::map<std::tuple<int, int, int>, bool> known;  // by stage, first and last unit
+  std::vector<UnitRange> fastest;
+  for (int tried = 0; tried < kMostSplits; ++tried) {
+    std::vector<UnitRange> split = fastest_split(units, stages, time, may_have);
+    if (split.empty()) break;
+    if (fastest.empty()) fastest = split;
+    bool all = true;
+    for (int stage = 0; stage < stages; ++stage) {
+      const UnitRange& range = split[static_cast<std::size_t>(stage)];
+      const auto [it, is_new] = known.try_emplace({stage, range.first, range.last});
+      if (is_new) it->second = fits(stage, split);
+      if (it->second) continue;
+      all = false;
+      too_much[static_cast<std::size_t>(stage)].push_back(load_of_range(range));
+    }
+    if (all) return split;
+  }
+  return fastest;
+}
+
+std::vector<UnitRange> choose_split(
+    const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
+    const std::function<bool(const Recipe&, int stage, const std::vector<UnitRange>&)>& fits_stage) {
+  const int stages = recipe.parallel.stages;
+  if (!recipe.parallel.split.empty()) return split_into_stages(model, stages, recipe.parallel.split);
+  require_units(model, stages);
+  const int micro_batches = recipe.accumulation_steps(ranks);
+  const StepPlan plan = whole(with_few(recipe, ranks, 2));
+  StageTimes times(model.units.size());
+  times.add(plan, nominal_profile(plan), micro_batches);
+  // A stage keeps activations of at most as many micro-batches as there are stages, so a long step is planned with
+  // fewer.
+  const bool keeps_all = recipe.parallel.schedule == Schedule::all_forward_all_backward;
+  const bool is_short = static_cast<std::size_t>(micro_batches) * model.units.size() <= kShortStep;
+  const Recipe few = keeps_all || is_short ? recipe : with_few(recipe, ranks, stages + 1);
+  return balanced_split(
+      model, stages, [&](const UnitRange& units) { return times.of(units); },
+      [&](int stage, const std::vector<UnitRange>& split) { return fits_stage(few, stage, split); });
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,27 @@
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/stages.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::runtime {
+
+// Plans a stage of a split and says whether it fits.
+using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
+
+// The split of a model into pipeline stages that fit, whose slowest stage is the fastest (parallel.split = "auto").
+// Only those splits are planned that are the fastest of the ones not yet known to be too large. If none was found to
+// fit, returns the fastest split, and the refusal of its largest stage says what it needs.
+std::vector<UnitRange> balanced_split(const models::Model& model, int stages, const StageTime& time,
+                                      const StageFits& fits);
+
+// The split that the recipe gives, or balanced_split(). For the latter, `whole` plans the model in one stage and
+// `fits_stage` a stage, with a recipe of fewer micro-batches than the run's: times and memory follow from these.
+std::vector<UnitRange> choose_split(
+    const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
+    const std::function<bool(const Recipe&, int stage, const std::vector<UnitRange>&)>& fits_stage);
+
+}  // namespace strata::runtime

@@ -1,0 +1,89 @@
+// parallel.split = "auto": stages are balanced by the planner's costs, and fit.
+#include "runtime/job/split.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/model_folder.h"
+#include "runtime/forecast/stage_times.h"
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+// Eight blocks, and a head that takes as long as two or three of them.
+const std::vector<std::string> kLargeHead = {
+    "model.config.n_layer=8",   "model.config.n_embd=128",      "model.config.n_head=4",
+    "model.config.n_inner=512", "model.config.vocab_size=4000", "model.config.n_positions=128",
+    "data.seq_len=128",         "training.precision=fp32",      "training.gradient_accumulation_steps=4",
+    "parallel.stages=2"};
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+std::vector<Job> stages_of(std::vector<std::string> sets, int ranks) {
+  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16"});
+  const Recipe recipe = load_recipe({}, sets);
+  return jobs_of_stages(open_workload(recipe), ranks, capacity_of(recipe.memory, 1));
+}
+
+std::size_t largest_peak(const std::vector<Job>& stages) {
+  std::size_t peak = 0;
+  for (const Job& stage : stages) peak = std::max(peak, stage.plan.memory[0].peak);
+  return peak;
+}
+
+// The time of the slowest stage by the costs of the stages' own plans.
+double slowest(const std::vector<Job>& stages) {
+  double most = 0;
+  for (const Job& stage : stages) {
+    StageTimes times(stage.model->units.size());
+    times.add(stage.plan, nominal_profile(stage.plan), stage.plan.accumulation);
+    most = std::max(most, times.of(stage.plan.own));
+  }
+  return most;
+}
+
+TEST(Split, BalancesByCostsOfHeadAndTableToo) {
+  const std::vector<Job> balanced = stages_of(kLargeHead, 2);
+  const double time = slowest(balanced);
+  EXPECT_GT(balanced[0].plan.own.last, 4) << "the first stage has more than half of the blocks";
+  for (int first = 0; first <= 8; ++first) {
+    const std::string split = fmt::format("parallel.split=[{}, {}]", first, 8 - first);
+    EXPECT_LE(time, 1.05 * slowest(stages_of(with(kLargeHead, {split}), 2))) << split;
+  }
+  for (const Job& stage : balanced) EXPECT_EQ(stage.plan.stages, balanced[0].plan.stages);
+}
+
+// The balanced split puts most blocks into the first stage, whose memory they exceed: fewer are put there, if that
+// fits.
+TEST(Split, KeepsTheMemoryOfEachStage) {
+  const std::vector<std::string>& sets = kLargeHead;
+  const std::vector<Job> balanced = stages_of(sets, 2);
+  std::size_t least = largest_peak(balanced), most = 0;
+  for (int first = 0; first <= 8; ++first) {
+    const std::size_t peak =
+        largest_peak(stages_of(with(sets, {fmt::format("parallel.split=[{}, {}]", first, 8 - first)}), 2));
+    least = std::min(least, peak);
+    most = std::max(most, peak);
+  }
+  ASSERT_LT(least, largest_peak(balanced)) << "the balanced split has the least memory anyway";
+  const std::vector<Job> fitting = stages_of(with(sets, {fmt::format("memory.device={}", least)}), 2);
+  EXPECT_EQ(largest_peak(fitting), least);
+  EXPECT_NE(fitting[0].plan.stages, balanced[0].plan.stages);
+  EXPECT_TRUE(every_stage_fits(fitting[0], capacity_of(fitting[0].recipe.memory, 1)));
+  // If none fits, the fastest is what is refused.
+  const std::vector<Job> refused = stages_of(with(sets, {fmt::format("memory.device={}", least - 1)}), 2);
+  EXPECT_EQ(refused[0].plan.stages, balanced[0].plan.stages);
+  EXPECT_FALSE(every_stage_fits(refused[0], capacity_of(refused[0].recipe.memory, 1)));
+}
+
+}  // namespace
+}  // namespace strata::runtime
