@@ -62,10 +62,7 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
   }
   const Job job = make_job(workload, ranks, capacity, purpose);
   tasks += job.plan.tasks.size();
-  if (!fits(job.plan, capacity)) return std::nullopt;
-  if (job.plan.mesh().stages > 1)
-    for (const Job& stage : jobs_of_stages(workload, ranks, capacity))
-      if (!fits(stage.plan, capacity)) return std::nullopt;
+  if (!every_stage_fits(job, capacity)) return std::nullopt;
   return fit_of(job.plan);
 }
 
@@ -101,6 +98,14 @@ class Search {
     return nearest;
   }
 
+  // The recipe as it is, or with as few as possible of all savings at once.
+  std::optional<Suggestion> nearest() {
+    if (const std::optional<Fit> its = fit({recipe_, {}})) return suggestion_of({}, *its);
+    const auto everything = all_at_once();
+    if (!everything) return std::nullopt;
+    return without_the_needless(*everything);
+  }
+
  private:
   static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
 
@@ -111,7 +116,9 @@ class Search {
       return std::nullopt;
     if (!plannable(c.recipe, units_, ranks_, purpose_)) return std::nullopt;
     // A plan of a large model takes a second or more, and most candidates have no room for its state.
-    if (purpose_ == Purpose::train && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
+    // The layout is that of ranks which all have all units.
+    const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
+    if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
     return find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
   }
 
@@ -197,6 +204,40 @@ class Search {
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
 };
 
+// The fewest pipeline stages on the same ranks with which it fits. A step keeps its sequences, and losses their bits:
+// fewer data ranks take more micro-batches each.
+std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose) {
+  const Recipe& recipe = refused.recipe;
+  const bool in_groups = recipe.zero.parameters_group != kAllRanks || recipe.zero.gradients_group != kAllRanks ||
+                         recipe.zero.optimizer_group != kAllRanks;
+  if (purpose != Purpose::train || recipe.parallel.stages > 1 || in_groups) return std::nullopt;
+  const std::int64_t steps = recipe.accumulation_steps(refused.ranks);
+  const int ranks = refused.ranks / recipe.parallel.tensor;
+  for (int stages = 2; stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
+    if (ranks % stages != 0) continue;
+    Workload staged = refused;
+    Recipe& r = staged.recipe;
+    Changes changes = {{"parallel.stages", std::to_string(stages)}};
+    r.parallel.stages = stages;
+    r.memory.order = AccumulationOrder::horizontal;
+    if (recipe.memory.order == AccumulationOrder::vertical) changes.emplace_back("memory.order", "\"horizontal\"");
+    if (!r.training.global_batch_size) {
+      r.training.gradient_accumulation_steps = steps * stages;
+      changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps * stages));
+    }
+    std::optional<Suggestion> found = Search(staged, refused, capacity, purpose, false).nearest();
+    if (!found) continue;
+    // A later value of the same key holds.
+    for (const auto& change : found->changes) {
+      std::erase_if(changes, [&](const auto& c) { return c.first == change.first; });
+      changes.push_back(change);
+    }
+    found->changes = std::move(changes);
+    return found;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
@@ -207,12 +248,15 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
   for (const bool bf16 : {false, true}) {
     if (bf16 && refused.recipe.training.precision != device::DType::fp32) break;
     if (auto found = search(refused, bf16); !found.empty()) return found;
-    if (!refused.recipe.memory.nvme.empty()) continue;
-    Workload with_drive = refused;
-    with_drive.recipe.memory.nvme = {"FOLDER"};
-    auto found = search(with_drive, bf16);
-    for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
-    if (!found.empty()) return found;
+    if (refused.recipe.memory.nvme.empty()) {
+      Workload with_drive = refused;
+      with_drive.recipe.memory.nvme = {"FOLDER"};
+      auto found = search(with_drive, bf16);
+      for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
+      if (!found.empty()) return found;
+    }
+    if (bf16) continue;
+    if (auto found = in_stages(refused, capacity, purpose)) return {*std::move(found)};
   }
   return {};
 }

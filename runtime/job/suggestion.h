@@ -13,7 +13,8 @@ struct Suggestion {
   Memory memory;
 };
 // Returns the nearest recipes that fit, fewest changes first; each one was planned. If none fits and the recipe names
-// no drive, returns those that fit with one, with memory.nvme = "FOLDER" among the changes. Empty if none was found.
+// no drive, returns those that fit with one, with memory.nvme = "FOLDER" among the changes. If that does not help
+// either, the one with the fewest pipeline stages; then those whose losses change. Empty if none was found.
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
                                          Purpose purpose = Purpose::train);
 

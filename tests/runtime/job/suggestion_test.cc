@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/refusal.h"
 #include "tests/runtime/tiny_job.h"
 
@@ -296,6 +297,48 @@ TEST(SuggestionTest, RefusalsOfRandomRecipesAreTrue) {
   EXPECT_GT(refused, 15);
   EXPECT_GT(without, 3);
   EXPECT_GT(refused - without, 3);
+}
+
+// A large head takes memory beside all activations of the model, but not beside those of the last stage alone. The
+// losses stay the same.
+TEST(SuggestionTest, StagesAreSuggestedWhenNothingElseFits) {
+  std::vector<std::string> sets = {"model.config.n_layer=6",
+                                   "model.config.n_embd=64",
+                                   "model.config.n_head=2",
+                                   "model.config.n_inner=64",
+                                   "model.config.vocab_size=3000",
+                                   "model.config.n_positions=512",
+                                   "data.seq_len=512",
+                                   "training.global_batch_size=4",
+                                   "memory.host=1KiB",
+                                   "training.precision=fp32",
+                                   "zero.stage=3",
+                                   "memory.prefetch=0",
+                                   "training.recompute=block"};
+  auto staged = sets;
+  staged.push_back("parallel.stages=2");
+  const auto peak_of = [](std::vector<std::string> of) {
+    of.insert(of.begin(), {"model.preset=tiny-gpt2"});
+    const Recipe recipe = load_recipe({}, of);
+    std::size_t peak = 0;
+    for (const Job& stage : jobs_of_stages(open_workload(recipe), 2, capacity_of(recipe.memory, 1)))
+      peak = std::max(peak, stage.plan.memory[0].peak);
+    return peak;
+  };
+  const std::size_t needed = peak_of(staged);
+  ASSERT_LT(needed, peak_of(sets));
+  sets.push_back(fmt::format("memory.device={}", needed));
+  const Job refused = tiny_job(sets, 2);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_EQ(nearest.size(), 1u);
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.stages", "2")));
+  const std::string text = refusal(refused, capacity, nearest);
+  EXPECT_THAT(text, AllOf(HasSubstr("--set parallel.stages=2"), testing::Not(HasSubstr("losses change"))));
+  auto changed = sets;
+  for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
+  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 2), capacity));
 }
 
 }  // namespace
