@@ -183,8 +183,9 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
   };
   const std::int64_t last = before.training.max_steps.value_or(0);
   if (last < steps_done || (next <= last && rate(before, next) == rate(recipe, next))) return {};
-  return fmt::format("{}: the learning rate goes from {:.3g} to {:.3g} in step {}", changes, rate(before, steps_done),
-                     rate(recipe, next), next);
+  const double old_rate = rate(before, steps_done), new_rate = rate(recipe, next);
+  if (last == steps_done && old_rate == new_rate) return {};  // the run had ended, and goes on at its last rate
+  return fmt::format("{}: the learning rate goes from {:.3g} to {:.3g} in step {}", changes, old_rate, new_rate, next);
 }
 
 std::string other_settings(const Manifest& manifest, const Job& job) {

@@ -253,6 +253,10 @@ TEST(Resume, AScheduleOfAnotherLengthIsSaid) {
                            "step 4"));
   EXPECT_THAT(run.run(1, run.sets(1, {"scheduler.name=constant"}), 4).notes,
               testing::ElementsAre(testing::HasSubstr("scheduler.name was \"cosine\" and is \"constant\"")));
+  // Steps more at the rate with which the run had ended are no jump.
+  (void)run.run(1, run.sets(1, {"training.max_steps=3", "checkpoint.resume=none", "scheduler.name=constant"}), 3, {3});
+  EXPECT_THAT(run.run(1, run.sets(1, {"training.max_steps=4", "scheduler.name=constant"}), 4).notes,
+              testing::IsEmpty());
 }
 
 }  // namespace
