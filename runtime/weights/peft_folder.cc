@@ -50,6 +50,30 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
             prefix, kPeftPrefix);
 }
 
+// Throws Error{usage} for a tensor that the adapter's configuration does not name. peft saves embeddings whole if they
+// were resized for new tokens, and reads them over the model's own.
+[[noreturn]] void refuse_unknown(const models::StoredTensor& tensor, const fs::path& folder,
+                                 const models::Model& model) {
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters()) {
+      if (tensor.name != kPeftPrefix + p.name) continue;
+      const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
+      const std::string module = p.name.substr(0, p.name.rfind('.'));
+      if (tensor.shape == shape)
+        fail(Exit::usage,
+             "{} holds all of {}, which modules_to_save in its {} does not name: add \"{}\" there to read it (a "
+             "training "
+             "that goes on trains it, too)",
+             folder.string(), tensor.name, kPeftConfigName, module.substr(module.rfind('.') + 1));
+      fail(Exit::usage,
+           "{} holds all of {}, as [{}], and the model's is [{}]: the model was resized when the adapter was trained; "
+           "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
+           folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
+    }
+  fail(Exit::usage, "{} has {}, for which this {} model has no place: it is an adapter of another model",
+       folder.string(), tensor.name, model.family);
+}
+
 // The trained weights, from a peft file.
 class PeftWeights final : public WeightSource {
  public:
@@ -80,10 +104,8 @@ class PeftWeights final : public WeightSource {
         wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
       }
     }
-    const auto other = std::ranges::find(wanted, false);
-    if (other != wanted.end())
-      fail(Exit::usage, "{} has {}, for which this {} model has no place: it is an adapter of another model",
-           folder.string(), file_.tensors()[static_cast<std::size_t>(other - wanted.begin())].name, model.family);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (!wanted[i]) refuse_unknown(file_.tensors()[i], folder, model);
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {

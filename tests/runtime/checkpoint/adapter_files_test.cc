@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "models/files/safetensors.h"
+#include "models/files/safetensors_writer.h"
 #include "runtime/checkpoint/exporter.h"
 #include "runtime/weights/peft_folder.h"
 #include "tests/runtime/saved_run.h"
@@ -174,6 +175,38 @@ TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
   EXPECT_THAT(refused("base_model.model.", "module.base_model.model."),
               AllOf(HasSubstr("begin with module.base_model.model.,"),
                     testing::EndsWith(" module.base_model.model. base_model.model.")));
+}
+
+// peft saves embeddings that were resized whole, without a word in its configuration.
+TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  const fs::path file = place("peft") / kPeftWeightsName;
+  const std::string whole = read_text(file);
+  const auto refused = [&](const char* name, std::uint64_t rows, std::uint64_t columns) {
+    std::ofstream(file, std::ios::binary) << whole;
+    std::string data(rows * columns * sizeof(float), '\0');
+    {
+      const auto stored = models::Safetensors::open(file);
+      std::vector<models::TensorSpec> tensors{
+          {name, device::DType::fp32, {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)}}};
+      for (const models::StoredTensor& tensor : stored.tensors()) {
+        tensors.push_back({tensor.name, device::DType::fp32, {tensor.shape.begin(), tensor.shape.end()}});
+        data.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+      }
+      data.insert(0, models::safetensors_header(tensors));
+    }
+    std::ofstream(file, std::ios::binary) << data;
+    try {
+      (void)start({"adapter.path=" + place("peft").string()});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const char* table = "base_model.model.transformer.wpe.weight";
+  EXPECT_THAT(refused(table, 24, 48), AllOf(HasSubstr(table), HasSubstr("add \"wpe\" there")));
+  EXPECT_THAT(refused(table, 25, 48), AllOf(HasSubstr("as [25, 48], and the model's is [24, 48]"), HasSubstr("merge")));
+  EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
 }
 
 // Magnitudes begin as the lengths of W's rows, are kept with A and B, and are merged.
