@@ -70,6 +70,13 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
            "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
            folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
     }
+  for (const char* head : {".classifier.weight", ".classifier.out_proj.weight", ".score.weight"})
+    if (tensor.name.ends_with(head))
+      fail(
+          Exit::usage,
+          "{} is an adapter of a classifier: it holds its layer of class scores, {}, and training.objective is \"{}\"; "
+          "give that of the adapter (strata predict --adapter finds it out)",
+          folder.string(), tensor.name, models::name_of(model.objective));
   fail(Exit::usage, "{} has {}, for which this {} model has no place: it is an adapter of another model",
        folder.string(), tensor.name, model.family);
 }

@@ -206,6 +206,8 @@ TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
   const char* table = "base_model.model.transformer.wpe.weight";
   EXPECT_THAT(refused(table, 24, 48), AllOf(HasSubstr(table), HasSubstr("add \"wpe\" there")));
   EXPECT_THAT(refused(table, 25, 48), AllOf(HasSubstr("as [25, 48], and the model's is [24, 48]"), HasSubstr("merge")));
+  EXPECT_THAT(refused("base_model.model.score.weight", 2, 48),
+              AllOf(HasSubstr("an adapter of a classifier"), HasSubstr("training.objective is \"causal_lm\"")));
   EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
 }
 
