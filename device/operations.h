@@ -27,7 +27,7 @@
   X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
   X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \
   X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(scale_columns) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
-  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(tree_sum) X(unpack) X(update) X(zero)
+  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(tree_sum) X(tree_sum_of_pieces) X(unpack) X(update) X(zero)
 // clang-format on
 
 namespace strata::device {

@@ -44,7 +44,7 @@ std::size_t Unit::add_cut_parameter(std::string name, std::vector<std::int64_t> 
   return parameters_.size() - 1;
 }
 
-void Unit::place_shards(std::size_t shards) {
+void Unit::place_shards(const ShardRange& shards) {
   STRATA_CHECK(parts_.empty());
   const auto align = [&] {
     for (const PoolKind pool : kPools) {
@@ -53,14 +53,17 @@ void Unit::place_shards(std::size_t shards) {
       size = (size + alignment - 1) / alignment * alignment;
     }
   };
-  for (std::size_t shard = 0; shard < shards; ++shard) {
+  for (std::size_t shard = 0; shard < shards.count; ++shard) {
     align();
     for (Parameter& p : parameters_)
       if (p.slice.shards > 1) p.offsets.push_back(place(p.pool(), p.piece_size()));
   }
   align();
   for (Parameter& p : parameters_)
-    if (p.slice.shards > 1) p.offset = p.offsets.front();
+    if (p.slice.shards > 1) {
+      p.offset = p.offsets.front();
+      p.first_shard = shards.first;
+    }
 }
 
 PoolKind Unit::pool_for(const std::string& name, const std::vector<std::int64_t>& shape) const {

@@ -57,8 +57,9 @@ struct RunShape {
   std::optional<device::StorageFormat> quantise = {};
   // For a model whose files hold quantised matrices, the modules that are not quantised; null: the files hold numbers.
   std::shared_ptr<const std::vector<std::string>> not_quantised = {};
-  // Virtual shards that blocks are computed in (models/layers/split_linear.h), a power of two: part of the numerics.
-  std::size_t tensor_shards = 1;
+  // The virtual shards that blocks are computed in (models/layers/split_linear.h). Their number, a power of two, is
+  // part of the numerics; which of them this rank computes is not.
+  ShardRange shards = {};
 
   std::size_t tokens() const { return batch * seq; }
   float adapter_dropout() const { return adapter ? static_cast<float>(adapter->dropout) : 0; }
@@ -86,6 +87,11 @@ struct Context {
   GradientRange shared_gradients = {};
   const float* class_weights = nullptr;  // null: 1 each
   device::View scores = {};              // for a classifier's scores (LossUnit::classes); empty: not wanted
+  // For a unit with seams (Unit::seams): the stretch of its call to run, where that leaves its partial sums, in fp32,
+  // and the sum of those that the stretch before left on all ranks, in the compute dtype.
+  std::size_t stretch = 0;
+  device::View partial = {};
+  device::ConstView total = {};
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -144,6 +150,12 @@ struct Work {
 };
 enum class Pass : std::uint8_t { forward, backward };
 
+// A border within a call, at which ranks add what their virtual shards have computed (models/layers/split_block.h).
+struct Seam {
+  std::size_t elements;                  // of the sum: [tokens, hidden], and what else crosses with it
+  std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
+};
+
 class LossUnit;
 
 // What is gathered together: the embedding, a transformer block, the head. A unit knows nothing of ranks, shards or
@@ -174,6 +186,10 @@ class Unit {
   // The share that these parts have of an amount that is divided evenly.
   double share_of(double amount, const PartRange& parts) const;
   PartRange all_parts() const { return {0, parts_.size()}; }
+
+  // If ranks share the unit's layers: the seams of a call in their order, which cut it into stretches. A forward
+  // without y may have fewer. Empty: a call runs at once.
+  virtual std::vector<Seam> seams(Pass /*pass*/, bool /*wants_output*/) const { return {}; }
 
   // Called before the first step, in the lane that runs the unit: what libraries prepare once per shape. Returns the
   // name of what computes the attention, if the unit has any.
@@ -222,10 +238,10 @@ class Unit {
   // Adds a tensor that is cut into virtual shards; place_shards() gives its pieces their places. Returns its index.
   std::size_t add_cut_parameter(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
                                 Init init);
-  // Places the pieces of all tensors added by add_cut_parameter() behind the whole tensors: those of shard 0, in the
-  // order in which the tensors were added, then those of shard 1, ... Each shard begins at a multiple of
-  // shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
-  void place_shards(std::size_t shards);
+  // Places the pieces of all tensors added by add_cut_parameter() after the whole tensors: those of the first of these
+  // shards, in the order in which the tensors were added, then those of the next, ... Each shard begins at a multiple
+  // of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
+  void place_shards(const ShardRange& shards);
   // Adds the adapter tensors of linear layers that multiply the same input, all A before all B, and returns each
   // layer's adapter (rank 0: none). Names are without ".weight".
   struct LinearShape {

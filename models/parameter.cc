@@ -9,11 +9,11 @@ std::size_t Parameter::size() const {
                          [](std::size_t n, std::int64_t d) { return n * static_cast<std::size_t>(d); });
 }
 
-Piece Parameter::piece(std::size_t shard) const {
-  std::size_t behind = 1;
-  for (std::size_t d = slice.dimension + 1; d < shape.size(); ++d) behind *= static_cast<std::size_t>(shape[d]);
+Piece Parameter::piece(std::size_t piece) const {
+  std::size_t inner = 1;
+  for (std::size_t d = slice.dimension + 1; d < shape.size(); ++d) inner *= static_cast<std::size_t>(shape[d]);
   const std::size_t width = static_cast<std::size_t>(shape[slice.dimension]) / (slice.segments * slice.shards);
-  return {shard, slice.shards, width * behind};
+  return {first_shard + piece, slice.shards, width * inner};
 }
 
 }  // namespace strata::models

@@ -30,17 +30,20 @@ struct Parameter {
   Init init;
   bool fp32_moments;        // fp32 moments even if the optimizer's are 8-bit: a table whose rows are looked up
   bool of_adapter = false;  // a factor of a low-rank adapter, which is not in the model's files
-  // If the tensor is cut into virtual shards, `offset` is that of shard 0's piece, and `shape` is still the whole
+  // If the tensor is cut into virtual shards, `offset` is that of the first piece here, and `shape` is still the whole
   // tensor's.
   Slice slice = {};
-  std::vector<std::size_t> offsets = {};  // of all pieces; empty: the tensor is whole
+  std::vector<std::size_t> offsets = {};  // of the pieces of shards first_shard, first_shard + 1, ...; empty: whole
+  std::size_t first_shard = 0;
 
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;  // of the whole tensor
   std::size_t piece_size() const { return size() / slice.shards; }
-  std::size_t offset_of(std::size_t shard) const { return offsets.empty() ? offset : offsets[shard]; }
-  Piece piece(std::size_t shard) const;
+  // The number of pieces here, and their places in the unit and in the tensor.
+  std::size_t pieces() const { return offsets.empty() ? 1 : offsets.size(); }
+  std::size_t offset_of(std::size_t piece) const { return offsets.empty() ? offset : offsets[piece]; }
+  Piece piece(std::size_t piece) const;
 };
 // Each virtual shard of a unit's pool begins at a multiple of this many elements.
 constexpr std::size_t shard_alignment_of(PoolKind pool) {

@@ -13,6 +13,15 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
+// Virtual shards [first, first + count) of `of`: those that a rank computes.
+struct ShardRange {
+  std::size_t first = 0, count = 1, of = 1;
+
+  // The share of a width that is divided among all shards.
+  std::size_t share(std::size_t width) const { return width / of * count; }
+  bool operator==(const ShardRange&) const = default;
+};
+
 // Where the elements of one shard's piece lie in the whole tensor: stretches of `length` elements, every `shards`-th of
 // the tensor, from number `shard` on.
 struct Piece {

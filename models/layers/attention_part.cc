@@ -55,8 +55,8 @@ std::string AttentionPart::set_up(Lane& lane) const {
 device::AttentionShape AttentionPart::shape_of(std::size_t shard) const {
   device::AttentionShape shape = shape_;
   if (spec_.dropout > 0) {
-    shape.layer_heads = spec_.heads * spec_.shards;
-    shape.first_head = spec_.heads * shard;
+    shape.layer_heads = spec_.heads * spec_.shards.of;
+    shape.first_head = spec_.heads * (spec_.shards.first + shard);
   }
   return shape;
 }

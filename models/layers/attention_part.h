@@ -15,8 +15,8 @@ struct AttentionSpec {
   std::size_t window = 0;  // see device::AttentionShape
   bool causal = true;
   float dropout = 0;  // dropout of the probabilities
-  // The number of shards of the layer's heads, each of which is one call; heads and kv_heads are those of one shard.
-  std::size_t shards = 1;
+  // The shards of the layer's heads, each of which is one call; heads and kv_heads are those of one shard.
+  ShardRange shards = {};
 
   std::size_t query_width() const { return heads * head_dim; }
   std::size_t key_width() const { return kv_heads * head_dim; }
@@ -38,7 +38,8 @@ class AttentionPart {
   // See Unit::set_up.
   std::string set_up(device::Lane&) const;
 
-  // mixed: [rows, query_width()]. lse is for backward() and only written without the cache: fp32 [batch, heads, seq].
+  // `shard` counts this rank's shards. mixed: [rows, query_width()]. lse is for backward() and only written without the
+  // cache: fp32 [batch, heads, seq].
   void forward(device::Lane&, const Context&, device::ConstView rows, device::View mixed, device::View lse,
                const device::Dropout&, device::View scratch, std::size_t shard = 0) const;
   // d_rows: the gradients of queries, keys and values, in the same layout.

@@ -29,7 +29,7 @@ struct BlockOperations {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
   }
 
-  // Shard `v` of a stack of the virtual shards' matrices.
+  // Matrix `v` of a stack with one per virtual shard of this rank.
   template <typename AnyView>
   AnyView shard(AnyView stack, std::size_t v) const {
     const std::size_t size = stack.size / qkv.shards();
@@ -69,7 +69,7 @@ class BlockUnit : public SplitBlock {
 
  protected:
   BlockUnit(std::size_t layer, const RunShape& run)
-      : SplitBlock("block " + std::to_string(layer), run.tensor_shards), layer_(layer) {
+      : SplitBlock("block " + std::to_string(layer), run.shards), layer_(layer) {
     freeze(run.freeze, run.adapter);
     if (run.quantise) quantise_matrices(run.not_quantised);
   }

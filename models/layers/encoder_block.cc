@@ -38,33 +38,34 @@ struct BlockPlan : BlockOperations {
                         s.hidden,
                         run.dtype,
                         run.threads,
-                        AttentionPart({.heads = s.heads / run.tensor_shards,
-                                       .kv_heads = s.heads / run.tensor_shards,
+                        AttentionPart({.heads = s.heads / run.shards.of,
+                                       .kv_heads = s.heads / run.shards.of,
                                        .head_dim = s.hidden / s.heads,
                                        .causal = false,
                                        .dropout = s.attention_dropout,
-                                       .shards = run.tensor_shards},
+                                       .shards = run.shards},
                                       run),
                         linear(run, CutSide::outputs, s.hidden, o.qkv),
                         linear(run, CutSide::inputs, s.hidden, o.projection),
                         linear(run, CutSide::outputs, s.hidden, o.up, Gelu::erf),
                         linear(run, CutSide::inputs, s.inner, o.down, Gelu::none, /*gelu_before=*/Gelu::erf)},
         shape(s),
+        shards(run.shards),
         attention_norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.gain,
                        o.attention_norm.bias),
         norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.norm.gain, o.norm.bias) {
-    const std::size_t rows = tokens * s.hidden;
+    const std::size_t rows = tokens * s.hidden, own = shards.share(s.hidden), inner_width = shards.share(s.inner);
     const DType t = run.dtype;
     Slots save;
-    heads = save.add(3 * rows, t);
-    mixed = save.add(rows, t);
-    lse = save.add(tokens * s.heads, DType::fp32);
+    heads = save.add(3 * tokens * own, t);
+    mixed = save.add(tokens * own, t);
+    lse = save.add(tokens * shards.share(s.heads), DType::fp32);
     attended = save.add(rows, t);
     mean1 = save.add(tokens, DType::fp32);
     rstd1 = save.add(tokens, DType::fp32);
     middle = save.add(rows, t);
-    inner = save.add(tokens * s.inner, t);
-    active = save.add(tokens * s.inner, t);
+    inner = save.add(tokens * inner_width, t);
+    active = save.add(tokens * inner_width, t);
     sum = save.add(rows, t);
     mean2 = save.add(tokens, DType::fp32);
     rstd2 = save.add(tokens, DType::fp32);
@@ -75,7 +76,7 @@ struct BlockPlan : BlockOperations {
     narrow = work.add(rows, t);
     bytes.forward_workspace = work.bytes();
     other = work.add(rows, t);
-    wide = work.add(tokens * std::max(s.inner, 3 * s.hidden), t);
+    wide = work.add(tokens * std::max(inner_width, 3 * own), t);
     bytes.backward_workspace = work.bytes();
   }
   static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
@@ -86,6 +87,7 @@ struct BlockPlan : BlockOperations {
   }
 
   EncoderBlockSpec shape;
+  ShardRange shards;
   NormPart attention_norm, norm;
   Slot heads, mixed, lse, attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
   Slot scratch, narrow, other, wide;                                                         // workspace
@@ -115,33 +117,40 @@ class Block final : public BlockUnit<BlockPlan> {
   const Offsets& offsets() const { return o_; }
 
  private:
-  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y, View saved) const override {
+  void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View, View saved) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
     switch (product) {
       case kAttention:
         b.qkv.forward(lane, c.parameters, x, b.heads.of(saved), scratch, {}, adapter_dropout(c, 0));
-        for (std::size_t v = 0; v < b.qkv.shards(); ++v)
+        for (std::size_t v = 0; v < b.shards.count; ++v)
           b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
                               b.shard(b.lse.of(saved), v), dropout_of(c, 0), scratch, v);
         return;
       case kProjection:
-        b.projection.forward(lane, c.parameters, b.mixed.of(saved), narrow, scratch, {}, adapter_dropout(c, 3));
-        dropout(lane, dropout_of(c, 1), narrow, x, b.attended.of(saved));
-        b.attention_norm.forward(lane, c.parameters, b.attended.of(saved), b.middle.of(saved), b.mean1.of(saved),
-                                 b.rstd1.of(saved));
-        return;
+        return b.projection.forward(lane, c.parameters, b.mixed.of(saved), sum_in(c, narrow), scratch, {},
+                                    adapter_dropout(c, 3));
       case kUp:
         b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch, b.active.of(saved),
                      adapter_dropout(c, 4));
         return;
       case kDown:
-        b.down.forward(lane, c.parameters, b.active.of(saved), narrow, scratch, {}, adapter_dropout(c, 5));
-        dropout(lane, dropout_of(c, 2), narrow, b.middle.of(saved), b.sum.of(saved));
-        // Without y, the norm still writes its statistics.
-        b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
-        return;
+        return b.down.forward(lane, c.parameters, b.active.of(saved), sum_in(c, narrow), scratch, {},
+                              adapter_dropout(c, 5));
     }
+  }
+  void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
+                     View saved) const override {
+    const BlockPlan& b = *plan_;
+    const View narrow = b.narrow.of(c.workspace);
+    if (product == kProjection) {
+      dropout(lane, dropout_of(c, 1), sum_of(c, narrow), x, b.attended.of(saved));
+      return b.attention_norm.forward(lane, c.parameters, b.attended.of(saved), b.middle.of(saved), b.mean1.of(saved),
+                                      b.rstd1.of(saved));
+    }
+    dropout(lane, dropout_of(c, 2), sum_of(c, narrow), b.middle.of(saved), b.sum.of(saved));
+    // Without y, the norm still writes its statistics.
+    b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
   }
 
   // From product to product, `narrow`, `wide` and dx hold gradients. After the last norm nothing reads dy, so dx may
@@ -150,8 +159,9 @@ class Block final : public BlockUnit<BlockPlan> {
                    View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace), other = b.other.of(c.workspace);
-    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shape.inner);
-    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * 3 * b.shape.hidden);
+    const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner));
+    const std::size_t own = b.tokens * b.shards.share(b.shape.hidden);
+    const View d_heads = b.wide.of(c.workspace).sub(0, 3 * own), d_mixed = narrow.sub(0, own);
     switch (product) {
       case kDown: {
         b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {}, narrow,
@@ -162,27 +172,38 @@ class Block final : public BlockUnit<BlockPlan> {
         return;
       }
       case kUp:
-        b.up.backward(lane, c.parameters, b.middle.of(saved), d_inner, other, gradients, scratch, {},
-                      adapter_dropout(c, 4));
-        add_residual(lane, other, narrow, narrow);
-        return;
+        return b.up.backward(lane, c.parameters, b.middle.of(saved), d_inner, sum_in(c, other), gradients, scratch, {},
+                             adapter_dropout(c, 4));
       case kProjection: {
         b.attention_norm.backward(lane, c.parameters, narrow, b.attended.of(saved), b.mean1.of(saved),
                                   b.rstd1.of(saved), {}, dx, gradients, scratch);
         const ConstView d_projection = through_dropout(lane, dropout_of(c, 1), dx, other);
-        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, narrow, gradients, scratch, {},
+        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
                               adapter_dropout(c, 3));
         return;
       }
       case kAttention:
-        for (std::size_t v = 0; v < b.qkv.shards(); ++v)
+        for (std::size_t v = 0; v < b.shards.count; ++v)
           b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
-                               b.shard(b.lse.of(saved), v), b.shard(narrow, v), b.shard(d_heads, v), dropout_of(c, 0),
+                               b.shard(b.lse.of(saved), v), b.shard(d_mixed, v), b.shard(d_heads, v), dropout_of(c, 0),
                                scratch, v);
-        b.qkv.backward(lane, c.parameters, x, d_heads, narrow, gradients, scratch, {}, adapter_dropout(c, 0));
-        add_residual(lane, narrow, dx, dx);
-        return;
+        return b.qkv.backward(lane, c.parameters, x, d_heads, sum_in(c, narrow), gradients, scratch, {},
+                              adapter_dropout(c, 0));
     }
+  }
+  void after_backward(Lane& lane, const Context& c, std::size_t product, ConstView, ConstView, ConstView, View dx,
+                      const GradientRange&) const override {
+    const BlockPlan& b = *plan_;
+    const View narrow = b.narrow.of(c.workspace);
+    if (product == kUp)
+      add_residual(lane, sum_of(c, b.other.of(c.workspace)), narrow, narrow);
+    else
+      add_residual(lane, sum_of(c, narrow), dx, dx);
+  }
+  Seam seam_after(Pass pass, std::size_t product) const override {
+    const BlockPlan& b = *plan_;
+    if (pass == Pass::backward) return {b.tokens * b.hidden};
+    return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
   }
 
   NormOffsets add_norm(const std::string& name, std::size_t width) {

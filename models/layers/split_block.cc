@@ -1,5 +1,6 @@
 #include "models/layers/split_block.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -12,15 +13,39 @@ using device::Lane;
 using device::View;
 
 void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstView x, View y, View saved) const {
-  if (!in_one_part()) return forward_of(lane, c, part, x, y, saved);
-  for (std::size_t product = 0; product < (y ? std::size_t{kProducts} : saving_products()); ++product)
-    forward_of(lane, c, product, x, y, saved);
+  const std::size_t first = in_one_part() ? 0 : part;
+  const std::size_t last = !in_one_part() ? part + 1 : makes_output(c, y) ? std::size_t{kProducts} : saving_products();
+  std::size_t stretch = 0;
+  const auto due = [&] { return !shared() || stretch == c.stretch; };
+  for (std::size_t product = first; product < last; ++product) {
+    if (due()) forward_of(lane, c, product, x, y, saved);
+    if (!is_sum(Pass::forward, product)) continue;
+    ++stretch;
+    if (due()) after_forward(lane, c, product, x, y, saved);
+  }
 }
 
 void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy,
                           View dx, const GradientRange& gradients) const {
-  if (!in_one_part()) return backward_of(lane, c, part, x, saved, dy, dx, gradients);
-  for (std::size_t product = kProducts; product-- > 0;) backward_of(lane, c, product, x, saved, dy, dx, gradients);
+  const std::size_t first = in_one_part() ? 0 : part, last = in_one_part() ? std::size_t{kProducts} : part + 1;
+  std::size_t stretch = 0;
+  const auto due = [&] { return !shared() || stretch == c.stretch; };
+  for (std::size_t product = last; product-- > first;) {
+    if (due()) backward_of(lane, c, product, x, saved, dy, dx, gradients);
+    if (!is_sum(Pass::backward, product)) continue;
+    ++stretch;
+    if (due()) after_backward(lane, c, product, x, saved, dy, dx, gradients);
+  }
+}
+
+std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
+  std::vector<Seam> all;
+  if (!shared()) return all;
+  const std::size_t last = pass == Pass::backward || wants_output ? std::size_t{kProducts} : saving_products();
+  for (std::size_t product = 0; product < last; ++product)
+    if (is_sum(pass, product)) all.push_back(seam_after(pass, product));
+  if (pass == Pass::backward) std::ranges::reverse(all);
+  return all;
 }
 
 std::size_t SplitBlock::add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
@@ -38,30 +63,31 @@ void SplitBlock::add_layers(SplitLinear::Offsets& places, const std::string& pre
   for (const auto& [name, out, segments] : layers.matrices) {
     std::vector<std::int64_t> shape{static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)};
     if (input_major) std::swap(shape[0], shape[1]);
-    const Slice slice{static_cast<std::size_t>(outputs == input_major), outputs ? segments : 1, shards_};
+    const Slice slice{static_cast<std::size_t>(outputs == input_major), outputs ? segments : 1, shards_.of};
     tensors.push_back({out, add(prefix + name + ".weight", std::move(shape), slice, true, layers.init)});
     shapes.push_back({prefix + name, out, input_major});
   }
   for (std::size_t i = 0; layers.biased && i < tensors.size(); ++i)
     tensors[i].bias = add(shapes[i].name + ".bias", {static_cast<std::int64_t>(tensors[i].out)},
-                          {0, layers.matrices[i].segments, outputs ? shards_ : 1}, false, {0, 0});
+                          {0, layers.matrices[i].segments, outputs ? shards_.of : 1}, false, {0, 0});
   const std::vector<LowRank> low_ranks = add_low_rank(in, shapes);
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
   added_.push_back({&places, side, layers.biased, std::move(tensors)});
 }
 
 void SplitBlock::end_product() {
-  if (shards_ == 1) end_part();
+  if (shards_.of == 1) end_part();
 }
 
 void SplitBlock::end_block() {
-  if (shards_ > 1) place_shards(shards_);
+  if (shards_.of > 1) place_shards(shards_);
   end_part();
   const auto all = parameters();
   for (const Added& layers : std::exchange(added_, {})) {
-    for (std::size_t shard = 0; shard < shards_; ++shard)
+    layers.places->of = shards_.of;
+    for (std::size_t shard = 0; shard < shards_.count; ++shard)
       for (layers.places->shards.emplace_back(); Linear::Tensor tensor : layers.tensors) {
-        if (layers.side == CutSide::outputs) tensor.out /= shards_;
+        if (layers.side == CutSide::outputs) tensor.out /= shards_.of;
         tensor.weight = all[tensor.weight].offset_of(shard);
         if (layers.biased) tensor.bias = all[tensor.bias].offset_of(shard);
         layers.places->shards.back().push_back(tensor);
@@ -71,7 +97,7 @@ void SplitBlock::end_block() {
 }
 
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner) {
-  const std::size_t together = std::gcd(std::gcd(heads, kv_heads), inner), wanted = run.tensor_shards;
+  const std::size_t together = std::gcd(std::gcd(heads, kv_heads), inner), wanted = run.shards.of;
   if (together % wanted == 0) return;
   fail(Exit::usage,
        "parallel.tensor_shards = {} does not divide this model's blocks, which have {} heads, {} of keys, and an MLP "

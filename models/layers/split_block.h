@@ -25,7 +25,8 @@ struct JoinedLayers {
 };
 
 // A transformer block with four products: for attention, its projection, and the MLP's two. In one virtual shard each
-// product is a part of the unit. In several, the block is one part, since each shard has a piece of every product.
+// product is a part of the unit. In several, the block is one part, since each shard has a piece of every product. If
+// ranks share the block, its calls have seams after the products whose results are sums over shards.
 class SplitBlock : public Unit {
  public:
   std::size_t saving_parts() const final { return in_one_part() ? std::size_t{1} : saving_products(); }
@@ -33,14 +34,15 @@ class SplitBlock : public Unit {
                device::View saved) const final;
   void backward(device::Lane&, const Context&, std::size_t part, device::ConstView x, device::ConstView saved,
                 device::ConstView dy, device::View dx, const GradientRange&) const final;
+  std::vector<Seam> seams(Pass pass, bool wants_output) const final;
 
  protected:
   enum : std::size_t { kAttention, kProjection, kUp, kDown, kProducts };
 
-  SplitBlock(std::string name, std::size_t shards) : Unit(std::move(name)), shards_(shards) {}
+  SplitBlock(std::string name, const ShardRange& shards) : Unit(std::move(name)), shards_(shards) {}
 
-  // Adds tensors in the order of the products: the layers of each, and end_product() behind the last tensor that is
-  // used with it, except for the last, behind which is end_block(). That is when `places` are known.
+  // Adds tensors in the order of the products: the layers of each, and end_product() after the last tensor that is used
+  // with it, except for the last, which end_block() follows. That is when `places` are known.
   void add_layers(SplitLinear::Offsets& places, const std::string& prefix, const JoinedLayers& layers, std::size_t in,
                   CutSide side, bool input_major);
   void end_product();
@@ -48,12 +50,32 @@ class SplitBlock : public Unit {
 
   // The number of products, from the first, whose results are saved; the others only make y.
   virtual std::size_t saving_products() const { return kProducts; }
-  // As Unit's forward and backward, for a product and what is around it.
+  // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
+  // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
+  // product in forward, after the MLP's first product and attention in backward.
   virtual void forward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
                           device::View saved) const = 0;
+  virtual void after_forward(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View y,
+                             device::View saved) const = 0;
   virtual void backward_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                            device::ConstView saved, device::ConstView dy, device::View dx,
                            const GradientRange&) const = 0;
+  virtual void after_backward(device::Lane&, const Context&, std::size_t product, device::ConstView x,
+                              device::ConstView saved, device::ConstView dy, device::View dx,
+                              const GradientRange&) const = 0;
+  // Elements of the sum that the product leaves, which the caller of the block adds over ranks.
+  virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
+
+  // Where a product leaves its sum over shards: in `own` or, if other ranks add to it, in the call's partial sum. And
+  // where what uses the sum finds it.
+  static device::View sum_in(const Context& c, device::View own) { return c.partial ? c.partial : own; }
+  static device::ConstView sum_of(const Context& c, device::View own) {
+    return c.total ? c.total.sub(0, own.size) : device::ConstView(own);
+  }
+  // Whether a forward, or its stretch, is to make y or what y is made of.
+  static bool makes_output(const Context& c, device::View y) { return y || c.partial; }
+  bool shared() const { return shards_.count < shards_.of; }
+  const ShardRange& shards() const { return shards_; }
 
  private:
   // Layers whose tensors are given by their indices among the unit's parameters.
@@ -64,9 +86,13 @@ class SplitBlock : public Unit {
     std::vector<Linear::Tensor> tensors;
   };
   bool in_one_part() const { return parts().size() == 1; }
+  // Whether a product's result is a sum over shards.
+  static bool is_sum(Pass pass, std::size_t product) {
+    return pass == Pass::forward ? product == kProjection || product == kDown : product == kUp || product == kAttention;
+  }
   std::size_t add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay, Init init);
 
-  std::size_t shards_;
+  ShardRange shards_;
   std::vector<Added> added_;  // until end_block()
 };
 

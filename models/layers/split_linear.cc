@@ -20,7 +20,7 @@ AnyView of(AnyView stack, std::size_t v, std::size_t size) {
   return stack ? stack.sub(v * size, size) : AnyView{};
 }
 
-View behind(View scratch, std::size_t bytes) {
+View after(View scratch, std::size_t bytes) {
   return View{scratch.data + bytes, (scratch.bytes() - bytes) / size_of(scratch.dtype), scratch.dtype};
 }
 
@@ -30,22 +30,22 @@ SplitLinear::SplitLinear(Linear whole) {
   shards_.push_back(std::move(whole));
 }
 
-SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets) : side_(side), rows_(spec.rows) {
-  const std::size_t count = offsets.shards.size();
-  const bool several = count > 1, inputs = side == CutSide::inputs;
-  if (several) {
+SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets)
+    : side_(side), all_(std::max(offsets.of, offsets.shards.size())), rows_(spec.rows) {
+  const bool inputs = side == CutSide::inputs;
+  if (split()) {
     spec.partial_output = inputs;
     spec.partial_input_gradient = !inputs;
     if (inputs) {
-      STRATA_CHECK_EQ(spec.in % count, 0u);
-      spec.in /= count;
+      STRATA_CHECK_EQ(spec.in % all_, 0u);
+      spec.in /= all_;
       spec.bias = false;
       bias_ = offsets.bias;
     }
   }
   in_ = spec.in;
   for (const std::vector<Linear::Tensor>& tensors : offsets.shards) {
-    for (const Linear::Tensor& tensor : tensors) STRATA_CHECK(!several || tensor.low_rank.rank == 0);
+    for (const Linear::Tensor& tensor : tensors) STRATA_CHECK(!split() || tensor.low_rank.rank == 0);
     spec.tensors = tensors;
     shards_.emplace_back(spec);
   }
@@ -98,8 +98,8 @@ void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstVie
   }
   const View partials{scratch.data, count * output, device::DType::fp32};
   for (std::size_t v = 0; v < count; ++v)
-    shards_[v].forward(lane, parameters, of(x, v, input), of(partials, v, output), behind(scratch, partial_bytes()));
-  tree_sum(lane, count, partials, bias_ ? parameters.sub(*bias_, out()) : ConstView{}, y.sub(0, output));
+    shards_[v].forward(lane, parameters, of(x, v, input), of(partials, v, output), after(scratch, partial_bytes()));
+  tree_sum(lane, count, partials, bias_ && !shared() ? parameters.sub(*bias_, out()) : ConstView{}, y.sub(0, output));
 }
 
 void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
@@ -115,7 +115,7 @@ void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstVi
       column_sum(lane, rows_, out(), out(), dy, db, scratch);
     return;
   }
-  const View partials{scratch.data, count * input, device::DType::fp32}, rest = behind(scratch, partial_bytes());
+  const View partials{scratch.data, count * input, device::DType::fp32}, rest = after(scratch, partial_bytes());
   for (std::size_t v = 0; v < count; ++v)
     shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest);
   tree_sum(lane, count, partials, {}, dx.sub(0, input));

@@ -20,19 +20,27 @@ enum class CutSide : std::uint8_t { outputs, inputs };
 // y is such a stack, and dx is the sum of V products. If inputs are cut, x is one, y is the sum of V products, and the
 // bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that its bits do not depend on
 // how many ranks compute them. With one shard, it is the Linear itself.
+//
+// If ranks share the layer, each computes neighbouring shards, so its stacks have these alone. A sum over shards is
+// then the rank's partial sum, in fp32 and without the bias; the partial sums of all ranks, added by the same tree, and
+// the bias are the whole.
 class SplitLinear {
  public:
-  // The places of the layer's tensors: each shard's pieces and, if inputs are cut, the bias, which is whole.
+  // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
+  // is whole. `of`: the number of all ranks' shards; 0: there are no others.
   struct Offsets {
     std::vector<std::vector<Linear::Tensor>> shards;
     std::optional<std::size_t> bias = {};
+    std::size_t of = 0;
   };
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
   // `spec` is that of the whole layer, without its tensors. Adapters are not supported in several shards.
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
-  std::size_t shards() const { return shards_.size(); }
-  std::size_t out() const;  // of the whole layer
+  std::size_t shards() const { return shards_.size(); }  // of this rank
+  std::size_t out() const;                               // of these shards
+  // The offset of a bias that a sum over the partial sums of all ranks lacks.
+  const std::optional<std::size_t>& bias() const { return bias_; }
   // As those of Linear.
   std::size_t scratch_bytes(int threads) const;
   double forward_flops() const;
@@ -45,12 +53,14 @@ class SplitLinear {
                 const device::Dropout& dropout = {}) const;
 
  private:
-  bool split() const { return shards_.size() > 1; }
-  // The fp32 results of all shards, at the start of the scratch.
+  bool split() const { return all_ > 1; }
+  bool shared() const { return all_ > shards_.size(); }
+  // The fp32 results of this rank's shards, at the start of the scratch.
   std::size_t partial_size() const;
   std::size_t partial_bytes() const;
 
   CutSide side_ = CutSide::outputs;
+  std::size_t all_ = 1;            // the number of all ranks' shards
   std::size_t rows_ = 0, in_ = 0;  // in_: the input features of one shard
   std::vector<Linear> shards_;
   std::optional<std::size_t> bias_;

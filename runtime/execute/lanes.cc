@@ -13,6 +13,7 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
   std::array<bool, kLanes> used{};
   for (const LaneId lane : {LaneId::compute, LaneId::gather, LaneId::reduce})
     used[static_cast<std::size_t>(lane)] = true;
+  used[static_cast<std::size_t>(LaneId::exchange)] = plan.mesh().tensor > 1;
   if (plan.mesh().stages > 1)  // communicators are opened on all ranks alike
     for (const LaneId lane : {LaneId::stage_forward, LaneId::stage_backward})
       used[static_cast<std::size_t>(lane)] = true;
@@ -21,7 +22,7 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
   for (std::size_t i = 0; i < kLanes; ++i) {
     if (!used[i]) continue;
     const auto lane = static_cast<LaneId>(i);
-    const bool computes = lane == LaneId::compute || lane == LaneId::host_compute;
+    const bool computes = lane == LaneId::compute || lane == LaneId::exchange || lane == LaneId::host_compute;
     lanes[i] = std::make_unique<Lane>(std::string(kLaneNames[i]), computes ? threads : 1, world.rank(),
                                       world.abort_token(), on_host(lane) ? device::Device{} : plan.device);
   }
@@ -36,6 +37,7 @@ Queues::Queues(const StepPlan& plan, comm::World& world, int threads) {
   sums_ = over(LaneId::reduce, Peers::sums);
   node_ = over(LaneId::reduce, Peers::node);
   all_ = over(LaneId::reduce, Peers::all);
+  tensor_ = plan.mesh().tensor > 1 ? over(LaneId::exchange, Peers::tensor) : gather;
   const bool staged = plan.mesh().stages > 1;
   stage_forward_ = staged ? over(LaneId::stage_forward, Peers::stages) : gather;
   stage_backward_ = staged ? over(LaneId::stage_backward, Peers::stages) : gather;

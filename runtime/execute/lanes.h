@@ -28,7 +28,7 @@ struct Queues {
   comm::Communicator* gather = nullptr;  // over all ranks, in their order
   // The tasks' communicators. A group of this rank alone exchanges nothing; all ranks stand in for it (group_of).
   Communicators over() const {
-    return {*parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *stage_forward_, *stage_backward_};
+    return {*parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *tensor_, *stage_forward_, *stage_backward_};
   }
 
  private:
@@ -41,7 +41,8 @@ struct Queues {
   comm::Communicator* open(LaneId lane, const comm::Group& group, comm::World& world);
 
   std::vector<Opened> opened_;
-  comm::Communicator *parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *stage_forward_, *stage_backward_;
+  comm::Communicator *parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *tensor_, *stage_forward_,
+      *stage_backward_;
 };
 
 }  // namespace strata::runtime

@@ -1,6 +1,7 @@
 #include "runtime/execute/task_table.h"
 
 #include "runtime/tasks/copy.h"
+#include "runtime/tasks/exchange.h"
 #include "runtime/tasks/gather.h"
 #include "runtime/tasks/local_sum.h"
 #include "runtime/tasks/loss.h"
@@ -27,6 +28,8 @@ RunTask run_of(TaskKind kind) {
       return Loss::run;
     case TaskKind::backward:
       return Backward::run;
+    case TaskKind::exchange:
+      return Exchange::run;
     case TaskKind::send:
       return SendToStage::run;
     case TaskKind::receive:

@@ -49,7 +49,8 @@ bool trains_a_part(const Recipe& recipe) {
   return !recipe.training.freeze.empty() || recipe.adapter.kind != AdapterKind::none;
 }
 
-models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose) {
+models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose,
+                          int tensor_rank = 0) {
   const Recipe& recipe = workload.recipe;
   const bool all_quantised = recipe.model.quantised() && purpose != Purpose::train && !trains_a_part(recipe);
   const std::vector<std::string> freeze = all_quantised ? std::vector<std::string>{"*"} : recipe.training.freeze;
@@ -80,7 +81,8 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
                          freeze,
                          recipe.adapter.shared(),
                          recipe.model.quantised()};
-  shape.tensor_shards = recipe.parallel.shards();
+  const std::size_t shards = recipe.parallel.shards(), own = shards / static_cast<std::size_t>(recipe.parallel.tensor);
+  shape.shards = {static_cast<std::size_t>(tensor_rank) * own, own, shards};
   return shape;
 }
 
@@ -170,12 +172,9 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
 }
 
 // What a pipeline cannot be combined with.
-void require_stages(const Recipe& recipe, int ranks) {
-  const int stages = recipe.parallel.stages, of_replica = recipe.parallel.replica();
-  if (of_replica == 1) return;
-  if (ranks % of_replica != 0)
-    fail(Exit::usage, "{} cannot be divided into parallel.stages = {}: start a multiple of {}",
-         counted(static_cast<std::uint64_t>(ranks), "rank"), stages, of_replica);
+void require_stages(const Recipe& recipe) {
+  const int stages = recipe.parallel.stages;
+  if (stages == 1) return;
   if (recipe.memory.order == AccumulationOrder::vertical)
     fail(Exit::usage,
          "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
@@ -286,19 +285,22 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
              int rank, std::vector<UnitRange> split) {
   const Recipe& recipe = workload.recipe;
   // Groups and stages matter in training only.
-  if (purpose != Purpose::train && (in_groups(recipe.zero) || recipe.parallel.stages > 1)) {
+  if (purpose != Purpose::train && (in_groups(recipe.zero) || recipe.parallel.replica() > 1)) {
     Recipe without = recipe;
     without.zero.parameters_group = without.zero.gradients_group = without.zero.optimizer_group = kAllRanks;
     without.parallel = {};
-    without.parallel.tensor_shards = recipe.parallel.tensor_shards;
+    without.parallel.tensor_shards = static_cast<std::int64_t>(recipe.parallel.shards());
     return make_job(workload.with(std::move(without)), ranks, capacity, purpose, from);
   }
   const models::Config config = workload.config();
-  const models::RunShape shape = shape_of(workload, capacity.device, purpose);
-  if (shape.tensor_shards > 1) require_shards(recipe);
+  require_mesh(recipe, ranks);
+  const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
+  const int tensor_rank = mesh.at(rank).tensor;
+  const models::RunShape shape = shape_of(workload, capacity.device, purpose, tensor_rank);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
-  require_stages(recipe, ranks);
+  require_stages(recipe);
   job.recipe.training.objective = job.model->objective;
+  if (shape.shards.of > 1) job.recipe.parallel.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,
          "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "
@@ -317,12 +319,11 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
-  const Mesh mesh{ranks, {}, ranks_per_node(workload.nodes, ranks), recipe.parallel.tensor, recipe.parallel.stages};
   require_groups(recipe.zero, mesh.data(), nodes_of_data(mesh, workload.nodes));
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
-    evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate));
+    evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate, tensor_rank));
     if (recipe.evaluation.prompts)
       generation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::generate));
   }

@@ -1,12 +1,39 @@
 #include "runtime/job/shards.h"
 
+#include <fmt/format.h>
+
+#include <bit>
+#include <string>
 #include <string_view>
 
+#include "base/counted.h"
 #include "base/error.h"
+#include "device/ops/tree_sum.h"
 
 namespace strata::runtime {
 
-void require_shards(const Recipe& recipe) {
+namespace {
+
+// The number of virtual shards may be a checkpoint's or the user's, and each rank computes equally many.
+void require_whole_shares(const Recipe::Parallel& parallel) {
+  const std::size_t shards = parallel.shards();
+  if (parallel.tensor > static_cast<int>(device::kMostPieces))
+    fail(Exit::usage, "parallel.tensor = {} is more than the {} ranks that can share a layer", parallel.tensor,
+         device::kMostPieces);
+  if (!std::has_single_bit(static_cast<unsigned>(parallel.tensor)))
+    fail(Exit::usage,
+         "parallel.tensor = {} is not a power of two, in which the sums over a layer's shards are ordered: use {} or "
+         "{}",
+         parallel.tensor, std::bit_floor(static_cast<unsigned>(parallel.tensor)),
+         std::bit_ceil(static_cast<unsigned>(parallel.tensor)));
+  if (shards % static_cast<std::size_t>(parallel.tensor) != 0)
+    fail(Exit::usage,
+         "parallel.tensor = {} does not divide parallel.tensor_shards = {}, which is part of the numerics: use at most "
+         "{} ranks per layer, or start with more shards",
+         parallel.tensor, shards, shards);
+}
+
+void require_supported(const Recipe& recipe) {
   const auto refuse = [&](std::string_view what) {
     fail(Exit::usage, "parallel.tensor_shards = {} does not support {} in this version: leave one of the two out",
          recipe.parallel.shards(), what);
@@ -14,6 +41,22 @@ void require_shards(const Recipe& recipe) {
   if (recipe.adapter.kind != AdapterKind::none) refuse("adapters (adapter.kind)");
   if (recipe.model.quantised()) refuse("quantised weights (model.frozen_format)");
   if (recipe.evaluation.prompts) refuse("answers to prompts while it trains (evaluation.prompts)");
+}
+
+}  // namespace
+
+void require_mesh(const Recipe& recipe, int ranks) {
+  const Recipe::Parallel& parallel = recipe.parallel;
+  require_whole_shares(parallel);
+  if (ranks % parallel.replica() != 0) {
+    const std::string keys = parallel.tensor == 1   ? fmt::format("parallel.stages = {}", parallel.stages)
+                             : parallel.stages == 1 ? fmt::format("parallel.tensor = {}", parallel.tensor)
+                                                    : fmt::format("parallel.tensor = {} times parallel.stages = {}",
+                                                                  parallel.tensor, parallel.stages);
+    fail(Exit::usage, "{} cannot be divided into {}: start a multiple of {}",
+         counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica());
+  }
+  if (parallel.shards() > 1) require_supported(recipe);
 }
 
 }  // namespace strata::runtime

@@ -3,7 +3,8 @@
 
 namespace strata::runtime {
 
-// Throws Error{usage} for keys of the recipe that parallel.tensor_shards above 1 does not support in this version.
-void require_shards(const Recipe& recipe);
+// Throws Error{usage} if `ranks` ranks cannot share the recipe's model as parallel.* says, and for keys that
+// parallel.tensor_shards above 1 does not support in this version.
+void require_mesh(const Recipe& recipe, int ranks);
 
 }  // namespace strata::runtime

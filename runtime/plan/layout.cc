@@ -35,6 +35,11 @@ std::optional<Box> box_of(const models::Parameter& p, std::size_t shard) {
   return box;
 }
 
+std::size_t uncut_elements(const Pool& pool) {
+  const auto cut = std::ranges::find_if(pool.runs, [](const Run& run) { return run.box.has_value(); });
+  return cut == pool.runs.end() ? pool.padded() : cut->begin;
+}
+
 }  // namespace
 
 Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat moments) {
@@ -65,14 +70,18 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
     const auto parameters = unit->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const models::Parameter& p = parameters[i];
-      for (std::size_t shard = 0; shard < p.slice.shards; ++shard) {
-        const std::size_t begin = models::place_in_pool(p.offset_of(shard));
+      for (std::size_t piece = 0; piece < p.pieces(); ++piece) {
+        const std::size_t begin = models::place_in_pool(p.offset_of(piece));
+        const models::Piece of_tensor = p.piece(piece);
         u.pool(p.pool()).runs.push_back(
-            {begin, begin + p.piece_size(), i, p.decay, format_of(p, moments), box_of(p, shard), p.piece(shard)});
+            {begin, begin + p.piece_size(), i, p.decay, format_of(p, moments), box_of(p, of_tensor.shard), of_tensor});
       }
       layout.adapted = layout.adapted || p.of_adapter;
     }
-    for (const PoolKind pool : kPools) std::ranges::sort(u.pool(pool).runs, {}, &Run::begin);
+    for (const PoolKind pool : kPools) {
+      std::ranges::sort(u.pool(pool).runs, {}, &Run::begin);
+      u.pool(pool).uncut = uncut_elements(u.pool(pool));
+    }
     if (const auto& shared = unit->shared()) {
       STRATA_CHECK_LT(shared->unit, number);  // the holder's gradient needs its sharers', so its backward comes later
       STRATA_CHECK_EQ(shared->elements.begin % kShardAlignment, 0u);

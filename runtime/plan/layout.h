@@ -41,6 +41,8 @@ struct Pool {
   // shard, so that each element is counted once.
   Cut shards;
   std::vector<Run> runs = {};  // in order; the gaps between them hold zeros
+  // Elements before the first tensor that is cut into virtual shards: all ranks that share the unit's layers have them.
+  std::size_t uncut = 0;
 
   std::size_t padded() const { return shards.elements; }
   std::size_t shard() const { return shards.size(); }

@@ -18,6 +18,8 @@ comm::Group group_of(const StepPlan& plan, Peers peers, int rank) {
         return mesh.group(rank, mesh.data(), pieces(plan.placement.sums()));
       case Peers::node:
         return mesh.group(rank, plan.sums_in_nodes() ? plan.reduce_group : 1, 1);
+      case Peers::tensor:
+        return mesh.along(Axis::tensor, rank);
       case Peers::stages:
         return mesh.along(Axis::stage, rank);
       case Peers::all:
@@ -38,6 +40,8 @@ Peers peers_of(TaskKind kind) {
       return Peers::sums;
     case TaskKind::node_sum:
       return Peers::node;
+    case TaskKind::exchange:
+      return Peers::tensor;
     case TaskKind::send:
     case TaskKind::receive:
       return Peers::stages;

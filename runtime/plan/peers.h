@@ -13,10 +13,11 @@ enum class Peers : std::uint8_t {
   gradients,   // ranks that receive pieces of each other's gradients: all, or one per node if nodes sum their own first
   sums,        // ranks that hold the same piece of the gradient sums
   node,        // ranks of one node, if they sum their gradients before these cross nodes
+  tensor,      // ranks that share each layer
   stages,      // ranks of all pipeline stages that take the same micro-batches
   all,         // all ranks
 };
-inline constexpr std::size_t kPeers = 7;
+inline constexpr std::size_t kPeers = 8;
 
 // The group that `rank` is in, in the order of its members' pieces. A group of one is replaced by all ranks in their
 // order, as nothing is exchanged then.

@@ -46,6 +46,10 @@ std::string name_of(const Task& task, const models::Model& model) {
     name += fmt::format(", {}", kSteps[static_cast<std::size_t>(*task.step)]);
   }
   if (task.part >= 0) name += fmt::format(", part {}", task.part);
+  if (task.stretch >= 0)
+    name +=
+        fmt::format(", {}{}", task.kind == TaskKind::exchange ? task.backward ? "backward " : "forward " : "stretch ",
+                    task.stretch);
   if (task.micro_batch >= 0) name += fmt::format(", micro-batch {}", task.micro_batch);
   return name;
 }
@@ -84,6 +88,7 @@ void add(Hash& hash, const Layout& layout) {
 void add(Hash& hash, const Task& task) {
   hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.pool << task.first
        << task.when;
+  if (task.stretch >= 0) hash << task.stretch << task.backward;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.frozen_begin
        << task.quantised_begin << task.at_once;
   hash << task.uses.size();

@@ -24,14 +24,15 @@
 
 namespace strata::runtime {
 
-// The in-order queues of a rank. stage_forward and stage_backward send to and receive from neighbouring pipeline
-// stages. host_compute runs the update if the optimizer's state is not on the device; checkpoint reads state in any
-// tier. host is the issuing thread itself: it runs its tasks when it reaches them in the list, so tasks listed after
-// one of them start after it.
+// The in-order queues of a rank. exchange adds partial sums over the ranks that share each layer. stage_forward and
+// stage_backward send to and receive from neighbouring pipeline stages. host_compute runs the update if the optimizer's
+// state is not on the device; checkpoint reads state in any tier. host is the issuing thread itself: it runs its tasks
+// when it reaches them in the list, so tasks listed after one of them start after it.
 enum class LaneId : std::uint8_t {
   compute,
   gather,
   reduce,
+  exchange,
   stage_forward,
   stage_backward,
   upload,
@@ -42,9 +43,9 @@ enum class LaneId : std::uint8_t {
   checkpoint,
   host
 };
-inline constexpr std::array<std::string_view, 12> kLaneNames = {
-    "compute",  "gather",    "reduce",     "stage_forward", "stage_backward", "upload",
-    "download", "disk_read", "disk_write", "host_compute",  "checkpoint",     "host"};
+inline constexpr std::array<std::string_view, 13> kLaneNames = {
+    "compute",   "gather",     "reduce",       "exchange",   "stage_forward", "stage_backward", "upload", "download",
+    "disk_read", "disk_write", "host_compute", "checkpoint", "host"};
 inline constexpr std::size_t kLanes = kLaneNames.size();
 // The lanes before `checkpoint` do the training; reports of a step's time list them.
 inline constexpr std::size_t kTrainingLanes = static_cast<std::size_t>(LaneId::checkpoint);
@@ -75,6 +76,8 @@ enum class Role : std::uint8_t {
   x,                  // input of the unit
   y,                  // output of the unit
   saved,              // activations that forward keeps for backward
+  partial,            // fp32: the sums over this rank's virtual shards, at a seam of a call
+  total,              // their sum over the ranks that share the unit's layers
   residual,           // gradient of the residual stream: dy on entry, dx on exit
   gradients,          // of the unit's own parameters, one micro-batch, compute dtype
   shared_gradients,   // of the parameters that it shares with another unit
@@ -160,7 +163,9 @@ struct Task {
   std::size_t begin = 0, end = 0;
   // forward, backward, loss: the first elements that its buffers of the other pools hold.
   std::size_t frozen_begin = 0, quantised_begin = 0;
-  std::size_t at_once = 0;            // reduce: elements exchanged at once
+  std::size_t at_once = 0;  // reduce: elements exchanged at once; exchange: those that a rank adds
+  int stretch = -1;  // of a call with seams: the stretch; exchange: the one that it follows; -1: the call runs at once
+  bool backward = false;              // exchange: of a backward
   bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here

@@ -14,6 +14,7 @@ enum class TaskKind : std::uint8_t {
   recompute,    // the same again during backward, for the activations it saves
   loss,         // forward, loss and backward of the last unit, for one micro-batch
   backward,     // a unit's backward of one micro-batch
+  exchange,     // adds the partial sums of the ranks that share a layer
   send,         // sends activations to the next pipeline stage, or their gradient to the one before
   receive,      // receives what the neighbouring stage sends
   accumulate,   // `fast`: adds a gradient to the local fp32 sum
@@ -60,6 +61,7 @@ inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::recompute, "recompute"},
     {TaskKind::loss, "loss", Collective::none, Traffic::loss},
     {TaskKind::backward, "backward"},
+    {TaskKind::exchange, "exchange", Collective::all_to_all, Traffic::sums},
     {TaskKind::send, "send"},
     {TaskKind::receive, "receive"},
     {TaskKind::accumulate, "accumulate", Collective::none, Traffic::sums},

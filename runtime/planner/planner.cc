@@ -19,6 +19,7 @@
 #include "runtime/planner/transfers.h"
 #include "runtime/planner/updates.h"
 #include "runtime/planner/visits.h"
+#include "runtime/tasks/exchange.h"
 #include "runtime/tasks/loss.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
@@ -171,9 +172,13 @@ class Builder {
     return {rows.begin, tile + 1 == tiling_.tiles() ? shared->elements.end : rows.end};
   }
 
-  // A call of a unit with quantised parameters runs part by part, so that only one part is unpacked at a time.
+  // A call of a unit with seams runs stretch by stretch, with an exchange after each but the last. A call of a unit
+  // with quantised parameters runs part by part, so that only one part is unpacked at a time.
   void run_call(const Visit& visit, const Call& call) {
     unpacked_ = -1;
+    const models::Pass pass = call.kind == TaskKind::backward ? models::Pass::backward : models::Pass::forward;
+    if (const auto seams = d_.unit(call.unit).seams(pass, call.wants_output); !seams.empty())
+      return run_stretches(call, seams);
     if (!visit.needs_parameters || d_.range_of({visit.unit, visit.part, PoolKind::quantised}).size() == 0)
       return run(call);
     if (visit.part >= 0) {
@@ -192,6 +197,37 @@ class Builder {
       unpack(one.part, visit);
       run(one);
     }
+  }
+  void run_stretches(const Call& call, const std::vector<models::Seam>& seams) {
+    total_ = -1;
+    for (std::size_t i = 0; i <= seams.size(); ++i) {
+      Call one = call;
+      one.stretch = static_cast<int>(i);
+      one.stretches = static_cast<int>(seams.size()) + 1;
+      one.starts = i == 0;
+      one.ends = i == seams.size();
+      partial_ = -1;
+      if (!one.ends)
+        partial_ = d_.add_buffer("partial sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
+                                 device::fp32_bytes(Exchange::elements_for(d_, seams[i])), false);
+      run(one);
+      if (!one.ends) exchange(one, seams[i]);
+    }
+    partial_ = total_ = -1;
+  }
+  void exchange(const Call& call, const models::Seam& seam) {
+    total_ = d_.add_buffer("sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
+                           d_.bytes_of(Exchange::elements_for(d_, seam)), false);
+    Exchange{.unit = call.unit,
+             .micro_batch = call.micro_batch,
+             .stretch = call.stretch,
+             .backward = call.kind == TaskKind::backward,
+             .seam = seam,
+             .partial = partial_,
+             .total = total_,
+             .parameters = fetches_.buffer({call.unit}),
+             .frozen = fetches_.buffer({call.unit, -1, PoolKind::frozen})}
+        .add(d_);
   }
   // Unpacks a part's quantised parameters to the compute dtype, if it has any.
   void unpack(int part, const Visit& visit) {
@@ -260,7 +296,7 @@ class Builder {
   int& saved_of(int unit, int g) { return saved_[at(g * d_.units() + unit)]; }
 
   void run(const Call& call) {
-    const bool parts_end = call.ends || call.part < 0;
+    const bool parts_end = call.ends || (call.part < 0 && call.stretch < 0);
     switch (call.kind) {
       case TaskKind::forward:
         forward(call, call.unit >= lowest_ && !recomputed(call.unit));
@@ -272,7 +308,7 @@ class Builder {
         gradients_.before_call(call.unit);
         return loss(call);
       default:
-        if (!call.of_whole || call.starts) gradients_.before_call(call.unit);
+        if (call.starts || !(call.of_whole || call.stretch >= 0)) gradients_.before_call(call.unit);
         return backward(call);
     }
   }
@@ -319,6 +355,10 @@ class Builder {
     const models::Ports ports = d_.unit(call.unit).ports();
     UnitCall c{{call.unit, call.part}, call.micro_batch};
     c.of_whole = call.of_whole;
+    c.stretch = call.stretch;
+    c.stretches = call.stretches;
+    c.partial = partial_;
+    c.total = total_;
     if (call.kind != TaskKind::backward || ports.parameters_in_backward) {
       const int gathered = call.of_whole ? -1 : call.part;
       c.parameters = fetches_.buffer({call.unit, gathered});
@@ -412,11 +452,12 @@ class Builder {
     Backward b{unit_call(call, bytes.backward_workspace)};
     if (bytes.saved) b.saved = saved_of(call.unit, call.micro_batch);
     b.residual = residual_[at(call.micro_batch)];
-    if (call.of_whole) {
+    if (call.of_whole || call.stretch >= 0) {
       if (call.starts) written_ = add_gradients({call.unit}, call.micro_batch);
-      if (d_.range_of({call.unit, call.part}).size() > 0) b.gradients = written_;
+      const bool writes = call.stretch >= 0 ? written_ >= 0 : d_.range_of({call.unit, call.part}).size() > 0;
+      if (writes) b.gradients = {written_, call.starts};
     } else {
-      b.gradients = add_gradients({call.unit, call.part}, call.micro_batch);
+      b.gradients = {add_gradients({call.unit, call.part}, call.micro_batch)};
     }
     if (d_.layout(call.unit).trains_shared()) b.shared_gradients = add_shared_gradients(call.unit, call.micro_batch);
     b.add(d_);
@@ -437,6 +478,7 @@ class Builder {
   std::vector<int> residual_, inputs_, saved_, kept_;
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
   int unpacked_ = -1;                 // of the part being added; -1: none
+  int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none
   int written_ = -1;                  // the unit's gradients, of which each part of a call writes some; -1: none
 };
 

@@ -18,6 +18,7 @@ struct Call {
   bool starts = true, ends = true;
   std::optional<models::LossStep> step = {};  // for a loss whose table is gathered by tiles
   bool of_whole = false;                      // a part of a unit that is gathered as a whole
+  int stretch = -1, stretches = 1;            // of a call with seams: the stretch, and how many there are
 };
 
 // Consecutive calls of one unit or part, for which its parameters are gathered once.

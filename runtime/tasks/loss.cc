@@ -1,6 +1,7 @@
 #include "runtime/tasks/loss.h"
 
 #include "base/error.h"
+#include "device/ops/elementwise.h"
 #include "runtime/plan/step_state.h"
 
 namespace strata::runtime {
@@ -20,6 +21,13 @@ device::ExactSum* loss_of(const Site& site) {
   return &site.at<LossState>(site.plan.control.losses)->loss;
 }
 
+// Ranks that share each layer compute the same loss: the first of them counts it.
+void count_once(const Site& site, Lane& lane) {
+  if (site.rank.tensor == 0) return;
+  static_assert(sizeof(device::ExactSum) % sizeof(float) == 0);
+  zero(lane, View{reinterpret_cast<std::byte*>(loss_of(site)), sizeof(device::ExactSum) / sizeof(float), DType::fp32});
+}
+
 void run_step(const Site& site, const Task& task, Lane& lane) {
   const bool finishes = *task.step == models::LossStep::finish;
   const View dx = gradient_of_input(site, task), own = site.view(task, Role::gradients);
@@ -28,6 +36,7 @@ void run_step(const Site& site, const Task& task, Lane& lane) {
   site.model.loss_unit().loss_step(lane, UnitCall::context(site, task), *task.step, static_cast<std::size_t>(task.part),
                                    UnitCall::input(site, task), finishes ? loss_of(site) : nullptr, dx,
                                    {gradients, task.begin});
+  if (finishes) count_once(site, lane);
   if (own) UnitCall::zero_gaps(site, task, lane, gradients);
   if (dx) UnitCall::count_nonfinite(site, task, lane, dx);
 }
@@ -62,6 +71,7 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
   if (task.buffer(Role::logits) >= 0)
     context.scores = site.view(task, Role::logits, DType::fp32).sub(0, site.model.loss_rows() * unit.score_stride());
   unit.loss(lane, context, x, loss_of(site), dx, gradients);
+  count_once(site, lane);
   if (!dx) return;  // a forward-only plan
   if (gradients) UnitCall::zero_gaps(site, task, lane, gradients);
   UnitCall::count_nonfinite(site, task, lane, dx);

@@ -35,16 +35,22 @@ void Norm::add(Draft& draft) const {
 
 void Norm::run(Site& site, const Task& task, device::Lane& lane) {
   device::ExactSum* squares = &site.at<SquareState>(site.plan.control.squares)->squares;
-  if (holds_tile(site.plan, task))
-    return gradient_square_sum(lane, site.view(task, Role::sum, device::DType::fp32), {}, squares);
-  if (site.plan.has_sums()) return gradient_square_sum(lane, own_part_of_sum(site, task), {}, squares);
+  // Of the ranks that share each layer, the first counts what all of them have.
+  const std::size_t counted = site.rank.tensor > 0 ? site.layout(task).uncut : 0;
+  // `view` holds elements from `begin` on.
+  const auto add = [&](const View& view, std::size_t begin) {
+    const std::size_t skipped = std::min(counted - std::min(counted, begin), view.size);
+    if (skipped < view.size) gradient_square_sum(lane, view.sub(skipped, view.size - skipped), {}, squares);
+  };
+  if (holds_tile(site.plan, task)) return add(site.view(task, Role::sum, device::DType::fp32), task.begin);
+  if (site.plan.has_sums()) return add(own_part_of_sum(site, task), site.layout(task).shards.piece(site.rank).begin);
   const View gradients = site.view(task, Role::gradients);
   const ElementRange shared = also_in_shared_gradients(site, task);
   const auto alone = [&](std::size_t begin, std::size_t end) {
-    if (begin < end) gradient_square_sum(lane, gradients.sub(begin, end - begin), {}, squares);
+    if (begin < end) add(gradients.sub(begin, end - begin), begin);
   };
   alone(0, shared.begin);
-  if (shared.size())
+  if (shared.size() && counted == 0)  // a table is not cut
     gradient_square_sum(lane, site.view(task, Role::shared_gradients).sub(0, shared.size()),
                         gradients.sub(shared.begin, shared.size()), squares);
   alone(shared.end, site.layout(task).padded());

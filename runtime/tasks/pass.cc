@@ -57,7 +57,16 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   Draft::use_if_any(task, workspace, Role::workspace);
   Draft::use_if_any(task, shared_parameters, Role::shared_parameters, Access::read);
   Draft::use_if_any(task, x, Role::x, Access::read);
+  task.stretch = stretch;
+  Draft::use_if_any(task, partial, Role::partial, Access::write);
+  Draft::use_if_any(task, total, Role::total, Access::read);
   return task;
+}
+
+models::Work UnitCall::share_of(models::Work work) const {
+  if (stretches == 1) return work;
+  const double share = stretch + 1 == stretches ? 0 : 1.0 / (stretches - 1);
+  return {work.flops * share, work.attention_flops * share, work.bytes / stretches};
 }
 
 void UnitCall::set_work(const Draft& draft, Task& task, const models::Work& work) {
@@ -93,6 +102,9 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
     c.shared_gradients = {gradients.sub(0, shared.size()), shared.begin};
   }
   c.workspace = site.view(task, Role::workspace, DType::fp32);
+  if (task.stretch >= 0) c.stretch = index(task.stretch);
+  c.partial = site.view(task, Role::partial, DType::fp32);
+  c.total = site.view(task, Role::total);
   c.cache = {site.view(task, Role::cache), site.generation.first, site.generation.rows};
   return c;
 }
@@ -139,7 +151,7 @@ void Forward::add(Draft& draft) const {
   Draft::use_if_any(task, cache, Role::cache, Access::update);
   Draft::use_if_any(task, y, Role::y);
   Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
-  UnitCall::set_work(draft, task, unit.work(models::Pass::forward, parts_of(unit, task)));
+  UnitCall::set_work(draft, task, call.share_of(unit.work(models::Pass::forward, parts_of(unit, task))));
 }
 
 void Forward::run(Site& site, const Task& task, Lane& lane) {
@@ -162,16 +174,16 @@ void Backward::add(Draft& draft) const {
   STRATA_CHECK_EQ(saved >= 0, bytes.saved > 0);
   STRATA_CHECK_EQ(shared_gradients >= 0, draft.layout(call.which.unit).trains_shared());
   Task& task = call.add(draft, TaskKind::backward);
-  STRATA_CHECK_EQ(gradients >= 0, task.end > task.begin);
+  STRATA_CHECK_EQ(gradients.buffer >= 0, task.end > task.begin);
   Draft::use_if_any(task, saved, Role::saved, Access::read);
   Draft::use(task, residual, Role::residual, Access::update);
-  if (gradients >= 0 && call.of_whole)
-    Draft::use(task, Slice{gradients, draft.bytes_of(task.begin), draft.bytes_of(task.end - task.begin)},
+  if (gradients.buffer >= 0 && call.of_whole)
+    Draft::use(task, Slice{gradients.buffer, draft.bytes_of(task.begin), draft.bytes_of(task.end - task.begin)},
                Role::gradients, Access::write);
   else
-    Draft::use_if_any(task, gradients, Role::gradients, Access::write);
+    Draft::use_if_any(task, gradients, Role::gradients);
   Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
-  UnitCall::set_work(draft, task, unit.work(models::Pass::backward, parts_of(unit, task)));
+  UnitCall::set_work(draft, task, call.share_of(unit.work(models::Pass::backward, parts_of(unit, task))));
 }
 
 void Backward::run(Site& site, const Task& task, Lane& lane) {
@@ -183,7 +195,7 @@ void Backward::run(Site& site, const Task& task, Lane& lane) {
   for (std::size_t part = last; part-- > first;)
     unit.backward(lane, UnitCall::context(site, task), part, x, site.view(task, Role::saved, DType::fp32), residual,
                   residual, {gradients, task.begin});
-  if (gradients) UnitCall::zero_gaps(site, task, lane, gradients);
+  if (gradients && task.stretch <= 0) UnitCall::zero_gaps(site, task, lane, gradients);
 }
 
 }  // namespace strata::runtime

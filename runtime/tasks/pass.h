@@ -17,12 +17,18 @@ struct UnitCall {
   int x = -1;                  // the unit's input
   Written workspace = {};      // shared by all parts of a call
   bool of_whole = false;       // a part, but the unit's own buffers except `unpacked` hold the whole unit
+  // Of a call with seams: the stretch and how many there are, the partial sums that it leaves, and the total of those
+  // that the stretch before left.
+  int stretch = -1, stretches = 1;
+  int partial = -1, total = -1;
 
   // Adds the task and its uses of these operands.
   Task& add(Draft& draft, TaskKind kind) const;
   // use_control adds uses of the batch, scalars and constants; set_work adds the cost that the unit reports.
   static void use_control(const Draft& draft, Task& task);
   static void set_work(const Draft& draft, Task& task, const models::Work& work);
+  // The share of a call's work that belongs to its stretch. The last one has no products.
+  models::Work share_of(models::Work work) const;
   // The operands as the unit's functions take them.
   static models::Context context(const Site& site, const Task& task);
   static device::ConstView input(const Site& site, const Task& task);
@@ -55,8 +61,9 @@ struct Backward {
   UnitCall call;
   int saved = -1;  // activations kept by its forward
   int residual;    // gradient of the residual stream: dy on entry, dx on exit
-  // Gradients of its own parameters, and of those it shares; -1: none are trained.
-  int gradients = -1, shared_gradients = -1;
+  // Gradients of its own parameters, and of those it shares; none are trained without.
+  Written gradients = {};
+  int shared_gradients = -1;
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

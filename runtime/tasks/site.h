@@ -23,6 +23,7 @@ class Saver;
 struct Communicators {
   comm::Communicator &parameters, &updates;            // of lane gather
   comm::Communicator &gradients, &sums, &node, &all;   // of lane reduce
+  comm::Communicator& tensor;                          // of lane exchange; unused if no ranks share a layer
   comm::Communicator &stage_forward, &stage_backward;  // of the lanes with these names; unused if there is one stage
 };
 

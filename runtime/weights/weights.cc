@@ -105,8 +105,8 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
     load_weights(executor, plan, source, threads, advance,
                  {frozen_alone, plan.layout.adapted ? &base : nullptr, plan.mesh().at(world.rank()), &offsets});
   });
-  // If each rank reads only its own part, or its stage's units, no two ranks need have read the same.
-  const bool own_part = plan.sharded_parameters() || plan.mesh().stages > 1;
+  // If each rank reads only its own part, its shards or its stage's units, no two ranks need have read the same.
+  const bool own_part = plan.sharded_parameters() || plan.mesh().stages * plan.mesh().tensor > 1;
   if (!alone && !own_part && !frozen_alone) comm::require_same(source.seen_as_read(), world);
   if (!plan.layout.adapted) return {};
   std::string hash = base.whole(world);

@@ -119,7 +119,8 @@ class Hasher {
     return bytes;
   }
 
-  bool owns(std::size_t unit) const { return plan_.own.has(static_cast<int>(unit)); }
+  // Of the ranks that share each layer, the first adds units of which all have everything.
+  bool owns(std::size_t unit) const { return rank_.tensor == 0 && plan_.own.has(static_cast<int>(unit)); }
 
   void read(std::size_t unit, PoolKind pool, std::size_t begin, std::span<float> out) {
     const bool frozen = pool != PoolKind::trained;
@@ -223,61 +224,78 @@ class Hasher {
       return std::ranges::any_of(layout.pool(pool).runs, [](const Run& run) { return run.piece.shards > 1; });
     });
   }
-  // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange what they hold of a
-  // stretch of it, and each adds some of its blocks.
-  void add_cut(std::size_t unit) {
-    struct Held {
-      PoolKind pool;
-      Run run;
-      std::size_t whole = 0;  // the tensor's first element
-    };
-    std::vector<Held> runs;
-    std::map<std::size_t, std::size_t> sizes;  // by parameter
+  // A tensor of a unit with virtual shards: where it begins if all tensors were whole, and how its pieces lie in it.
+  struct Tensor {
+    std::size_t begin = 0, size = 0;
+    models::Piece piece = {};  // of any shard
+
+    models::Piece of_shard(std::size_t shard) const { return {shard, piece.shards, piece.length}; }
+  };
+  // By parameter; ranks that hold other shards have the same.
+  std::map<std::size_t, Tensor> tensors_of(std::size_t unit) const {
+    std::map<std::size_t, Tensor> tensors;
+    for (const PoolKind pool : kPools)
+      for (const Run& run : plan_.layout.units[unit].pool(pool).runs)
+        tensors[run.parameter] = {0, (run.end - run.begin) * run.piece.shards, run.piece};
+    std::size_t end = 0;
+    for (auto& [parameter, tensor] : tensors) {
+      tensor.begin = whole_parameters(end);
+      end = tensor.begin + tensor.size;
+    }
+    return tensors;
+  }
+  // A stretch of one tensor's piece, as ranks send it to each other: its elements follow.
+  struct Sent {
+    std::uint64_t parameter, shard, begin, count;
+  };
+  // What this rank adds of elements [at, at + n) of the unit with whole tensors. Of the ranks that share each layer,
+  // the first sends what all of them have.
+  std::string own_stretches(std::size_t unit, std::map<std::size_t, Tensor>& tensors, std::size_t at, std::size_t n) {
+    std::string own;
+    std::vector<float> some;
+    if (!plan_.own.has(static_cast<int>(unit))) return own;
     for (const PoolKind pool : kPools)
       for (const Run& run : plan_.layout.units[unit].pool(pool).runs) {
-        runs.push_back({pool, run});
-        sizes[run.parameter] += run.end - run.begin;
-      }
-    std::map<std::size_t, std::size_t> begins;
-    std::size_t end = 0;
-    for (const auto& [parameter, size] : sizes) {
-      const std::size_t begin = whole_parameters(end);
-      begins[parameter] = begin;
-      end = begin + size;
-    }
-    for (Held& held : runs) held.whole = begins[held.run.parameter];
-    const auto ranks = static_cast<std::size_t>(plan_.ranks());
-    std::vector<float> values(std::min(kAtOnce, whole_blocks(end))), some;
-    for (std::size_t at = 0; at < whole_blocks(end); at += kAtOnce) {
-      const std::size_t n = std::min(kAtOnce, whole_blocks(end) - at);
-      std::string own;
-      for (std::size_t r = 0; r < runs.size() && owns(unit); ++r) {
-        const auto& [pool, run, whole] = runs[r];
+        if (run.piece.shards == 1 && rank_.tensor > 0) continue;
+        const Tensor& tensor = tensors[run.parameter];
         const auto before = [&](std::size_t place) {
-          return run.piece.before(std::min(std::max(place, whole) - whole, sizes[run.parameter]));
+          return run.piece.before(std::min(std::max(place, tensor.begin) - tensor.begin, tensor.size));
         };
         const ElementRange mine = plan_.layout.units[unit].pool(pool).shards.piece_of(
             {run.begin + before(at), run.begin + before(at + n)}, rank_);
         if (mine.begin >= mine.end) continue;
         some.resize(mine.size());
         read(unit, pool, mine.begin, some);
-        const std::uint64_t numbers[] = {r, mine.begin - run.begin, mine.size()};
-        own.append(reinterpret_cast<const char*>(numbers), sizeof numbers);
+        const Sent sent{run.parameter, run.piece.shard, mine.begin - run.begin, mine.size()};
+        own.append(reinterpret_cast<const char*>(&sent), sizeof sent);
         own.append(reinterpret_cast<const char*>(some.data()), some.size() * sizeof(float));
       }
+    return own;
+  }
+  // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange what they hold of a
+  // stretch of it, and each adds some of its blocks.
+  void add_cut(std::size_t unit) {
+    std::map<std::size_t, Tensor> tensors = tensors_of(unit);
+    const std::size_t end = whole_blocks(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);
+    const auto ranks = static_cast<std::size_t>(plan_.ranks());
+    std::vector<float> values(std::min(kAtOnce, end));
+    for (std::size_t at = 0; at < end; at += kAtOnce) {
+      const std::size_t n = std::min(kAtOnce, end - at);
+      const std::string own = own_stretches(unit, tensors, at, n);
       std::fill_n(values.begin(), n, 0.0f);
       for (const std::string& part : ranks > 1 ? world_.exchange(own) : std::vector<std::string>{own})
         for (std::size_t from = 0; from < part.size();) {
-          std::uint64_t numbers[3];
-          std::memcpy(numbers, part.data() + from, sizeof numbers);
-          from += sizeof numbers;
-          const auto& [pool, run, whole] = runs[numbers[0]];
-          run.piece.for_stretches(
-              numbers[1], numbers[1] + numbers[2], [&](std::size_t first, std::size_t in_whole, std::size_t count) {
-                std::memcpy(&values[whole + in_whole - at], part.data() + from + (first - numbers[1]) * sizeof(float),
-                            count * sizeof(float));
-              });
-          from += numbers[2] * sizeof(float);
+          Sent sent;
+          std::memcpy(&sent, part.data() + from, sizeof sent);
+          from += sizeof sent;
+          const Tensor& tensor = tensors[sent.parameter];
+          tensor.of_shard(sent.shard)
+              .for_stretches(
+                  sent.begin, sent.begin + sent.count, [&](std::size_t first, std::size_t in_whole, std::size_t count) {
+                    std::memcpy(&values[tensor.begin + in_whole - at],
+                                part.data() + from + (first - sent.begin) * sizeof(float), count * sizeof(float));
+                  });
+          from += sent.count * sizeof(float);
         }
       for (std::size_t block = 0; block < n / kShardAlignment; ++block)
         if (block % ranks == static_cast<std::size_t>(world_.rank()))

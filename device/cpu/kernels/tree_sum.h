@@ -11,6 +11,9 @@ struct TreeSumKernels {
   // is a power of two.
   void (*tree_sum[3])(const float* partials, std::size_t count, std::size_t stride, const std::byte* bias,
                       std::byte* out, std::size_t n);
+  // The same of partials[p][begin + i].
+  void (*tree_sum_of_pieces[3])(const std::byte* const* partials, std::size_t count, std::size_t begin,
+                                const std::byte* bias, std::byte* out, std::size_t n);
 };
 STRATA_KERNEL_TABLE(TreeSumKernels, tree_sum_kernels)
 

@@ -9,14 +9,27 @@ namespace {
 constexpr std::size_t kMostInRegisters = 8;
 constexpr int kLevels = 11;
 
-// The sum of kCount partials of kN elements.
-template <std::size_t kCount, int kN>
-__device__ Pack<float, kN> subtree(const float* at, std::size_t stride) {
+// Partials that follow each other, or lie in several places.
+struct Stack {
+  const float* first;
+  std::size_t stride;  // elements from one partial to the next
+
+  __device__ const float* partial(std::size_t p) const { return first + p * stride; }
+};
+struct Pieces {
+  const float* at[kMostPieces];
+
+  __device__ const float* partial(std::size_t p) const { return at[p]; }
+};
+
+// The sum of kCount partials from `first` on, of kN elements from `begin` on.
+template <std::size_t kCount, int kN, typename Source>
+__device__ Pack<float, kN> subtree(const Source& source, std::size_t first, std::size_t begin) {
   if constexpr (kCount == 1) {
-    return load_pack<true, kN>(at, kN);
+    return load_pack<true, kN>(source.partial(first) + begin, kN);
   } else {
-    const auto left = subtree<kCount / 2, kN>(at, stride);
-    const auto right = subtree<kCount / 2, kN>(at + kCount / 2 * stride, stride);
+    const auto left = subtree<kCount / 2, kN>(source, first, begin);
+    const auto right = subtree<kCount / 2, kN>(source, first + kCount / 2, begin);
     Pack<float, kN> sum;
     for (int i = 0; i < kN; ++i) sum.at[i] = left.at[i] + right.at[i];
     return sum;
@@ -25,25 +38,25 @@ __device__ Pack<float, kN> subtree(const float* at, std::size_t stride) {
 
 // kCount partials are added in registers; with more, each thread goes over groups of kCount as a binary counter does:
 // level i waits while bit i of the number of groups is set.
-template <typename T, std::size_t kCount>
+template <typename T, std::size_t kCount, typename Source>
 struct TreeSum {
-  const float* partials;
-  std::size_t groups, stride;  // stride: elements from one partial to the next
+  Source source;
+  std::size_t groups;
   const T* bias;
   unsigned columns;  // of the bias
   T* out;
 
   template <int kN>
   __device__ Pack<float, kN> load(std::size_t unit) const {
-    const float* const at = partials + unit * kN;
-    Pack<float, kN> sum = subtree<kCount, kN>(at, stride);
+    const std::size_t begin = unit * kN;
+    Pack<float, kN> sum = subtree<kCount, kN>(source, 0, begin);
     if constexpr (kCount == kMostInRegisters) {
       // The loop over levels is unrolled and selects instead of branching: with an index that is not known at compile
       // time, or a break, `waiting` would lie in local memory.
       Pack<float, kN> waiting[kLevels] = {};
       waiting[0] = sum;
       for (std::size_t g = 1; g < groups; ++g) {
-        sum = subtree<kCount, kN>(at + g * kCount * stride, stride);
+        sum = subtree<kCount, kN>(source, g * kCount, begin);
         bool carries = true;
 #pragma unroll
         for (int level = 0; level < kLevels; ++level) {
@@ -72,35 +85,46 @@ struct TreeSum {
   }
 };
 
-template <typename T, std::size_t kCount>
-void sum_by(Lane& lane, std::size_t count, ConstView partials, ConstView bias, View out) {
-  const TreeSum<T, kCount> f{partials.as<float>(),
-                             count / kCount,
-                             out.size,
-                             bias ? bias.as<T>() : nullptr,
-                             bias ? static_cast<unsigned>(bias.size) : 1u,
-                             out.as<T>()};
-  const bool packed = out.size % 4 == 0 && (!bias || bias.size % 4 == 0) && aligned(partials.data, 16) &&
-                      aligned(out.data, 16) && (!bias || aligned(bias.data, 16));
+template <typename T, std::size_t kCount, typename Source>
+void sum_by(Lane& lane, const Source& source, std::size_t count, bool aligned_source, ConstView bias, View out) {
+  const TreeSum<T, kCount, Source> f{source, count / kCount, bias ? bias.as<T>() : nullptr,
+                                     bias ? static_cast<unsigned>(bias.size) : 1u, out.as<T>()};
+  const bool packed = out.size % 4 == 0 && (!bias || bias.size % 4 == 0) && aligned_source && aligned(out.data, 16) &&
+                      (!bias || aligned(bias.data, 16));
   map_elements<4, 1>(lane, f, out.size, packed);
+}
+
+template <typename Source>
+void sum_of(Lane& lane, const Source& source, std::size_t count, bool aligned_source, ConstView bias, View out) {
+  visit(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    switch (count) {
+      case 1:
+        return sum_by<T, 1>(lane, source, count, aligned_source, bias, out);
+      case 2:
+        return sum_by<T, 2>(lane, source, count, aligned_source, bias, out);
+      case 4:
+        return sum_by<T, 4>(lane, source, count, aligned_source, bias, out);
+      default:
+        return sum_by<T, kMostInRegisters>(lane, source, count, aligned_source, bias, out);
+    }
+  });
 }
 
 }  // namespace
 
 void tree_sum(Lane& lane, std::size_t count, ConstView partials, ConstView bias, View out) {
-  visit(out.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    switch (count) {
-      case 1:
-        return sum_by<T, 1>(lane, count, partials, bias, out);
-      case 2:
-        return sum_by<T, 2>(lane, count, partials, bias, out);
-      case 4:
-        return sum_by<T, 4>(lane, count, partials, bias, out);
-      default:
-        return sum_by<T, kMostInRegisters>(lane, count, partials, bias, out);
-    }
-  });
+  sum_of(lane, Stack{partials.as<float>(), out.size}, count, aligned(partials.data, 16), bias, out);
+}
+
+void tree_sum_of_pieces(Lane& lane, std::span<const std::byte* const> partials, ConstView bias, View out) {
+  Pieces pieces{};
+  bool all_aligned = true;
+  for (std::size_t p = 0; p < partials.size(); ++p) {
+    pieces.at[p] = reinterpret_cast<const float*>(partials[p]);
+    all_aligned = all_aligned && aligned(partials[p], 16);
+  }
+  sum_of(lane, pieces, partials.size(), all_aligned, bias, out);
 }
 
 }  // namespace strata::device::cuda

@@ -72,7 +72,7 @@ RecipeKey split() {
 std::vector<RecipeKey> parallel_keys() {
   std::vector<RecipeKey> keys = {
       integer("parallel.tensor", 1, kMostRanks, STRATA_AT(parallel.tensor),
-              "ranks that share each layer (tensor parallelism); only 1 in this version"),
+              "ranks that share each block (tensor parallelism): a power of two that divides parallel.tensor_shards"),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
            "between shared layers each rank keeps its part of the rows; only false in this version"),
       integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages),
@@ -89,7 +89,7 @@ std::vector<RecipeKey> parallel_keys() {
       split(),
   };
   for (RecipeKey& key : keys) {
-    if (key.name == "parallel.stages" || key.name == "parallel.split") continue;
+    if (key.name == "parallel.tensor" || key.name == "parallel.stages" || key.name == "parallel.split") continue;
     if (key.name == "parallel.schedule") {
       key.not_built = [](const RecipeValue& v) {
         const auto* name = std::get_if<std::string>(&v.value);

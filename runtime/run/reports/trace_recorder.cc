@@ -156,8 +156,9 @@ int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan&
                 comm::World& world, std::size_t most) {
   const Places places = exchange_places(world);
   const std::size_t steps = recorder.steps().size(), tasks = plan.tasks.size();
+  // Other stages of a pipeline have other tasks: the trace has the ranks of the first.
   const auto ranks = std::clamp<std::size_t>(most / std::max<std::size_t>(1, steps * tasks), 1,
-                                             static_cast<std::size_t>(world.size()));
+                                             static_cast<std::size_t>(world.size() / plan.mesh().stages));
   Trace trace(plan, model);
   if (file) {
     TraceHead head{"measured",
@@ -181,8 +182,10 @@ int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan&
     std::vector<std::vector<Span>> spans;
     for (std::size_t r = 0; r < ranks; ++r) spans.push_back(unpacked(texts[r], number, tasks));
     align(spans, std::span(places.clocks).first(ranks), plan);
-    for (const auto& of_rank : spans)
+    for (const auto& of_rank : spans) {
+      if (of_rank.empty()) continue;
       if (const Span all = extent_of(plan, of_rank); i == 0 && all.end != 0) zero = std::min(zero, all.begin);
+    }
     for (std::size_t r = 0; r < ranks; ++r)
       if (!spans[r].empty()) file->write(trace.step(static_cast<int>(r), number, spans[r], zero));
   }

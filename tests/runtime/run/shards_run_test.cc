@@ -154,6 +154,39 @@ TEST_P(ShardsRun, SameBitsInStages) {
   }
 }
 
+// Ranks share each layer: the bits are those of one rank with as many shards, whatever else the plan says.
+TEST_P(ShardsRun, SameBitsOverRanks) {
+  const std::string nvme = fmt::format("memory.nvme={}", folder_.path().string());
+  const struct {
+    int ranks, tensor, stages;
+    std::vector<std::string> sets = {};
+  } cases[] = {
+      {2, 2, 1},
+      {4, 4, 1, {"zero.stage=3"}},
+      {4, 2, 1, {"zero.stage=1", "training.recompute=block"}},
+      {4, 2, 1, {"zero.stage=2", "zero.optimizer=host"}},
+      {8, 4, 1, {"zero.stage=3", "training.recompute=sqrt", "zero.activations=host"}},
+      {8, 2, 1, {"zero.stage=3", "zero.parameters=nvme", "zero.gradients=host", "zero.optimizer=nvme", nvme}},
+      {2, 2, 1, {"zero.parameters=host", "zero.gradients=host", "zero.optimizer=host", "memory.order=vertical"}},
+      {4, 2, 2},
+      {8, 2, 2, {"zero.stage=3", "training.recompute=block"}},
+      {8, 4, 2, {"parallel.split=[0, 2]", "parallel.schedule=all_forward_all_backward"}},
+  };
+  const Trained alone = train(4);
+  for (const auto& [ranks, tensor, stages, sets] : cases) {
+    const std::string name =
+        fmt::format("{} ranks, {} per layer, {} stages, {}", ranks, tensor, stages, fmt::join(sets, ", "));
+    const std::vector<std::string> over = {
+        fmt::format("training.gradient_accumulation_steps={}", 4 * tensor * stages / ranks),
+        fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.stages={}", stages)};
+    const Trained shared = train_in_threads(recipe(), this->sets(4, 1, with(over, sets)), ranks);
+    EXPECT_TRUE(shared.memory_as_planned && shared.bytes_as_planned) << name;
+    EXPECT_EQ(shared.loss_hex, alone.loss_hex) << name;
+    EXPECT_EQ(shared.weights_hash, alone.weights_hash) << name;
+    EXPECT_EQ(shared.steps.back().grad_norm, alone.steps.back().grad_norm) << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, ShardsRun,
                          testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
                                           testing::Values("fp32", "bf16")));
@@ -211,19 +244,52 @@ TEST(ShardsCheckpoint, GoesOnWithTheSameBits) {
   }
 }
 
+// Ranks that share layers write their shards, and ranks that share them otherwise read those.
+TEST(ShardsCheckpoint, GoesOnOverOtherRanks) {
+  struct Ranks {
+    int world, tensor, stages;
+  };
+  for (const char* optimizer : {"adamw", "adamw8bit"}) {
+    const std::vector<std::string> shards =
+        with(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)});
+    const SavedRun never;
+    const auto never_stopped = never.run(1, never.sets(1, shards), 6);
+    for (const Ranks& writer : {Ranks{2, 2, 1}, Ranks{8, 4, 1}, Ranks{4, 2, 2}}) {
+      const SavedRun run;
+      const auto sets = [&](const Ranks& r, const char* more) {
+        return run.sets(
+            1, with(shards, {fmt::format("parallel.tensor={}", r.tensor), fmt::format("parallel.stages={}", r.stages),
+                             fmt::format("training.gradient_accumulation_steps={}", 4 * r.tensor * r.stages / r.world),
+                             fmt::format("zero.stage={}", r.world > r.tensor * r.stages ? 3 : 0), more}));
+      };
+      run.run(writer.world, sets(writer, "checkpoint.keep=9"), 3, {3});
+      for (const Ranks& reader : {Ranks{1, 1, 1}, Ranks{2, 1, 1}, Ranks{4, 4, 1}, Ranks{4, 2, 1}, Ranks{2, 1, 2}}) {
+        const std::string from = "checkpoint.resume=" + (run.checkpoints() / "step-00000003").string();
+        const auto resumed = run.run(reader.world, sets(reader, from.c_str()), 6);
+        EXPECT_EQ(resumed.weights, never_stopped.weights)
+            << optimizer << ", " << writer.tensor << " to " << reader.tensor << ", " << reader.stages << " stages";
+        EXPECT_EQ(resumed.losses, std::vector(never_stopped.losses.begin() + 3, never_stopped.losses.end()));
+      }
+    }
+  }
+}
+
 // An evaluation runs between steps on the memory of training, in the same layout.
 TEST(ShardsEvaluation, AgreesUpToRounding) {
   const SavedRun run;
-  const auto evaluate = [&](int shards) {
+  const auto evaluate = [&](int shards, int tensor = 1) {
     const auto result =
-        run.run(1,
+        run.run(tensor,
                 run.sets(1, with(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards),
+                                              fmt::format("parallel.tensor={}", tensor),
                                               "data.validation=" + (run.folder().path() / "tokens.bin").string(),
                                               "evaluation.every=3", "training.precision=fp32"})),
                 6);
     return result.evaluations;
   };
   const std::vector<std::string> whole = evaluate(1), split = evaluate(4);
+  EXPECT_EQ(evaluate(4, 2), split) << "over two ranks";
+  EXPECT_EQ(evaluate(4, 4), split) << "over four ranks";
   ASSERT_EQ(whole.size(), 2u);
   ASSERT_EQ(split.size(), 2u);
   for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(std::stod(split[i]), std::stod(whole[i]), 1e-5) << i;

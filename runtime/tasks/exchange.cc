@@ -1,0 +1,76 @@
+#include "runtime/tasks/exchange.h"
+
+#include "base/error.h"
+#include "device/ops/tree_sum.h"
+
+namespace strata::runtime {
+namespace {
+
+using device::DType;
+using device::View;
+
+// What one rank adds.
+comm::ShardedRange range_of(std::size_t elements, std::size_t ranks, device::StorageFormat format) {
+  const std::size_t bytes = stored_bytes(format, elements);
+  return {bytes / ranks, 0, bytes};
+}
+
+}  // namespace
+
+std::size_t Exchange::elements_for(const Draft& draft, const models::Seam& seam) {
+  const std::size_t row = draft.model.hidden, ranks = static_cast<std::size_t>(draft.plan.mesh().tensor);
+  const std::size_t rows = (seam.elements + row - 1) / row;
+  return (rows + ranks - 1) / ranks * ranks * row;
+}
+
+void Exchange::add(Draft& draft) const {
+  const auto ranks = static_cast<std::size_t>(draft.plan.mesh().tensor);
+  const std::size_t elements = elements_for(draft, seam), own = elements / ranks;
+  Task& task = draft.add_task(TaskKind::exchange, LaneId::exchange, unit, micro_batch);
+  task.stretch = stretch;
+  task.at_once = own;
+  task.backward = backward;
+  const auto staging = draft.add_buffer(draft.text_of("partial sums of", {unit}), Kind::staging, Tier::device,
+                                        device::fp32_bytes(elements), false);
+  Draft::use(task, partial, Role::partial, Access::read);
+  Draft::use(task, staging, Role::staging, Access::write);
+  if (seam.bias) {
+    task.pool = models::pool_of(*seam.bias);
+    task.begin = models::place_in_pool(*seam.bias);
+    task.end = task.begin + draft.model.hidden;
+    const bool is_frozen = task.pool == PoolKind::frozen;
+    Draft::use(task, is_frozen ? frozen : parameters, is_frozen ? Role::frozen : Role::parameters, Access::read);
+  }
+  Draft::use(task, total, Role::total, Access::write);
+  const std::size_t partials = device::fp32_bytes(own), rounded = draft.bytes_of(own), others = ranks - 1;
+  task.cost.bytes = static_cast<double>(ranks * partials + rounded);
+  task.cost.sent_bytes = static_cast<double>(others * (partials + rounded));
+  const comm::Levels& levels = draft.levels(Peers::tensor);
+  const std::uint64_t between =
+      levels.exchanged(range_of(elements, ranks, device::StorageFormat::fp32)) + levels.gathered(rounded);
+  task.cost.between_bytes = static_cast<double>(between);
+  draft.plan.comm_bytes.all_to_all += others * partials;
+  draft.plan.comm_bytes.all_gather += others * rounded;
+  draft.plan.comm_bytes.between_nodes += between;
+}
+
+void Exchange::run(Site& site, const Task& task, device::Lane& lane) {
+  comm::Communicator& over = site.over.tensor;
+  const auto ranks = static_cast<std::size_t>(over.size());
+  const View partial = site.view(task, Role::partial, DType::fp32), staging = site.view(task, Role::staging);
+  const View total = site.view(task, Role::total);
+  const std::size_t own = task.at_once, elements = own * ranks;
+  device::ConstView bias;
+  if (task.end > task.begin)
+    bias = site.view(task, task.pool == PoolKind::frozen ? Role::frozen : Role::parameters)
+               .sub(task.begin, task.end - task.begin);
+  auto& pieces = site.received[static_cast<std::size_t>(&task - site.plan.tasks.data())];
+  pieces.resize(ranks);
+  over.all_to_all(range_of(elements, ranks, device::StorageFormat::fp32), partial.data, staging.data, pieces.data());
+  const View sum = total.sub(static_cast<std::size_t>(over.rank()) * own, own);
+  tree_sum_of_pieces(lane, pieces, bias, sum);
+  over.release();
+  over.all_gather(range_of(elements, ranks, format_of(site.plan.dtype)), sum.data, total.data);
+}
+
+}  // namespace strata::runtime
