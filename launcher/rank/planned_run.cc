@@ -72,10 +72,16 @@ runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World
   return {std::stoll(text), text.ends_with(" 1")};
 }
 
-runtime::Job plan_job(const runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
+runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
   const runtime::Beginning from =
       purpose == Purpose::train ? agree_on_beginning(workload.recipe, world) : runtime::Beginning{};
+  if (purpose == Purpose::train && !workload.recipe.parallel.tensor_shards) {
+    // Those of the checkpoint, as rank 0 sees it.
+    const std::int64_t seen = world.rank() == 0 ? runtime::resumed_shards(workload.recipe) : 0;
+    const std::int64_t shards = std::stoll(world.exchange(std::to_string(seen))[0]);
+    if (shards > 0) workload.recipe.parallel.tensor_shards = shards;
+  }
   runtime::Job job;
   agree(world, [&] {
     job = runtime::make_job(workload, world.size(), capacity, purpose, from, world.rank());

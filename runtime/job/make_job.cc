@@ -301,6 +301,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   require_stages(recipe);
   job.recipe.training.objective = job.model->objective;
   if (shape.shards.of > 1) job.recipe.parallel.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
+  if (shape.shards.of > 1 && purpose == Purpose::train) job.notes.push_back(note_of_shards(shape.shards.of));
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,
          "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "

@@ -5,6 +5,7 @@
 #include <bit>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -57,6 +58,15 @@ void require_mesh(const Recipe& recipe, int ranks) {
          counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica());
   }
   if (parallel.shards() > 1) require_supported(recipe);
+}
+
+std::string note_of_shards(std::size_t shards) {
+  std::vector<std::size_t> degrees;
+  for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);
+  return fmt::format(
+      "parallel.tensor_shards = {}: blocks are computed in {} virtual shards, which are part of the numerics; with "
+      "parallel.tensor = {} or {} the bits are the same",
+      shards, shards, fmt::join(degrees, ", "), shards);
 }
 
 }  // namespace strata::runtime

@@ -187,7 +187,7 @@ constexpr NamesElsewhere kRows[] = {
      "nproc_per_node nnodes",
      "", "use strata launch --hosts FILE -- train, or mpirun -n N"},
     {"tp_size tensor_parallel tensor_model_parallel_size autotp_size tensor_parallel_size tensor_parallel_degree",
-     "parallel.tensor", kUnsplit},
+     "parallel.tensor", "a power of two; the same bits for each at one parallel.tensor_shards"},
     {"pipeline pipeline_model_parallel_size pp_size pipeline_parallel_size pipeline_parallel_degree", "parallel.stages",
      ""},
     {"pipeline_parallel_schedule", "parallel.schedule", R"("1f1b" or "all_forward_all_backward")"},

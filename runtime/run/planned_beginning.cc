@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/kept_best.h"
 #include "runtime/checkpoint/reader.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/run/resume.h"
 
 namespace strata::runtime {
 namespace {
@@ -58,6 +59,15 @@ Beginning planned_beginning(const Recipe& recipe, int threads) {
   } catch (const Error&) {
   }
   return {};
+}
+
+std::int64_t resumed_shards(const Recipe& recipe) {
+  try {
+    for (const FoundCheckpoint& found : checkpoints_to_resume(recipe.checkpoint).found)
+      if (found.damage.empty()) return shards_of(read_manifest(found.path));
+  } catch (const Error&) {
+  }
+  return 0;
 }
 
 }  // namespace strata::runtime

@@ -10,4 +10,7 @@ namespace strata::runtime {
 // start_or_resume(). The recipe must be settled.
 Beginning planned_beginning(const Recipe& recipe, int threads);
 
+// parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.
+std::int64_t resumed_shards(const Recipe& recipe);
+
 }  // namespace strata::runtime

@@ -100,13 +100,10 @@ bool is_stream(std::string_view packing) {
   return packing == "\"stream\"" || packing == "\"auto\"";
 }
 
-// Virtual shards are part of the numerics. Without the key, there is one.
+// Virtual shards are part of the numerics.
 void require_same_shards(const Manifest& manifest, const fs::path& path, const Recipe& recipe) {
-  const std::string now = std::to_string(recipe.parallel.shards());
-  const auto stored = manifest.recipe.find("parallel.tensor_shards");
-  const bool one = stored == manifest.recipe.end() || stored->second.find_first_of("123456789") == std::string::npos;
-  const std::string was = one ? "1" : stored->second;
-  if (was != now) other_run(path, "parallel.tensor_shards", was, now);
+  const auto was = shards_of(manifest), now = static_cast<std::int64_t>(recipe.parallel.shards());
+  if (was != now) other_run(path, "parallel.tensor_shards", std::to_string(was), std::to_string(now));
 }
 
 // The files of data.train may change, but not how they are mixed.
@@ -313,6 +310,12 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
     });
   trainer.load_initial_weights(threads, note, advance);
   return start;
+}
+
+std::int64_t shards_of(const Manifest& manifest) {
+  const auto stored = manifest.recipe.find("parallel.tensor_shards");
+  const bool one = stored == manifest.recipe.end() || stored->second.find_first_of("123456789") == std::string::npos;
+  return one ? 1 : std::stoll(stored->second);
 }
 
 }  // namespace strata::runtime

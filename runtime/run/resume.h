@@ -36,4 +36,7 @@ struct Start {
 Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int threads, const Note& note,
                       const Advance& advance = {});
 
+// parallel.tensor_shards of the run that wrote the checkpoint; 1 if its recipe has none.
+std::int64_t shards_of(const Manifest& manifest);
+
 }  // namespace strata::runtime

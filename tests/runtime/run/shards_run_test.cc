@@ -170,7 +170,7 @@ TEST_P(ShardsRun, SameBitsOverRanks) {
       {2, 2, 1, {"zero.parameters=host", "zero.gradients=host", "zero.optimizer=host", "memory.order=vertical"}},
       {4, 2, 2},
       {8, 2, 2, {"zero.stage=3", "training.recompute=block"}},
-      {8, 4, 2, {"parallel.split=[0, 2]", "parallel.schedule=all_forward_all_backward"}},
+      {8, 4, 2, {"parallel.schedule=all_forward_all_backward"}},
   };
   const Trained alone = train(4);
   for (const auto& [ranks, tensor, stages, sets] : cases) {
