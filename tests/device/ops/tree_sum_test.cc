@@ -72,6 +72,31 @@ TEST(TreeSum, SumsOfHalvesAddUpToTheBitsOfTheWhole) {
   EXPECT_TRUE(both == whole);
 }
 
+// What an all-to-all brings lies in several places.
+TEST(TreeSum, OfPiecesHasTheBitsOfAStack) {
+  const std::size_t rows = 37, columns = 29, size = rows * columns;
+  for (const DType dtype : testing::kDTypes)
+    for (const std::size_t count : {1u, 2u, 8u, 64u}) {
+      Array partials = Array::random(DType::fp32, count * size, 3), bias = Array::random(dtype, columns, 4);
+      Array stacked(dtype, size), out(dtype, size);
+      std::vector<Array> apart;
+      for (std::size_t p = 0; p < count; ++p) {
+        apart.emplace_back(DType::fp32, size);
+        for (std::size_t i = 0; i < size; ++i) apart[p].set(i, partials[p * size + i]);
+      }
+      std::vector<const std::byte*> pieces;
+      for (Array& one : apart) pieces.push_back(one.view().data);
+      in_lane(
+          2,
+          [&](Lane& lane) {
+            tree_sum(lane, count, partials.view(), bias.view(), stacked.view());
+            tree_sum_of_pieces(lane, pieces, bias.view(), out.view());
+          },
+          testing::kDevice);
+      EXPECT_TRUE(out == stacked) << name_of(dtype) << ", " << count << " pieces";
+    }
+}
+
 TEST(TreeSum, MayOverwriteTheFirstPartial) {
   const std::size_t size = 70000;
   Array partials = Array::random(DType::fp32, 4 * size, 6);

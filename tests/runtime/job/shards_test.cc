@@ -34,6 +34,44 @@ TEST(Shards, WhatTheyDoNotSupportIsRefused) {
                  "for it is 4");
 }
 
+TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
+  const auto refused = [](std::vector<std::string> sets, int ranks, const std::string& why) {
+    EXPECT_FAILURE(tiny_job(std::move(sets), ranks), Exit::usage, HasSubstr(why));
+  };
+  refused({"parallel.tensor=3"}, 3, "parallel.tensor = 3 is not a power of two");
+  refused({"parallel.tensor=3"}, 3, "use 2 or 4");
+  refused({"parallel.tensor=128"}, 128, "is more than the 64 ranks that can share a layer");
+  refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
+          "parallel.tensor = 4 does not divide parallel.tensor_shards = 2");
+  refused({"parallel.tensor=2"}, 3, "3 ranks cannot be divided into parallel.tensor = 2: start a multiple of 2");
+  refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
+          "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: start a multiple of 4");
+  refused({"parallel.tensor=8"}, 8, "parallel.tensor_shards = 8 does not divide this model's blocks");
+}
+
+// The shards of all ranks of a group are those of one rank, in the same order.
+TEST(Shards, RanksOfAGroupHaveTheirOwnShards) {
+  const std::vector<std::string> sets = {"parallel.tensor_shards=4"};
+  const Job whole = tiny_job(sets, 1);
+  const models::Unit& all = *whole.model->units[1];
+  for (const int rank : {0, 1}) {
+    Recipe shared = whole.recipe;
+    shared.parallel.tensor = 2;
+    const Job job =
+        make_job(whole.with(std::move(shared)), 2, capacity_of(whole.recipe.memory, 1), Purpose::train, {}, rank);
+    const models::Unit& own = *job.model->units[1];
+    EXPECT_EQ(own.seams(models::Pass::forward, true).size(), 2u);
+    EXPECT_EQ(own.seams(models::Pass::backward, true).size(), 2u);
+    for (std::size_t p = 0; p < own.parameters().size(); ++p) {
+      const models::Parameter &a = all.parameters()[p], &b = own.parameters()[p];
+      ASSERT_EQ(b.pieces(), a.pieces() == 4 ? 2u : 1u) << b.name;
+      EXPECT_EQ(b.offset, a.offset) << b.name << ", what is whole comes first, and each rank's first shard follows it";
+      for (std::size_t i = 0; i < b.pieces(); ++i)
+        EXPECT_EQ(b.piece(i).shard, b.pieces() == 1 ? 0 : 2 * static_cast<std::size_t>(rank) + i) << b.name;
+    }
+  }
+}
+
 TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
   const Job job = tiny_job({"parallel.tensor_shards=4"}, 1);
   const models::Unit& block = *job.model->units[1];

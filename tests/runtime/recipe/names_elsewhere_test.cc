@@ -53,11 +53,11 @@ TEST(NamesElsewhere, AnUnknownKeySaysWhatItIsHere) {
                  HasSubstr("(--set): use strata tokenize --train-on assistant"));
 }
 
-TEST(NamesElsewhere, TensorParallelismIsSaidNotToBeBuilt) {
-  for (const auto& [name, key] :
-       {std::pair{"tensor_model_parallel_size", "parallel.tensor"}, {"tp_size", "parallel.tensor"}})
-    EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage,
-                   AllOf(HasSubstr(std::string("use ") + key + ": "), HasSubstr("does not split models")));
+TEST(NamesElsewhere, ModelParallelismLeadsToItsKeys) {
+  for (const char* name : {"tensor_model_parallel_size", "tp_size"})
+    EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.tensor"));
+  EXPECT_FAILURE(recipe_with({"sequence_parallel=true"}), Exit::usage,
+                 AllOf(HasSubstr("use parallel.sequence"), HasSubstr("does not split models")));
   for (const char* name : {"pipeline_model_parallel_size", "pp_size"})
     EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.stages ("));
 }

@@ -62,7 +62,7 @@ class TaskRun {
                       optimizer,
                       draft.plan.mesh().at(rank_),
                       *storage_,
-                      {*gather_, *gather_, *reduce_, *reduce_, *reduce_, *reduce_, *gather_, *gather_}});
+                      {*gather_, *gather_, *reduce_, *reduce_, *reduce_, *reduce_, *gather_, *gather_, *gather_}});
     site->received.resize(draft.plan.tasks.size());
   }
   // As the executor would.

@@ -241,6 +241,24 @@ TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
   });
 }
 
+// Stages have different tasks.
+TEST_F(TracedRun, OfAPipelineTheFirstStageIsInTheTrace) {
+  const Recipe recipe = load_recipe({}, sets({"parallel.stages=2"}));
+  comm::run_threads(4, [&](comm::World& world) {
+    const Job job = make_job(open_workload(recipe), 4, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
+    TraceRecorder recorder(job.plan, {{1, 1}}, 0, 4);
+    recorder.record(1, simulate(job.plan, nominal_profile(job.plan)));
+    std::optional<ReportFile> file;
+    if (world.rank() == 0) file.emplace(trace_, "report.trace");
+    EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world), 2);
+    if (!file) return;
+    file->close();
+    const TraceEvents trace = tests::read_trace(text_of_file(trace_));
+    EXPECT_EQ(trace.processes.size(), 2u);
+    for (const int rank : {0, 1}) EXPECT_EQ(trace.tasks_of(rank).size(), tasks_with_rows(job.plan)) << rank;
+  });
+}
+
 // The first step has no update before it, nor has one that follows a skipped step.
 TEST_F(TracedRun, WhatAStepLeavesOutHasNoTimesInIt) {
   const Recipe recipe = load_recipe(
