@@ -1,22 +1,18 @@
 #include "runtime/planner/planner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "runtime/plan/draft.h"
 #include "runtime/plan/offsets.h"
-#include "runtime/plan/step_state.h"
 #include "runtime/plan/waits.h"
 #include "runtime/planner/border_tasks.h"
 #include "runtime/planner/fetches.h"
 #include "runtime/planner/gradients.h"
-#include "runtime/planner/transfers.h"
+#include "runtime/planner/kept_inputs.h"
+#include "runtime/planner/lasting_buffers.h"
 #include "runtime/planner/updates.h"
 #include "runtime/planner/visits.h"
 #include "runtime/tasks/exchange.h"
@@ -50,21 +46,26 @@ class Builder {
         gradients_(d_, tiling_),
         updates_(d_, gradients_),
         fetches_(d_),
+        kept_(d_),
         activation_(d_.bytes_of(request.shape.tokens() * d_.model.hidden)),
         lowest_(static_cast<int>(d_.model.lowest_trained())) {
-    add_state();
+    caches_ = add_lasting_buffers(d_);
+    border_.emplace(d_);
+    residual_.assign(at(r_.accumulation), -1);
+    inputs_.assign(at(d_.units()) * at(r_.accumulation), -1);
+    saved_ = inputs_;
   }
 
   StepPlan build() {
     const std::vector<Visit> visits = make_visits(r_, tiling_);
     fetches_.find(visits, tiling_);
     begin_step();
-    find_returns(visits);
+    kept_.find_returns(visits);
     for (std::size_t v = 0; v < visits.size(); ++v) {
       update_before(static_cast<int>(v), visits[v].unit);
       if (v > 0 || !gathers_early()) fetches_.before(static_cast<int>(v));
       for (const StageStep& message : visits[v].messages) add_message(message);
-      for (const Kept& input : returns_before_[v]) return_input(input);
+      for (const auto& [unit, g] : kept_.due_before(v)) input_of(unit, g) = kept_.bring_back(unit, g);
       const auto& calls = visits[v].calls;
       for (std::size_t c = 0; c < calls.size(); ++c) {
         const Call* next = c + 1 < calls.size()    ? &calls[c + 1]
@@ -82,66 +83,6 @@ class Builder {
   }
 
  private:
-  // Adds the buffers that live from step to step, except the units' state.
-  void add_state() {
-    const auto add = [&](const char* name, std::size_t bytes) {
-      return d_.add_buffer(name, Kind::workspace, Tier::device, bytes, true);
-    };
-    const auto filled = [&](int buffer) {
-      d_.plan.buffers[at(buffer)].filled = true;
-      return buffer;
-    };
-    ControlBuffers& control = d_.plan.control;
-    control.batch =
-        d_.add_buffer("batch", Kind::activations, Tier::device, at(r_.accumulation) * d_.model.batch.bytes(), true);
-    control.state = add("state", sizeof(StepState));
-    control.losses = add("losses", LossState::bytes(d_.model.units.size()));
-    if (!r_.forward_only) control.squares = add("squares", sizeof(SquareState));
-    if (d_.model.constants_bytes) control.constants = filled(add("constants", d_.model.constants_bytes));
-    if (r_.index_bytes)
-      d_.plan.index_buffer =
-          filled(d_.add_buffer("index of sequences and labels", Kind::workspace, Tier::host, r_.index_bytes, true));
-    add_scores(filled);
-    caches_.assign(at(d_.units()), -1);
-    if (!d_.owns(d_.last()))
-      control.logits = -1;  // the last stage has them
-    else if (r_.shape.cache > 0)
-      control.logits =
-          d_.add_buffer("logits", Kind::activations, Tier::device, device::fp32_bytes(d_.model.vocabulary), true);
-    else if (const std::size_t stride = d_.model.loss_unit().score_stride(); r_.forward_only && stride > 0)
-      control.logits = d_.add_buffer("scores", Kind::activations, Tier::device,
-                                     device::fp32_bytes(d_.model.loss_rows() * stride), true);
-    for (int unit = 0; unit < d_.units(); ++unit)
-      if (const std::size_t cache = d_.owns(unit) ? d_.unit(unit).bytes().cache : 0)
-        caches_[at(unit)] = filled(
-            d_.add_buffer("keys and values of " + d_.unit(unit).name(), Kind::activations, Tier::device, cache, true));
-    if (d_.plan.cyclic)
-      control.pending =
-          d_.add_buffer("pending scalars", Kind::workspace, Tier::host, sizeof(device::StepScalars), true);
-    border_.emplace(d_);
-    residual_.assign(at(r_.accumulation), -1);
-    inputs_.assign(at(d_.units()) * at(r_.accumulation), -1);
-    saved_ = inputs_;
-    kept_ = inputs_;
-  }
-
-  // No task uses these buffers: the host does, between steps.
-  template <typename Filled>
-  void add_scores(const Filled& filled) {
-    const bool on_cpu = d_.plan.device.kind == device::Kind::cpu;
-    const Tier of_host = on_cpu ? Tier::device : Tier::host;
-    if (r_.score_bytes)
-      d_.plan.score_buffer = filled(d_.add_buffer("kept scores", Kind::workspace, of_host, r_.score_bytes, true));
-    if (r_.chunk_bytes == 0) return;
-    const std::size_t bytes = at(r_.mesh.world) * r_.chunk_bytes;
-    RankChunks& chunks = d_.plan.chunks;
-    chunks.bytes = r_.chunk_bytes;
-    chunks.buffer = filled(d_.add_buffer("scores of all ranks", Kind::staging, Tier::device, bytes, true));
-    chunks.host_buffer =
-        on_cpu ? chunks.buffer
-               : filled(d_.add_buffer("scores of all ranks, on the host", Kind::staging, Tier::host, bytes, true));
-  }
-
   // The first units are gathered before the host writes, as the host first waits for the last updates of the previous
   // step. The simulator says that this saves 1 to 4% of the step of a model with 8B parameters on 8 GPUs.
   bool gathers_early() const {
@@ -254,44 +195,6 @@ class Builder {
     d_.when = When::always;
   }
 
-  // The input of a segment that is recomputed in backward, kept in another tier until then.
-  struct Kept {
-    int unit, micro_batch;
-  };
-  bool keeps_away(int unit) const {
-    if (d_.plan.placement.activations == Tier::device) return false;
-    return std::any_of(r_.segments.begin(), r_.segments.end(),
-                       [&](const Segment& s) { return s.recompute && s.first == unit; });
-  }
-  void find_returns(const std::vector<Visit>& visits) {
-    returns_before_.resize(visits.size());
-    std::vector<int> forward(kept_.size(), -1);
-    std::vector<bool> returned(kept_.size());
-    for (int v = 0; v < static_cast<int>(visits.size()); ++v)
-      for (const Call& call : visits[at(v)].calls) {
-        if (!keeps_away(call.unit)) continue;
-        const std::size_t i = at(call.micro_batch * d_.units() + call.unit);
-        if (call.kind == TaskKind::forward) forward[i] = v;
-        if (call.kind != TaskKind::recompute || returned[i]) continue;
-        returned[i] = true;
-        returns_before_[at(std::max(forward[i] + 1, v - 1))].push_back({call.unit, call.micro_batch});
-      }
-  }
-  void keep_input(const Call& call) {
-    const int x = input_of(call.unit, call.micro_batch);
-    const std::string what = fmt::format("input of {}", d_.unit(call.unit).name());
-    int& home = kept_[at(call.micro_batch * d_.units() + call.unit)];
-    home = d_.add_buffer(what, Kind::activations, d_.plan.placement.activations, activation_, false);
-    put(d_, {d_.whole(x)}, {d_.whole(home)}, call.unit, what);
-  }
-  void return_input(const Kept& input) {
-    const int home = kept_[at(input.micro_batch * d_.units() + input.unit)];
-    input_of(input.unit, input.micro_batch) =
-        bring(d_, {d_.whole(home)}, Tier::device, input.unit, fmt::format("input of {}", d_.unit(input.unit).name()),
-              Kind::activations)[0]
-            .buffer;
-  }
-
   int& input_of(int unit, int g) { return inputs_[at(g * d_.units() + unit)]; }
   int& saved_of(int unit, int g) { return saved_[at(g * d_.units() + unit)]; }
 
@@ -300,7 +203,8 @@ class Builder {
     switch (call.kind) {
       case TaskKind::forward:
         forward(call, call.unit >= lowest_ && !recomputed(call.unit));
-        if (parts_end && keeps_away(call.unit)) keep_input(call);
+        if (parts_end && kept_.has(call.unit))
+          kept_.put_away(call.unit, call.micro_batch, input_of(call.unit, call.micro_batch));
         return;
       case TaskKind::recompute:
         return forward(call, true);
@@ -469,13 +373,13 @@ class Builder {
   Gradients gradients_;
   Updates updates_;
   Fetches fetches_;
+  KeptInputs kept_;
   const std::size_t activation_;  // bytes of a micro-batch's residual stream
   const int lowest_;              // the lowest unit that trains something: backward ends there
   std::optional<BorderTasks> border_;
-  std::vector<int> caches_;                        // by unit; -1: none
-  std::vector<std::vector<Kept>> returns_before_;  // per visit
+  std::vector<int> caches_;  // by unit; -1: none
   // The newest buffer by micro-batch (residual_) or by micro-batch and unit (the others); -1: none.
-  std::vector<int> residual_, inputs_, saved_, kept_;
+  std::vector<int> residual_, inputs_, saved_;
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
   int unpacked_ = -1;                 // of the part being added; -1: none
   int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none

@@ -1,0 +1,106 @@
+// The numerics contract over random small models and meshes: ranks that share blocks, pipeline stages and data ranks,
+// with any ZeRO stage, tier and recomputation, have the bits of one rank with as many virtual shards.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "tests/runtime/training.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+class RandomMesh {
+ public:
+  explicit RandomMesh(unsigned seed) : engine_(seed) {}
+
+  template <typename T>
+  T one_of(const std::vector<T>& values) {
+    return values[engine_() % values.size()];
+  }
+  int between(int least, int most) {
+    return least + static_cast<int>(engine_() % static_cast<unsigned>(most - least + 1));
+  }
+
+  // A model whose heads and widths four shards divide.
+  std::vector<std::string> model() {
+    const int layers = between(1, 4), heads = 4 * between(1, 2), width = 8 * heads;
+    std::vector<std::string> sets = {
+        fmt::format("training.precision={}", one_of<const char*>({"fp32", "bf16", "fp16"})),
+        fmt::format("optimizer.name={}", one_of<const char*>({"adamw", "adamw8bit", "sgd"})),
+        fmt::format("data.seq_len={}", between(9, 24)), fmt::format("training.micro_batch_size={}", between(1, 3))};
+    if (between(0, 1) == 0) {
+      sets.insert(sets.end(),
+                  {"model.preset=tiny-gpt2", fmt::format("model.config.n_layer={}", layers),
+                   fmt::format("model.config.n_embd={}", width), fmt::format("model.config.n_head={}", heads),
+                   "model.config.vocab_size=130", "model.config.n_positions=24",
+                   fmt::format("model.config.resid_pdrop={}", 0.1 * between(0, 1)),
+                   fmt::format("model.config.attn_pdrop={}", 0.1 * between(0, 1))});
+    } else {
+      const char* const family = one_of<const char*>({"llama", "qwen2", "qwen3"});
+      sets.insert(
+          sets.end(),
+          {"model.preset=tiny-llama", fmt::format("model.config.model_type=\"{}\"", family),
+           fmt::format("model.config.num_hidden_layers={}", layers),
+           fmt::format("model.config.hidden_size={}", 4 * between(5, 20)),
+           fmt::format("model.config.num_attention_heads={}", heads),
+           fmt::format("model.config.num_key_value_heads={}", one_of<int>({4, heads})), "model.config.head_dim=8",
+           fmt::format("model.config.intermediate_size={}", 4 * between(3, 30)),
+           fmt::format("model.config.tie_word_embeddings={}", between(0, 1) == 1), "model.config.vocab_size=130"});
+    }
+    return sets;
+  }
+  // How ranks split it, with the number of ranks.
+  std::pair<int, std::vector<std::string>> mesh(int units) {
+    const int tensor = one_of<int>({1, 2, 2, 4}), stages = between(1, std::min(units, 3)),
+              data = one_of<int>({1, 2, 4});
+    std::vector<std::string> sets = {
+        fmt::format("parallel.tensor={}", tensor),
+        fmt::format("parallel.stages={}", stages),
+        fmt::format("training.gradient_accumulation_steps={}", 4 / data),
+        fmt::format("parallel.schedule={}", one_of<const char*>({"1f1b", "all_forward_all_backward"})),
+        fmt::format("zero.stage={}", between(0, 3)),
+        fmt::format("training.recompute={}", one_of<const char*>({"none", "block", "sqrt"})),
+        fmt::format("memory.prefetch={}", between(0, 3))};
+    for (const char* key : {"zero.parameters", "zero.gradients", "zero.optimizer", "zero.activations"})
+      if (between(0, 3) == 0) sets.push_back(fmt::format("{}={}", key, one_of<const char*>({"host", "nvme"})));
+    return {tensor * stages * data, sets};
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// 20 cases; STRATA_MESHES=N tries N.
+TEST(RandomMeshes, HaveTheBitsOfOneRank) {
+  tests::ScratchFolder folder;
+  std::string bytes;
+  for (std::uint32_t i = 0; i < 1500; ++i) {
+    bytes += static_cast<char>((i * i * 7 + i / 5) % 130);
+    bytes += '\0';
+  }
+  folder.write("tokens.bin", bytes);
+  const char* const asked = std::getenv("STRATA_MESHES");
+  const int cases = asked ? std::atoi(asked) : 20;
+  for (int seed = 1; seed <= cases; ++seed) {
+    RandomMesh random(static_cast<unsigned>(seed));
+    std::vector<std::string> sets = random.model();
+    sets.insert(sets.end(), {"data.train=" + (folder.path() / "tokens.bin").string(), "training.max_steps=3",
+                             "optimizer.learning_rate=2e-3", "parallel.tensor_shards=4",
+                             "training.gradient_accumulation_steps=4", "memory.nvme=" + folder.path().string()});
+    const Trained alone = train_in_threads(std::nullopt, sets, 1);
+    const auto [ranks, mesh] = random.mesh(3);
+    sets.insert(sets.end(), mesh.begin(), mesh.end());
+    const Trained split = train_in_threads(std::nullopt, sets, ranks);
+    const std::string text = fmt::format("case {}: {} ranks, {}", seed, ranks, fmt::join(sets, " "));
+    EXPECT_EQ(split.loss_hex, alone.loss_hex) << text;
+    EXPECT_EQ(split.weights_hash, alone.weights_hash) << text;
+    EXPECT_TRUE(split.memory_as_planned && split.bytes_as_planned) << text;
+  }
+}
+
+}  // namespace
+}  // namespace strata::runtime
