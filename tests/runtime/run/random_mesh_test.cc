@@ -65,8 +65,15 @@ class RandomMesh {
         fmt::format("zero.stage={}", between(0, 3)),
         fmt::format("training.recompute={}", one_of<const char*>({"none", "block", "sqrt"})),
         fmt::format("memory.prefetch={}", between(0, 3))};
-    for (const char* key : {"zero.parameters", "zero.gradients", "zero.optimizer", "zero.activations"})
-      if (between(0, 3) == 0) sets.push_back(fmt::format("{}={}", key, one_of<const char*>({"host", "nvme"})));
+    const std::vector<std::vector<std::string>> tiers = {
+        {},
+        {"zero.parameters=host"},
+        {"zero.optimizer=host"},
+        {"zero.parameters=host", "zero.gradients=host", "zero.optimizer=host"},
+        {"zero.parameters=nvme", "zero.gradients=host", "zero.optimizer=nvme"}};
+    for (const std::string& set : one_of(tiers)) sets.push_back(set);
+    if (const bool recomputes = sets[5] != "training.recompute=none"; recomputes && between(0, 2) == 0)
+      sets.push_back("zero.activations=host");
     return {tensor * stages * data, sets};
   }
 
