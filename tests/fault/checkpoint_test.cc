@@ -315,7 +315,8 @@ TEST_F(CheckpointCommand, StopsAndGoesOn) {
 
 TEST_F(CheckpointCommand, AskedToStop) {
   for (const int ranks : {1, 2}) {
-    const auto command = train({"training.max_steps=1000000", "scheduler.name=constant"});
+    const auto command =
+        train({"training.max_steps=1000000", "scheduler.name=constant", "training.global_batch_size=2"});
     Running running(under_mpirun(ranks, command));
     ASSERT_TRUE(running.wait_until(
         [](const std::string&, const std::string& errors) { return errors.find("tokens/s") != std::string::npos; }));
