@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "launcher/control/service/place.h"
+#include "launcher/control/service/service_address.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/data/files/tokens.h"
@@ -93,7 +93,7 @@ void require_outside_checkpoints(const std::vector<NamedFile>& outputs, const ru
     // A link in checkpoint.dir would be removed like a checkpoint; a link into it leads there.
     for (const fs::path& path : {fs::absolute(output.path, ignored).lexically_normal(), place_of(output.path)})
       if (const std::string entry = entry_of(folder, path);
-          runtime::is_name_of_run(entry) || entry == control::kPlaceFile)
+          runtime::is_name_of_run(entry) || entry == control::kAddressFile)
         fail(Exit::usage,
              "{} {}: the run itself writes or removes {} in checkpoint.dir {}: give another name, or another folder",
              output.name, output.path.string(), entry, folder.string());

@@ -18,9 +18,9 @@
 #include "launcher/control/service/listener.h"
 #include "launcher/control/service/metrics.h"
 #include "launcher/control/service/service.h"
-#include "launcher/control/watch/attendant.h"
 #include "launcher/control/watch/hub.h"
 #include "launcher/control/watch/node_memory.h"
+#include "launcher/control/watch/rank_monitor.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/recipe/recipe_text.h"
@@ -75,27 +75,27 @@ class Control::Impl {
     });
     const bool on =
         front.service || front.metrics || asked.timeout > 0 || asked.warn_after > 0 || asked.stuck_after > 0;
-    const std::vector<std::string> told = split(world.exchange(
+    const std::vector<std::string> settings = split(world.exchange(
         rank_ == 0 ? join({on ? "on" : "off", target, own.cert, own.key, own.token, std::to_string(asked.timeout)})
                    : "")[0]);
-    STRATA_CHECK_EQ(told.size(), 6U);
-    if (told[0] == "off") return;
-    Attendant::Setup setup;
+    STRATA_CHECK_EQ(settings.size(), 6U);
+    if (settings[0] == "off") return;
+    RankMonitor::Setup setup;
     setup.token = &world.abort_token();
-    setup.timeout = std::stod(told[5]);
+    setup.timeout = std::stod(settings[5]);
     setup.rank0 = fmt::format("rank 0 on {}", memory_.map().of(0).name);
-    setup.target = told[1];
-    setup.credentials = {told[2], told[3], "", told[4]};
+    setup.target = settings[1];
+    setup.credentials = {settings[2], settings[3], "", settings[4]};
     if (rank_ == 0) {
       if (!memory_.apart().empty())
         say(
             fmt::format("control: ranks of one machine cannot map each other's memory, so each tells of itself over "
                         "the network, as a node of its own ({})",
                         memory_.apart()));
-      place_ = front.place;
+      address_ = front.address;
       if (!front.refusal.empty())
         say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
-      if (front.service) reached_ = wrapped("control", {place_.target() + (place_.tls ? " (TLS)" : "")});
+      if (front.service) reached_ = wrapped("control", {address_.grpc_target() + (address_.tls ? " (TLS)" : "")});
       if (front.metrics) reached_.push_back(wrapped("metrics", {front.metrics_at})[0]);
       describe(recipe);
       Hub::Setup hub;
@@ -106,9 +106,9 @@ class Control::Impl {
       hub.say = say;
       hub.end = [this](const NodeMemory::Verdict& verdict) { memory_.give(verdict); };
       hub_.emplace(memory_, board_, std::move(hub));
-      setup.told = [this](const pb::NodeReport& report) { hub_->told(report); };
+      setup.receive = [this](const pb::NodeReport& report) { hub_->told(report); };
       setup.dump_number = [this] { return hub_->dump_number(); };
-      // gRPC's threads are started by the attendant's thread, so that they inherit its low priority, and before the
+      // gRPC's threads are started by the rank monitor's thread, so that they inherit its low priority, and before the
       // run's own threads: if the system limits threads, the failure then happens here, where it is reported clearly.
       setup.start = [this, &front] { open(front); };
       setup.tick = [this](bool resumed) {
@@ -117,13 +117,13 @@ class Control::Impl {
         hub_->look(resumed);
       };
     }
-    attendant_.emplace(memory_, std::move(setup));
+    monitor_.emplace(memory_, std::move(setup));
   }
 
   ~Impl() {
     memory_.places().enter(runtime::Phase::ending);
     if (!file_.empty()) (void)::unlink(file_.c_str());
-    attendant_.reset();
+    monitor_.reset();
     board_.collect();
     door_.reset();
     metrics_.reset();
@@ -133,13 +133,13 @@ class Control::Impl {
 
   runtime::RankPlaces& places() { return memory_.places(); }
   Board& board() { return board_; }
-  bool is_on() const { return attendant_.has_value(); }
+  bool is_on() const { return monitor_.has_value(); }
 
   void planned(const runtime::Job& job, comm::World& world) {
     if (!is_on() && job.plan.mesh().stages == 1) return;
     const TaskNames names(job.plan, *job.model, world);
     if (!is_on()) return;
-    attendant_->know(names);
+    monitor_->know(names);
     if (rank_ != 0) return;
     for (const std::string& line : reached_) note(line);
     hub_->know(names);
@@ -162,11 +162,11 @@ class Control::Impl {
 
   // The file is written atomically: a reader gets all of it or none.
   bool settle(const std::filesystem::path& folder) {
-    if (rank_ != 0 || place_.target().empty()) return true;
-    file_ = folder / kPlaceFile;
+    if (rank_ != 0 || address_.grpc_target().empty()) return true;
+    file_ = folder / kAddressFile;
     try {
       AtomicFile out(file_);
-      out.write(to_json(place_));
+      out.write(to_json(address_));
       out.commit();
       return true;
     } catch (const Error&) {
@@ -200,8 +200,8 @@ class Control::Impl {
 
  private:
   void describe(const runtime::Recipe& recipe) {
-    run_.set_host(place_.host);
-    run_.set_pid(place_.pid);
+    run_.set_host(address_.host);
+    run_.set_pid(address_.pid);
     run_.set_started(seconds_since_epoch());
     run_.set_version(STRATA_VERSION);
     run_.set_zero_stage(recipe.zero.stage);
@@ -241,7 +241,7 @@ class Control::Impl {
   const bool keeps_;  // whether it writes checkpoints
   NodeMemory memory_;
   Board board_;
-  Place place_;
+  ServiceAddress address_;
   std::vector<std::string> reached_;  // lines that say where the run is reached
   pb::RunInfo run_;
   runtime::Memory planned_{};
@@ -253,7 +253,7 @@ class Control::Impl {
   std::optional<Service> service_;
   std::optional<ConnectionLimiter> door_;
   std::optional<MetricsServer> metrics_;
-  std::optional<Attendant> attendant_;
+  std::optional<RankMonitor> monitor_;
 };
 
 Control::Control(const runtime::Recipe& recipe, comm::World& world, const Note& say)

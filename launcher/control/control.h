@@ -1,7 +1,7 @@
 #pragma once
 // launcher/control/ is the control plane of a run, next to MPI and NCCL, which carry data. It knows where ranks are,
-// who is lost, and what people ask for. Its parts are listed at Control below; start here, then read hub.h, attendant.h
-// and watch.h.
+// who is lost, and what people ask for. Its parts are listed at Control below; start here, then read hub.h,
+// rank_monitor.h and watch.h.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -17,11 +17,11 @@ namespace strata::launcher::control {
 
 // The control plane of a run, seen from one of its ranks. Its threads yield to the compute team and share no lock with
 // the run. Its parts:
-//   listener, credentials, place    who may connect, and where;
-//   control.proto, service, board   what people and tools can ask for, and what they are told;
-//   client, ctl, top                strata ctl and strata top;
-//   node_memory, node_stream, watch how ranks report, and who finds that one is lost or stands still;
-//   metrics                         Prometheus.
+//   listener, credentials, service_address  who may connect, and to which address;
+//   control.proto, service, board           what people and tools can ask for, and the answers;
+//   client, ctl, top                        strata ctl and strata top;
+//   node_memory, node_stream, watch         how ranks report, and who finds that one is lost or stalled;
+//   metrics                                 Prometheus.
 // Only service, client, node_stream and grpc_setup see gRPC.
 class Control {
  public:

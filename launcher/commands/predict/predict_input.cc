@@ -102,7 +102,7 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
   if (texts_ == 0) fail(Exit::usage, "{} holds no record: there is nothing to predict", input.name);
   if (words && writer.labels() == 0)
     fail(Exit::usage, "{}: no \"{}\" has a word: there is nothing to predict", input.name, options.field);
-  claim_names(PredictPart::path_of(out_));
+  reserve_names(PredictPart::path_of(out_));
   output.commit(TokenOutput::Tells::nothing);
   for (const std::string& sentence : reader.notes()) note(sentence);
 }
@@ -110,7 +110,7 @@ PredictInput::PredictInput(const PredictOptions& options, const text::Tokenizer&
 PredictInput::~PredictInput() {
   std::error_code ignored;
   for (const fs::path& path : paths_of(out_)) fs::remove(path, ignored);
-  give_up_names(PredictPart::path_of(out_));
+  release_names(PredictPart::path_of(out_));
 }
 
 }  // namespace strata::launcher

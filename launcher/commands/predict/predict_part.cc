@@ -44,7 +44,7 @@ void require_free_names(const fs::path& part, const std::vector<fs::path>& other
     if (fs::symlink_status(other, ignored).type() != fs::file_type::not_found) refuse(other);
 }
 
-void claim_names(const fs::path& part) {
+void reserve_names(const fs::path& part) {
   std::error_code ignored;
   if (fs::exists(fs::symlink_status(part, ignored))) return;
   const Descriptor file = create_new_file(part);
@@ -53,7 +53,7 @@ void claim_names(const fs::path& part) {
     refused_write(fmt::format("{} cannot be written", part.string()), errno);
 }
 
-void give_up_names(const fs::path& part) {
+void release_names(const fs::path& part) {
   std::error_code ignored;
   if (fs::file_size(part, ignored) == std::strlen(PredictPart::kBegins) + 1) fs::remove(part, ignored);
 }

@@ -22,9 +22,9 @@ void require_free_names(const std::filesystem::path& part, const std::vector<std
 
 // Creates OUT.part, if there is none, before the files next to it, to mark them as a prediction's. If the prediction is
 // killed before its first round, the next one may then replace them.
-void claim_names(const std::filesystem::path& part);
+void reserve_names(const std::filesystem::path& part);
 // Removes the file again if it holds nothing but that mark.
-void give_up_names(const std::filesystem::path& part);
+void release_names(const std::filesystem::path& part);
 
 // Stores rows' scores in OUT.part as they come, so that a stopped prediction can resume. The file begins with a line
 // that says what it belongs to. Each round then adds the number of finished micro-batches, its number of rows, and the

@@ -23,15 +23,15 @@ bool turned_away(const std::string& words) {
 }
 
 // What to do if two sides that reach each other disagree about TLS or certificates; nullptr if that is not the problem.
-const char* advice(const std::string& words, const Visit& visit) {
+const char* advice(const std::string& words, const Target& target) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   if (says("certificate verify failed"))
     return "its certificate is not of an authority that is trusted here, or has expired: --ca names the authority's";
   if (says("is not in peer certificate"))
     return "its certificate is another name's: use a name that stands in it (openssl x509 -noout -ext subjectAltName)";
   if (says("wrong version number")) return "it speaks no TLS: leave out --ca, --cert and --key";
-  if (turned_away(words) && !visit.plain)
-    return visit.tls
+  if (turned_away(words) && !target.plain)
+    return target.tls
                ? "connection closed. If the run sets control.tls_client_ca, pass a client certificate (--cert, --key); "
                  "otherwise it is ending or has too many connections: retry in 10 s"
                : "connection closed. If the run uses TLS, pass --ca CERT; otherwise it has too many connections: retry "
@@ -39,22 +39,23 @@ const char* advice(const std::string& words, const Visit& visit) {
   return nullptr;
 }
 
-[[noreturn]] void refused(const grpc::Status& status, const Visit& visit) {
-  const std::string& target = visit.target;
+[[noreturn]] void refused(const grpc::Status& status, const Target& target) {
+  const std::string& address = target.address;
   switch (status.error_code()) {
     case grpc::StatusCode::UNAUTHENTICATED:
-      fail(Exit::usage, "{} refuses: {}", target, status.error_message());
+      fail(Exit::usage, "{} refuses: {}", address, status.error_message());
     case grpc::StatusCode::CANCELLED:  // the run ended meanwhile: a client never cancels such a call
     case grpc::StatusCode::UNAVAILABLE:
-      if (const char* to_do = advice(status.error_message(), visit)) fail(Exit::usage, "{}: {}", target, to_do);
-      if (visit.plain && turned_away(status.error_message()))
+      if (const char* to_do = advice(status.error_message(), target)) fail(Exit::usage, "{}: {}", address, to_do);
+      if (target.plain && turned_away(status.error_message()))
         throw Unavailable(
             Exit::failed,
-            fmt::format("{}: connection closed: the run is ending or has too many connections; retry in 10 s", target));
+            fmt::format("{}: connection closed: the run is ending or has too many connections; retry in 10 s",
+                        address));
       throw Unavailable(Exit::failed,
-                        fmt::format("{} does not answer, or has ended: {}", target, status.error_message()));
+                        fmt::format("{} does not answer, or has ended: {}", address, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-      fail(Exit::failed, "{} has not answered for {} s", target, kAnswer.count());
+      fail(Exit::failed, "{} has not answered for {} s", address, kAnswer.count());
     default:
       fail(Exit::failed, "{}", status.error_message());
   }
@@ -64,15 +65,15 @@ const char* advice(const std::string& words, const Visit& visit) {
 
 class Client::Impl {
  public:
-  explicit Impl(Visit to) : visit_(std::move(to)) {
-    const Visit& visit = visit_;
+  explicit Impl(Target to) : target_(std::move(to)) {
+    const Target& target = target_;
     prepare_grpc();
     std::shared_ptr<grpc::ChannelCredentials> credentials = grpc::InsecureChannelCredentials();
-    if (visit.tls) {
+    if (target.tls) {
       grpc::SslCredentialsOptions options;
-      options.pem_root_certs = visit.ca;
-      options.pem_cert_chain = visit.cert;
-      options.pem_private_key = visit.key;
+      options.pem_root_certs = target.ca;
+      options.pem_cert_chain = target.cert;
+      options.pem_private_key = target.key;
       credentials = grpc::SslCredentials(options);
     }
     grpc::ChannelArguments arguments;
@@ -80,11 +81,11 @@ class Client::Impl {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
     // A lost host never closes its connection, so keepalive is needed even while a call waits for a checkpoint or a
     // step.
-    const auto silence = static_cast<int>(std::chrono::milliseconds(visit.silence).count());
+    const auto silence = static_cast<int>(std::chrono::milliseconds(target.silence).count());
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, silence);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, silence);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    stub_ = pb::Run::NewStub(grpc::CreateCustomChannel(visit.target, credentials, arguments));
+    stub_ = pb::Run::NewStub(grpc::CreateCustomChannel(target.address, credentials, arguments));
   }
 
   template <typename Reply, typename Call, typename Request>
@@ -93,7 +94,7 @@ class Client::Impl {
     prepare(context, patience);
     Reply reply;
     if (const grpc::Status status = (stub_.get()->*call)(&context, request, &reply); !status.ok())
-      refused(status, visit_);
+      refused(status, target_);
     return reply;
   }
 
@@ -117,7 +118,7 @@ class Client::Impl {
     const grpc::Status status = reader->Finish();
     if (cancelled_.load()) return false;
     // kHasEnded is how the run says that it ended in good order; a lost machine sends nothing.
-    if (!status.ok() && status.error_message() != kHasEnded) refused(status, visit_);
+    if (!status.ok() && status.error_message() != kHasEnded) refused(status, target_);
     return true;
   }
 
@@ -134,18 +135,18 @@ class Client::Impl {
     if (watched_ && cancelled_.load()) watched_->TryCancel();
   }
   void prepare(grpc::ClientContext& context, std::chrono::seconds patience) const {
-    if (!visit_.token.empty()) context.AddMetadata("authorization", "Bearer " + visit_.token);
+    if (!target_.token.empty()) context.AddMetadata("authorization", "Bearer " + target_.token);
     if (patience.count() > 0) context.set_deadline(std::chrono::system_clock::now() + patience);
   }
 
-  const Visit visit_;
+  const Target target_;
   std::unique_ptr<pb::Run::Stub> stub_;
   std::mutex mutex_;
   grpc::ClientContext* watched_ = nullptr;
   std::atomic<bool> cancelled_{false};
 };
 
-Client::Client(const Visit& visit) : impl_(std::make_unique<Impl>(visit)) {}
+Client::Client(const Target& target) : impl_(std::make_unique<Impl>(target)) {}
 Client::~Client() = default;
 
 pb::Status Client::status() {

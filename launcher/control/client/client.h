@@ -12,14 +12,14 @@ namespace strata::launcher::control {
 
 namespace pb = strata::control::v1;
 
-// Where a client connects and with which credentials: PEM texts and the secret, each empty if there is none.
-struct Visit {
-  std::string target;  // in gRPC's notation: "unix:PATH", "HOST:PORT"
+// What a client connects to and with which credentials: PEM texts and the secret, each empty if there is none.
+struct Target {
+  std::string address;  // in gRPC's notation: "unix:PATH", "HOST:PORT"
   bool tls = false;
   std::string ca, cert, key, token;
-  std::chrono::seconds silence{20};  // after so long without a word the other end is pinged, and has as long again to
-                                     // answer
-  bool plain = false;                // the other end is known not to use TLS: it is a socket, or the run itself says so
+  // After so long without a word the other end is pinged, and has as long again to answer.
+  std::chrono::seconds silence{20};
+  bool plain = false;  // the other end is known not to use TLS: it is a socket, or the run itself says so
 };
 
 // The run does not answer, or has ended.
@@ -31,7 +31,7 @@ class Unavailable : public Error {
 // service, or Error{usage} if the service refuses the token or the two sides disagree about TLS.
 class Client {
  public:
-  explicit Client(const Visit& visit);
+  explicit Client(const Target& target);
   ~Client();
 
   pb::Status status();

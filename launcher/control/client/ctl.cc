@@ -19,7 +19,7 @@
 #include "base/shell_word.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
-#include "launcher/control/service/place.h"
+#include "launcher/control/service/service_address.h"
 #include "launcher/control/watch/dump.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/make_job.h"
@@ -60,35 +60,35 @@ const char* text_of(pb::State state) {
 
 // A run's socket or loopback address on another machine can only be reached from there, so the command runs there by
 // ssh: with the program at this program's own path, as on the nodes of a run, or else with the one in PATH.
-[[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const Place& place) {
+[[noreturn]] void go_by_ssh(const std::string& what, const CtlOptions& options, const ServiceAddress& address) {
   const std::string own = own_program().string();
   std::string line = fmt::format("p={}; [ -x \"$p\" ] || p=strata; exec \"$p\" {} {}", shell_word(own),
-                                 what == "top" ? "top" : "ctl " + what, shell_word(place.target()));
+                                 what == "top" ? "top" : "ctl " + what, shell_word(address.grpc_target()));
   if (options.json) line += " --json";
   if (options.at_once) line += " --now";
   for (const auto& [name, file] : {std::pair("--token-file", &options.token_file), std::pair("--ca", &options.ca),
                                    std::pair("--cert", &options.cert), std::pair("--key", &options.key)})
     if (!file->empty()) line += fmt::format(" {} {}", name, shell_word(std::filesystem::absolute(*file).string()));
-  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", "--", place.host, line};
+  std::vector<std::string> words = {"ssh", "-o", "BatchMode=yes", "--", address.host, line};
   if (what == "top" && isatty(STDOUT_FILENO)) words.insert(words.begin() + 1, "-t");
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execvp("ssh", arguments.data());
-  fail(Exit::failed, "the run is on {}, and ssh cannot be started to reach it: {}", place.host, std::strerror(errno));
+  fail(Exit::failed, "the run is on {}, and ssh cannot be started to reach it: {}", address.host, std::strerror(errno));
 }
 
 }  // namespace
 
-Visit visit_of(const CtlOptions& options) {
-  const Place place = find_place(options.target);
-  Visit out;
-  out.target = place.target();
+Target target_of(const CtlOptions& options) {
+  const ServiceAddress address = find_service(options.target);
+  Target out;
+  out.address = address.grpc_target();
   // Plain text is never sent to another machine, even if control.json asks for it.
-  out.tls = place.tls || !options.ca.empty() ||
-            (place.socket.empty() && !is_loopback(host_and_port(place.address), "TARGET"));
-  out.plain = !out.tls && (!place.socket.empty() || !place.host.empty());
+  out.tls = address.tls || !options.ca.empty() ||
+            (address.socket.empty() && !is_loopback(host_and_port(address.address), "TARGET"));
+  out.plain = !out.tls && (!address.socket.empty() || !address.host.empty());
   if (!options.ca.empty()) out.ca = read_pem(options.ca, "--ca");
   if (options.cert.empty() != options.key.empty())
     fail(Exit::usage, "--cert and --key go together: {} is missing", options.cert.empty() ? "--cert" : "--key");
@@ -149,15 +149,16 @@ std::string text_of(const pb::Status& s) {
 }
 
 void go_where_it_is(const std::string& what, const CtlOptions& options) {
-  const Place place = find_place(options.target);
-  if (place.host.empty() || place.host == host_name()) return;
+  const ServiceAddress address = find_service(options.target);
+  if (address.host.empty() || address.host == host_name()) return;
   // On this machine a loopback address would reach another run, or none.
-  if (!place.socket.empty() || is_loopback(host_and_port(place.address), "TARGET")) go_by_ssh(what, options, place);
+  if (!address.socket.empty() || is_loopback(host_and_port(address.address), "TARGET"))
+    go_by_ssh(what, options, address);
 }
 
 int ctl(const std::string& what, const CtlOptions& options) {
   go_where_it_is(what, options);
-  Client client(visit_of(options));
+  Client client(target_of(options));
   const auto show = [&](const auto& message, const auto& text) {
     options.json ? print_json(message) : print(text(message));
   };

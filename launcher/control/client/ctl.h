@@ -13,7 +13,7 @@ struct CtlOptions {
 };
 
 // Where the options lead, and with which credentials. Throws Error{usage}.
-Visit visit_of(const CtlOptions& options);
+Target target_of(const CtlOptions& options);
 
 // `strata ctl status|watch|checkpoint|stop|dump|plan`: asks the run and prints the answer. Returns the exit code.
 int ctl(const std::string& what, const CtlOptions& options);

@@ -185,8 +185,8 @@ volatile std::sig_atomic_t interrupted = 0;
 class Follower {
  public:
   // last: how many past steps to show first.
-  Follower(const Visit& visit, int last, std::function<void(const pb::Step&)> take)
-      : watcher_(visit), take_(std::move(take)), thread_([this, last] { follow(last); }) {}
+  Follower(const Target& target, int last, std::function<void(const pb::Step&)> take)
+      : watcher_(target), take_(std::move(take)), thread_([this, last] { follow(last); }) {}
   // The watch is cancelled because a stalled run sends no step that would wake the thread.
   ~Follower() { watcher_.cancel(); }
   Follower(const Follower&) = delete;
@@ -233,10 +233,10 @@ void print(const std::string& text) {
 }
 
 // Prints the newest step once per second, and the last step at the end.
-void show_lines(Client& client, const Visit& visit, std::int64_t max_steps) {
+void show_lines(Client& client, const Target& target, std::int64_t max_steps) {
   std::mutex mutex;
   std::optional<pb::Step> last;
-  Follower follower(visit, 1, [&](const pb::Step& step) {
+  Follower follower(target, 1, [&](const pb::Step& step) {
     const std::lock_guard lock(mutex);
     last = step;
   });
@@ -262,10 +262,10 @@ void show_lines(Client& client, const Visit& visit, std::int64_t max_steps) {
   if (last && last->step() > step) print(step_line(*last, max_steps, 0));
 }
 
-void show_screen(Client& client, const Visit& visit) {
+void show_screen(Client& client, const Target& target) {
   std::mutex mutex;
   std::vector<pb::Step> steps;
-  const Follower follower(visit, 256, [&](const pb::Step& step) {
+  const Follower follower(target, 256, [&](const pb::Step& step) {
     const std::lock_guard lock(mutex);
     // Every second one of the older steps is dropped, so that the curve still covers the whole run.
     if (steps.size() == kMostSteps)
@@ -364,17 +364,17 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
 
 int top(const CtlOptions& options) {
   go_where_it_is("top", options);
-  const Visit visit = visit_of(options);
-  Client client(visit);
+  const Target target = target_of(options);
+  Client client(target);
   const pb::Status first = client.status();  // errors are reported before the screen is taken over
   interrupted = 0;
   if (!isatty(STDOUT_FILENO)) {
-    show_lines(client, visit, first.max_steps());
+    show_lines(client, target, first.max_steps());
     return static_cast<int>(Exit::done);
   }
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, [](int) { interrupted = 1; });
   try {
-    show_screen(client, visit);
+    show_screen(client, target);
   } catch (const Unavailable&) {
     note(fmt::format("the run of pid {} on {} has ended, or is out of reach", first.run().pid(), first.run().host()));
   }

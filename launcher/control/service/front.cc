@@ -51,7 +51,7 @@ Front open_front(const runtime::Recipe::Control& recipe) {
   Front out;
   out.credentials = read_credentials(recipe);
   require_guarded(recipe);
-  out.place = {host_name(), getpid(), "", "", false};
+  out.address = {host_name(), getpid(), "", "", false};
   if (recipe.metrics != "off") {
     const HostPort address = host_and_port(recipe.metrics);
     if (!recipe.metrics_public && !is_loopback(address, "control.metrics")) out.metrics_credentials = out.credentials;
@@ -81,10 +81,10 @@ Front open_front(const runtime::Recipe::Control& recipe) {
   } else {
     const HostPort address = host_and_port(recipe.listen);
     out.service = Listener::tcp(address, "control.listen");
-    out.place.address = reached_at(address, out.service->port());
-    out.place.tls = out.credentials.tls();
+    out.address.address = reached_at(address, out.service->port());
+    out.address.tls = out.credentials.tls();
   }
-  out.place.socket = out.service->path().string();
+  out.address.socket = out.service->path().string();
   return out;
 }
 

@@ -4,7 +4,7 @@
 
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
-#include "launcher/control/service/place.h"
+#include "launcher/control/service/service_address.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher::control {
@@ -13,7 +13,7 @@ namespace strata::launcher::control {
 struct Front {
   std::optional<Listener> service;  // none: control.listen = "off", or no private socket can be made
   Credentials credentials;
-  Place place;
+  ServiceAddress address;
   std::string refusal;  // why there is no private socket
   std::optional<Listener> metrics;
   std::string metrics_at;           // URL of the metrics

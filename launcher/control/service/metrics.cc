@@ -36,7 +36,7 @@ using prometheus::MetricType;
 
 constexpr std::size_t kMostHead = 8 << 10;
 constexpr auto kPatience = std::chrono::seconds(1);
-constexpr std::size_t kMostVisitors = 64;
+constexpr std::size_t kMostConnections = 64;
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
@@ -74,8 +74,8 @@ struct Freed {
   void operator()(T* p) const { Free(p); }
 };
 
-// Asks visitors for a certificate signed by one of these authorities. A visitor may have none: answer_to() refuses it
-// if it needs one.
+// Asks clients for a certificate signed by one of these authorities. A client may have none: answer_to() refuses it if
+// it needs one.
 void ask_for_certificates(SSL_CTX* tls, const std::string& authorities) {
   const std::unique_ptr<BIO, int (*)(BIO*)> text(
       BIO_new_mem_buf(authorities.data(), static_cast<int>(authorities.size())), &BIO_free);
@@ -206,7 +206,7 @@ Context context_of(const Credentials& credentials) {
   while (X509* next = PEM_read_bio_X509(certs.get(), nullptr, nullptr, nullptr))
     SSL_CTX_add_extra_chain_cert(tls.get(), next);
   SSL_CTX_set_min_proto_version(tls.get(), TLS1_2_VERSION);
-  // Sessions are not resumed: every visit must show its certificate.
+  // Sessions are not resumed: every connection must show its certificate.
   SSL_CTX_set_session_cache_mode(tls.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(tls.get(), SSL_OP_NO_TICKET);
   if (!credentials.client_ca.empty()) ask_for_certificates(tls.get(), credentials.client_ca);
@@ -215,28 +215,28 @@ Context context_of(const Credentials& credentials) {
 }
 
 // One connection, plain or TLS: reads a request's head and sends the answer.
-class Visit {
+class Connection {
  public:
   using Answer = std::function<std::string(const std::string& head, bool certified)>;
 
-  Visit(Descriptor guest, SSL_CTX* tls)
-      : guest_(std::move(guest)),
-        port_(port_of_peer(guest_.get())),
+  Connection(Descriptor socket, SSL_CTX* tls)
+      : socket_(std::move(socket)),
+        port_(port_of_peer(socket_.get())),
         until_(std::chrono::steady_clock::now() + kPatience) {
     if (!tls) return;
     ssl_.reset(SSL_new(tls));
-    if (!ssl_ || SSL_set_fd(ssl_.get(), guest_.get()) != 1) throw std::bad_alloc();
+    if (!ssl_ || SSL_set_fd(ssl_.get(), socket_.get()) != 1) throw std::bad_alloc();
     doing_ = Doing::greeting;
   }
 
-  pollfd waits_for() const { return {guest_.get(), events_, 0}; }
+  pollfd waits_for() const { return {socket_.get(), events_, 0}; }
   std::chrono::steady_clock::time_point until() const { return until_; }
   int port() const { return port_; }
   // Whether the request was read completely.
   bool has_asked() const { return doing_ == Doing::writing; }
 
-  // Does what can be done without waiting. False if the visit is over.
-  bool go_on(const Answer& answer) {
+  // Does what can be done without waiting. False if the connection is over.
+  bool advance(const Answer& answer) {
     for (;;) {
       errno = 0;
       ERR_clear_error();
@@ -247,7 +247,7 @@ class Visit {
       } else if (doing_ == Doing::reading) {
         std::array<char, 2048> piece{};
         n = ssl_ ? SSL_read(ssl_.get(), piece.data(), static_cast<int>(piece.size()))
-                 : static_cast<int>(recv(guest_.get(), piece.data(), piece.size(), 0));
+                 : static_cast<int>(recv(socket_.get(), piece.data(), piece.size(), 0));
         if (n > 0) text_.append(piece.data(), static_cast<std::size_t>(n));
         const bool whole = text_.find("\r\n\r\n") != std::string::npos;
         if (whole || text_.size() >= kMostHead) {
@@ -257,11 +257,11 @@ class Visit {
       } else {
         const std::size_t left = text_.size() - written_;
         n = ssl_ ? SSL_write(ssl_.get(), text_.data() + written_, static_cast<int>(left))
-                 : static_cast<int>(send(guest_.get(), text_.data() + written_, left, MSG_NOSIGNAL));
+                 : static_cast<int>(send(socket_.get(), text_.data() + written_, left, MSG_NOSIGNAL));
         if (n > 0) written_ += static_cast<std::size_t>(n);
         if (written_ == text_.size()) {
           if (ssl_) (void)SSL_shutdown(ssl_.get());
-          (void)shutdown(guest_.get(), SHUT_WR);
+          (void)shutdown(socket_.get(), SHUT_WR);
           return false;
         }
       }
@@ -282,8 +282,8 @@ class Visit {
   bool certified() const { return ssl_ && SSL_get0_peer_certificate(ssl_.get()) != nullptr; }
 
   enum class Doing : std::uint8_t { greeting, reading, writing };
-  Descriptor guest_;
-  int port_;  // the visitor's
+  Descriptor socket_;
+  int port_;  // the peer's
   std::unique_ptr<SSL, Freed<SSL, &SSL_free>> ssl_;
   std::chrono::steady_clock::time_point until_;
   Doing doing_ = Doing::reading;
@@ -303,10 +303,10 @@ class MetricsServer::Impl {
         tls_(context_of(credentials)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     thread_ = start_quiet_thread("strata-metrics", [this](const std::stop_token& stop) { serve(stop); });
-    const auto take = [this](Descriptor guest) {
+    const auto take = [this](Descriptor socket) {
       {
         const std::lock_guard lock(mutex_);
-        guests_.push_back(std::move(guest));
+        accepted_.push_back(std::move(socket));
       }
       wake();
     };
@@ -316,7 +316,7 @@ class MetricsServer::Impl {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
     };
-    door_.emplace(std::move(listener), kMostVisitors, take, Proof{kPatience, has_asked});
+    door_.emplace(std::move(listener), kMostConnections, take, Proof{kPatience, has_asked});
   }
   ~Impl() {
     door_.reset();
@@ -333,47 +333,47 @@ class MetricsServer::Impl {
       return answer_to(
           head, token_, [this] { return metrics_text(status_()); }, certified || !certificates_);
     };
-    std::list<Visit> visits;
+    std::list<Connection> connections;
     std::vector<pollfd> waits;
     while (!stop.stop_requested()) {
       waits.assign(1, {wake_.get(), POLLIN, 0});
       auto first = std::chrono::steady_clock::time_point::max();
-      for (const Visit& visit : visits) {
-        waits.push_back(visit.waits_for());
-        first = std::min(first, visit.until());
+      for (const Connection& connection : connections) {
+        waits.push_back(connection.waits_for());
+        first = std::min(first, connection.until());
       }
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - std::chrono::steady_clock::now());
-      (void)poll(waits.data(), waits.size(), visits.empty() ? -1 : std::max(0, static_cast<int>(left.count())));
+      (void)poll(waits.data(), waits.size(), connections.empty() ? -1 : std::max(0, static_cast<int>(left.count())));
       const auto now = std::chrono::steady_clock::now();
       std::size_t at = 0;
-      for (auto visit = visits.begin(); visit != visits.end();) {
-        const bool ready = waits[++at].revents != 0, asked_before = visit->has_asked();
-        const bool over = (ready && !visit->go_on(answer)) || now >= visit->until();
-        if (visit->has_asked() && (over || !asked_before)) {
+      for (auto connection = connections.begin(); connection != connections.end();) {
+        const bool ready = waits[++at].revents != 0, asked_before = connection->has_asked();
+        const bool over = (ready && !connection->advance(answer)) || now >= connection->until();
+        if (connection->has_asked() && (over || !asked_before)) {
           const std::lock_guard lock(mutex_);
           if (over)
-            asked_.erase(visit->port());
+            asked_.erase(connection->port());
           else
-            asked_.insert(visit->port());
+            asked_.insert(connection->port());
         }
-        visit = over ? visits.erase(visit) : std::next(visit);
+        connection = over ? connections.erase(connection) : std::next(connection);
       }
       eventfd_t ignored = 0;
       (void)eventfd_read(wake_.get(), &ignored);
       const std::lock_guard lock(mutex_);
-      for (Descriptor& guest : guests_) visits.emplace_back(std::move(guest), tls_.get());
-      guests_.clear();
+      for (Descriptor& socket : accepted_) connections.emplace_back(std::move(socket), tls_.get());
+      accepted_.clear();
     }
   }
 
   const std::string token_;
-  const bool certificates_;  // visitors need one
+  const bool certificates_;  // clients need one
   const std::function<pb::Status()> status_;
   const Context tls_;
   const Descriptor wake_;
   std::mutex mutex_;
-  std::vector<Descriptor> guests_;  // accepted, but not looked at yet
-  std::set<int> asked_;             // ports of visitors that are being answered
+  std::vector<Descriptor> accepted_;  // accepted, but not looked at yet
+  std::set<int> asked_;               // ports of peers that are being answered
   std::optional<ConnectionLimiter> door_;
   std::jthread thread_;
 };

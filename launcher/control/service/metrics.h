@@ -12,10 +12,10 @@ namespace strata::launcher::control {
 // The status in Prometheus' text format. docs/formats.md lists the names and units.
 std::string metrics_text(const pb::Status& status);
 
-// Answers GET /metrics and GET /healthz in its own thread. Several visitors are served at once, each for at most a
+// Answers GET /metrics and GET /healthz in its own thread. Several clients are served at once, each for at most a
 // second; if there are many, those that have not sent a whole request yet give way. With credentials, /metrics is
-// served over TLS to visitors with the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a
-// certificate that it signed; without credentials, to anyone. /healthz says to anyone that the run is alive.
+// served over TLS to clients with the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a certificate
+// that it signed; without credentials, to anyone. /healthz says to anyone that the run is alive.
 class MetricsServer {
  public:
   // status: called in the server's thread. Throws Error{usage} if OpenSSL refuses the credentials.
@@ -28,7 +28,7 @@ class MetricsServer {
 };
 
 // The answer to a request's head: status line, headers and body. `token`: empty if none is needed. `certified`: the
-// visitor has shown the certificate that it needs, or needs none. /healthz is always answered.
+// client has shown the certificate that it needs, or needs none. /healthz is always answered.
 std::string answer_to(const std::string& head, const std::string& token, const std::function<std::string()>& metrics,
                       bool certified = true);
 

@@ -4,7 +4,7 @@
 namespace strata::launcher::control {
 
 // What one end of a stream knows of the node at the other end: rank 0 of each node (Watch), and each node of rank 0
-// (Attendant). It knows nothing of threads, sockets or clocks: `now` is in seconds on any clock.
+// (RankMonitor). It knows nothing of threads, sockets or clocks: `now` is in seconds on any clock.
 //
 //   state        | heard    | left | broke       | look
 //   -------------+----------+------+-------------+--------------------------------------------------

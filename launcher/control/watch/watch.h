@@ -1,6 +1,6 @@
 #pragma once
-// launcher/control/watch/ finds what is lost or stands still (here). Every rank's attendant.h sends its place through
-// node_stream.h to rank 0's hub.h, which gives the verdict. node_life.h holds what one end knows of the other.
+// launcher/control/watch/ finds what is lost or stands still (here). Every rank's rank_monitor.h sends its place
+// through node_stream.h to rank 0's hub.h, which gives the verdict. node_life.h holds what one end knows of the other.
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -46,14 +46,14 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
 TEST(PredictPartTest, NamesAreClaimedBeforeTheFilesAreThere) {
   const tests::ScratchFolder folder;
   const auto part = folder.path() / "o.part", tokens = folder.path() / "o.tokens";
-  claim_names(part);
+  reserve_names(part);
   folder.write("o.tokens", "of a prediction that was killed");
   require_free_names(part, {tokens});
-  give_up_names(part);
+  release_names(part);
   EXPECT_FALSE(std::filesystem::exists(part));
   folder.write("o.part", "strata predict by 1 of 2\nrounds");
-  claim_names(part);
-  give_up_names(part);
+  reserve_names(part);
+  release_names(part);
   EXPECT_EQ(folder.read("o.part"), "strata predict by 1 of 2\nrounds");
 }
 
@@ -91,7 +91,7 @@ TEST(PredictPartTest, NoRoomIsExitThreeAndSaysWhatToDo) {
   // Nor is there room for the line that claims the names.
   const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
-  const Error claimed = tests::failure_of([&] { claim_names(folder.path() / "p.part"); });
+  const Error claimed = tests::failure_of([&] { reserve_names(folder.path() / "p.part"); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   for (const Error& one : {error, claimed}) {

@@ -47,14 +47,14 @@ TEST_F(FrontTest, ByDefaultListensInAFolderOfTheUserAlone) {
   struct stat status {};
   ASSERT_EQ(stat((folder_.path() / "strata").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700U);
-  EXPECT_EQ(find_place("").socket, front.service->path().string()) << "the only run";
-  EXPECT_EQ(front.place.target(), "unix:" + front.service->path().string());
+  EXPECT_EQ(find_service("").socket, front.service->path().string()) << "the only run";
+  EXPECT_EQ(front.address.grpc_target(), "unix:" + front.service->path().string());
 }
 
 TEST_F(FrontTest, WithoutSuchAFolderSaysWhyAndGoesOn) {
   std::filesystem::create_directory(folder_.path() / "strata");
   chmod((folder_.path() / "strata").c_str(), 0777);
-  EXPECT_THAT(failure_of([] { (void)find_place(""); }).what(),
+  EXPECT_THAT(failure_of([] { (void)find_service(""); }).what(),
               HasSubstr("is not a folder that this user alone can enter"))
       << "what listens there may be another user's";
   const Front front = open_front(recipe_);
@@ -70,12 +70,12 @@ TEST_F(FrontTest, LetsNobodyInFromElsewhereWithoutTlsAndToken) {
   EXPECT_THAT(refusal(), HasSubstr("lets other machines steer this run"));
   secure();
   const Front front = open_front(recipe_);
-  EXPECT_TRUE(front.place.tls);
-  EXPECT_THAT(front.place.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
+  EXPECT_TRUE(front.address.tls);
+  EXPECT_THAT(front.address.address, testing::StartsWith(host_name() + ":")) << "where others reach it";
   recipe_.listen = "127.0.0.1:0";
   recipe_.tls_cert.reset();
   recipe_.tls_key.reset();
-  EXPECT_FALSE(open_front(recipe_).place.tls);
+  EXPECT_FALSE(open_front(recipe_).address.tls);
 }
 
 TEST_F(FrontTest, ShowsMetricsToOthersOnlyIfThatIsMeant) {
@@ -97,7 +97,7 @@ TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
   EXPECT_THAT(refusal(), HasSubstr("exists already"));
   recipe_.listen = "127.0.0.1:0";
   const Front tcp = open_front(recipe_);
-  recipe_.listen = tcp.place.address;
+  recipe_.listen = tcp.address.address;
   EXPECT_THAT(refusal(), HasSubstr("Address already in use"));
 }
 
@@ -110,19 +110,19 @@ TEST_F(FrontTest, TwoKeysWithOnePortAreBothNamed) {
 }
 
 TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
-  const auto refusal_of = [&](const Place& place) {
-    folder_.write("ck/control.json", to_json(place));
-    return std::string(failure_of([&] { (void)find_place((folder_.path() / "ck").string()); }).what());
+  const auto refusal_of = [&](const ServiceAddress& address) {
+    folder_.write("ck/control.json", to_json(address));
+    return std::string(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what());
   };
   for (const char* host : {"-oProxyCommand=touch x", "a b", "", "n1;x", "n1\n"})
     EXPECT_THAT(refusal_of({host, 1, "/s", "", false}), HasSubstr("its host is no name")) << host;
   for (const char* address : {"unix:/s", "dns://10.0.0.1/x:5", "n1", "n1:", "-x:5"})
     EXPECT_THAT(refusal_of({"n1", 1, "", address, false}), HasSubstr("is not HOST:PORT")) << address;
   folder_.write("ck/control.json", to_json({"n1", 1, "", "10.1.2.3:5", false}));
-  EXPECT_TRUE(visit_of({.target = (folder_.path() / "ck").string()}).tls) << "whatever the file says";
+  EXPECT_TRUE(target_of({.target = (folder_.path() / "ck").string()}).tls) << "whatever the file says";
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   ASSERT_EQ(chown((folder_.path() / "ck/control.json").c_str(), 12345, 12345), 0);
-  EXPECT_THAT(failure_of([&] { (void)find_place((folder_.path() / "ck").string()); }).what(),
+  EXPECT_THAT(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what(),
               HasSubstr("is another user's (number 12345)"));
 }
 

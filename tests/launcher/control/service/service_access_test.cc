@@ -35,7 +35,7 @@ class ServiceAccessTest : public ServiceCase {};
 TEST_F(ServiceAccessTest, AsksEveryCallForTheToken) {
   open({"", "", "", "0123456789abcdef0123"});
   for (const char* token : {"", "wrong", "0123456789abcdef012", "0123456789abcdef01234"}) {
-    Client client(visit(token));
+    Client client(target(token));
     EXPECT_EQ(failure_of([&] { (void)client.status(); }).code(), Exit::usage) << token;
     EXPECT_EQ(failure_of([&] { (void)client.plan(); }).code(), Exit::usage) << token;
     EXPECT_EQ(failure_of([&] { (void)client.stop(true); }).code(), Exit::usage) << token;
@@ -44,7 +44,7 @@ TEST_F(ServiceAccessTest, AsksEveryCallForTheToken) {
     EXPECT_EQ(failure_of([&] { (void)client.watch(1, [](const pb::Step&) { return true; }); }).code(), Exit::usage);
   }
   EXPECT_EQ(board_.take_requests(), 0U);
-  EXPECT_EQ(Client(visit("0123456789abcdef0123")).status().max_steps(), 100);
+  EXPECT_EQ(Client(target("0123456789abcdef0123")).status().max_steps(), 100);
 }
 
 TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
@@ -52,24 +52,24 @@ TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
   const Credentials foreign = make_credentials();
   const std::string token = own.token;
   open(own, true, true);
-  const std::string port = target_.substr(target_.find(':') + 1);
+  const std::string port = address_.substr(address_.find(':') + 1);
   // The certificate is for the name strata-run: the client is told so by its authority alone.
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = own.cert;
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride("strata-run");
-  const auto known = grpc::CreateCustomChannel(target_, grpc::SslCredentials(options), arguments);
+  const auto known = grpc::CreateCustomChannel(address_, grpc::SslCredentials(options), arguments);
   EXPECT_TRUE(known->WaitForConnected(std::chrono::system_clock::now() + 20s));
   EXPECT_THAT(failure_of([&] {
-                (void)Client({target_, true, foreign.cert, "", "", token}).status();
+                (void)Client({address_, true, foreign.cert, "", "", token}).status();
               }).what(),
               HasSubstr("--ca names the authority's"));
   EXPECT_THAT(failure_of([&] {
-                (void)Client({target_, true, own.cert, "", "", token}).status();
+                (void)Client({address_, true, own.cert, "", "", token}).status();
               }).what(),
               HasSubstr("use a name that stands in it"));
   EXPECT_THAT(failure_of([&] {
-                (void)Client({target_, false, "", "", "", token}).status();
+                (void)Client({address_, false, "", "", "", token}).status();
               }).what(),
               HasSubstr("If the run uses TLS, pass --ca CERT"))
       << "plain text to the port of TLS";
@@ -115,16 +115,16 @@ TEST_F(ServiceAccessTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrFo
   open(server, true, true);
   Credentials late = client;
   late.cert = expired(client);
-  EXPECT_EQ(ask_by_tls(target_, server.cert, client), grpc::StatusCode::OK);
-  EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ask_by_tls(target_, server.cert, late), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ask_by_tls(target_, server.cert, make_credentials()), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ask_by_tls(target_, server.cert, client), grpc::StatusCode::OK);
+  EXPECT_EQ(ask_by_tls(address_, server.cert, client), grpc::StatusCode::OK);
+  EXPECT_EQ(ask_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(address_, server.cert, late), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(address_, server.cert, make_credentials()), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(address_, server.cert, client), grpc::StatusCode::OK);
 }
 
 TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
   open({}, true, true);
-  EXPECT_FAILURE((void)Client({target_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
+  EXPECT_FAILURE((void)Client({address_, true, make_credentials().cert, "", "", ""}).status(), Exit::usage,
                  HasSubstr("it speaks no TLS: leave out --ca"));
 }
 
@@ -154,32 +154,32 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
   open({"", "", "", token}, true, true, 4, std::chrono::hours(1));
   std::vector<Descriptor> idle;
   std::vector<std::unique_ptr<Client>> strangers;
-  for (int i = 0; i < 4; ++i) idle.push_back(connected(target_));
-  EXPECT_EQ(Client(visit(token)).status().max_steps(), 100);
+  for (int i = 0; i < 4; ++i) idle.push_back(connected(address_));
+  EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
   for (int i = 0; i < 4; ++i) {
-    strangers.push_back(std::make_unique<Client>(visit("another")));
+    strangers.push_back(std::make_unique<Client>(target("another")));
     EXPECT_FAILURE((void)strangers.back()->status(), Exit::usage, HasSubstr("no token, or a wrong one"));
   }
-  EXPECT_EQ(Client(visit(token)).status().max_steps(), 100);
+  EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
   // Those that have shown it stay: the next one has to wait.
   std::vector<std::unique_ptr<Client>> owners;
   for (int i = 0; i < 4; ++i) {
-    owners.push_back(std::make_unique<Client>(visit(token)));
+    owners.push_back(std::make_unique<Client>(target(token)));
     EXPECT_EQ(owners.back()->status().max_steps(), 100);
   }
-  EXPECT_TRUE(is_shut_out(connected(target_)));
+  EXPECT_TRUE(is_shut_out(connected(address_)));
 }
 
 TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
   const std::string token = "0123456789abcdef0123";
   open({"", "", "", token}, true, true, 128, 200ms);
-  Client owner(visit(token));
+  Client owner(target(token));
   std::vector<std::int64_t> steps;
   post(1);
   EXPECT_FALSE(owner.watch(1, [&](const pb::Step& step) {
     steps.push_back(step.step());
     if (steps.size() > 1) return false;
-    EXPECT_TRUE(is_shut_out(connected(target_)));
+    EXPECT_TRUE(is_shut_out(connected(address_)));
     post(2);
     return true;
   }));
@@ -189,17 +189,17 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
 // Connections end unheard at a door that is full, and at one that speaks TLS: a client that cannot know says both.
 TEST_F(ServiceAccessTest, SaysThatAFullDoorOpensAgain) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
-  const std::string target = "127.0.0.1:" + std::to_string(listener.port());
+  const std::string address = "127.0.0.1:" + std::to_string(listener.port());
   const ConnectionLimiter full(std::move(listener), 0, [](Descriptor) {});
-  Visit visit{target, false, "", "", "", ""};
-  EXPECT_FAILURE((void)Client(visit).status(), Exit::usage,
+  Target target{address, false, "", "", "", ""};
+  EXPECT_FAILURE((void)Client(target).status(), Exit::usage,
                  AllOf(HasSubstr("If the run uses TLS, pass --ca CERT"), HasSubstr("retry in 10 s")));
-  visit.plain = true;
-  EXPECT_FAILURE((void)Client(visit).status(), Exit::failed,
-                 target + ": connection closed: the run is ending or has too many connections; retry in 10 s");
+  target.plain = true;
+  EXPECT_FAILURE((void)Client(target).status(), Exit::failed,
+                 address + ": connection closed: the run is ending or has too many connections; retry in 10 s");
   const ConnectionLimiter full_socket(Listener::unix_socket(path(), "k"), 0, [](Descriptor) {});
-  visit.target = "unix:" + path().string();
-  EXPECT_FAILURE((void)Client(visit).status(), Exit::failed, HasSubstr("too many connections"));
+  target.address = "unix:" + path().string();
+  EXPECT_FAILURE((void)Client(target).status(), Exit::failed, HasSubstr("too many connections"));
 }
 
 TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
@@ -207,7 +207,7 @@ TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
   server.token.clear();
   server.cert = expired(server);
   open(server, true, true);
-  EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
 }
 
 // Half of a handshake, many times: those who know how are still let in.
@@ -218,7 +218,7 @@ TEST_F(ServiceAccessTest, AnswersBesideHandshakesThatDoNotGoOn) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(target_.substr(target_.find(':') + 1))));
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address_.substr(address_.find(':') + 1))));
   std::vector<Descriptor> guests;
   for (int i = 0; i < 60; ++i) {
     guests.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -227,7 +227,7 @@ TEST_F(ServiceAccessTest, AnswersBesideHandshakesThatDoNotGoOn) {
     const std::string hello("\x16\x03\x01\x02\x00\x01\x00", 7);
     if (i % 2) (void)send(guests.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
   }
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(ask_by_tls(target_, server.cert), grpc::StatusCode::OK);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(ask_by_tls(address_, server.cert), grpc::StatusCode::OK);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ class ServiceCase : public testing::Test {
     service_.emplace(board_, credentials,
                      Service::Sources{[](pb::Status& status) { status.add_ranks()->set_rank(7); }, dump_, can_save});
     Listener listener = tcp ? Listener::tcp({"127.0.0.1", 0}, "k") : Listener::unix_socket(path(), "k");
-    target_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
+    address_ = tcp ? "localhost:" + std::to_string(listener.port()) : "unix:" + path().string();
     door_.emplace(
         std::move(listener), most, [this](Descriptor guest) { service_->adopt(std::move(guest)); },
         Proof{within, [this](int port) { return service_->believes(port); }});
@@ -54,8 +54,8 @@ class ServiceCase : public testing::Test {
   ~ServiceCase() override { close(); }
 
   std::filesystem::path path() const { return folder_.path() / "s"; }
-  Visit visit(std::string token = "") const {
-    return {target_, false, "", "", "", std::move(token), std::chrono::seconds(20)};
+  Target target(std::string token = "") const {
+    return {address_, false, "", "", "", std::move(token), std::chrono::seconds(20)};
   }
   void post(std::int64_t step) {
     runtime::StepReport report{};
@@ -69,7 +69,7 @@ class ServiceCase : public testing::Test {
   grpc::Status call_raw(const std::string& method, const std::string& bytes, const std::string& token = "") {
     grpc::ChannelArguments arguments;
     arguments.SetMaxSendMessageSize(-1);
-    grpc::GenericStub stub(grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
+    grpc::GenericStub stub(grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
     grpc::ClientContext context;
     if (!token.empty()) context.AddMetadata("authorization", token);
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
@@ -82,7 +82,7 @@ class ServiceCase : public testing::Test {
 
   tests::ScratchFolder folder_;
   Board board_;
-  std::string target_;
+  std::string address_;
   std::function<void(std::function<void(pb::Dump)>)> dump_ = [](const std::function<void(pb::Dump)>& done) {
     pb::Dump dump;
     dump.add_ranks()->set_rank(3);

@@ -37,7 +37,7 @@ class ServiceTest : public ServiceCase {};
 TEST_F(ServiceTest, TellsTheStatusThePlanAndADump) {
   open();
   post(1);
-  Client client(visit());
+  Client client(target());
   pb::Status status;
   for (int naps = 0; naps < 500 && status.step() < 1; ++naps) status = client.status();
   EXPECT_EQ(status.step(), 1);
@@ -56,9 +56,9 @@ TEST_F(ServiceTest, TellsTheStatusThePlanAndADump) {
 // Watches from another thread, from the newest `last` steps on.
 class Watching {
  public:
-  Watching(const Visit& visit, int last)
-      : ended_(std::async(std::launch::async, [this, visit, last] {
-          return Client(visit).watch(last, [this](const pb::Step& step) {
+  Watching(const Target& target, int last)
+      : ended_(std::async(std::launch::async, [this, target, last] {
+          return Client(target).watch(last, [this](const pb::Step& step) {
             seen_.push_back(step.step());
             begun_.store(true);
             return true;
@@ -82,9 +82,9 @@ class Watching {
 TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
   open();
   for (std::int64_t step = 1; step <= 3; ++step) post(step);
-  Client client(visit());
+  Client client(target());
   while (client.status().step() < 3) std::this_thread::sleep_for(5ms);
-  Watching watching(visit(), 2);
+  Watching watching(target(), 2);
   watching.wait_for_first();
   for (std::int64_t step = 4; step <= 6; ++step) post(step);
   std::this_thread::sleep_for(200ms);
@@ -96,7 +96,7 @@ TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
 TEST_F(ServiceTest, TheLastStepIsShownToo) {
   open();
   post(1);
-  Watching watching(visit(), 1);
+  Watching watching(target(), 1);
   watching.wait_for_first();
   pump_ = {};  // nobody looks for new steps any more
   for (std::int64_t step = 2; step <= 120; ++step) post(step);
@@ -110,7 +110,7 @@ TEST_F(ServiceTest, TheLastStepIsShownToo) {
 // The run stands still, or does not: whoever watches it may leave.
 TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
   open();
-  Client watcher(visit());
+  Client watcher(target());
   std::atomic<bool> begun{false};
   auto ended = std::async(std::launch::async, [&] {
     return watcher.watch(1, [&](const pb::Step&) {
@@ -168,8 +168,8 @@ class Cable {
 
 TEST_F(ServiceTest, ALostMachineEndsCallsThatWait) {
   open({}, true, true);
-  Cable cable(std::stoi(target_.substr(target_.find(':') + 1)));
-  Visit far{"127.0.0.1:" + std::to_string(cable.port()), false, "", "", "", "", 2s};
+  Cable cable(std::stoi(address_.substr(address_.find(':') + 1)));
+  Target far{"127.0.0.1:" + std::to_string(cable.port()), false, "", "", "", "", 2s};
   Client client(far);
   auto saving = std::async(std::launch::async, [&] {
     try {
@@ -203,10 +203,10 @@ TEST_F(ServiceTest, ALostMachineEndsCallsThatWait) {
 TEST_F(ServiceTest, ACheckpointReturnsOnceOneOfThatStepOrLaterIsDurable) {
   open();
   post(7);
-  Client client(visit());
+  Client client(target());
   while (client.status().step() < 7) std::this_thread::sleep_for(5ms);
-  auto first = std::async(std::launch::async, [&] { return Client(visit()).checkpoint(); });
-  auto second = std::async(std::launch::async, [&] { return Client(visit()).checkpoint(); });
+  auto first = std::async(std::launch::async, [&] { return Client(target()).checkpoint(); });
+  auto second = std::async(std::launch::async, [&] { return Client(target()).checkpoint(); });
   std::uint64_t requests = 0;
   while ((requests & runtime::kCheckpoint) == 0) requests = board_.take_requests();
   board_.post_saved(6, "/ck/step-6");  // begun before anyone asked
@@ -221,7 +221,7 @@ TEST_F(ServiceTest, ACheckpointReturnsOnceOneOfThatStepOrLaterIsDurable) {
 
 TEST_F(ServiceTest, ACheckpointThatDoesNotComeEndsWithTheRun) {
   open();
-  auto reply = std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(visit()).checkpoint(); }); });
+  auto reply = std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).checkpoint(); }); });
   while ((board_.take_requests() & runtime::kCheckpoint) == 0) std::this_thread::sleep_for(5ms);
   close();
   EXPECT_THAT(reply.get().what(), HasSubstr("the run has ended"));
@@ -229,17 +229,17 @@ TEST_F(ServiceTest, ACheckpointThatDoesNotComeEndsWithTheRun) {
 
 TEST_F(ServiceTest, RefusesACheckpointWithoutAFolderAndOfARunThatEnds) {
   open({}, false);
-  EXPECT_THAT(failure_of([&] { (void)Client(visit()).checkpoint(); }).what(),
+  EXPECT_THAT(failure_of([&] { (void)Client(target()).checkpoint(); }).what(),
               HasSubstr("checkpoint.dir names no folder"));
   close();
   open();
-  (void)Client(visit()).stop(false);
-  EXPECT_THAT(failure_of([&] { (void)Client(visit()).checkpoint(); }).what(), HasSubstr("the run is ending"));
+  (void)Client(target()).stop(false);
+  EXPECT_THAT(failure_of([&] { (void)Client(target()).checkpoint(); }).what(), HasSubstr("the run is ending"));
 }
 
 TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
   open();
-  Client client(visit());
+  Client client(target());
   EXPECT_TRUE(client.stop(false).checkpoint());
   EXPECT_THAT(failure_of([&] { (void)client.stop(false); }).what(), HasSubstr("asked to stop already"));
   EXPECT_FALSE(client.stop(true).checkpoint());
@@ -251,7 +251,7 @@ TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
 // A step that has begun takes no request any more: the next one is the last.
 TEST_F(ServiceTest, SaysAfterWhichStepTheRunEnds) {
   open();
-  Client client(visit());
+  Client client(target());
   for (std::int64_t step = 1; step <= 40; ++step) {
     (void)board_.take_requests();
     post(step);
@@ -266,7 +266,7 @@ TEST_F(ServiceTest, SaysAfterWhichStepTheRunEnds) {
 
 TEST_F(ServiceTest, SaysSoIfItIsTooLateToDoWithoutACheckpoint) {
   open();
-  Client client(visit());
+  Client client(target());
   EXPECT_EQ(client.stop(false).last_step(), 1);
   EXPECT_EQ(board_.take_requests(), runtime::kStop);
   const pb::StopReply late = client.stop(true);
@@ -298,14 +298,14 @@ TEST_F(ServiceTest, RefusesMessagesThatAreNoneOrTooLong) {
   EXPECT_EQ(call_raw("/strata.control.v1.Run/GetStatus", std::string(1 << 20, 'x')).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(call_raw("/strata.control.v1.Run/NoSuch", "").error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+  EXPECT_EQ(Client(target()).status().max_steps(), 100);
 }
 
 TEST_F(ServiceTest, RefusesAGibibyte) {
   open();
   EXPECT_EQ(call_raw("/strata.control.v1.Run/GetStatus", std::string(std::size_t{1} << 30, '\0')).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+  EXPECT_EQ(Client(target()).status().max_steps(), 100);
 }
 
 TEST_F(ServiceTest, AnswersBesideConnectionsThatSendNonsenseOrNothing) {
@@ -320,7 +320,7 @@ TEST_F(ServiceTest, AnswersBesideConnectionsThatSendNonsenseOrNothing) {
     const std::string text = i % 2 ? "GET / HTTP/1.1\r\n\r\n" : std::string(100, '\xff');
     if (i % 4) (void)send(guests.back().get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Client(target()).status().max_steps(), 100);
 }
 
 TEST_F(ServiceTest, BoundsTheDumpsThatAreWaitedFor) {
@@ -337,7 +337,7 @@ TEST_F(ServiceTest, BoundsTheDumpsThatAreWaitedFor) {
   };
   std::vector<std::future<Error>> calls;
   for (std::size_t i = 0; i < 70; ++i) {  // one after the other, for whom a listener's queue has room
-    calls.push_back(std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(visit()).dump(); }); }));
+    calls.push_back(std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).dump(); }); }));
     for (int naps = 0; naps < 2000 && waiting() == std::min<std::size_t>(i, 64); ++naps) {
       if (calls.back().wait_for(5ms) == std::future_status::ready) break;
     }
@@ -353,7 +353,7 @@ TEST_F(ServiceTest, BoundsTheCallsThatStayOpen) {
   std::vector<std::future<Error>> calls;
   for (int i = 0; i < 80; ++i)
     calls.push_back(
-        std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(visit()).checkpoint(); }); }));
+        std::async(std::launch::async, [&] { return failure_of([&] { (void)Client(target()).checkpoint(); }); }));
   int refused = 0;
   for (int naps = 0; naps < 1000 && refused < 16; ++naps) {
     refused = 0;
@@ -362,7 +362,7 @@ TEST_F(ServiceTest, BoundsTheCallsThatStayOpen) {
     std::this_thread::sleep_for(10ms);
   }
   EXPECT_GE(refused, 16) << "64 wait";
-  EXPECT_EQ(Client(visit()).status().max_steps(), 100);
+  EXPECT_EQ(Client(target()).status().max_steps(), 100);
   close();
   for (auto& call : calls) EXPECT_STRNE(call.get().what(), "");
 }

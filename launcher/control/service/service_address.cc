@@ -1,4 +1,4 @@
-#include "launcher/control/service/place.h"
+#include "launcher/control/service/service_address.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostPlaceBytes = 16 << 10;
+constexpr std::size_t kMostFileBytes = 16 << 10;
 
 bool answers(const fs::path& socket) {
   const int error = error_of_connecting(socket);
@@ -78,13 +78,13 @@ bool is_host_and_port(std::string_view text) {
   return is_host(host, bracketed ? ":" : "") && error == std::errc() && at == end && port > 0 && port <= 65'535;
 }
 
-Place of_socket(const fs::path& path) {
+ServiceAddress of_socket(const fs::path& path) {
   return {host_name(), 0, path.string(), "", false};
 }
 
 // The file must belong to this user or root: anyone else who can write it would decide where a secret is sent and which
 // machine ssh connects to.
-std::string read_place(const fs::path& path) {
+std::string read_address_file(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (file.get() < 0 || fstat(file.get(), &status) != 0)
@@ -93,7 +93,7 @@ std::string read_place(const fs::path& path) {
   if (status.st_uid != geteuid() && status.st_uid != 0)
     fail(Exit::usage, "{} is another user's (number {}): name the run itself, by HOST:PORT or unix:PATH", path.string(),
          status.st_uid);
-  std::string text(kMostPlaceBytes, '\0');
+  std::string text(kMostFileBytes, '\0');
   const ssize_t n = S_ISREG(status.st_mode) ? ::read(file.get(), text.data(), text.size()) : -1;
   if (n < 0) fail(Exit::failed, "{} cannot be read", path.string());
   text.resize(static_cast<std::size_t>(n));
@@ -102,28 +102,29 @@ std::string read_place(const fs::path& path) {
 
 }  // namespace
 
-std::string to_json(const Place& place) {
+std::string to_json(const ServiceAddress& address) {
   return JsonObject(JsonLayout::spaced)
-             .add("host", place.host)
-             .add("pid", place.pid)
-             .add("socket", place.socket)
-             .add("address", place.address)
-             .add("tls", place.tls)
+             .add("host", address.host)
+             .add("pid", address.pid)
+             .add("socket", address.socket)
+             .add("address", address.address)
+             .add("tls", address.tls)
              .text() +
          "\n";
 }
 
-Place parse_place(const std::string& text, const fs::path& path) {
+ServiceAddress parse_service_address(const std::string& text, const fs::path& path) {
   try {
     simdjson::dom::parser parser;
     const simdjson::dom::element root = parser.parse(text);
-    Place out;
+    ServiceAddress out;
     out.host = std::string(root["host"].get_string().value());
     out.pid = static_cast<int>(root["pid"].get_int64().value());
     out.socket = std::string(root["socket"].get_string().value());
     out.address = std::string(root["address"].get_string().value());
     out.tls = root["tls"].get_bool().value();
-    if (out.socket.empty() && out.address.empty()) fail(Exit::failed, "{} names no place", path.string());
+    if (out.socket.empty() && out.address.empty())
+      fail(Exit::failed, "{} names neither a socket nor an address", path.string());
     if (!is_host(out.host)) fail(Exit::failed, "{} is not what a run writes there: its host is no name", path.string());
     if (!out.address.empty() && !is_host_and_port(out.address))
       fail(Exit::failed, "{} is not what a run writes there: its address is not HOST:PORT", path.string());
@@ -148,7 +149,7 @@ void sweep(const fs::path& folder) {
     if (error_of_connecting(socket) == ECONNREFUSED) (void)::unlink(socket.c_str());
 }
 
-Place find_place(const std::string& target) {
+ServiceAddress find_service(const std::string& target) {
   constexpr std::string_view kUnix = "unix:";
   if (target.starts_with(kUnix)) {
     const fs::path path = target.substr(kUnix.size());
@@ -180,9 +181,9 @@ Place find_place(const std::string& target) {
   const fs::path path = target;
   const fs::file_status status = fs::status(path, ignored);
   if (fs::is_socket(status)) return of_socket(fs::absolute(path));
-  if (fs::is_directory(status) || path.filename() == kPlaceFile) {
-    const fs::path file = fs::is_directory(status) ? path / kPlaceFile : path;
-    return parse_place(read_place(file), file);
+  if (fs::is_directory(status) || path.filename() == kAddressFile) {
+    const fs::path file = fs::is_directory(status) ? path / kAddressFile : path;
+    return parse_service_address(read_address_file(file), file);
   }
   if (!is_host_and_port(target))
     fail(Exit::usage, "{} is no folder of a run, no socket, and not HOST:PORT or [ADDRESS]:PORT", target);

@@ -1,4 +1,4 @@
-#include "launcher/control/service/place.h"
+#include "launcher/control/service/service_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,45 +26,45 @@ class TargetTest : public testing::Test {
 };
 
 TEST_F(TargetTest, FindsRunsByFolderSocketAndName) {
-  const Place place{"n1", 12, "/run/s", "", false};
-  const auto file = folder_.write("ck/control.json", to_json(place));
+  const ServiceAddress address{"n1", 12, "/run/s", "", false};
+  const auto file = folder_.write("ck/control.json", to_json(address));
   for (const std::string& target : {(folder_.path() / "ck").string(), file.string()}) {
-    EXPECT_EQ(find_place(target).socket, "/run/s");
-    EXPECT_EQ(find_place(target).host, "n1");
+    EXPECT_EQ(find_service(target).socket, "/run/s");
+    EXPECT_EQ(find_service(target).host, "n1");
   }
-  EXPECT_EQ(find_place("unix:/x").socket, "/x");
-  EXPECT_EQ(find_place("127.0.0.1:5").address, "127.0.0.1:5");
-  EXPECT_FALSE(visit_of({.target = "127.0.0.1:5"}).tls);
-  EXPECT_TRUE(visit_of({.target = "10.1.2.3:5"}).tls) << "nothing is sent in plain text to another machine";
-  EXPECT_THAT(failure_of([&] { (void)find_place(folder_.path().string()); }).what(),
+  EXPECT_EQ(find_service("unix:/x").socket, "/x");
+  EXPECT_EQ(find_service("127.0.0.1:5").address, "127.0.0.1:5");
+  EXPECT_FALSE(target_of({.target = "127.0.0.1:5"}).tls);
+  EXPECT_TRUE(target_of({.target = "10.1.2.3:5"}).tls) << "nothing is sent in plain text to another machine";
+  EXPECT_THAT(failure_of([&] { (void)find_service(folder_.path().string()); }).what(),
               HasSubstr("control.json is not there"));
-  EXPECT_THAT(failure_of([&] { (void)find_place("nonsense"); }).what(), HasSubstr("is no folder of a run"));
-  EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("no run of this user is found"));
+  EXPECT_THAT(failure_of([&] { (void)find_service("nonsense"); }).what(), HasSubstr("is no folder of a run"));
+  EXPECT_THAT(failure_of([&] { (void)find_service(""); }).what(), HasSubstr("no run of this user is found"));
   folder_.write("ck/control.json", "{\"host\": 1}");
-  EXPECT_THAT(failure_of([&] { (void)find_place((folder_.path() / "ck").string()); }).what(),
+  EXPECT_THAT(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what(),
               HasSubstr("is not what a run writes there"));
   const Listener a = Listener::unix_socket(socket_folder() / "a.sock", "k");
   const Listener b = Listener::unix_socket(socket_folder() / "b.sock", "k");
-  EXPECT_THAT(failure_of([&] { (void)find_place(""); }).what(), HasSubstr("2 runs of this user are found here"));
-  EXPECT_EQ(find_place((socket_folder() / "a.sock").string()).socket, (socket_folder() / "a.sock").string());
+  EXPECT_THAT(failure_of([&] { (void)find_service(""); }).what(), HasSubstr("2 runs of this user are found here"));
+  EXPECT_EQ(find_service((socket_folder() / "a.sock").string()).socket, (socket_folder() / "a.sock").string());
 }
 
 TEST_F(TargetTest, WhatNamesNoRunIsRefused) {
   for (const std::string target :
        {":5", "h:", "h:0", "h:65536", "h:80x", "h:-1", "h: 5", "::1:50051", "[::1", "[::1]", "[]:5", "a b:5", "-x:5",
         "a\nb:5", "%00:5", "dns:///a:1", "http://localhost:5", "\xc3\xa9:5"})
-    EXPECT_FAILURE((void)find_place(target), Exit::usage,
+    EXPECT_FAILURE((void)find_service(target), Exit::usage,
                    StartsWith(target + " is no folder of a run, no socket, and not HOST:PORT"));
-  EXPECT_FAILURE((void)find_place("unix:"), Exit::usage, HasSubstr("unix: names no socket"));
-  EXPECT_FAILURE((void)find_place("unix:/" + std::string(200, 'x')), Exit::usage, HasSubstr("too long for a socket"));
+  EXPECT_FAILURE((void)find_service("unix:"), Exit::usage, HasSubstr("unix: names no socket"));
+  EXPECT_FAILURE((void)find_service("unix:/" + std::string(200, 'x')), Exit::usage, HasSubstr("too long for a socket"));
   for (const std::string target : {"h:1", "h:65535", "n-1.a_b:5", "[::1]:50051", "10.0.0.1:7000"})
-    EXPECT_EQ(find_place(target).address, target);
+    EXPECT_EQ(find_service(target).address, target);
 }
 
 TEST_F(TargetTest, AFileOfARunNamesAnAddressThatCanBe) {
   for (const std::string address : {"h", "h:0", "h:99999", "::1:5", "h:5 -o x"}) {
     const auto file = folder_.write("control.json", to_json({"n1", 12, "", address, false}));
-    EXPECT_FAILURE((void)find_place(file.string()), Exit::failed, HasSubstr("its address is not HOST:PORT"));
+    EXPECT_FAILURE((void)find_service(file.string()), Exit::failed, HasSubstr("its address is not HOST:PORT"));
   }
 }
 

@@ -17,27 +17,27 @@ namespace strata::launcher::control {
 
 // A thread of every rank. It shows that the process runs, speaks for the node if no lower rank of the node can, and
 // ends the rank when there is a verdict.
-class Attendant {
+class RankMonitor {
  public:
   struct Setup {
     AbortToken* token = nullptr;
-    double timeout = 0;                               // seconds; 0: never
-    std::string rank0;                                // "rank 0 on n1"
-    std::string target;                               // addresses of rank 0, for other nodes
-    Credentials credentials;                          // for the streams
-    std::function<void(const pb::NodeReport&)> told;  // rank 0: receives its own node's report
-    std::function<std::uint32_t()> dump_number;       // rank 0
-    std::function<void()> start;                      // rank 0, once, before the constructor returns
-    std::function<void(bool resumed)> tick;           // rank 0, ten times per second
+    double timeout = 0;                                  // seconds; 0: never
+    std::string rank0;                                   // "rank 0 on n1"
+    std::string target;                                  // addresses of rank 0, for other nodes
+    Credentials credentials;                             // for the streams
+    std::function<void(const pb::NodeReport&)> receive;  // rank 0: takes its own node's report
+    std::function<std::uint32_t()> dump_number;          // rank 0
+    std::function<void()> start;                         // rank 0, once, before the constructor returns
+    std::function<void(bool resumed)> tick;              // rank 0, ten times per second
   };
   // The memory must outlive it. Passes on what start() throws.
-  Attendant(NodeMemory& memory, Setup setup);
-  ~Attendant();
+  RankMonitor(NodeMemory& memory, Setup setup);
+  ~RankMonitor();
 
   void know(TaskNames names);
 
  private:
-  void attend(const std::stop_token& stop);
+  void run(const std::stop_token& stop);
   void beat(std::int64_t now);
   bool is_speaker(std::int64_t now) const;
   void speak(std::int64_t now);
@@ -54,7 +54,7 @@ class Attendant {
   TaskNames names_;
   NodeLife rank0_;  // as seen from this rank; left: nobody watches any more
   std::atomic<std::uint32_t> dump_number_{0};
-  std::uint32_t dump_told_ = 0;
+  std::uint32_t dump_reported_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far
   std::int64_t last_, spoke_ = 0;
   bool speaker_ = false;

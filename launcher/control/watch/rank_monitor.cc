@@ -1,4 +1,4 @@
-#include "launcher/control/watch/attendant.h"
+#include "launcher/control/watch/rank_monitor.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -81,7 +81,7 @@ void end_run(AbortToken& token, const std::string& text, bool speaks) {
 
 }  // namespace
 
-Attendant::Attendant(NodeMemory& memory, Setup setup)
+RankMonitor::RankMonitor(NodeMemory& memory, Setup setup)
     : memory_(memory),
       setup_(std::move(setup)),
       rank_(memory.ranks()[static_cast<std::size_t>(memory.index())]),
@@ -90,14 +90,14 @@ Attendant::Attendant(NodeMemory& memory, Setup setup)
   prepare_backtraces();
   memory_.places().beat.store(now_ns(), kRelaxed);
   std::promise<void> started;
-  thread_ = start_quiet_thread("strata-attend", [this, &started](const std::stop_token& stop) {
+  thread_ = start_quiet_thread("strata-monitor", [this, &started](const std::stop_token& stop) {
     try {
       if (setup_.start) setup_.start();
     } catch (...) {
       return started.set_exception(std::current_exception());
     }
     started.set_value();
-    attend(stop);
+    run(stop);
   });
   try {
     started.get_future().get();
@@ -107,18 +107,18 @@ Attendant::Attendant(NodeMemory& memory, Setup setup)
   }
 }
 
-Attendant::~Attendant() {
+RankMonitor::~RankMonitor() {
   thread_.request_stop();
   thread_.join();
   if (stream_) stream_->leave(report(now_ns()));
 }
 
-void Attendant::know(TaskNames names) {
+void RankMonitor::know(TaskNames names) {
   const std::lock_guard lock(mutex_);
   names_ = std::move(names);
 }
 
-void Attendant::attend(const std::stop_token& stop) {
+void RankMonitor::run(const std::stop_token& stop) {
   std::mutex mutex;
   std::unique_lock lock(mutex);
   std::condition_variable_any wake;
@@ -141,7 +141,7 @@ void Attendant::attend(const std::stop_token& stop) {
   }
 }
 
-void Attendant::beat(std::int64_t now) {
+void RankMonitor::beat(std::int64_t now) {
   runtime::RankPlaces& places = memory_.places();
   places.beat.store(now, kRelaxed);
   if (places.phase.load(kRelaxed) == runtime::Phase::training) return;
@@ -149,7 +149,7 @@ void Attendant::beat(std::int64_t now) {
   places.count(moved - std::min(moved, std::exchange(moved_, moved)));
 }
 
-bool Attendant::ended() {
+bool RankMonitor::ended() {
   const auto verdict = memory_.verdict();
   if (!verdict) return false;
   const std::int64_t now = now_ns();
@@ -165,28 +165,28 @@ bool Attendant::ended() {
 }
 
 // Whether this is the lowest rank of the node whose process runs.
-bool Attendant::is_speaker(std::int64_t now) const {
+bool RankMonitor::is_speaker(std::int64_t now) const {
   for (int other = 0; other < memory_.index(); ++other)
     if (now - memory_.places_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
   return true;
 }
 
-pb::NodeReport Attendant::report(std::int64_t now) {
+pb::NodeReport RankMonitor::report(std::int64_t now) {
   pb::NodeReport out;
   out.set_node(memory_.node());
   for (std::size_t i = 0; i < memory_.ranks().size(); ++i)
     *out.add_ranks() = report_of(memory_.ranks()[i], memory_.places_of(i), now);
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
-  if (asked != dump_told_) {
+  if (asked != dump_reported_) {
     memory_.asked().store(asked);
-    const auto told = [&](std::size_t i) {
+    const auto answered = [&](std::size_t i) {
       return memory_.answer(i).number.load() == asked ||
              now - memory_.places_of(i).beat.load(kRelaxed) > kSecond;  // its process does not run and cannot answer
     };
     bool all = true;
-    for (std::size_t i = 0; i < memory_.ranks().size(); ++i) all = all && told(i);
+    for (std::size_t i = 0; i < memory_.ranks().size(); ++i) all = all && answered(i);
     if (!all) return out;
-    dump_told_ = asked;
+    dump_reported_ = asked;
     out.set_dump_number(asked);
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < memory_.ranks().size(); ++i) {
@@ -201,7 +201,7 @@ pb::NodeReport Attendant::report(std::int64_t now) {
   return out;
 }
 
-void Attendant::answer_dump() {
+void RankMonitor::answer_dump() {
   NodeMemory::Answer& answer = memory_.answer(static_cast<std::size_t>(memory_.index()));
   const std::uint32_t asked = memory_.asked().load();
   if (asked == answer.number.load()) return;
@@ -212,12 +212,12 @@ void Attendant::answer_dump() {
   answer.number.store(asked);
 }
 
-void Attendant::speak(std::int64_t now) {
+void RankMonitor::speak(std::int64_t now) {
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
   // Reports once a second, and more often while a dump is asked for.
-  if (now - spoke_ < kSecond && asked == dump_told_) return;
+  if (now - spoke_ < kSecond && asked == dump_reported_) return;
   spoke_ = now;
-  if (setup_.told) return setup_.told(report(now));
+  if (setup_.receive) return setup_.receive(report(now));
   if (memory_.node() == 0) return;
   if (!stream_)
     stream_ = std::make_unique<NodeStream>(setup_.target, setup_.credentials,
@@ -225,7 +225,7 @@ void Attendant::speak(std::int64_t now) {
   stream_->tell(report(now));
 }
 
-void Attendant::obey(const pb::NodeOrder& order) {
+void RankMonitor::obey(const pb::NodeOrder& order) {
   {
     const std::lock_guard lock(mutex_);
     rank0_.hear(seconds(now_ns()));
@@ -237,7 +237,7 @@ void Attendant::obey(const pb::NodeOrder& order) {
 
 // Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 cannot judge: rank 0 reports that
 // (Watch).
-void Attendant::look_at_rank0(std::int64_t now) {
+void RankMonitor::look_at_rank0(std::int64_t now) {
   const bool began = !std::exchange(speaker_, is_speaker(now)) && speaker_;
   if (rank_ == 0 || !speaker_) return;
   std::string place;

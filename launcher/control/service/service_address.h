@@ -7,7 +7,7 @@
 namespace strata::launcher::control {
 
 // How a run's service is reached, as checkpoint.dir/control.json says it.
-struct Place {
+struct ServiceAddress {
   std::string host;     // the name of rank 0's machine
   int pid = 0;          // rank 0's
   std::string socket;   // empty: none
@@ -15,12 +15,12 @@ struct Place {
   bool tls = false;
 
   // The address in gRPC's notation.
-  std::string target() const { return socket.empty() ? address : "unix:" + socket; }
+  std::string grpc_target() const { return socket.empty() ? address : "unix:" + socket; }
 };
-constexpr const char* kPlaceFile = "control.json";
-std::string to_json(const Place& place);
-// Throws Error{failed} if the text is not a place.
-Place parse_place(const std::string& text, const std::filesystem::path& path);
+constexpr const char* kAddressFile = "control.json";
+std::string to_json(const ServiceAddress& address);
+// Throws Error{failed} if the text is not a service address.
+ServiceAddress parse_service_address(const std::string& text, const std::filesystem::path& path);
 
 // The folder of this user's sockets, which nobody else can enter. It is made if missing. Throws Error{failed} in one
 // sentence if that is not possible.
@@ -31,6 +31,6 @@ void sweep(const std::filesystem::path& folder);
 // Finds the run that TARGET names: a run's folder (or its control.json), unix:PATH or a socket's path, HOST:PORT; empty
 // means this user's only run on this machine. Throws Error{usage} if there is no run or more than one, or if the file
 // is another user's; Error{failed} if another user can enter the folder of sockets.
-Place find_place(const std::string& target);
+ServiceAddress find_service(const std::string& target);
 
 }  // namespace strata::launcher::control
