@@ -14,8 +14,8 @@
 namespace strata::comm {
 namespace {
 
-// Calls f(block) for every block that a print covers. Places are rounded down, so that the last block ends with the
-// last byte.
+// Calls f(block) for every block that a fingerprint covers. Places are rounded down, so that the last block ends with
+// the last byte.
 template <typename F>
 void for_blocks(std::span<const std::byte> bytes, const Coverage& coverage, F&& f) {
   if (bytes.size() <= coverage.whole) return f(bytes);
@@ -26,10 +26,10 @@ void for_blocks(std::span<const std::byte> bytes, const Coverage& coverage, F&& 
 
 constexpr char kEnd = '\0';
 
-// Names and prints, each followed by a zero byte.
+// Names and fingerprints, each followed by a zero byte.
 std::string packed(std::span<const Seen> all) {
   std::string text;
-  for (const Seen& seen : all) text += seen.name + kEnd + seen.print + kEnd;
+  for (const Seen& seen : all) text += seen.name + kEnd + seen.fingerprint + kEnd;
   return text;
 }
 
@@ -43,14 +43,14 @@ std::vector<Seen> unpacked(std::string_view text) {
   while (!text.empty()) {
     Seen& seen = all.emplace_back();
     seen.name = next();
-    seen.print = next();
+    seen.fingerprint = next();
   }
   return all;
 }
 
-std::string hash_of_prints(std::span<const Seen> all) {
+std::string hash_of_fingerprints(std::span<const Seen> all) {
   std::string text;
-  for (const Seen& seen : all) text += seen.print + kEnd;
+  for (const Seen& seen : all) text += seen.fingerprint + kEnd;
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
@@ -68,12 +68,12 @@ std::string difference(std::span<const Seen> odd, std::size_t odd_rank, std::spa
   constexpr const char* kAdvice = "give all ranks the same files under the same names";
   const std::size_t both = std::min(odd.size(), usual.size());
   for (std::size_t i = 0; i < both; ++i) {
-    if (odd[i].print == usual[i].print) continue;
+    if (odd[i].fingerprint == usual[i].fingerprint) continue;
     if (odd[i].name != usual[i].name)
       return fmt::format("rank {} reads {}, but rank {} reads {}: {}", odd_rank, odd[i].name, usual_rank, usual[i].name,
                          kAdvice);
     return fmt::format("rank {} sees another {} than rank {} ({}, not {}): {}", odd_rank, odd[i].name, usual_rank,
-                       odd[i].print, usual[i].print, kAdvice);
+                       odd[i].fingerprint, usual[i].fingerprint, kAdvice);
   }
   const bool more = odd.size() > usual.size();
   return fmt::format("rank {} sees {}, which rank {} does not: {}", more ? odd_rank : usual_rank,
@@ -91,7 +91,7 @@ void ask_for(std::span<const std::byte> bytes, const Coverage& coverage) {
   for_blocks(bytes, coverage, [](std::span<const std::byte> block) { MappedFile::will_need(block); });
 }
 
-std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage) {
+std::string fingerprint_of(std::span<const std::byte> bytes, const Coverage& coverage) {
   ask_for(bytes, coverage);
   std::uint64_t hash = 0;
   for_blocks(bytes, coverage,
@@ -102,16 +102,16 @@ std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage)
 Seen look_at(const std::filesystem::path& file, const std::string& key) {
   Seen seen{fmt::format("{} ({})", file.string(), key), {}};
   try {
-    seen.print = print_of(MappedFile(file).bytes(), kOfFile);
+    seen.fingerprint = fingerprint_of(MappedFile(file).bytes(), kOfFile);
   } catch (const Error& error) {
-    seen.print = error.what();
+    seen.fingerprint = error.what();
   }
   return seen;
 }
 
 void require_same(std::span<const Seen> mine, comm::World& world) {
   if (world.size() == 1) return;
-  const std::vector<std::string> hashes = world.exchange(hash_of_prints(mine));
+  const std::vector<std::string> hashes = world.exchange(hash_of_fingerprints(mine));
   const auto usual = std::find(hashes.begin(), hashes.end(), most_common(hashes));
   const auto odd = std::find_if(hashes.begin(), hashes.end(), [&](const auto& hash) { return hash != *usual; });
   if (odd == hashes.end()) return;

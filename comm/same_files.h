@@ -12,12 +12,13 @@ namespace strata::comm {
 // One rank's view of something that all ranks must see identically: a file, or a tensor in a file.
 struct Seen {
   std::string name;  // "/data/a.bin (data.train)"
-  std::string
-      print;  // "1200 bytes, hash 0123456789abcdef": within its coverage, different bytes have a different print
+  // "1200 bytes, hash 0123456789abcdef": within its coverage, different bytes have a different fingerprint
+  std::string fingerprint;
 };
 
-// How much of a long range of bytes a print covers. Up to `whole` bytes: all of them. Beyond that: `blocks` blocks of
-// `block_bytes`, spread evenly from the first byte to the last, so that a long file costs no more than a short one.
+// How much of a long range of bytes a fingerprint covers. Up to `whole` bytes: all of them. Beyond that: `blocks`
+// blocks of `block_bytes`, spread evenly from the first byte to the last, so that a long file costs no more than a
+// short one.
 struct Coverage {
   std::size_t whole, blocks, block_bytes;
 };
@@ -27,11 +28,11 @@ inline constexpr Coverage kOfFile{std::size_t{1} << 30, 256, std::size_t{16} << 
 // there are hundreds.
 Coverage of_tensors(std::size_t all_bytes);
 
-// Starts reading the mapped bytes that a print covers.
+// Starts reading the mapped bytes that a fingerprint covers.
 void ask_for(std::span<const std::byte> bytes, const Coverage& coverage);
-std::string print_of(std::span<const std::byte> bytes, const Coverage& coverage);
+std::string fingerprint_of(std::span<const std::byte> bytes, const Coverage& coverage);
 
-// A file as this rank sees it, named "PATH (KEY)". If it cannot be opened, the print is the reason.
+// A file as this rank sees it, named "PATH (KEY)". If it cannot be opened, the fingerprint is the reason.
 Seen look_at(const std::filesystem::path& file, const std::string& key);
 
 // Collective: throws an AgreedError{failed} that names a rank whose view differs from most ranks', or from the lowest

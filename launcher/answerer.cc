@@ -106,11 +106,11 @@ void Answerer::check(const std::vector<std::uint32_t>& prompt, const text::Token
 Generated Answerer::answer(const std::vector<std::uint32_t>& prompt, const std::vector<std::uint32_t>& ends,
                            const text::Tokenizer* tokenizer, const StopSignal& stop, const Emit& emit) {
   const std::size_t wanted = prompt.size() + static_cast<std::size_t>(options_.max_new_tokens);
-  const bool goes_on = generator_ && generator_->capacity() >= wanted && read_.size() < prompt.size() &&
-                       std::equal(read_.begin(), read_.end(), prompt.begin());
+  const bool continues = generator_ && generator_->capacity() >= wanted && read_.size() < prompt.size() &&
+                         std::equal(read_.begin(), read_.end(), prompt.begin());
   if (!generator_)
     plan(wanted, prompt, tokenizer);
-  else if (!goes_on)  // with room for what comes next
+  else if (!continues)  // with room for what comes next
     plan(std::max(wanted, std::min(2 * generator_->capacity(), job_->model->max_positions)), prompt, tokenizer);
   Generated out;
   runtime::Sampler sampler(options_.temperature, options_.top_p, options_.seed);

@@ -135,12 +135,12 @@ class Launch {
       if (!ended.held.empty()) events_.write({"node_held", ended.held, {}, {}, "a rank there cannot be ended"});
       if (ended.code == static_cast<int>(Exit::done)) return ended.code;
       if (const std::string why = why_not_again(ended, ended_, restarts); !why.empty()) {
-        if (!ended.told || restarts > 0)
+        if (!ended.printed || restarts > 0)
           screen_.note(fmt::format("launch ends with exit code {} ({}): {}", ended.code, why, ended.cause),
                        ended.code == static_cast<int>(Exit::does_not_fit));
         return ended.code;
       }
-      if (!ended.told && stop_.times() < 2) screen_.note(ended.cause);
+      if (!ended.printed && stop_.times() < 2) screen_.note(ended.cause);
       ended_ = ended;
       ranks_run_ = false;
       look_for_stop();

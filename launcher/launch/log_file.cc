@@ -26,7 +26,7 @@ int LogFile::open() {
   return file_.get() < 0 ? errno : 0;
 }
 
-int LogFile::open_if_gone() {
+int LogFile::open_if_removed() {
   struct stat now {};
   if (file_.get() >= 0 && (::fstat(file_.get(), &now) != 0 || now.st_nlink > 0)) return 0;
   std::error_code ignored;
@@ -36,27 +36,27 @@ int LogFile::open_if_gone() {
 }
 
 int LogFile::write(std::string_view line) {
-  const int gone = open_if_gone();
+  const int error_of_opening = open_if_removed();
   if (refused_ == Refused::keep) {
     rest_ += line;
-    if (gone != 0) return gone;
+    if (error_of_opening != 0) return error_of_opening;
     const auto [taken, error] = append(rest_);
     rest_.erase(0, taken);
     return error;
   }
-  if (gone != 0) {
+  if (error_of_opening != 0) {
     ++lost_;
-    return gone;
+    return error_of_opening;
   }
   std::string text;
   if (lost_ > 0)
     text = fmt::format("{}strata: left out here, as the disk took nothing: {}\n", cut_ ? "\n" : "",
                        lost_ == 1 ? "a line" : fmt::format("{} lines", lost_));
-  const std::size_t told = text.size();
+  const std::size_t note_bytes = text.size();
   text += line;
   const auto [taken, error] = append(text);
   if (taken > 0) cut_ = text[taken - 1] != '\n';
-  if (taken >= told) lost_ = 0;
+  if (taken >= note_bytes) lost_ = 0;
   if (error != 0) ++lost_;
   return error;
 }
@@ -79,7 +79,7 @@ void LogFailure::set(int error) {
 
 std::string LogFailure::take(const std::filesystem::path& folder) {
   const int error = error_.load();
-  if (error == 0 || told_.exchange(true)) return {};
+  if (error == 0 || reported_.exchange(true)) return {};
   return fmt::format("--logs: {} takes no more ({}): the run goes on, what is missing is said there once there is room",
                      folder.string(), std::strerror(error));
 }
@@ -102,7 +102,7 @@ void Events::write(const Event& event) {
   if (event.exit) line.add("exit", *event.exit);
   if (!event.cause.empty()) line.add("cause", event.cause);
   failure_.set(file_->write(line.text() + "\n"));
-  if (const std::string told = failure_.take(folder_); !told.empty()) note(told);
+  if (const std::string text = failure_.take(folder_); !text.empty()) note(text);
 }
 
 }  // namespace strata::launcher

@@ -32,7 +32,7 @@ class LogFile {
  private:
   // Both return their errno; 0 if the file is open.
   int open();
-  int open_if_gone();
+  int open_if_removed();
   // Writes as much as possible. Returns the number of bytes written and the errno that ended the write.
   std::pair<std::size_t, int> append(std::string_view text) const;
 
@@ -54,7 +54,7 @@ class LogFailure {
 
  private:
   std::atomic<int> error_ = 0;
-  std::atomic<bool> told_ = false;
+  std::atomic<bool> reported_ = false;
 };
 
 inline constexpr std::string_view kEventsFile = "events.jsonl";

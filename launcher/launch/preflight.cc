@@ -179,11 +179,11 @@ std::string gpus_of(const NodeCheck& node) {
 
 // A file that no node sees does not exist; a file that some nodes see is not shared.
 void refuse_unseen(const std::vector<NodeCheck>& nodes, std::vector<Remark>& remarks) {
-  std::vector<std::string> told;
+  std::vector<std::string> seen;
   for (const NodeCheck& node : nodes)
     for (const std::string& why : node.unseen) {
-      if (std::find(told.begin(), told.end(), why) != told.end()) continue;
-      told.push_back(why);
+      if (std::find(seen.begin(), seen.end(), why) != seen.end()) continue;
+      seen.push_back(why);
       std::vector<std::string> hosts;
       for (const NodeCheck& other : nodes)
         if (std::find(other.unseen.begin(), other.unseen.end(), why) != other.unseen.end()) hosts.push_back(other.host);

@@ -102,12 +102,12 @@ std::string words(const MemorySetting& s) {
 std::string dot(const MemoryRow& row, MemoryOf of, const Scale& x, const Scale& y) {
   const MemorySetting& s = row.setting;
   const std::uint64_t bytes = measured_bytes(row, of);
-  const std::string told =
+  const std::string title =
       fmt::format("<title>{}: {}, {:.1f} ms per step</title>", words(s), bytes_text(bytes), row.result->step_ms);
   const std::string classes =
       fmt::format("{} {}", device::name_of(s.precision), runtime::kTierNames[static_cast<std::size_t>(s.optimizer)]);
   return shape(s.recompute, x.at(static_cast<double>(bytes)), y.at(row.result->step_ms), radius_of(s.accumulation),
-               classes, told);
+               classes, title);
 }
 
 std::string axes(const Scale& x, const Scale& y, double unit, const char* unit_name, MemoryOf of) {

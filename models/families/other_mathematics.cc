@@ -73,9 +73,9 @@ constexpr Inert kOne = [](const std::string& json, const Facts&) { return is_num
 constexpr Inert kAtMostOne = [](const std::string& json, const Facts&) { return is_off(json) || is_number(json, 1); };
 constexpr Inert kAllOne = [](const std::string& json, const Facts&) {
   for (std::size_t at = json.find_first_not_of("[], "); json != "null" && at != std::string::npos;) {
-    const std::size_t behind = std::min(json.find_first_of("[], ", at), json.size());
-    if (!is_number(json.substr(at, behind - at), 1)) return false;
-    at = json.find_first_not_of("[], ", behind);
+    const std::size_t end = std::min(json.find_first_of("[], ", at), json.size());
+    if (!is_number(json.substr(at, end - at), 1)) return false;
+    at = json.find_first_not_of("[], ", end);
   }
   return true;
 };

@@ -17,15 +17,15 @@ constexpr char kPythonNumber = '\x7f';
 std::string_view python_number(std::string_view json, std::size_t at) {
   for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
     if (json.substr(at).starts_with(word)) return word;
-  const std::size_t behind = std::min(json.find_first_not_of("0123456789+-.eE", at), json.size());
-  const std::string text(json.substr(at, behind - at));
+  const std::size_t end_of_number = std::min(json.find_first_not_of("0123456789+-.eE", at), json.size());
+  const std::string text(json.substr(at, end_of_number - at));
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   errno = 0;
   const bool whole = text.find_first_of(".eE") == std::string::npos;
   if (whole) (void)std::strtoll(text.c_str(), nullptr, 10);
   const bool large = whole ? errno == ERANGE : std::isinf(value);
-  return large && *end == '\0' ? json.substr(at, behind - at) : std::string_view{};
+  return large && *end == '\0' ? json.substr(at, end_of_number - at) : std::string_view{};
 }
 
 std::string unmarked(std::string text) {
@@ -49,11 +49,11 @@ std::string without_python_numbers(std::string_view json) {
       out += json.substr(i, 2);
       i += 2;
     } else if (!in_text && (c == '-' || c == 'N' || c == 'I' || (c >= '0' && c <= '9'))) {
-      const std::size_t behind = std::min(json.find_first_of(",]} \t\r\n", i), json.size());
+      const std::size_t end_of_number = std::min(json.find_first_of(",]} \t\r\n", i), json.size());
       const auto number = python_number(json, i);
-      const bool refused = !number.empty() && number.size() == behind - i;
-      out += refused ? fmt::format("\"{}{}\"", kPythonNumber, number) : std::string(json.substr(i, behind - i));
-      i = behind;
+      const bool refused = !number.empty() && number.size() == end_of_number - i;
+      out += refused ? fmt::format("\"{}{}\"", kPythonNumber, number) : std::string(json.substr(i, end_of_number - i));
+      i = end_of_number;
     } else {
       if (c == '"') in_text = !in_text;
       out += c;

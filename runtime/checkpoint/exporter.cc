@@ -311,11 +311,11 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
   file.close();
   out.put((to / "").parent_path());
   try {
-    if (const auto drawn = folder.weights(*model)->drawn(); !drawn.empty())
+    if (const auto initialised = folder.weights(*model)->initialised(); !initialised.empty())
       return {fmt::format(
           "{} has no {}, which the run initialised and the adapter does not hold: another program that loads the two "
           "initialises it otherwise; strata export without --adapter writes the whole model, with it",
-          folder.base().value_or("").string(), fmt::join(drawn, ", "))};
+          folder.base().value_or("").string(), fmt::join(initialised, ", "))};
   } catch (const Error&) {
     // The base is gone.
   }

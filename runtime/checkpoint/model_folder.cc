@@ -51,7 +51,7 @@ class SharedCheckpoint final : public WeightSource {
   std::vector<comm::Seen> seen() const override {
     return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
   }
-  std::vector<std::string> drawn() const override { return weights_->drawn(); }
+  std::vector<std::string> initialised() const override { return weights_->initialised(); }
   std::vector<std::string> left_out() const override { return weights_->left_out(); }
 
  private:
@@ -375,10 +375,10 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
   if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
   std::unique_ptr<WeightSource> weights;
   comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
-  if (const auto drawn = weights->drawn(); !drawn.empty() && world.rank() == 0)
+  if (const auto initialised = weights->initialised(); !initialised.empty() && world.rank() == 0)
     note(fmt::format("{}{}: initialised from {}",
                      recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
-                     fmt::join(drawn, ", "),
+                     fmt::join(initialised, ", "),
                      folder.has_adapter() ? "the training.seed of its run"
                                           : fmt::format("training.seed = {}", recipe.training.seed)));
   if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)

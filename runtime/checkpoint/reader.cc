@@ -353,7 +353,7 @@ class CheckpointWeights final : public WeightSource {
                   std::span<std::byte> block) const override {
     checkpoint_.read_nf4_block("master", name_at(*match_.places[unit][parameter]), begin, block);
   }
-  std::vector<std::string> drawn() const override { return match_.drawn; }
+  std::vector<std::string> initialised() const override { return match_.initialised; }
   std::vector<std::string> left_out() const override {
     std::vector<std::string> layers;
     for (const std::size_t i : match_.left_out) {

@@ -99,7 +99,7 @@ void CheckpointWriter::plan_file(const Job& job) {
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     first_extent_.push_back(extents_.size());
     const UnitLayout& layout = job.plan.layout.units[unit];
-    for (const Run& run : layout.runs) manifest_.boxes |= run.box.has_value();
+    for (const TensorRange& range : layout.ranges) manifest_.boxes |= range.box.has_value();
     if (!saved[unit]) continue;
     const auto parameters = job.model->units[unit]->parameters();
     const std::size_t part_begin = job.plan.parts_of(unit).piece(rank).begin;
@@ -109,21 +109,21 @@ void CheckpointWriter::plan_file(const Job& job) {
       const bool frozen = is_frozen(kind);
       if (frozen && !manifest_.base_hash.empty()) continue;
       const Pool& pool = layout.pool(pool_of(kind));
-      for (const Run& run : pool.runs) {
-        if (!run.box && rank.tensor != 0) continue;
-        const auto [begin, end] = pool.shards.piece_of({run.begin, run.end}, rank);
+      for (const TensorRange& range : pool.ranges) {
+        if (!range.box && rank.tensor != 0) continue;
+        const auto [begin, end] = pool.shards.piece_of({range.begin, range.end}, rank);
         if (begin >= end) continue;
-        const models::Parameter& parameter = parameters[run.parameter];
+        const models::Parameter& parameter = parameters[range.parameter];
         Extent& e = extents_.emplace_back();
         e.kind = name_of(kind);
         e.tensor = parameter.name;
         e.format = frozen                      ? job.plan.stored_in(pool_of(kind))
                    : kind == StateKind::master ? device::StorageFormat::fp32
-                                               : run.moments;
-        e.box = run.box_of(parameter);
-        STRATA_CHECK_EQ(e.box.elements(), run.end - run.begin);
-        e.begin = begin - run.begin;
-        e.end = end - run.begin;
+                                               : range.moments;
+        e.box = range.box_of(parameter);
+        STRATA_CHECK_EQ(e.box.elements(), range.end - range.begin);
+        e.begin = begin - range.begin;
+        e.end = end - range.begin;
         e.bytes = stored_bytes(e.format, e.elements());
         e.checksums.resize(e.blocks());
         const std::size_t held = frozen ? executor_.storage().held(unit, kind).begin : part_begin;

@@ -191,9 +191,9 @@ void Executor::issue(std::size_t t) {
     else
       wait(task, other);
   if (saved && !recording_) wait_for_saves(t);
-  // A GPU lane returns its stamps only when it is waited for, so lanes with goes_on are stamped in timed steps alone.
+  // A GPU lane returns its stamps only when it is waited for, so lanes that continue are stamped in timed steps alone.
   const bool stamped = !recording_ && !draining_ && task.lane != LaneId::checkpoint &&
-                       (timed_ || !is_gpu() || !borders_.goes_on[index(task.lane)]);
+                       (timed_ || !is_gpu() || !borders_.continues[index(task.lane)]);
   mark(lane, t, stamped, true);
   run_of(task.kind)(*site_, task, lane);
   mark(lane, t, stamped, false);
@@ -260,11 +260,11 @@ void Executor::wait_for_saves(std::size_t t) {
 }
 
 // A GPU lane returns its times and flags only when it is waited for. That is done between two steps, except for lanes
-// with goes_on.
+// that continue.
 void Executor::collect(bool early) {
   if (!is_gpu()) return;
   for (std::size_t lane = 0; lane < kLanes; ++lane)
-    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !borders_.goes_on[lane] &&
+    if (queues_.lanes[lane] && !on_host(static_cast<LaneId>(lane)) && !borders_.continues[lane] &&
         borders_.begins_early[lane] == early)
       queues_.lanes[lane]->synchronize();
 }

@@ -51,8 +51,8 @@ class Executor {
   models::BatchRows batch(int micro_batch) { return border_.batch(micro_batch); }
 
   // Runs one step until the host has read its results. Work on which they do not depend continues; the next step or
-  // drain() waits for it. `requests` are summed over the ranks, and all of them see the sum (StepResult::stop). Throws
-  // Aborted if the run was aborted.
+  // drain() waits for it. `requests` are summed over the ranks, and all of them see the sum (StepResult::requests).
+  // Throws Aborted if the run was aborted.
   device::StepResult step(const device::StepScalars& scalars, std::uint64_t requests);
 
   // Runs one step of a run that generates, over the first `rows` tokens of batch(0), at positions [first, first +
@@ -169,7 +169,7 @@ class Executor {
   std::unique_ptr<Queues> own_;  // null: queues_ are another executor's
   Queues& queues_;
   ChunkGather chunks_;
-  const LaneBorders borders_;  // GPU lanes with goes_on are not waited for between steps
+  const LaneBorders borders_;  // GPU lanes that continue are not waited for between steps
   std::optional<Site> site_;
   std::vector<device::Event> events_;  // by task
   std::vector<bool> awaited_;          // by task: a lane waits for its event

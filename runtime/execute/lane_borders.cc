@@ -13,8 +13,8 @@ std::size_t index(LaneId lane) {
   return static_cast<std::size_t>(lane);
 }
 
-std::array<bool, kLanes> lanes_that_go_on(const StepPlan& plan) {
-  std::array<bool, kLanes> goes_on{};
+std::array<bool, kLanes> lanes_that_continue(const StepPlan& plan) {
+  std::array<bool, kLanes> continues{};
   std::array<int, kLanes> last;
   last.fill(-1);
   std::vector<int> before(plan.tasks.size()), awaited;
@@ -33,17 +33,17 @@ std::array<bool, kLanes> lanes_that_go_on(const StepPlan& plan) {
     for (const int wait : plan.tasks[index(t)].waits)
       if (wait < t) awaited.push_back(wait);
   }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) goes_on[lane] = last[lane] >= 0 && !reached[index(last[lane])];
+  for (std::size_t lane = 0; lane < kLanes; ++lane) continues[lane] = last[lane] >= 0 && !reached[index(last[lane])];
   for (const Task& task : plan.tasks)
     for (const int wait : task.waits)
-      if (on_host(plan.tasks[index(wait)].lane)) goes_on[index(task.lane)] = false;
-  return goes_on;
+      if (on_host(plan.tasks[index(wait)].lane)) continues[index(task.lane)] = false;
+  return continues;
 }
 
 }  // namespace
 
 LaneBorders lane_borders(const StepPlan& plan) {
-  LaneBorders borders{.goes_on = lanes_that_go_on(plan)};
+  LaneBorders borders{.continues = lanes_that_continue(plan)};
   for (const Task& task : plan.tasks) {
     if (task.kind == TaskKind::host_write) break;
     borders.begins_early[index(task.lane)] = true;

@@ -12,7 +12,7 @@ bool StepGraph::possible(const StepPlan& plan) {
   const auto first = std::find_if(plan.tasks.begin(), plan.tasks.end(), of_device);
   const auto last = std::find_if(plan.tasks.rbegin(), plan.tasks.rend(), of_device).base();
   // A run that generates cannot be recorded, because the number of rows and their position differ from call to call.
-  if (std::any_of(first, last, [](const Task& task) { return task.buffer(Role::logits) >= 0; })) return false;
+  if (std::any_of(first, last, [](const Task& task) { return task.buffer(Role::scores) >= 0; })) return false;
   return std::all_of(first, last, of_device) && std::all_of(plan.tasks.begin(), plan.tasks.end(), [&](const Task& t) {
            return of_device(t) ? t.when == When::always : t.lane == LaneId::host || t.when == When::checkpoint;
          });

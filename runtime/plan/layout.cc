@@ -36,8 +36,8 @@ std::optional<Box> box_of(const models::Parameter& p, std::size_t shard) {
 }
 
 std::size_t uncut_elements(const Pool& pool) {
-  const auto cut = std::ranges::find_if(pool.runs, [](const Run& run) { return run.box.has_value(); });
-  return cut == pool.runs.end() ? pool.padded() : cut->begin;
+  const auto cut = std::ranges::find_if(pool.ranges, [](const TensorRange& range) { return range.box.has_value(); });
+  return cut == pool.ranges.end() ? pool.padded() : cut->begin;
 }
 
 }  // namespace
@@ -73,13 +73,13 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
       for (std::size_t piece = 0; piece < p.pieces(); ++piece) {
         const std::size_t begin = models::place_in_pool(p.offset_of(piece));
         const models::Piece of_tensor = p.piece(piece);
-        u.pool(p.pool()).runs.push_back(
+        u.pool(p.pool()).ranges.push_back(
             {begin, begin + p.piece_size(), i, p.decay, format_of(p, moments), box_of(p, of_tensor.shard), of_tensor});
       }
       layout.adapted = layout.adapted || p.of_adapter;
     }
     for (const PoolKind pool : kPools) {
-      std::ranges::sort(u.pool(pool).runs, {}, &Run::begin);
+      std::ranges::sort(u.pool(pool).ranges, {}, &TensorRange::begin);
       u.pool(pool).uncut = uncut_elements(u.pool(pool));
     }
     if (const auto& shared = unit->shared()) {
@@ -103,9 +103,9 @@ std::size_t UnitLayout::moment_bytes(std::size_t begin, std::size_t end) const {
     bytes += device::stored_bytes(format, to - at);
     at = to;
   };
-  for (const Run& run : runs) {
-    take(std::min(run.begin, end), moments);
-    take(std::min((run.end + kBlock - 1) / kBlock * kBlock, end), run.moments);
+  for (const TensorRange& range : ranges) {
+    take(std::min(range.begin, end), moments);
+    take(std::min((range.end + kBlock - 1) / kBlock * kBlock, end), range.moments);
   }
   take(end, moments);
   return bytes;

@@ -21,8 +21,8 @@ inline constexpr std::size_t kShardAlignment = device::kSquareBlock;
 inline constexpr std::size_t kQuantisedAlignment = device::kNf4Block;
 static_assert(kQuantisedAlignment % kShardAlignment == 0);
 
-// Elements of a pool that belong to one tensor, so that the optimizer treats them alike.
-struct Run {
+// The elements of a pool that belong to one tensor, which the optimizer treats alike.
+struct TensorRange {
   std::size_t begin, end;  // elements
   std::size_t parameter;   // index in the unit's parameters
   bool decay;
@@ -40,7 +40,7 @@ struct Pool {
   // One shard per data rank, however state is placed. A rank sums, measures, saves and hashes the elements of its own
   // shard, so that each element is counted once.
   Cut shards;
-  std::vector<Run> runs = {};  // in order; the gaps between them hold zeros
+  std::vector<TensorRange> ranges = {};  // in order; the gaps between them hold zeros
   // Elements before the first tensor that is cut into virtual shards: all ranks that share the unit's layers have them.
   std::size_t uncut = 0;
 
@@ -51,7 +51,7 @@ struct Pool {
 // The pools of a unit. The trained one is the base class; frozen and quantised parameters have no other state.
 struct UnitLayout : Pool {
   Pool frozen = {}, quantised = {};
-  device::StorageFormat moments = device::StorageFormat::fp32;  // the recipe's; used for blocks that no run covers
+  device::StorageFormat moments = device::StorageFormat::fp32;  // the recipe's; used for blocks that no tensor covers
   // The elements of another unit (the holder) that this unit shares, in whole blocks: a tied table. The holder lists
   // the units that share its trained or its frozen elements.
   struct Shared {
@@ -81,7 +81,7 @@ struct UnitLayout : Pool {
   // Whether the elements that this unit shares are trained.
   bool trains_shared() const { return shared && !shared->frozen; }
 
-  // Bytes of one moment of elements [begin, end), which must begin at a block. Each block has the format of its run.
+  // Bytes of one moment of elements [begin, end), which must begin at a block. Each block has the format of its tensor.
   // Moments follow each other without gaps, so this is also the distance between the moments of `begin` and of `end`.
   std::size_t moment_bytes(std::size_t begin, std::size_t end) const;
   // The offset, in bytes, of `element` in a rank's part of the state; that part starts at element `part`.

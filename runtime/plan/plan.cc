@@ -76,12 +76,12 @@ void add(Hash& hash, const Layout& layout) {
   for (const UnitLayout& unit : layout.units) {
     for (const PoolKind kind : kPools) {
       const Pool& pool = unit.pool(kind);
-      hash << pool.size << pool.padded() << pool.shard() << pool.runs.size();
+      hash << pool.size << pool.padded() << pool.shard() << pool.ranges.size();
     }
     if (unit.shared) hash << unit.shared->unit << unit.shared->elements.begin << unit.shared->elements.end;
     for (const PoolKind kind : kPools)
-      for (const Run& run : unit.pool(kind).runs)
-        hash << run.begin << run.end << run.parameter << run.decay << run.moments;
+      for (const TensorRange& range : unit.pool(kind).ranges)
+        hash << range.begin << range.end << range.parameter << range.decay << range.moments;
   }
 }
 

@@ -97,7 +97,7 @@ enum class Role : std::uint8_t {
   squares,    // sum of squares that the reduce lane adds to (SquareState)
   constants,  // tables of the model that no step changes
   cache,      // keys and values of a unit, if the run generates
-  logits,     // fp32: the last row's, if the run generates; in an evaluation a classifier's scores
+  scores,     // fp32: logits of the last row if the run generates; in an evaluation those of a classifier
   workspace,
   source,  // of an upload, download, read or write; its target is the next use
   target,
@@ -219,7 +219,7 @@ struct Home {
 
 // The buffers that all tasks of a step share, by role; -1: the plan has none.
 struct ControlBuffers {
-  int batch = -1, state = -1, losses = -1, squares = -1, constants = -1, logits = -1, pending = -1;
+  int batch = -1, state = -1, losses = -1, squares = -1, constants = -1, scores = -1, pending = -1;
 };
 
 // Buffers with `bytes` of each rank, in rank order: one for collectives, one for the host. -1: the plan has none.

@@ -12,7 +12,7 @@ namespace strata::runtime {
 // Role::state: written by the host before the step and by the consensus; read by every lane.
 struct StepState {
   device::StepScalars scalars;
-  std::uint64_t stop_requested;
+  std::uint64_t requests;
   device::StepMessage message;
   device::StepResult result;
 };

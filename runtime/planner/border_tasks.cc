@@ -18,7 +18,7 @@ BorderTasks::BorderTasks(Draft& draft) : d_(draft) {
   plan.host_control = plan.control;
   if (plan.device.kind != device::Kind::cpu)
     for (const Member which :
-         {&Control::batch, &Control::state, &Control::losses, &Control::squares, &Control::logits}) {
+         {&Control::batch, &Control::state, &Control::losses, &Control::squares, &Control::scores}) {
       if (plan.control.*which < 0) continue;
       const Buffer& b = plan.buffers[static_cast<std::size_t>(plan.control.*which)];
       plan.host_control.*which =
@@ -56,7 +56,7 @@ void BorderTasks::begin() {
 }
 
 void BorderTasks::end() {
-  copy(false, {&Control::state, &Control::losses, &Control::logits});
+  copy(false, {&Control::state, &Control::losses, &Control::scores});
   Border::add_read(d_);
 }
 

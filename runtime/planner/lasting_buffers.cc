@@ -53,11 +53,11 @@ std::vector<int> add_lasting_buffers(Draft& draft) {
         add_filled(draft, "index of sequences and labels", Kind::workspace, Tier::host, r.index_bytes);
   add_scores(draft);
   if (!draft.owns(draft.last()))
-    control.logits = -1;  // the last stage has them
+    control.scores = -1;  // the last stage has them
   else if (r.shape.cache > 0)
-    control.logits = add("logits", Kind::activations, device::fp32_bytes(model.vocabulary));
+    control.scores = add("logits", Kind::activations, device::fp32_bytes(model.vocabulary));
   else if (const std::size_t stride = model.loss_unit().score_stride(); r.forward_only && stride > 0)
-    control.logits = add("scores", Kind::activations, device::fp32_bytes(model.loss_rows() * stride));
+    control.scores = add("scores", Kind::activations, device::fp32_bytes(model.loss_rows() * stride));
   std::vector<int> caches(at(draft.units()), -1);
   for (int unit = 0; unit < draft.units(); ++unit)
     if (const std::size_t cache = draft.owns(unit) ? draft.unit(unit).bytes().cache : 0)

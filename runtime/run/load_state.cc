@@ -19,7 +19,7 @@ namespace {
 // What a rank needs of one tensor's state and where it goes in the rank's part, with the block of an extent that holds
 // some of it.
 struct Need {
-  std::size_t unit, run;
+  std::size_t unit, tensor;  // the latter as an index into the ranges of the unit's pool
   StateKind kind;
   Box box;
   std::uint64_t begin, end;  // elements of the box
@@ -69,11 +69,12 @@ void write_block(Executor& executor, const StepPlan& plan, const Block& block, s
   }
   const std::uint64_t size = stored_bytes(e->format, 1), begin = at / size;
   const BoxRange held{e->box, begin, begin + bytes.size() / size};
-  const Run& run = plan.layout.units[need->unit].pool(pool_of(need->kind)).runs[need->run];
+  const TensorRange& range = plan.layout.units[need->unit].pool(pool_of(need->kind)).ranges[need->tensor];
   for_common(held, need->range(), [&](std::uint64_t in_block, std::uint64_t in_need, std::uint64_t count) {
     const auto common = bytes.subspan((in_block - begin) * size, count * size);
     if (need->weights())
-      store_weights(executor, plan, need->unit, pool_of(need->kind), run.begin + in_need, floats_of(e->format, common));
+      store_weights(executor, plan, need->unit, pool_of(need->kind), range.begin + in_need,
+                    floats_of(e->format, common));
     else
       executor.storage().write_state(need->unit, need->kind, need->offset + (in_need - need->begin) * size, common);
   });
@@ -87,16 +88,16 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
     const auto parameters = job.model->units[unit]->parameters();
     const models::ElementRange held = executor.storage().held(unit, StateKind::parameters);
     const auto [part, part_end] = job.plan.parts_of(unit).piece(rank);
-    const auto add = [&](const Pool& pool, StateKind kind, const models::ElementRange& range) {
-      for (std::size_t r = 0; r < pool.runs.size(); ++r) {
-        const Run& run = pool.runs[r];
-        const std::size_t begin = std::max(run.begin, range.begin), end = std::min(run.end, range.end);
+    const auto add = [&](const Pool& pool, StateKind kind, const models::ElementRange& wanted) {
+      for (std::size_t r = 0; r < pool.ranges.size(); ++r) {
+        const TensorRange& range = pool.ranges[r];
+        const std::size_t begin = std::max(range.begin, wanted.begin), end = std::min(range.end, wanted.end);
         if (begin >= end) continue;
-        const models::Parameter& parameter = parameters[run.parameter];
+        const models::Parameter& parameter = parameters[range.parameter];
         const Need& need =
-            out.emplace_back(unit, r, kind, run.box_of(parameter), begin - run.begin, end - run.begin, 0);
+            out.emplace_back(unit, r, kind, range.box_of(parameter), begin - range.begin, end - range.begin, 0);
         if (kind == StateKind::quantised)
-          out.back().offset = stored_bytes(job.plan.layout.quantised, begin - range.begin);
+          out.back().offset = stored_bytes(job.plan.layout.quantised, begin - wanted.begin);
         else if (!need.weights())
           out.back().offset = layout.state_offset(kind, part, begin);
       }
@@ -123,13 +124,13 @@ void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor
   const std::vector<Need> needs = needs_of(job, executor, job.plan.mesh().at(rank));
   for (const Need& need : needs) {
     if (is_frozen(need.kind) && !checkpoint.manifest().base_hash.empty()) continue;
-    const Run& run = job.plan.layout.units[need.unit].pool(pool_of(need.kind)).runs[need.run];
-    const std::string& tensor = job.model->units[need.unit]->parameters()[run.parameter].name;
+    const TensorRange& range = job.plan.layout.units[need.unit].pool(pool_of(need.kind)).ranges[need.tensor];
+    const std::string& tensor = job.model->units[need.unit]->parameters()[range.parameter].name;
     const auto extents = checkpoint.extents(name_of(need.kind), tensor);
     const bool frozen = need.kind == StateKind::frozen && !extents.empty();
     device::StorageFormat format = need.weights()                      ? device::StorageFormat::fp32
                                    : need.kind == StateKind::quantised ? job.plan.layout.quantised
-                                                                       : run.moments;
+                                                                       : range.moments;
     if (frozen && extents[0].format != device::StorageFormat::block8 && !is_nf4(extents[0].format))
       format = extents[0].format;
     if (extents.empty() || extents[0].format != format)

@@ -141,13 +141,13 @@ StepReport Trainer::step(std::uint64_t requests) {
       .skipped = skipped,
       .tokens = tokens,
       .step_ms = took.count(),
-      .stop = (result.stop & (kCheckpoint - 1)) != 0,
+      .stop = (result.requests & (kCheckpoint - 1)) != 0,
       .disk_bytes = executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme),
       .time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .epoch = batches_->epochs_before(progress_.next_micro_batch),
       .labels = labels_,
-      .at_once = (result.stop & kStopAtOnce) != 0,
-      .save = (result.stop & kCheckpoint) != 0,
+      .at_once = (result.requests & kStopAtOnce) != 0,
+      .save = (result.requests & kCheckpoint) != 0,
       .remark = std::move(remark),
   };
 }

@@ -32,7 +32,7 @@ void Border::add_read(Draft& draft) {
   Draft::use(read, control.batch, Role::batch, Access::update);
   Draft::use(read, control.state, Role::state, Access::read);
   Draft::use(read, control.losses, Role::losses, Access::read);
-  Draft::use_if_any(read, control.logits, Role::logits, Access::read);
+  Draft::use_if_any(read, control.scores, Role::scores, Access::read);
 }
 
 void Border::run(const Task& task) {
@@ -41,7 +41,7 @@ void Border::run(const Task& task) {
   if (task.kind != TaskKind::host_write) return;
   *state = StepState{};
   state->scalars = scalars_;
-  state->stop_requested = requests_;
+  state->requests = requests_;
   std::memset(at<std::byte>(control_.losses), 0, LossState::bytes(model_.units.size()));
   if (control_.squares >= 0) *at<SquareState>(control_.squares) = SquareState{};
 }

@@ -37,12 +37,12 @@ class Border {
   int first_nonfinite_unit() const;
   // A classifier's scores of the rows that enter the loss, [rows, score_stride].
   std::span<const float> scores() const {
-    return {at<float>(control_.logits), model_.loss_rows() * model_.loss_unit().score_stride()};
+    return {at<float>(control_.scores), model_.loss_rows() * model_.loss_unit().score_stride()};
   }
   // Empty on a rank without the head.
   std::span<const float> logits() const {
-    if (control_.logits < 0) return {};
-    return {at<float>(control_.logits), model_.vocabulary};
+    if (control_.scores < 0) return {};
+    return {at<float>(control_.scores), model_.vocabulary};
   }
 
  private:

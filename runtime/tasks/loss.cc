@@ -52,7 +52,7 @@ void Loss::add(Draft& draft) const {
   STRATA_CHECK_EQ(shared_gradients >= 0, learns && layout.trains_shared());
   Task& task = call.add(draft, TaskKind::loss);
   Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
-  Draft::use_if_any(task, draft.plan.control.logits, Role::logits, Access::write);
+  Draft::use_if_any(task, draft.plan.control.scores, Role::scores, Access::write);
   Draft::use_if_any(task, residual, Role::residual, Access::write);
   Draft::use_if_any(task, gradients, Role::gradients, Access::write);
   Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
@@ -65,11 +65,11 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
   const ConstView x = UnitCall::input(site, task);
   if (site.generation.rows > 0)
     return unit.logits(lane, UnitCall::context(site, task), x,
-                       site.view(task, Role::logits, DType::fp32).sub(0, site.model.vocabulary));
+                       site.view(task, Role::scores, DType::fp32).sub(0, site.model.vocabulary));
   const View gradients = site.view(task, Role::gradients), dx = gradient_of_input(site, task);
   models::Context context = UnitCall::context(site, task);
-  if (task.buffer(Role::logits) >= 0)
-    context.scores = site.view(task, Role::logits, DType::fp32).sub(0, site.model.loss_rows() * unit.score_stride());
+  if (task.buffer(Role::scores) >= 0)
+    context.scores = site.view(task, Role::scores, DType::fp32).sub(0, site.model.loss_rows() * unit.score_stride());
   unit.loss(lane, context, x, loss_of(site), dx, gradients);
   count_once(site, lane);
   if (!dx) return;  // a forward-only plan

@@ -75,7 +75,7 @@ void Consensus::run(Site& site, const Task& task, device::Lane& lane) {
   const ControlBuffers& control = site.plan.control;
   auto* state = site.at<StepState>(control.state);
   pack_message(lane, &site.at<SquareState>(control.squares)->squares, &site.at<LossState>(control.losses)->loss,
-               &state->stop_requested, &state->message);
+               &state->requests, &state->message);
   auto* all = reinterpret_cast<device::StepMessage*>(site.view(task, Role::staging, device::DType::fp32).data);
   site.over.all.exchange(reinterpret_cast<const std::byte*>(&state->message), sizeof(device::StepMessage),
                          reinterpret_cast<std::byte*>(all));

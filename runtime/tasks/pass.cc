@@ -130,9 +130,9 @@ void UnitCall::zero_gaps(const Site& site, const Task& task, Lane& lane, const V
   };
   const UnitLayout& layout = site.layout(task);
   std::size_t end = 0;
-  for (const Run& run : layout.runs) {
-    zero_between(end, run.begin);
-    end = run.end;
+  for (const TensorRange& range : layout.ranges) {
+    zero_between(end, range.begin);
+    end = range.end;
   }
   zero_between(end, layout.padded());
 }

@@ -51,7 +51,7 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
   const device::OnSkip on_skip = copied ? device::OnSkip::rewrite_parameter : device::OnSkip::leave_parameter;
   const UnitLayout& layout = site.layout(task);
   const ElementRange shared = also_in_shared_gradients(site, task);
-  const auto apply = [&](std::size_t from, std::size_t to, const Run& run) {
+  const auto apply = [&](std::size_t from, std::size_t to, const TensorRange& range) {
     if (from >= to) return;
     const std::size_t at = from - begin, n = to - from;
     ConstView first, second;
@@ -69,20 +69,20 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
                     .second = second,
                     .master = master.sub(at, n),
                     .parameter = parameters ? parameters.sub(at, n) : View{},
-                    .format = run.moments,
+                    .format = range.moments,
                     .moment1 = moment1 + moments,
                     .moment2 = moment2 ? moment2 + moments : nullptr,
-                    .decay = run.decay,
+                    .decay = range.decay,
                     .unit = static_cast<std::uint32_t>(task.unit),
                     .begin = from},
                    on_skip);
   };
-  for (const Run& run : layout.runs) {
-    const std::size_t from = std::max(begin, run.begin), to = std::min(end, run.end);
+  for (const TensorRange& range : layout.ranges) {
+    const std::size_t from = std::max(begin, range.begin), to = std::min(end, range.end);
     // In the shared range the gradient is the sum of two.
-    apply(from, std::min(to, shared.begin), run);
-    apply(std::max(from, shared.begin), std::min(to, shared.end), run);
-    apply(std::max(from, shared.end), to, run);
+    apply(from, std::min(to, shared.begin), range);
+    apply(std::max(from, shared.begin), std::min(to, shared.end), range);
+    apply(std::max(from, shared.end), to, range);
   }
 }
 

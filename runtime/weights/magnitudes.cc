@@ -71,7 +71,7 @@ class Magnitudes final : public WeightSource {
   }
   std::vector<comm::Seen> seen() const override { return weights_->seen(); }
   std::vector<comm::Seen> seen_as_read() const override { return weights_->seen_as_read(); }
-  std::vector<std::string> drawn() const override { return weights_->drawn(); }
+  std::vector<std::string> initialised() const override { return weights_->initialised(); }
   std::size_t rounded() const override { return weights_->rounded(); }
   std::vector<std::string> left_out() const override { return weights_->left_out(); }
   Base base() const override { return weights_->base(); }

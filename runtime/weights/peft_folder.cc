@@ -129,7 +129,7 @@ class PeftWeights final : public WeightSource {
       for (const models::StoredTensor* tensor : tensors)
         if (tensor)
           all.push_back({fmt::format("tensor {} of {}", tensor->name, tensor->file.string()),
-                         comm::print_of(tensor->bytes, comm::of_tensors(tensor->bytes.size()))});
+                         comm::fingerprint_of(tensor->bytes, comm::of_tensors(tensor->bytes.size()))});
     return all;
   }
 
@@ -168,8 +168,8 @@ class JoinedWeights final : public WeightSource {
     return all;
   }
   std::vector<comm::Seen> seen_as_read() const override { return base_->seen_as_read(); }
-  std::vector<std::string> drawn() const override {
-    std::vector<std::string> names = base_->drawn();
+  std::vector<std::string> initialised() const override {
+    std::vector<std::string> names = base_->initialised();
     if (!trained_) return names;
     std::erase_if(names, [&](const std::string& name) {
       return std::ranges::any_of(model_.units, [&](const auto& unit) {

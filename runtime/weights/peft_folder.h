@@ -20,8 +20,8 @@ inline constexpr const char* kPeftPrefix = "base_model.model.";
 std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const std::filesystem::path& folder,
                                            const models::Model& model);
 
-// Joins two sources: trained weights come from `trained`, frozen ones from `base`. drawn() names only frozen ones, and
-// left_out() is that of `base`.
+// Joins two sources: trained weights come from `trained`, frozen ones from `base`. initialised() names only frozen
+// ones, and left_out() is that of `base`.
 std::unique_ptr<WeightSource> joined_weights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> trained,
                                              const models::Model& model, WeightSource::Base wanted = {});
 // The same weights, with the requirement that the base has the hash `wanted`.

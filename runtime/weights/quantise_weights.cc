@@ -20,17 +20,17 @@ constexpr std::size_t kAtOnce = 16 * kQuantisedAlignment;  // elements per read
 
 // A range of a matrix whose scales this rank adds up.
 struct Stretch {
-  std::size_t unit, run, begin, end;  // elements of the matrix
+  std::size_t unit, matrix, begin, end;  // elements of the matrix
 };
 
-// Sums of the scales of all matrices, in the order of units and runs: this rank's part, or with `all` those of all
+// Sums of the scales of all matrices, in the order of units and ranges: this rank's part, or with `all` those of all
 // ranks.
 class ScaleSums {
  public:
   ScaleSums(const StepPlan& plan, const WeightSource& source) : plan_(plan), source_(source) {
     for (const UnitLayout& unit : plan.layout.units) {
       first_.push_back(sums_.size());
-      sums_.resize(sums_.size() + unit.quantised.runs.size());
+      sums_.resize(sums_.size() + unit.quantised.ranges.size());
     }
   }
 
@@ -39,16 +39,18 @@ class ScaleSums {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) {
       if (rank && !plan_.own.has(static_cast<int>(unit))) continue;  // the ranks of its stage add it
       const Pool& pool = plan_.layout.units[unit].quantised;
-      for (std::size_t r = 0; r < pool.runs.size(); ++r) {
-        const Run& run = pool.runs[r];
-        if (source_.quantised(unit, run.parameter, plan_.layout.quantised)) continue;
-        const models::ElementRange whole{run.begin, run.end};
+      for (std::size_t r = 0; r < pool.ranges.size(); ++r) {
+        const TensorRange& range = pool.ranges[r];
+        if (source_.quantised(unit, range.parameter, plan_.layout.quantised)) continue;
+        const models::ElementRange whole{range.begin, range.end};
         const auto [begin, end] = rank ? pool.shards.piece_of(whole, *rank) : whole;
         for (std::size_t at = begin; at < end; at += kAtOnce)
-          stretches.push_back({unit, r, at - run.begin, std::min(end, at + kAtOnce) - run.begin});
+          stretches.push_back({unit, r, at - range.begin, std::min(end, at + kAtOnce) - range.begin});
       }
     }
-    const auto parameter = [&](const Stretch& s) { return plan_.layout.units[s.unit].quantised.runs[s.run].parameter; };
+    const auto parameter = [&](const Stretch& s) {
+      return plan_.layout.units[s.unit].quantised.ranges[s.matrix].parameter;
+    };
     const auto prefetch = [&](std::size_t i) {
       const Stretch& s = stretches[i];
       source_.prefetch(s.unit, parameter(s), s.begin, s.end - s.begin);
@@ -62,7 +64,7 @@ class ScaleSums {
       for (std::size_t at = 0; at < values.size(); at += kScaleBlock)
         sum.add(nf4_scale(std::span(values).subspan(at, std::min(kScaleBlock, values.size() - at))));
       const std::lock_guard lock(mutex);
-      sums_[first_[s.unit] + s.run].merge(sum);
+      sums_[first_[s.unit] + s.matrix].merge(sum);
     });
   }
   void add_all(comm::World& world) {
@@ -81,9 +83,9 @@ class ScaleSums {
     ScaleOffsets out;
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) {
       auto& offsets = out.emplace_back();
-      const auto& runs = plan_.layout.units[unit].quantised.runs;
-      for (std::size_t r = 0; r < runs.size(); ++r) {
-        const std::size_t scales = (runs[r].end - runs[r].begin + kScaleBlock - 1) / kScaleBlock;
+      const auto& ranges = plan_.layout.units[unit].quantised.ranges;
+      for (std::size_t r = 0; r < ranges.size(); ++r) {
+        const std::size_t scales = (ranges[r].end - ranges[r].begin + kScaleBlock - 1) / kScaleBlock;
         offsets.push_back(static_cast<float>(sums_[first_[unit] + r].round() / static_cast<double>(scales)));
       }
     }
@@ -129,23 +131,23 @@ void quantise_weights(Executor& executor, const StepPlan& plan, const WeightSour
   const std::size_t block_bytes = stored_bytes(format, kBlock);
   std::vector<std::byte> stored(stored_bytes(format, elements.size()));  // zeros after the last matrix
   std::vector<float> values;
-  for (std::size_t r = 0; r < pool.runs.size(); ++r) {
-    const Run& run = pool.runs[r];
-    const std::size_t from = std::max(run.begin, elements.begin), to = std::min(run.end, elements.end);
+  for (std::size_t r = 0; r < pool.ranges.size(); ++r) {
+    const TensorRange& range = pool.ranges[r];
+    const std::size_t from = std::max(range.begin, elements.begin), to = std::min(range.end, elements.end);
     if (from >= to) continue;
-    const bool as_it_is = source.quantised(unit, run.parameter, format);
+    const bool as_it_is = source.quantised(unit, range.parameter, format);
     if (!as_it_is || options.base) {
       values.resize(to - from);
-      source.read(unit, run.parameter, from - run.begin, values);
+      source.read(unit, range.parameter, from - range.begin, values);
     }
     if (options.base)
       if (const auto own = pool.shards.piece_of({from, to}, options.rank); own.begin < own.end)
-        options.base->add(unit, run.parameter, own.begin - run.begin,
+        options.base->add(unit, range.parameter, own.begin - range.begin,
                           std::span(values).subspan(own.begin - from, own.size()));
     for (std::size_t at = from; at < to; at += kBlock) {
       const auto block = std::span(stored).subspan(stored_bytes(format, at - elements.begin), block_bytes);
       if (as_it_is)
-        source.read_block(unit, run.parameter, at - run.begin, block);
+        source.read_block(unit, range.parameter, at - range.begin, block);
       else
         write_nf4_block(format, std::span(values).subspan(at - from, std::min(kBlock, to - at)), offsets[r], block);
     }

@@ -16,7 +16,7 @@ ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int
 ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads);
 
 // Reads, quantises (unless the source is quantised) and stores `elements` of a unit's quantised pool, which must be
-// complete blocks that this rank holds. `offsets`: by run. Thread-safe for elements that do not overlap.
+// complete blocks that this rank holds. `offsets`: by matrix. Thread-safe for elements that do not overlap.
 void quantise_weights(Executor& executor, const StepPlan& plan, const WeightSource& source,
                       const std::vector<float>& offsets, std::size_t unit, const models::ElementRange& elements,
                       const LoadOptions& options = {});

@@ -45,7 +45,7 @@ class QuantisedWeights final : public WeightSource {
     weights_->read(unit, parameter, begin, values);
     write_nf4_block(model_.quantised, values, offset(unit, parameter), block);
   }
-  std::vector<std::string> drawn() const override { return weights_->drawn(); }
+  std::vector<std::string> initialised() const override { return weights_->initialised(); }
   std::vector<std::string> left_out() const override { return weights_->left_out(); }
   Base base() const override { return weights_->base(); }
 

@@ -70,8 +70,8 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
       const bool redrawn = new_head && p.name.starts_with(anew);
       places.push_back(redrawn ? std::nullopt : found);
       if (places.back() || p.of_adapter) continue;
-      const bool drawn = redrawn || std::ranges::find(may_lack, p.name) != may_lack.end();
-      (drawn ? out.drawn : out.missing).push_back(p.name);
+      const bool random = redrawn || std::ranges::find(may_lack, p.name) != may_lack.end();
+      (random ? out.initialised : out.missing).push_back(p.name);
     }
   }
   for (std::size_t i = 0; i < names.size(); ++i) {

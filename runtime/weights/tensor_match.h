@@ -15,7 +15,7 @@ struct TensorMatch {
   // By unit and parameter, indices into the given names; nullopt: initialised at random, or missing.
   std::vector<std::vector<std::optional<std::size_t>>> places;
   // Parameters that are initialised at random: a head that is absent (Model::drawn_if_missing) or to be replaced.
-  std::vector<std::string> drawn;
+  std::vector<std::string> initialised;
   std::vector<std::string> missing;   // required parameters that are absent
   std::vector<std::size_t> left_out;  // names that the objective does not use (Model::ignored_suffixes)
   std::vector<std::size_t> unknown;   // names that the model does not have

@@ -50,18 +50,18 @@ class RandomWeights final : public WeightSource {
     const device::RandomStream stream{seed_, 0, 0x80000000u + numbers_[unit][parameter]};
     for (std::size_t i = begin; i < begin + out.size();) {
       const device::PhiloxBlock block = device::random_block(stream, i / 4);
-      float drawn[4];
+      float values[4];
       for (std::size_t k = 0; k < 4; ++k)  // uniform, from 24 bits
-        drawn[k] = init.bound * (static_cast<float>(block.word[k] >> 8) * 0x1p-23f - 1);
+        values[k] = init.bound * (static_cast<float>(block.word[k] >> 8) * 0x1p-23f - 1);
       for (std::size_t pair = 0; pair < 4 && init.bound == 0; pair += 2) {
         const float u = (static_cast<float>(block.word[pair] >> 8) + 0.5f) * 0x1p-24f;
         const float angle = static_cast<float>(block.word[pair + 1]) * (2 * std::numbers::pi_v<float> * 0x1p-32f);
         const float radius = init.deviation * std::sqrt(-2 * std::log(u));
-        drawn[pair] = radius * std::cos(angle);
-        drawn[pair + 1] = radius * std::sin(angle);
+        values[pair] = radius * std::cos(angle);
+        values[pair + 1] = radius * std::sin(angle);
       }
       for (const std::size_t stop = std::min(begin + out.size(), (i / 4 + 1) * 4); i < stop; ++i)
-        out[i - begin] = drawn[i % 4];
+        out[i - begin] = values[i % 4];
     }
   }
 
@@ -142,7 +142,7 @@ class StoredWeights final : public WeightSource {
         }
       }
     }
-    drawn_ = std::move(match.drawn);
+    initialised_ = std::move(match.initialised);
     for (const std::size_t i : match.left_out)
       if (auto layer = layer_of(names[i], stored[i]->shape.size())) left_out_.push_back(*std::move(layer));
     for (const std::size_t i : match.unknown) check_unknown(*stored[i], model);
@@ -198,12 +198,12 @@ class StoredWeights final : public WeightSource {
         if (tensor) comm::ask_for(tensor->bytes, coverage);
     return of_tensors([&](const models::StoredTensor& tensor, std::size_t, std::size_t) {
       std::string print = fmt::format("{} [{}], {}", tensor.dtype, fmt::join(tensor.shape, ", "),
-                                      comm::print_of(tensor.bytes, coverage));
+                                      comm::fingerprint_of(tensor.bytes, coverage));
       MappedFile::release(tensor.bytes);
       return print;
     });
   }
-  std::vector<std::string> drawn() const override { return drawn_; }
+  std::vector<std::string> initialised() const override { return initialised_; }
   std::vector<std::string> left_out() const override { return left_out_; }
   std::size_t rounded() const override {
     std::size_t count = 0;
@@ -279,7 +279,7 @@ class StoredWeights final : public WeightSource {
 
   models::Safetensors file_;
   RandomWeights random_;
-  std::vector<std::string> drawn_, left_out_;
+  std::vector<std::string> initialised_, left_out_;
   std::vector<std::vector<const models::StoredTensor*>> tensors_;      // by unit and parameter; null: not stored
   std::vector<std::vector<std::optional<models::Nf4Tensor>>> nf4_;     // quantised tensors
   mutable std::vector<std::vector<std::atomic<std::uint64_t>>> read_;  // sums of hashes of what was read of each tensor

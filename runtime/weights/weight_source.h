@@ -38,7 +38,7 @@ class WeightSource {
   virtual std::vector<comm::Seen> seen() const { return {}; }
   virtual std::vector<comm::Seen> seen_as_read() const { return {}; }
   // Names of parameters that the files lack and that are initialised at random (Model::drawn_if_missing).
-  virtual std::vector<std::string> drawn() const { return {}; }
+  virtual std::vector<std::string> initialised() const { return {}; }
   // The number of tensors stored as F64, which are rounded to fp32 as they are read.
   virtual std::size_t rounded() const { return 0; }
   // Layers in the files that the model lacks: heads of other objectives. They are neither trained nor written.

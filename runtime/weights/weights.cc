@@ -60,18 +60,19 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
       for (std::size_t begin = held.begin; begin < held.end; begin += kChunk)
         chunks.push_back({unit, pool, begin, std::min(held.end, begin + kChunk)});
     }
-  // Calls f(run, from, to) for the parameter ranges in chunk i.
-  const auto for_runs = [&](std::size_t i, auto&& f) {
+  // Calls f(range, from, to) for the parameter ranges in chunk i.
+  const auto for_ranges = [&](std::size_t i, auto&& f) {
     const Chunk& c = chunks[i];
-    for (const Run& run : plan.layout.units[c.unit].pool(c.pool).runs) {
-      const std::size_t from = std::max(run.begin, c.begin), to = std::min(run.end, c.end);
-      if (from < to) f(run, from, to);
+    for (const TensorRange& range : plan.layout.units[c.unit].pool(c.pool).ranges) {
+      const std::size_t from = std::max(range.begin, c.begin), to = std::min(range.end, c.end);
+      if (from < to) f(range, from, to);
     }
   };
   const auto prefetch = [&](std::size_t i) {
-    for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
-      const std::size_t first = run.piece.in_whole(from - run.begin), last = run.piece.in_whole(to - 1 - run.begin);
-      source.prefetch(chunks[i].unit, run.parameter, first, last + 1 - first);
+    for_ranges(i, [&](const TensorRange& range, std::size_t from, std::size_t to) {
+      const std::size_t first = range.piece.in_whole(from - range.begin),
+                        last = range.piece.in_whole(to - 1 - range.begin);
+      source.prefetch(chunks[i].unit, range.parameter, first, last + 1 - first);
     });
   };
   std::uint64_t bytes = 0;
@@ -83,12 +84,13 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     if (c.pool == PoolKind::quantised)
       return quantise_weights(executor, plan, source, offsets[c.unit], c.unit, {c.begin, c.end}, options);
     std::vector<float> values(c.end - c.begin);  // zeros between the parameters
-    for_runs(i, [&](const Run& run, std::size_t from, std::size_t to) {
-      read_piece(source, c.unit, run.parameter, run.piece, from - run.begin, {&values[from - c.begin], to - from});
+    for_ranges(i, [&](const TensorRange& range, std::size_t from, std::size_t to) {
+      read_piece(source, c.unit, range.parameter, range.piece, from - range.begin,
+                 {&values[from - c.begin], to - from});
       if (c.pool == PoolKind::trained || !options.base || !plan.own.has(static_cast<int>(c.unit))) return;
       const models::ElementRange own = plan.layout.units[c.unit].pool(c.pool).shards.piece_of({from, to}, options.rank);
       if (own.begin < own.end)
-        options.base->add(c.unit, run.parameter, own.begin - run.begin, {&values[own.begin - c.begin], own.size()});
+        options.base->add(c.unit, range.parameter, own.begin - range.begin, {&values[own.begin - c.begin], own.size()});
     });
     store_weights(executor, plan, c.unit, c.pool, c.begin, values);
   });

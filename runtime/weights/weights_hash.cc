@@ -69,7 +69,8 @@ struct Place {
 std::vector<Place> places_of(const UnitLayout& unit) {
   std::map<std::size_t, Place> by_parameter;
   for (const PoolKind pool : kPools)
-    for (const Run& run : unit.pool(pool).runs) by_parameter[run.parameter] = {pool, 0, {run.begin, run.end}};
+    for (const TensorRange& range : unit.pool(pool).ranges)
+      by_parameter[range.parameter] = {pool, 0, {range.begin, range.end}};
   std::vector<Place> out;
   std::size_t at = 0;
   for (auto& [parameter, place] : by_parameter) {
@@ -221,7 +222,8 @@ class Hasher {
   bool is_cut(std::size_t unit) const {
     const UnitLayout& layout = plan_.layout.units[unit];
     return std::ranges::any_of(kPools, [&](PoolKind pool) {
-      return std::ranges::any_of(layout.pool(pool).runs, [](const Run& run) { return run.piece.shards > 1; });
+      return std::ranges::any_of(layout.pool(pool).ranges,
+                                 [](const TensorRange& range) { return range.piece.shards > 1; });
     });
   }
   // A tensor of a unit with virtual shards: where it begins if all tensors were whole, and how its pieces lie in it.
@@ -235,8 +237,8 @@ class Hasher {
   std::map<std::size_t, Tensor> tensors_of(std::size_t unit) const {
     std::map<std::size_t, Tensor> tensors;
     for (const PoolKind pool : kPools)
-      for (const Run& run : plan_.layout.units[unit].pool(pool).runs)
-        tensors[run.parameter] = {0, (run.end - run.begin) * run.piece.shards, run.piece};
+      for (const TensorRange& range : plan_.layout.units[unit].pool(pool).ranges)
+        tensors[range.parameter] = {0, (range.end - range.begin) * range.piece.shards, range.piece};
     std::size_t end = 0;
     for (auto& [parameter, tensor] : tensors) {
       tensor.begin = whole_parameters(end);
@@ -255,18 +257,18 @@ class Hasher {
     std::vector<float> some;
     if (!plan_.own.has(static_cast<int>(unit))) return own;
     for (const PoolKind pool : kPools)
-      for (const Run& run : plan_.layout.units[unit].pool(pool).runs) {
-        if (run.piece.shards == 1 && rank_.tensor > 0) continue;
-        const Tensor& tensor = tensors[run.parameter];
+      for (const TensorRange& range : plan_.layout.units[unit].pool(pool).ranges) {
+        if (range.piece.shards == 1 && rank_.tensor > 0) continue;
+        const Tensor& tensor = tensors[range.parameter];
         const auto before = [&](std::size_t place) {
-          return run.piece.before(std::min(std::max(place, tensor.begin) - tensor.begin, tensor.size));
+          return range.piece.before(std::min(std::max(place, tensor.begin) - tensor.begin, tensor.size));
         };
         const ElementRange mine = plan_.layout.units[unit].pool(pool).shards.piece_of(
-            {run.begin + before(at), run.begin + before(at + n)}, rank_);
+            {range.begin + before(at), range.begin + before(at + n)}, rank_);
         if (mine.begin >= mine.end) continue;
         some.resize(mine.size());
         read(unit, pool, mine.begin, some);
-        const Sent sent{run.parameter, run.piece.shard, mine.begin - run.begin, mine.size()};
+        const Sent sent{range.parameter, range.piece.shard, mine.begin - range.begin, mine.size()};
         own.append(reinterpret_cast<const char*>(&sent), sizeof sent);
         own.append(reinterpret_cast<const char*>(some.data()), some.size() * sizeof(float));
       }

@@ -27,8 +27,11 @@ std::vector<bool> wanted_turns(const Conversation& conversation, TrainOn on) {
   std::vector<bool> out(turns);
   for (std::size_t i = 0; i < turns; ++i) {
     const bool answer = conversation.answers[i], is_last = i + 1 == last_answer;
-    const bool behind = conversation.prompt > 0 ? answer && i >= conversation.prompt : is_last;
-    out[i] = on == TrainOn::all ? true : on == TrainOn::assistant ? answer : on == TrainOn::last ? is_last : behind;
+    const bool after_prompt = conversation.prompt > 0 ? answer && i >= conversation.prompt : is_last;
+    out[i] = on == TrainOn::all         ? true
+             : on == TrainOn::assistant ? answer
+             : on == TrainOn::last      ? is_last
+                                        : after_prompt;
     if (conversation.trained[i]) out[i] = *conversation.trained[i];
   }
   return out;

@@ -12,7 +12,7 @@ constexpr std::size_t kMostInCharacter = 8;  // the most tokens of one character
 
 // The place in the text after `surface`, which begins at `at`. It may have, or lack, the space that a tokenizer puts
 // before a word, and may follow white space that the tokenizer drops. npos if it is not there.
-std::size_t behind(std::string_view text, std::size_t at, std::string_view surface) {
+std::size_t end_of(std::string_view text, std::size_t at, std::string_view surface) {
   const std::string_view rest = text.substr(at);
   if (rest.starts_with(surface)) return at + surface.size();
   if (surface.starts_with(' ') && rest.starts_with(surface.substr(1))) return at + surface.size() - 1;
@@ -47,10 +47,10 @@ bool TokenPlaces::align(std::string_view text, std::span<const std::uint32_t> id
   places_.clear();
   std::size_t at = 0;
   for (std::size_t i = 0; i < ids.size();) {
-    std::size_t count = 1, next = behind(text, at, surface(ids[i]));
+    std::size_t count = 1, next = end_of(text, at, surface(ids[i]));
     // The bytes of one character may be spread over several tokens.
     while (next == std::string_view::npos && count < kMostInCharacter && i + count < ids.size())
-      next = behind(text, at, surface_of(ids.subspan(i, ++count)));
+      next = end_of(text, at, surface_of(ids.subspan(i, ++count)));
     if (next == std::string_view::npos) return false;
     places_.insert(places_.end(), count, {at, next});
     at = next;

@@ -53,12 +53,12 @@ bool is_written_number(std::string_view text) {
   const bool zero = text.starts_with('0');
   const std::size_t whole = take_digits();
   if (zero && whole > 1) return false;
-  std::size_t behind = 0;
+  std::size_t decimals = 0;
   if (text.starts_with('.')) {
     text.remove_prefix(1);
-    behind = take_digits();
+    decimals = take_digits();
   }
-  if (whole + behind == 0) return false;
+  if (whole + decimals == 0) return false;
   if (text.starts_with('e') || text.starts_with('E')) {
     text.remove_prefix(1);
     const bool sign = text.starts_with('-') || text.starts_with('+');
@@ -74,9 +74,9 @@ LabelValue from_text(const std::string& text, std::string_view field) {
   if (!is_written_number(text)) return text;
   const char *begin = text.data() + (text.starts_with('+') ? 1 : 0), *end = text.data() + text.size();
   std::int64_t whole = 0;
-  const auto [behind, fault] = std::from_chars(begin, end, whole);
-  if (fault == std::errc() && behind == end) return whole;
-  if (behind == end)  // as a double, it could equal another class
+  const auto [stop, fault] = std::from_chars(begin, end, whole);
+  if (fault == std::errc() && stop == end) return whole;
+  if (stop == end)  // as a double, it could equal another class
     throw RecordFault{fmt::format("the label \"{}\" is {}, which does not fit 64 bits: if it names a "
                                   "class, write it with a letter (id{}), and with a decimal point if it is a number",
                                   field, text, text),

@@ -70,8 +70,8 @@ bool AddedTokenFinder::widen(std::string_view text, std::size_t done, Found& fou
   const AddedToken& token = *found.token;
   if (token.single_word) {
     const bool before = found.begin > 0 && is_word(last_character(text.substr(0, found.begin)).code);
-    const bool behind = found.end < text.size() && is_word(character_at(text, found.end).code);
-    if (before || behind) return false;
+    const bool after = found.end < text.size() && is_word(character_at(text, found.end).code);
+    if (before || after) return false;
   }
   while (token.left_strip && found.begin > done) {
     const auto [code, bytes] = last_character(text.substr(0, found.begin));

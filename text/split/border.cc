@@ -29,9 +29,9 @@ std::size_t last_border(std::string_view text, std::size_t limit, std::string_vi
     if (separators.find(text[at]) == std::string_view::npos || at + 1 >= text.size()) continue;
     std::size_t begin = at - 1;
     while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
-    const std::string_view before = text.substr(begin, at - begin), behind = text.substr(at + 1, 4);
-    if (valid_character(before) != before.size() || valid_character(behind) == 0) continue;
-    if (is_letter(character_at(before, 0).code, ascii) && is_letter(character_at(behind, 0).code, ascii)) return at;
+    const std::string_view before = text.substr(begin, at - begin), after = text.substr(at + 1, 4);
+    if (valid_character(before) != before.size() || valid_character(after) == 0) continue;
+    if (is_letter(character_at(before, 0).code, ascii) && is_letter(character_at(after, 0).code, ascii)) return at;
   }
   return 0;
 }

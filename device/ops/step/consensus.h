@@ -14,18 +14,18 @@ struct StepMessage {
   ExactSum loss;     // summed over the labels of this rank's micro-batches
   // What this rank was asked for: a stop, a checkpoint, a stop at once. Each counts in bits of its own, so that the sum
   // over the ranks has all of them.
-  std::uint64_t stop = 0;
+  std::uint64_t requests = 0;
 };
 
 // What the ranks agreed on, for the host to read after the step.
 struct StepResult {
   double loss_sum = 0;       // over all labels of the step
   double gradient_norm = 0;  // unscaled, before clipping; not finite if a gradient is not
-  std::uint64_t stop = 0;
+  std::uint64_t requests = 0;
 };
 
-// *message = {*squares, *loss, *stop}, read when the work runs.
-void pack_message(Lane&, const ExactSum* squares, const ExactSum* loss, const std::uint64_t* stop,
+// *message = {*squares, *loss, *requests}, read when the work runs.
+void pack_message(Lane&, const ExactSum* squares, const ExactSum* loss, const std::uint64_t* requests,
                   StepMessage* message);
 
 // Merges `ranks` messages (exactly, so in any order) and decides for the step: sets scalars->gradient_factor to unscale

@@ -187,10 +187,10 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
 
 // A hash of everything besides the texts that results depend on: the model's present weights (another model may be put
 // in the same place later), the recipe's keys for mathematics and batches, and the algorithms of products.
-std::string print_of(const runtime::Job& job, const runtime::WeightSource& weights,
-                     const device::AlgorithmTable* algorithms) {
+std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource& weights,
+                           const device::AlgorithmTable* algorithms) {
   std::string all = job.config().to_json();
-  for (const comm::Seen& seen : weights.seen()) all += "\n" + seen.name + " " + seen.print;
+  for (const comm::Seen& seen : weights.seen()) all += "\n" + seen.name + " " + seen.fingerprint;
   std::istringstream lines(runtime::to_text(job.recipe));
   for (std::string line; std::getline(lines, line);)
     for (const char* room : {"model.", "data.", "training.", "device.kind"})
@@ -309,9 +309,9 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   if (speaks) tell_remarks(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
   // A checkpoint of an adapter knows the seed of what its base lacks.
-  if (!weights->drawn().empty() && !folder.has_adapter())
+  if (!weights->initialised().empty() && !folder.has_adapter())
     throw comm::AgreedError(Exit::usage, fmt::format("{} has no {}: train the classifier first", folder.path().string(),
-                                                     weights->drawn().front()));
+                                                     weights->initialised().front()));
   const auto algorithms = runtime::agree_on_algorithms(job, world, note);
   runtime::Evaluator evaluator(job, world, threads, *weights, algorithms, {}, std::move(planned.data.validation));
 
@@ -321,7 +321,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   PredictPart part(
       PredictPart::path_of(options.out),
       // Progress is counted in micro-batches, so a run with another micro-batch size must not resume from it.
-      fmt::format("{}{} of {} {} {} {} {}", PredictPart::kBegins, print_of(job, *weights, algorithms.get()),
+      fmt::format("{}{} of {} {} {} {} {}", PredictPart::kBegins, fingerprint_of(job, *weights, algorithms.get()),
                   sidecar->hash, begins, types, k, evaluator.micro_batches()),
       k, evaluator.places());
   std::uint64_t first = 0;

@@ -77,18 +77,18 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
                      words.empty() ? "" : fmt::format("; it said: {}", fmt::join(words, " ")));
 }
 
-// Sets cause and told from the best source: the agents, then a rank, then mpirun or srun. `said`: a rank's last
+// Sets `cause` and `printed` from the best source: the agents, then a rank, then mpirun or srun. `said`: a rank's last
 // sentence, if it is a cause.
 void settle_cause(Ended& out, const std::string& said, const RankOutput& output, const RankStart& start,
                   Starter starter, int code) {
   std::string node;
   if (!out.lost.empty()) node = fmt::format("node {}", with_ranks(out.lost[0], start));
-  out.told = out.cause.empty() && !said.empty();
-  if (out.told) {
+  out.printed = out.cause.empty() && !said.empty();
+  if (out.printed) {
     out.cause = said;
     if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
       out.cause += fmt::format("; {} does not answer any more", node);
-      out.told = false;
+      out.printed = false;
     }
   }
   if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);

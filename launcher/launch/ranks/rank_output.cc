@@ -126,7 +126,7 @@ bool RankOutput::drain(double seconds) {
 }
 
 void RankOutput::tell_failure() {
-  if (const std::string told = failure_->take(folder_); !told.empty()) show(true, "strata: " + told + "\n");
+  if (const std::string text = failure_->take(folder_); !text.empty()) show(true, "strata: " + text + "\n");
 }
 
 void RankOutput::keep(std::string_view line) {

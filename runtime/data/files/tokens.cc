@@ -228,9 +228,9 @@ comm::Seen TokenFile::seen(const std::string& key) const {
   if (sidecar_ && sidecar_->mask) beside += ", mask " + sidecar_->mask->hash;
   if (sidecar_ && sidecar_->types) beside += ", types " + sidecar_->types->hash;
   if (sidecar_ && sidecar_->labels) beside += ", labels " + sidecar_->labels->hash;
-  return {
-      fmt::format("{} ({})", path().string(), key),
-      fmt::format("{}, {} tokens of {} bytes{}", comm::print_of(file_.bytes(), comm::kOfFile), count_, width_, beside)};
+  return {fmt::format("{} ({})", path().string(), key),
+          fmt::format("{}, {} tokens of {} bytes{}", comm::fingerprint_of(file_.bytes(), comm::kOfFile), count_, width_,
+                      beside)};
 }
 
 std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {

@@ -16,10 +16,10 @@ std::uint32_t NextToken::most(const Piece& piece) const {
 void NextToken::fill(const Piece& piece, std::uint64_t, const Rows& own) const {
   // If the piece was cut, the document's next token follows its last row.
   std::uint32_t next = 0;
-  const bool goes_on = piece.begin + piece.rows < piece.document_end;
-  if (goes_on) piece.file.read(piece.begin + piece.rows, {&next, 1});
+  const bool continues = piece.begin + piece.rows < piece.document_end;
+  if (continues) piece.file.read(piece.begin + piece.rows, {&next, 1});
   for (std::uint32_t i = 0; i < piece.rows; ++i) {
-    const bool has_next = i + 1 < piece.rows || goes_on;
+    const bool has_next = i + 1 < piece.rows || continues;
     const std::uint32_t label = i + 1 < piece.rows ? own.tokens[i + 1] : next;
     own.labels[i] =
         has_next && piece.counts(piece.begin + i + 1) ? static_cast<std::int32_t>(label) : device::kIgnoredLabel;

@@ -89,14 +89,15 @@ PackingFigures PackedSequences::walk(Use&& use, End&& end) const {
   for (std::size_t f = 0; f < files_.size(); ++f) {
     const Documents& documents = documents_[f];
     for (std::uint64_t i = 0; i < documents.count() && !enough; ++i) {
-      const std::uint64_t begin = documents.begin(i), behind = documents.begin(i + 1), length = behind - begin;
+      const std::uint64_t begin = documents.begin(i), document_end = documents.begin(i + 1),
+                          length = document_end - begin;
       ++figures.documents;
       figures.longest = std::max(figures.longest, length);
       const bool is_long = length > seq_len_, left_out = is_long && longer_ != LongDocuments::cut;
       if (is_long) ++(left_out ? figures.dropped : figures.cut);
-      for (std::uint64_t at = begin; at < behind && !left_out; at += seq_len_) {
-        const auto rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(seq_len_, behind - at));
-        const Piece piece{files_[f], &documents, i, at, behind, first_token_[f] + at, rows};
+      for (std::uint64_t at = begin; at < document_end && !left_out; at += seq_len_) {
+        const auto rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(seq_len_, document_end - at));
+        const Piece piece{files_[f], &documents, i, at, document_end, first_token_[f] + at, rows};
         const std::uint32_t labels = labelling_->most(piece);
         if (labels == 0) {
           ++figures.without_label;

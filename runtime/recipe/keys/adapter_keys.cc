@@ -1,11 +1,10 @@
-#include "runtime/recipe/keys/adapter_keys.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "base/json_writer.h"
 #include "models/adapter.h"
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

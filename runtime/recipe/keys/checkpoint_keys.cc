@@ -1,10 +1,9 @@
-#include "runtime/recipe/keys/checkpoint_keys.h"
-
 #include <utility>
 
 #include "base/json_writer.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
 

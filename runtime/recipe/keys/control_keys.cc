@@ -1,5 +1,3 @@
-#include "runtime/recipe/keys/control_keys.h"
-
 #include <algorithm>
 #include <charconv>
 #include <string_view>
@@ -7,6 +5,7 @@
 
 #include "base/json_writer.h"
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/user_path.h"
 #include "runtime/recipe/value.h"
 

@@ -1,10 +1,9 @@
-#include "runtime/recipe/keys/data_keys.h"
-
 #include <optional>
 #include <utility>
 
 #include "models/files/presets.h"
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

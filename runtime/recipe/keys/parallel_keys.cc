@@ -1,9 +1,8 @@
-#include "runtime/recipe/keys/parallel_keys.h"
-
 #include <bit>
 #include <utility>
 
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {
@@ -67,6 +66,40 @@ RecipeKey split() {
           {}};
 }
 
+template <typename At>
+RecipeKey tier(std::string name, At at, std::string meaning) {
+  return choice<Tier>(std::move(name), {{"device", Tier::device}, {"host", Tier::host}, {"nvme", Tier::nvme}}, {}, at,
+                      std::move(meaning));
+}
+
+template <typename At>
+RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
+  auto set = [at](Recipe& recipe, const Value& v, const fs::path&) {
+    const auto* text = std::get_if<std::string>(&v.value);
+    const auto* number = std::get_if<std::int64_t>(&v.value);
+    if (number && *number > 0 && *number <= kMostRanks)
+      at(recipe) = *number;
+    else if (text && *text == "all")
+      at(recipe) = kAllRanks;
+    else if (text && *text == "node")
+      at(recipe) = kRanksOfANode;
+    else
+      return false;
+    return true;
+  };
+  auto text = [at](const Recipe& recipe) {
+    return at(recipe) == kAllRanks       ? json_string("all")
+           : at(recipe) == kRanksOfANode ? json_string("node")
+                                         : text_of(at(recipe));
+  };
+  return {std::move(name),
+          fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMostRanks),
+          std::move(meaning),
+          set,
+          text,
+          {}};
+}
+
 }  // namespace
 
 std::vector<RecipeKey> parallel_keys() {
@@ -102,6 +135,26 @@ std::vector<RecipeKey> parallel_keys() {
   }
   keys.insert(keys.begin() + 1, tensor_shards());
   return keys;
+}
+
+std::vector<RecipeKey> zero_keys() {
+  return {
+      integer("zero.stage", 0, 3, STRATA_AT(zero.stage),
+              "what is sharded over the ranks: 1 optimizer, 2 also gradients, 3 also parameters"),
+      tier("zero.parameters", STRATA_AT(zero.parameters), "tier of the parameters"),
+      tier("zero.gradients", STRATA_AT(zero.gradients), "tier of the gradients"),
+      tier("zero.optimizer", STRATA_AT(zero.optimizer), "tier of masters and moments"),
+      tier("zero.activations", STRATA_AT(zero.activations), "tier of the kept activations"),
+      ranks_of_group(
+          "zero.parameters_group", STRATA_AT(zero.parameters_group),
+          "stage 3: number of neighbouring ranks that together hold all parameters and gather them from each "
+          "other; node: the ranks of a node; must divide zero.gradients_group; all: equal to it"),
+      ranks_of_group("zero.gradients_group", STRATA_AT(zero.gradients_group),
+                     "stages 2 and 3: the same for gradient sums, of which each group holds a copy; must divide "
+                     "zero.optimizer_group; all: equal to it"),
+      ranks_of_group("zero.optimizer_group", STRATA_AT(zero.optimizer_group),
+                     "stages 1 to 3: the same for masters and moments; each group updates its own copy"),
+  };
 }
 
 }  // namespace strata::runtime

@@ -1,11 +1,10 @@
-#include "runtime/recipe/keys/report_keys.h"
-
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <utility>
 
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

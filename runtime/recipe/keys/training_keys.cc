@@ -1,11 +1,10 @@
-#include "runtime/recipe/keys/training_keys.h"
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/json_writer.h"
 #include "runtime/recipe/keys/key_kinds.h"
+#include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

@@ -23,8 +23,8 @@ std::vector<Entity> EntityTags::entities(std::span<const std::size_t> words) con
   bool open = false;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const Tag& tag = tags_[words[i]];
-    const bool goes_on = open && tag.inside && !tag.begins && tag.type == out.back().type;
-    if (tag.inside && !goes_on) out.push_back({i, i, tag.type});
+    const bool continues = open && tag.inside && !tag.begins && tag.type == out.back().type;
+    if (tag.inside && !continues) out.push_back({i, i, tag.type});
     open = tag.inside;
     if (open) out.back().end = i + 1;
   }

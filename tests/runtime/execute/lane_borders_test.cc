@@ -37,10 +37,10 @@ TEST(LaneBorders, WhatTheHostDoesNotWaitForGoesOn) {
   const int more = step.add(TaskKind::upload, LaneId::upload, {consensus});
   step.add(TaskKind::update, LaneId::compute, {consensus, more});
   const LaneBorders borders = lane_borders(step.plan);
-  EXPECT_TRUE(of(borders.goes_on, LaneId::compute));
-  EXPECT_TRUE(of(borders.goes_on, LaneId::upload));
-  EXPECT_FALSE(of(borders.goes_on, LaneId::reduce)) << "the consensus is its last task";
-  EXPECT_FALSE(of(borders.goes_on, LaneId::gather)) << "it has none";
+  EXPECT_TRUE(of(borders.continues, LaneId::compute));
+  EXPECT_TRUE(of(borders.continues, LaneId::upload));
+  EXPECT_FALSE(of(borders.continues, LaneId::reduce)) << "the consensus is its last task";
+  EXPECT_FALSE(of(borders.continues, LaneId::gather)) << "it has none";
 }
 
 // Whatever comes before a task in its lane has ended with it, and so has what that waited for.
@@ -52,8 +52,8 @@ TEST(LaneBorders, WaitsReachThroughLanes) {
   const int backward = step.add(TaskKind::backward, LaneId::compute, {});
   step.add(TaskKind::host_read, LaneId::host, {backward}, -1);
   const LaneBorders borders = lane_borders(step.plan);
-  EXPECT_FALSE(of(borders.goes_on, LaneId::compute));
-  EXPECT_FALSE(of(borders.goes_on, LaneId::gather)) << "a task before the one that the host waits for waited for it";
+  EXPECT_FALSE(of(borders.continues, LaneId::compute));
+  EXPECT_FALSE(of(borders.continues, LaneId::gather)) << "a task before the one that the host waits for waited for it";
 }
 
 // Flags that tell a GPU of the host's work are taken back when the lane is waited for.
@@ -64,8 +64,8 @@ TEST(LaneBorders, WhatWaitsForAHostsLaneIsWaitedFor) {
   step.add(TaskKind::upload, LaneId::upload, {update});
   step.add(TaskKind::host_read, LaneId::host, {}, -1);
   const LaneBorders borders = lane_borders(step.plan);
-  EXPECT_FALSE(of(borders.goes_on, LaneId::upload));
-  EXPECT_TRUE(of(borders.goes_on, LaneId::host_compute));
+  EXPECT_FALSE(of(borders.continues, LaneId::upload));
+  EXPECT_TRUE(of(borders.continues, LaneId::host_compute));
 }
 
 // A wait for the task itself, or one behind it, is for the step before, which has ended where it has to.
@@ -76,7 +76,7 @@ TEST(LaneBorders, WaitsForTheStepBeforeReachNothing) {
   step.add(TaskKind::host_read, LaneId::host, {forward}, -1);
   step.add(TaskKind::gather, LaneId::gather, {forward});
   step.add(TaskKind::gather, LaneId::gather, {forward});
-  EXPECT_TRUE(of(lane_borders(step.plan).goes_on, LaneId::gather));
+  EXPECT_TRUE(of(lane_borders(step.plan).continues, LaneId::gather));
 }
 
 TEST(LaneBorders, TasksBeforeTheHostWritesBeginEarly) {

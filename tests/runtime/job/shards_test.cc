@@ -100,11 +100,11 @@ TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
 // Rules about a tensor's size ask the whole tensor: the pieces of 128 x 128 elements are below the limit of 8 bits.
 TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
   const Job job = tiny_job({"parallel.tensor_shards=4", "optimizer.name=adamw8bit", "model.config.n_embd=64"}, 1);
-  for (const runtime::Run& run : job.plan.layout.units[1].runs) {
-    const models::Parameter& p = job.model->units[1]->parameters()[run.parameter];
+  for (const runtime::TensorRange& range : job.plan.layout.units[1].ranges) {
+    const models::Parameter& p = job.model->units[1]->parameters()[range.parameter];
     if (p.name.ends_with("attn.c_proj.weight")) {
       EXPECT_LT(p.piece_size(), 4096u);
-      EXPECT_EQ(run.moments, device::StorageFormat::block8);
+      EXPECT_EQ(range.moments, device::StorageFormat::block8);
     }
   }
 }

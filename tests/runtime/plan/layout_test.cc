@@ -44,10 +44,10 @@ TEST(Layout, MomentBytesAddUp) {
 TEST(Layout, EmbeddingsAndSmallTensorsStayInFp32) {
   const Job job = job_of({"model.preset=gpt2-124m", "optimizer.name=adamw8bit"}, 1);
   for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
-    for (const runtime::Run& run : job.plan.layout.units[unit].runs) {
-      const models::Parameter& p = job.model->units[unit]->parameters()[run.parameter];
+    for (const runtime::TensorRange& range : job.plan.layout.units[unit].ranges) {
+      const models::Parameter& p = job.model->units[unit]->parameters()[range.parameter];
       const bool stays = unit == 0 || p.shape.size() == 1;
-      EXPECT_EQ(run.moments, stays ? StorageFormat::fp32 : StorageFormat::block8) << p.name;
+      EXPECT_EQ(range.moments, stays ? StorageFormat::fp32 : StorageFormat::block8) << p.name;
     }
 }
 
@@ -61,10 +61,10 @@ TEST(Layout, EightBitsBeginAt4096Elements) {
                 fmt::format("model.config.intermediate_size={}", inner), "optimizer.name=adamw8bit"},
                1);
     int seen = 0;
-    for (const runtime::Run& run : job.plan.layout.units[1].runs) {
-      const models::Parameter& p = job.model->units[1]->parameters()[run.parameter];
+    for (const runtime::TensorRange& range : job.plan.layout.units[1].ranges) {
+      const models::Parameter& p = job.model->units[1]->parameters()[range.parameter];
       if (p.name.find("mlp.down") == std::string::npos) continue;
-      EXPECT_EQ(run.moments, format) << p.name << " of " << p.size();
+      EXPECT_EQ(range.moments, format) << p.name << " of " << p.size();
       ++seen;
     }
     EXPECT_EQ(seen, 1);

@@ -80,11 +80,11 @@ std::map<std::string, std::vector<float>> weights_of(Trainer& trainer, const Job
   const Storage& storage = trainer.executor().storage();
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit)
     for (const PoolKind pool : {PoolKind::trained, PoolKind::frozen})
-      for (const Run& run : job.plan.layout.units[unit].pool(pool).runs) {
-        std::vector<float>& values = out[job.model->units[unit]->parameters()[run.parameter].name];
-        values.resize(run.end - run.begin);
+      for (const TensorRange& range : job.plan.layout.units[unit].pool(pool).ranges) {
+        std::vector<float>& values = out[job.model->units[unit]->parameters()[range.parameter].name];
+        values.resize(range.end - range.begin);
         const StateKind kind = pool == PoolKind::frozen ? StateKind::frozen : StateKind::master;
-        storage.read_state(unit, kind, run.begin * sizeof(float), std::as_writable_bytes(std::span(values)));
+        storage.read_state(unit, kind, range.begin * sizeof(float), std::as_writable_bytes(std::span(values)));
       }
   return out;
 }

@@ -97,25 +97,25 @@ TEST(LoadStateTest, BoxesGoWhereTheyBelong) {
 void split_rows(Job& job) {
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     const auto parameters = job.model->units[unit]->parameters();
-    std::vector<Run> runs;
-    for (const Run& run : job.plan.layout.units[unit].runs) {
-      Box upper = run.box_of(parameters[run.parameter]);
+    std::vector<TensorRange> ranges;
+    for (const TensorRange& range : job.plan.layout.units[unit].ranges) {
+      Box upper = range.box_of(parameters[range.parameter]);
       upper.size[0] /= 2;
       const std::size_t middle = upper.elements();
       if (middle % device::kMomentBlock != 0 || upper.size[0] * 2 != upper.shape[0]) {
-        runs.push_back(run);
+        ranges.push_back(range);
         continue;
       }
       Box lower = upper;
       lower.offset[0] = upper.size[0];
-      runs.push_back(run);
-      runs.back().end = run.begin + middle;
-      runs.back().box = upper;
-      runs.push_back(run);
-      runs.back().begin += middle;
-      runs.back().box = lower;
+      ranges.push_back(range);
+      ranges.back().end = range.begin + middle;
+      ranges.back().box = upper;
+      ranges.push_back(range);
+      ranges.back().begin += middle;
+      ranges.back().box = lower;
     }
-    job.plan.layout.units[unit].runs = runs;
+    job.plan.layout.units[unit].ranges = ranges;
   }
 }
 

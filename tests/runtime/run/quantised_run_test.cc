@@ -130,12 +130,12 @@ TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
   const Job job = job_of({R"(training.freeze=["model.layers.1.*"])", "model.frozen_format=nf4"});
   const UnitLayout& unit = job.plan.layout.units[2];
   EXPECT_EQ(unit.padded(), 0u);
-  EXPECT_EQ(unit.frozen.runs.size(), 2u) << "norms";
-  ASSERT_EQ(unit.quantised.runs.size(), 7u);
+  EXPECT_EQ(unit.frozen.ranges.size(), 2u) << "norms";
+  ASSERT_EQ(unit.quantised.ranges.size(), 7u);
   std::size_t blocks = 0;
-  for (const auto& run : unit.quantised.runs) {
-    EXPECT_EQ(run.begin % 16384, 0u);
-    blocks += (run.end - run.begin + 16383) / 16384;
+  for (const auto& range : unit.quantised.ranges) {
+    EXPECT_EQ(range.begin % 16384, 0u);
+    blocks += (range.end - range.begin + 16383) / 16384;
   }
   EXPECT_EQ(unit.quantised.padded(), blocks * 16384);
   const Buffer& home = job.plan.buffers[static_cast<std::size_t>(job.plan.homes[2].quantised)];
@@ -182,7 +182,7 @@ TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
   const Recipe recipe = load_recipe(
       std::nullopt, std::vector<std::string>{"model.preset=tiny-llama", "data.seq_len=16", "model.frozen_format=nf4"});
   const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
-  EXPECT_EQ(job.plan.layout.units[1].quantised.runs.size(), 7u);
+  EXPECT_EQ(job.plan.layout.units[1].quantised.ranges.size(), 7u);
   EXPECT_EQ(job.model->trained_parameters(), 0u);
 }
 

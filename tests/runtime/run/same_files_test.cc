@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// ---------------------------------------------------------------------------------------------------- prints
+// ---------------------------------------------------------------------------------------------------- fingerprints
 
 std::vector<std::byte> numbered(std::size_t size) {
   std::vector<std::byte> bytes(size);
@@ -30,26 +30,26 @@ std::vector<std::byte> numbered(std::size_t size) {
 TEST(PrintOf, CoversEveryByteOfWhatIsShort) {
   const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1000);
-  const std::string print = comm::print_of(bytes, coverage);
-  EXPECT_THAT(print, testing::StartsWith("1000 bytes, hash "));
+  const std::string fingerprint = comm::fingerprint_of(bytes, coverage);
+  EXPECT_THAT(fingerprint, testing::StartsWith("1000 bytes, hash "));
   for (std::size_t i = 0; i < bytes.size(); i += 37) {
     bytes[i] ^= std::byte{1};
-    EXPECT_NE(comm::print_of(bytes, coverage), print) << i;
+    EXPECT_NE(comm::fingerprint_of(bytes, coverage), fingerprint) << i;
     bytes[i] ^= std::byte{1};
   }
-  EXPECT_EQ(comm::print_of(bytes, coverage), print);
-  EXPECT_NE(comm::print_of(std::span(bytes).first(999), coverage), print);
+  EXPECT_EQ(comm::fingerprint_of(bytes, coverage), fingerprint);
+  EXPECT_NE(comm::fingerprint_of(std::span(bytes).first(999), coverage), fingerprint);
 }
 
 // Blocks from the first byte to the last, in equal strides; all else is left out.
 TEST(PrintOf, SamplesWhatIsLong) {
   const comm::Coverage coverage{1000, 4, 16};
   auto bytes = numbered(1001);
-  const std::string print = comm::print_of(bytes, coverage);
+  const std::string fingerprint = comm::fingerprint_of(bytes, coverage);
   std::vector<std::size_t> seen;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] ^= std::byte{1};
-    if (comm::print_of(bytes, coverage) != print) seen.push_back(i);
+    if (comm::fingerprint_of(bytes, coverage) != fingerprint) seen.push_back(i);
     bytes[i] ^= std::byte{1};
   }
   std::vector<std::size_t> blocks;
@@ -57,15 +57,15 @@ TEST(PrintOf, SamplesWhatIsLong) {
     for (std::size_t i = begin; i < begin + 16; ++i) blocks.push_back(i);
   EXPECT_EQ(seen, blocks);
   bytes.push_back(std::byte{0});
-  EXPECT_NE(comm::print_of(bytes, coverage), print) << "longer";
+  EXPECT_NE(comm::fingerprint_of(bytes, coverage), fingerprint) << "longer";
 }
 
 TEST(LookAt, NamesTheFileAndItsKeyOrTheReason) {
   const tests::ScratchFolder folder;
   const comm::Seen there = comm::look_at(folder.write("a.bin", "abc"), "data.train");
   EXPECT_THAT(there.name, AllOf(HasSubstr("a.bin"), HasSubstr("(data.train)")));
-  EXPECT_THAT(there.print, HasSubstr("3 bytes"));
-  EXPECT_THAT(comm::look_at(folder.path() / "none", "data.train").print, HasSubstr("cannot be opened"));
+  EXPECT_THAT(there.fingerprint, HasSubstr("3 bytes"));
+  EXPECT_THAT(comm::look_at(folder.path() / "none", "data.train").fingerprint, HasSubstr("cannot be opened"));
 }
 
 // ---------------------------------------------------------------------------------------------------- agreement

@@ -70,7 +70,7 @@ TEST(BorderTask, WriteStartsAStepAfresh) {
   EXPECT_EQ(border.state().scalars.seed, 11u);
   EXPECT_EQ(border.state().scalars.learning_rate, 0.5f);
   EXPECT_EQ(border.state().scalars.skip, 0u);
-  EXPECT_EQ(border.state().stop_requested, 3u);
+  EXPECT_EQ(border.state().requests, 3u);
   EXPECT_EQ(border.state().result.loss_sum, 0);
   EXPECT_EQ(border.losses().loss.round(), 0);
   for (std::size_t unit = 0; unit < c.model->units.size(); ++unit) EXPECT_EQ(border.losses().nonfinite()[unit], 0u);

@@ -34,7 +34,7 @@ struct Losing {
             .x = x,
             .workspace = {workspace, true}};
   }
-  void add_logits() { run.draft.plan.control.logits = run.add_buffer(c.model.loss_rows() * 16 * sizeof(float)); }
+  void add_scores() { run.draft.plan.control.scores = run.add_buffer(c.model.loss_rows() * 16 * sizeof(float)); }
   const ProbedCall& called() const { return c.model.calls.at(0); }
 
   ProbeCase c;
@@ -96,22 +96,22 @@ TEST(LossTask, CountsGradientsThatAreNotFinite) {
 // A classifier's scores stay where the host reads them.
 TEST(LossTask, OfForwardsAloneLeavesScores) {
   Losing l(true);
-  l.add_logits();
+  l.add_scores();
   Loss{l.call()}.add(l.run.draft);
-  EXPECT_EQ(use_of(l.run.task(), Role::logits).access, Access::write);
+  EXPECT_EQ(use_of(l.run.task(), Role::scores).access, Access::write);
   EXPECT_EQ(l.run.task().buffer(Role::gradients), -1);
   EXPECT_EQ(l.run.task().cost.flops, 10) << "without gradients";
   l.run.place();
   l.run.run();
   EXPECT_FALSE(l.called().dx);
-  EXPECT_EQ(l.called().context.scores.data, l.run.bytes(l.run.draft.plan.control.logits).data());
+  EXPECT_EQ(l.called().context.scores.data, l.run.bytes(l.run.draft.plan.control.scores).data());
   EXPECT_EQ(l.called().context.scores.size, l.c.model.loss_rows() * 16);
   EXPECT_EQ(l.run.losses().loss.round(), 1.5);
 }
 
 TEST(LossTask, WhereTheRunGeneratesItGivesLogits) {
   Losing l(true);
-  l.add_logits();
+  l.add_scores();
   Loss{l.call()}.add(l.run.draft);
   l.run.place();
   l.run.site->generation = {.first = 3, .rows = 1};

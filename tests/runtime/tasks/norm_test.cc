@@ -105,13 +105,13 @@ TEST(ConsensusTask, RanksDecideAlike) {
       Consensus{}.add(run.draft);
       run.place();
       run.state().scalars = {.unscale = 0.5f, .max_grad_norm = 1};
-      run.state().stop_requested = static_cast<std::uint64_t>(world.rank());
+      run.state().requests = static_cast<std::uint64_t>(world.rank());
       run.squares().squares.add(world.rank() == 0 ? 9 : 16);
       run.losses().loss.add(1 + world.rank());
       if (!finite && world.rank() == 1) run.losses().loss.add(std::numeric_limits<double>::quiet_NaN());
       run.run();
       const StepState& state = run.state();
-      EXPECT_EQ(state.result.stop, 1u);
+      EXPECT_EQ(state.result.requests, 1u);
       EXPECT_EQ(state.result.gradient_norm, 2.5);
       EXPECT_EQ(state.scalars.skip, finite ? 0u : 1u);
       if (!finite) return;

@@ -188,7 +188,8 @@ TEST(BackwardTask, CallsThePartsBackwardsAndClearsTheGaps) {
   }
   const UnitLayout& layout = p.run.draft.layout(1);
   std::vector<float> want(layout.padded());
-  for (const runtime::Run& tensor : layout.runs) std::fill_n(&want[tensor.begin], tensor.end - tensor.begin, 1.0f);
+  for (const runtime::TensorRange& tensor : layout.ranges)
+    std::fill_n(&want[tensor.begin], tensor.end - tensor.begin, 1.0f);
   const auto gradients = p.run.as<float>(p.gradients).first(layout.padded());
   EXPECT_TRUE(std::equal(gradients.begin(), gradients.end(), want.begin()));
 }

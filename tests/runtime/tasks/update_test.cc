@@ -54,7 +54,7 @@ struct Updated {
   // What the tensors' elements [begin, end) of the rank's part became; those beside them stayed.
   void expect_updated(std::size_t begin, std::size_t end, std::size_t part_begin = 0) const {
     std::vector<float> want(part, kBefore);
-    for (const runtime::Run& tensor : run.draft.layout(1).runs)
+    for (const runtime::TensorRange& tensor : run.draft.layout(1).ranges)
       for (std::size_t i = std::max(tensor.begin, part_begin + begin); i < std::min(tensor.end, part_begin + end); ++i)
         want[i - part_begin] = tensor.decay ? kDecayed : kPlain;
     for (std::size_t i = 0; i < part; ++i) {

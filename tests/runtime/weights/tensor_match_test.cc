@@ -45,7 +45,7 @@ TEST(TensorMatchTest, FindsItsOwnInAnyOrder) {
   const TensorMatch match = match_tensors(*model, names, false);
   EXPECT_EQ(read(match), names.size());
   EXPECT_EQ(names[*match.places[0][0]], model->units[0]->parameters()[0].name);
-  EXPECT_THAT(match.drawn, IsEmpty());
+  EXPECT_THAT(match.initialised, IsEmpty());
   EXPECT_THAT(match.missing, IsEmpty());
   EXPECT_THAT(match.unknown, IsEmpty());
 }
@@ -58,7 +58,7 @@ TEST(TensorMatchTest, TheBiasOfWordsHasTwoNames) {
   *bias = "cls.predictions.decoder.bias";
   TensorMatch match = match_tensors(*model, names, false);
   EXPECT_EQ(read(match), names.size());
-  EXPECT_THAT(match.drawn, IsEmpty());
+  EXPECT_THAT(match.initialised, IsEmpty());
   EXPECT_THAT(match.unknown, IsEmpty());
   // With both it is the decoder's, in any order.
   names.emplace_back("cls.predictions.bias");
@@ -76,8 +76,8 @@ TEST(TensorMatchTest, AHeadOfAnotherObjectiveIsLeftOutAndTheOwnDrawn) {
   auto names = names_of(*bert(models::Objective::masked_lm));
   names.emplace_back("encoder.of.another");
   const TensorMatch match = match_tensors(*model, names, false);
-  EXPECT_THAT(match.drawn, ElementsAre("bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight",
-                                       "classifier.bias"));
+  EXPECT_THAT(match.initialised, ElementsAre("bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight",
+                                             "classifier.bias"));
   EXPECT_THAT(match.missing, IsEmpty());
   ASSERT_FALSE(match.left_out.empty());
   for (const std::size_t i : match.left_out) EXPECT_THAT(names[i], testing::StartsWith("cls.predictions."));
@@ -92,7 +92,7 @@ TEST(TensorMatchTest, MissingAndNew) {
   names.erase(names.begin());
   EXPECT_THAT(match_tensors(*model, names, false).missing, ElementsAre(first));
   const TensorMatch anew = match_tensors(*model, names_of(*model), true);
-  EXPECT_THAT(anew.drawn, ElementsAre("classifier.weight", "classifier.bias"));
+  EXPECT_THAT(anew.initialised, ElementsAre("classifier.weight", "classifier.bias"));
   EXPECT_THAT(anew.unknown, IsEmpty());
   EXPECT_THAT(anew.left_out, IsEmpty());
 }

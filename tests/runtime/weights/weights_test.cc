@@ -134,7 +134,7 @@ TEST(WeightsTest, ANewHeadIsDrawnAndTheRestIsRead) {
   EXPECT_FAILURE(stored_weights(*of_two, folder.path()), Exit::corrupt, HasSubstr("classifier.weight of shape [2, 8]"));
   for (const auto* model : {of_two.get(), of_three.get()}) {
     const auto weights = stored_weights(*model, folder.path(), 7, true), drawn = random_weights(*model, 7);
-    EXPECT_THAT(weights->drawn(), testing::ElementsAre("classifier.weight", "classifier.bias"));
+    EXPECT_THAT(weights->initialised(), testing::ElementsAre("classifier.weight", "classifier.bias"));
     std::size_t place = 0;
     for (std::size_t unit = 0; unit < model->units.size(); ++unit)
       for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p, ++place) {
@@ -162,7 +162,7 @@ TEST(WeightsTest, NormsOfTheFirstCheckpointsOfBertAreKnownByTheirOldNames) {
     return name;
   });
   EXPECT_EQ(renamed, 8u) << "the embedding's, two of the block and the head's";
-  EXPECT_EQ(weights->drawn(), std::vector<std::string>{});
+  EXPECT_EQ(weights->initialised(), std::vector<std::string>{});
   float place = 0;
   for (std::size_t unit = 0; unit < bert->units.size(); ++unit)
     for (std::size_t p = 0; p < bert->units[unit]->parameters().size(); ++p) {

@@ -353,13 +353,13 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr node) {
   const bool negated = tokens_.skip_name("not");
   Expression out{K::test, line, tokens_.any_name("the name of a test"), {}, parts_of(std::move(node))};
   while (tokens_.skip_sign(".")) out.text += "." + tokens_.any_name("the name of a test");
-  const bool goes_on = tokens_.is_name("else") || tokens_.is_name("or") || tokens_.is_name("and");
-  const bool stands = tokens_.is(Token::Kind::name) || tokens_.is(Token::Kind::text) ||
-                      tokens_.is(Token::Kind::integer) || tokens_.is(Token::Kind::real) || tokens_.is_sign("[") ||
-                      tokens_.is_sign("{");
+  const bool is_keyword = tokens_.is_name("else") || tokens_.is_name("or") || tokens_.is_name("and");
+  const bool is_operand = tokens_.is(Token::Kind::name) || tokens_.is(Token::Kind::text) ||
+                          tokens_.is(Token::Kind::integer) || tokens_.is(Token::Kind::real) || tokens_.is_sign("[") ||
+                          tokens_.is_sign("{");
   if (tokens_.is_sign("(")) {
     out.arguments = arguments();
-  } else if (stands && !goes_on) {
+  } else if (is_operand && !is_keyword) {
     if (tokens_.is_name("is")) tokens_.wrong("a test follows a test: put the first one in parentheses");
     out.arguments.positional.push_back(postfix(primary()));
   }

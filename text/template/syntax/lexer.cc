@@ -59,13 +59,13 @@ class Lexer {
     line_starting_ = at > at_ && source_[at - 1] == '\n';
     at_ = at;
   }
-  std::size_t behind_space(std::size_t at) const {
+  std::size_t skip_space(std::size_t at) const {
     while (at < source_.size() && is_space(character_at(source_, at))) at += character_bytes(source_[at]);
     return at;
   }
   // The place after a tag's closing "%}", "}}" or "#}" (with its sign) at `at`; npos if there is no such end.
-  std::size_t behind_end(std::size_t at, std::string_view end) const {
-    if (peek(at) == '-' && has(at + 1, end)) return behind_space(at + 3);
+  std::size_t end_of(std::size_t at, std::string_view end) const {
+    if (peek(at) == '-' && has(at + 1, end)) return skip_space(at + 3);
     if (peek(at) == '+' && end != "}}" && has(at + 1, end)) return at + 3;
     if (!has(at, end)) return npos;
     return at + 2 + (end != "}}" && peek(at + 2) == '\n' ? 1 : 0);
@@ -81,15 +81,15 @@ class Lexer {
       return go_to(source_.size());
     }
     data_before(tag, peek(tag + 1) != '{');
-    const std::size_t behind = tag + (peek(tag + 2) == '-' || peek(tag + 2) == '+' ? 3 : 2);
+    const std::size_t after = tag + (peek(tag + 2) == '-' || peek(tag + 2) == '+' ? 3 : 2);
     switch (source_[tag + 1]) {
       case '#':
-        return comment(behind);
+        return comment(after);
       case '%':
-        if (!raw(behind)) tag_until(behind, Token::Kind::block_begin, "%}", Token::Kind::block_end);
+        if (!raw(after)) tag_until(after, Token::Kind::block_begin, "%}", Token::Kind::block_end);
         return;
       default:
-        tag_until(behind, Token::Kind::variable_begin, "}}", Token::Kind::variable_end);
+        tag_until(after, Token::Kind::variable_begin, "}}", Token::Kind::variable_end);
     }
   }
   // Adds the text before a tag, as its sign and lstrip_blocks leave it.
@@ -110,25 +110,25 @@ class Lexer {
   }
   void comment(std::size_t at) {
     for (go_to(at); at < source_.size(); ++at)
-      if (const std::size_t behind = behind_end(at, "#}"); behind != npos) return go_to(behind);
+      if (const std::size_t after = end_of(at, "#}"); after != npos) return go_to(after);
     wrong("a comment {# is not closed with #}");
   }
   // Whether the tag is {% raw %}; if so, reads all text up to {% endraw %}.
   bool raw(std::size_t at) {
     constexpr std::string_view kRaw = "raw", kEnd = "endraw";
-    at = behind_space(at);
+    at = skip_space(at);
     if (!has(at, kRaw)) return false;
-    at = behind_space(at + kRaw.size());
+    at = skip_space(at + kRaw.size());
     if (!has(at, "%}") && !has(at, "-%}")) return false;
-    go_to(has(at, "%}") ? at + 2 : behind_space(at + 3));
+    go_to(has(at, "%}") ? at + 2 : skip_space(at + 3));
     for (std::size_t tag = source_.find("{%", at_); tag != npos; tag = source_.find("{%", tag + 1)) {
       const std::size_t sign = peek(tag + 2) == '-' || peek(tag + 2) == '+' ? 1 : 0;
-      const std::size_t word = behind_space(tag + 2 + sign);
+      const std::size_t word = skip_space(tag + 2 + sign);
       if (!has(word, kEnd)) continue;
-      const std::size_t behind = behind_end(behind_space(word + kEnd.size()), "%}");
-      if (behind == npos) continue;
+      const std::size_t after = end_of(skip_space(word + kEnd.size()), "%}");
+      if (after == npos) continue;
       data_before(tag, true);
-      go_to(behind);
+      go_to(after);
       return true;
     }
     if (at_ == source_.size()) return true;  // Jinja allows this
@@ -140,12 +140,12 @@ class Lexer {
     open_.clear();
     while (at_ < source_.size()) {
       if (open_.empty()) {
-        if (const std::size_t behind = behind_end(at_, end); behind != npos) {
+        if (const std::size_t after = end_of(at_, end); after != npos) {
           add(end_kind, "");
-          return go_to(behind);
+          return go_to(after);
         }
       }
-      const std::size_t next = behind_space(at_);
+      const std::size_t next = skip_space(at_);
       if (next > at_)
         go_to(next);
       else

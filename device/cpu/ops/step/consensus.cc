@@ -7,9 +7,9 @@
 
 namespace strata::device::cpu {
 
-void pack_message(Lane& lane, const ExactSum* squares, const ExactSum* loss, const std::uint64_t* stop,
+void pack_message(Lane& lane, const ExactSum* squares, const ExactSum* loss, const std::uint64_t* requests,
                   StepMessage* message) {
-  submit(lane, [=](Team&) { *message = {*squares, *loss, *stop}; });
+  submit(lane, [=](Team&) { *message = {*squares, *loss, *requests}; });
 }
 
 void resolve_step(Lane& lane, const StepMessage* messages, std::size_t ranks, StepScalars* scalars,
@@ -19,7 +19,7 @@ void resolve_step(Lane& lane, const StepMessage* messages, std::size_t ranks, St
     for (std::size_t r = 1; r < ranks; ++r) {
       all.squares.merge(messages[r].squares);
       all.loss.merge(messages[r].loss);
-      all.stop += messages[r].stop;
+      all.requests += messages[r].requests;
     }
     const double norm = std::sqrt(all.squares.round()) * static_cast<double>(scalars->unscale);
     const double most = static_cast<double>(scalars->max_grad_norm);
@@ -27,7 +27,7 @@ void resolve_step(Lane& lane, const StepMessage* messages, std::size_t ranks, St
     scalars->gradient_factor = scalars->unscale * static_cast<float>(clip);
     const double loss = all.loss.round();
     scalars->skip = std::isfinite(norm) && std::isfinite(loss) ? 0 : 1;
-    *result = {loss, norm, all.stop};
+    *result = {loss, norm, all.requests};
   });
 }
 

@@ -50,7 +50,7 @@ TEST(Consensus, MergesExactly) {
   const Outcome out = resolve({64.0, 0x1p80, 0x1p-30, -0x1p80, 36.0, 0.0}, {1e300, 2.5, -1e300, 0.25}, 0.0f);
   EXPECT_EQ(out.result.gradient_norm, std::sqrt(100.0 + 0x1p-30) * 0.125);
   EXPECT_EQ(out.result.loss_sum, 2.75);
-  EXPECT_EQ(out.result.stop, 2u);
+  EXPECT_EQ(out.result.requests, 2u);
   EXPECT_EQ(out.scalars.gradient_factor, 0.125f);
   EXPECT_EQ(out.scalars.skip, 0u);
 }

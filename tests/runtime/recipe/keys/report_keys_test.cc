@@ -1,8 +1,7 @@
-#include "runtime/recipe/keys/report_keys.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/recipe/keys/sections.h"
 #include "tests/failure.h"
 #include "tests/runtime/recipe/recipe_with.h"
 
