@@ -4,22 +4,22 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "device/cpu/isa.h"
+#include "device/cpu/lane_impl.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
-#include "launcher/measure/background_load.h"
+#include "launcher/measure/call_timer.h"
 #include "launcher/measure/reference_block.h"
-#include "launcher/screen/activity.h"
 
 namespace strata::launcher {
 namespace {
@@ -28,13 +28,23 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// The mean without the slowest 5%. A step is the sum of many calls, so on a machine of varying speed slow calls must
-// count as often as they occur, but a single outlier must not.
-double typical(std::vector<double>& seconds) {
-  std::sort(seconds.begin(), seconds.end());
-  const auto kept = static_cast<std::ptrdiff_t>(seconds.size() - (seconds.size() > 1 ? (seconds.size() + 19) / 20 : 0));
-  return std::accumulate(seconds.begin(), seconds.begin() + kept, 0.0) / static_cast<double>(kept);
-}
+// Calls `work` repeatedly in a lane of its own until this object is destroyed.
+class BackgroundLoad {
+ public:
+  BackgroundLoad(const std::function<void()>& work, comm::World& world)
+      : lane_("calibrate meanwhile", 1, world.rank(), world.abort_token()) {
+    device::cpu::submit(lane_, [this, &work](device::cpu::Team&) {
+      for (; !stop_; ++calls_) work();
+    });
+  }
+  ~BackgroundLoad() { stop_ = true; }
+  double calls() const { return static_cast<double>(calls_); }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::atomic<long> calls_ = 0;
+  device::Lane lane_;  // declared last: destroyed first, after its work is done
+};
 
 class Calibration {
  public:
@@ -42,31 +52,25 @@ class Calibration {
       : scope_(scope),
         world_(world),
         team_("calibrate", threads, world.rank(), world.abort_token()),
-        single_("calibrate one", 1, world.rank(), world.abort_token()) {
-    STRATA_CHECK(scope.passes > 0);
-  }
+        single_("calibrate one", 1, world.rank(), world.abort_token()),
+        timer_(scope, world) {}
 
   // Makes several passes over all figures and combines a figure's calls from all of them: a disturbance of some seconds
   // then affects a few calls of each figure, not all calls of one.
   runtime::Machine run() {
-    for (pass_ = 0; pass_ < scope_.passes; ++pass_) pass();
-    activity_.clear();
+    for (int i = 0; i < scope_.passes; ++i) pass();
     return std::move(machine_);
   }
-  std::vector<Figure> take_figures() { return std::move(figures_); }
+  std::vector<Figure> take_figures() { return timer_.take_figures(); }
 
  private:
-  // Seconds of each call of a group, over all passes.
-  using Samples = std::vector<std::vector<double>>;
-
   void pass() {
     machine_ = {};
-    figures_.clear();
+    timer_.begin_pass();
     machine_.processor = device::cpu::describe();
     const int near = runtime::ranks_per_node(world_.nodes(), world_.size());
     machine_.ranks = near > 0 ? near : world_.size();  // if nodes differ, as if all ranks were on one
     machine_.threads = team_.threads();
-    next_ = 0;
     measure_waking();
     measure_blocks();
     measure_optimizer();
@@ -75,59 +79,11 @@ class Calibration {
     measure_communication();
   }
 
-  // The samples of the next figure. All passes measure in the same order, so a figure has the same index in each.
-  std::vector<Samples>& samples(std::size_t groups) {
-    activity_.show(static_cast<std::uint64_t>(pass_) * 100 + std::min<std::uint64_t>(4 * next_, 99),
-                   static_cast<std::uint64_t>(scope_.passes) * 100);
-    if (next_ == samples_.size()) samples_.emplace_back(groups);
-    return samples_[next_++];
-  }
-  // Records a figure from group g of the newest samples.
-  void show(std::string what, std::string unit, double value, std::size_t group) {
-    double spread = 0, all = 0;
-    for (const std::vector<double>& seconds : samples_[next_ - 1][group]) {
-      if (seconds.empty()) continue;
-      std::vector<double> sorted = seconds;
-      std::sort(sorted.begin(), sorted.end());
-      const std::size_t last = sorted.size() - 1;
-      spread += (sorted[last * 9 / 10] - sorted[last / 10]) / 2;
-      all += sorted[last / 2];
-    }
-    figures_.push_back({std::move(what), std::move(unit), value, all > 0 ? spread / all : 0});
-  }
-
-  // The seconds of each group, as the sum of its calls. Groups take turns, after a round that is not counted, on all
-  // ranks at once.
-  std::vector<double> time(Lane& lane, const std::vector<Calls>& groups) {
-    world_.barrier();
-    std::vector<Samples>& seconds = samples(groups.size());
-    for (std::size_t g = 0; g < groups.size(); ++g) seconds[g].resize(groups[g].size());
-    const double enough = scope_.seconds / scope_.passes * static_cast<double>(groups.size());
-    double all = 0;
-    bool warm = false;
-    do {
-      for (std::size_t g = 0; g < groups.size(); ++g)
-        for (std::size_t i = 0; i < groups[g].size(); ++i) {
-          const auto start = std::chrono::steady_clock::now();
-          groups[g][i]();
-          lane.synchronize();
-          const double took = seconds_since(start);
-          if (warm) seconds[g][i].push_back(took);
-          if (warm) all += took;
-        }
-    } while (!std::exchange(warm, true) || all < enough);
-    std::vector<double> out(groups.size());
-    for (std::size_t g = 0; g < groups.size(); ++g)
-      for (std::vector<double>& s : seconds[g]) out[g] += typical(s);
-    return out;
-  }
-  double time_one(Lane& lane, const std::function<void()>& call) { return time(lane, {Calls{call}})[0]; }
-
   // The time from lane to lane and back, as for a task that waits for one in another lane.
   void measure_waking() {
     constexpr int kTimes = 50;
     device::Event there, back;
-    const double seconds = time_one(single_, [&] {
+    const double seconds = timer_.time_one(single_, [&] {
       for (int i = 0; i < kTimes; ++i) {
         single_.record(there);
         team_.wait(there);
@@ -136,7 +92,7 @@ class Calibration {
       }
     });
     machine_.task_overhead_us = seconds / (2 * kTimes) * 1e6;
-    show("synchronisation of a task", "us", machine_.task_overhead_us, 0);
+    timer_.show("synchronisation of a task", "us", machine_.task_overhead_us, 0);
   }
 
   void measure_blocks() {
@@ -145,20 +101,20 @@ class Calibration {
       const auto t = static_cast<std::size_t>(dtype);
       for (const std::size_t width : scope_.widths) {
         ReferenceBlock block(team_, {width, scope_.batch, scope_.seq, scope_.vocabulary, dtype});
-        const auto s = time(team_, {block.block(), block.products(), block.attention()});
+        const auto s = timer_.time(team_, {block.block(), block.products(), block.attention()});
         machine_.products_gflop_per_s[t].push_back(block.block_work().flops / s[1] / 1e9);
         machine_.attention_gflop_per_s[t] = block.block_work().attention_flops / s[2] / 1e9;
         // At least a tenth, because this is a difference of inexact figures.
         machine_.elementwise_gb_per_s[t].push_back(block.block_work().bytes / std::max(s[0] - s[1] - s[2], 0.1 * s[0]) /
                                                    1e9);
         const std::string of = fmt::format("{}, width {}", runtime::kDTypeKeys[t], width);
-        show("GEMM, " + of, "GFLOP/s", machine_.products_gflop_per_s[t].back(), 1);
-        show("attention, " + of, "GFLOP/s", machine_.attention_gflop_per_s[t], 2);
-        show("memory-bound kernels, " + of, "GB/s", machine_.elementwise_gb_per_s[t].back(), 0);
+        timer_.show("GEMM, " + of, "GFLOP/s", machine_.products_gflop_per_s[t].back(), 1);
+        timer_.show("attention, " + of, "GFLOP/s", machine_.attention_gflop_per_s[t], 2);
+        timer_.show("memory-bound kernels, " + of, "GB/s", machine_.elementwise_gb_per_s[t].back(), 0);
         if (width != scope_.widths[scope_.widths.size() / 2]) continue;
-        const auto h = time(team_, {block.head(), block.head_products()});
+        const auto h = timer_.time(team_, {block.head(), block.head_products()});
         machine_.loss_gb_per_s[t] = block.head_work().bytes / std::max(h[0] - h[1], 0.1 * h[0]) / 1e9;
-        show(fmt::format("loss, {}", runtime::kDTypeKeys[t]), "GB/s", machine_.loss_gb_per_s[t], 0);
+        timer_.show(fmt::format("loss, {}", runtime::kDTypeKeys[t]), "GB/s", machine_.loss_gb_per_s[t], 0);
       }
     }
   }
@@ -177,7 +133,7 @@ class Calibration {
       const auto format = static_cast<device::StorageFormat>(f);
       zero(team_, first);
       zero(team_, second);
-      const double seconds = time_one(team_, [&] {
+      const double seconds = timer_.time_one(team_, [&] {
         update(team_, {}, &scalars,
                {.first = gradient,
                 .master = master,
@@ -189,7 +145,8 @@ class Calibration {
       // Bytes as the planner counts them: master in and out, gradient and parameter, moments in and out.
       const auto bytes = static_cast<double>(n * (8 + 4 + 2) + 4 * device::stored_bytes(format, n));
       machine_.optimizer_gb_per_s[f] = bytes / seconds / 1e9;
-      show(fmt::format("AdamW, moments in {}", runtime::kMomentKeys[f]), "GB/s", machine_.optimizer_gb_per_s[f], 0);
+      timer_.show(fmt::format("AdamW, moments in {}", runtime::kMomentKeys[f]), "GB/s", machine_.optimizer_gb_per_s[f],
+                  0);
     }
   }
 
@@ -198,24 +155,24 @@ class Calibration {
     const std::size_t n = std::max<std::size_t>(4096, scope_.bytes / 8 / 4096 * 4096);
     const View x = memory.take(n, DType::fp32), y = memory.take(n, DType::fp32);
     const auto bytes = static_cast<double>(n * sizeof(float));
-    const auto t = time(team_, {Calls{[&] { add(team_, x, y); }}, Calls{[&] { cast(team_, x, y); }}});
+    const auto t = timer_.time(team_, {Calls{[&] { add(team_, x, y); }}, Calls{[&] { cast(team_, x, y); }}});
     machine_.triad_gb_per_s = 3 * bytes / t[0] / 1e9;
     machine_.device_copy_gb_per_s = bytes / t[1] / 1e9;
-    show("memory, y += x", "GB/s", machine_.triad_gb_per_s, 0);
-    show("memory, copy", "GB/s", machine_.device_copy_gb_per_s, 1);
+    timer_.show("memory, y += x", "GB/s", machine_.triad_gb_per_s, 0);
+    timer_.show("memory, copy", "GB/s", machine_.device_copy_gb_per_s, 1);
     // What single-threaded lanes do: a copy between tiers, adding a bf16 gradient to a sum, its sum of squares.
     const View gradient{x.data, n, DType::bf16};
     const std::array<const std::byte*, 1> pieces{gradient.data};
     device::ExactSum squares;
-    const auto s = time(single_, {Calls{[&] { cast(single_, x, y); }},
-                                  Calls{[&] { gradient_sum(single_, pieces, DType::bf16, y, false); }},
-                                  Calls{[&] { gradient_square_sum(single_, x, {}, &squares); }}});
+    const auto s = timer_.time(single_, {Calls{[&] { cast(single_, x, y); }},
+                                         Calls{[&] { gradient_sum(single_, pieces, DType::bf16, y, false); }},
+                                         Calls{[&] { gradient_square_sum(single_, x, {}, &squares); }}});
     machine_.host_copy_gb_per_s = bytes / s[0] / 1e9;
     machine_.sum_gb_per_s = static_cast<double>(n * (2 + 8)) / s[1] / 1e9;
     machine_.norm_gb_per_s = bytes / s[2] / 1e9;
-    show("one thread, copy between tiers", "GB/s", machine_.host_copy_gb_per_s, 0);
-    show("one thread, sum of gradients", "GB/s", machine_.sum_gb_per_s, 1);
-    show("one thread, norm of gradients", "GB/s", machine_.norm_gb_per_s, 2);
+    timer_.show("one thread, copy between tiers", "GB/s", machine_.host_copy_gb_per_s, 0);
+    timer_.show("one thread, sum of gradients", "GB/s", machine_.sum_gb_per_s, 1);
+    timer_.show("one thread, norm of gradients", "GB/s", machine_.norm_gb_per_s, 2);
   }
 
   // Writes and reads in calls as large as an update's chunk of fp32 state, and finds what a small call costs beyond its
@@ -237,7 +194,7 @@ class Calibration {
         for (std::size_t at = 0; at < all; at += kCall) transfer(at);
       };
     };
-    const auto s = time(
+    const auto s = timer_.time(
         single_, {Calls{pass([&](std::size_t at) { swap.write(at, out); })},
                   Calls{pass([&](std::size_t at) { swap.read(at, in); })},
                   Calls{[&] { swap.write(0, out.first(kSmall)); }}, Calls{[&] { swap.read(0, in.first(kSmall)); }}});
@@ -250,8 +207,8 @@ class Calibration {
                      .write_gb_per_s = bytes / s[0],
                      .read_latency_us = beyond_bytes_us(s[3], s[1]),
                      .write_latency_us = beyond_bytes_us(s[2], s[0])};
-    show("drives, read", "GB/s", machine_.disk->read_gb_per_s, 1);
-    show("drives, write", "GB/s", machine_.disk->write_gb_per_s, 0);
+    timer_.show("drives, read", "GB/s", machine_.disk->read_gb_per_s, 1);
+    timer_.show("drives, write", "GB/s", machine_.disk->write_gb_per_s, 0);
     // Writes and reads each go round in their own half of the files.
     const std::size_t half = all / 2;
     std::size_t written = 0, read = 0;
@@ -271,14 +228,14 @@ class Calibration {
   void measure_disk_beside(const Transfer& write, const Transfer& read) {
     ReferenceBlock block(
         team_, {scope_.widths[scope_.widths.size() / 2], scope_.batch, scope_.seq, scope_.vocabulary, DType::bf16});
-    const double products = time(team_, {block.products()})[0];
+    const double products = timer_.time(team_, {block.products()})[0];
     const BackgroundLoad writes(write.call, world_), reads(read.call, world_);
     const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
     // Seconds for one second's worth of transfers while `work` runs. Summed over all passes: a window ends in the
     // middle of calls, and the quickest windows would be those that caught the most ends.
     const auto pace = [&](const std::function<void()>& work) {
       world_.barrier();
-      Samples& group = samples(1)[0];
+      CallTimer::Samples& group = timer_.next(1)[0];
       group.resize(2);
       const double before = done();
       const auto start = std::chrono::steady_clock::now();
@@ -299,25 +256,7 @@ class Calibration {
     });
     machine_.disk->both_ways = std::min(2.0, 1 / both);
     machine_.disk->beside_products = std::min(1.0, both / beside);
-    machine_.disk->slows_products = std::max(time(team_, {block.products()})[0] / products - 1, 0.0);
-  }
-
-  // Seconds of a collective that all ranks call at once.
-  template <typename F>
-  double seconds_of(F&& collective) {
-    // The same number on every rank: a rank that ended early would leave the others waiting.
-    const int times = std::max(1, 12 / scope_.passes);
-    Samples& group = samples(1)[0];
-    group.resize(1);
-    std::vector<double>& seconds = group[0];
-    for (int i = -1; i < times; ++i) {
-      world_.barrier();
-      const auto start = std::chrono::steady_clock::now();
-      collective();
-      single_.synchronize();
-      if (i >= 0) seconds.push_back(seconds_since(start));
-    }
-    return typical(seconds);
+    machine_.disk->slows_products = std::max(timer_.time(team_, {block.products()})[0] / products - 1, 0.0);
   }
 
   void measure_collectives(const comm::Group& group) {
@@ -329,16 +268,17 @@ class Calibration {
     const comm::ShardedRange range{shard, 0, whole};
     std::vector<const std::byte*> pieces(ranks);
     const double sent = static_cast<double>(whole - shard) / 1e9;
-    const double all_gather = sent / seconds_of([&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
-    show("all-gather, sent per rank", "GB/s", all_gather, 0);
+    const double all_gather =
+        sent / timer_.time_collective(single_, [&] { communicator->all_gather(range, arena.at(0), arena.at(whole)); });
+    timer_.show("all-gather, sent per rank", "GB/s", all_gather, 0);
     // Includes the sum, as when a step reduces bf16 gradients: in shared memory the sum is what moves the bytes.
     const View sum{arena.at(2 * whole), shard / size_of(DType::bf16), DType::fp32};
-    const double all_to_all = sent / seconds_of([&] {
-                                communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
-                                gradient_sum(single_, pieces, DType::bf16, sum, false);
-                                communicator->release();
-                              });
-    show("all-to-all and its sum, sent per rank", "GB/s", all_to_all, 0);
+    const double all_to_all = sent / timer_.time_collective(single_, [&] {
+      communicator->all_to_all(range, arena.at(0), arena.at(whole), pieces.data());
+      gradient_sum(single_, pieces, DType::bf16, sum, false);
+      communicator->release();
+    });
+    timer_.show("all-to-all and its sum, sent per rank", "GB/s", all_to_all, 0);
     machine_.collectives = {all_gather, all_to_all};
   }
 
@@ -349,13 +289,14 @@ class Calibration {
     const std::size_t shard = std::max<std::size_t>(4096, scope_.bytes / 16 / nodes / 4096 * 4096);
     const device::Arena arena = world_.allocate(2 * shard * nodes);
     const auto communicator = world_.open(single_, group);
-    const double seconds = seconds_of([&] {
+    const double seconds = timer_.time_collective(single_, [&] {
       communicator->all_gather({shard, 0, shard * nodes}, arena.at(0), arena.at(shard * nodes));
     });
     const double gb_per_s = static_cast<double>(shard * (nodes - 1)) * ranks_of_node / seconds / 1e9;
-    show("between nodes, sent per node", "GB/s", gb_per_s, 0);
-    const double latency = seconds_of([&] { communicator->exchange(arena.at(0), 8, arena.at(shard)); });
-    show("between nodes, 8 bytes", "us", latency * 1e6, 0);
+    timer_.show("between nodes, sent per node", "GB/s", gb_per_s, 0);
+    const double latency =
+        timer_.time_collective(single_, [&] { communicator->exchange(arena.at(0), 8, arena.at(shard)); });
+    timer_.show("between nodes, 8 bytes", "us", latency * 1e6, 0);
     machine_.network = {gb_per_s, latency * 1e6};
   }
 
@@ -375,12 +316,8 @@ class Calibration {
   const CalibrationScope& scope_;
   comm::World& world_;
   Lane team_, single_;
-  std::vector<std::vector<Samples>> samples_;  // by figure and group
-  std::size_t next_ = 0;
-  int pass_ = 0;
+  CallTimer timer_;
   runtime::Machine machine_;
-  std::vector<Figure> figures_;
-  Activity activity_{"measuring, in percent of each of the passes", Activity::Unit::count, world_.rank() == 0};
 };
 
 }  // namespace

@@ -7,8 +7,7 @@ namespace strata::runtime {
 
 // The counterpart of another program's configuration key.
 struct NameElsewhere {
-  std::string_view
-      name;  // in Hugging Face's Trainer, TRL, axolotl, LLaMA-Factory, Accelerate, FSDP, DeepSpeed or Megatron-LM
+  std::string_view name;
   std::string_view key;   // our key; empty if there is none
   std::string_view note;  // how its values differ, or a sentence that replaces the key
 };
@@ -17,10 +16,12 @@ struct NameElsewhere {
 struct NamesElsewhere {
   std::string_view names, key, note;
 };
-// The table as written; all code that reads it is in find_elsewhere.cc.
-std::span<const NamesElsewhere> rows_elsewhere();
+// The keys of Hugging Face's Trainer, TRL, axolotl and LLaMA-Factory, and of what they train with.
+std::span<const NamesElsewhere> names_of_trainers();
+// The keys of DeepSpeed, FSDP, Accelerate and Megatron-LM.
+std::span<const NamesElsewhere> names_of_frameworks();
 
-// The table with one name per row.
+// Both tables with one name per row.
 std::span<const NameElsewhere> names_elsewhere();
 // The form in which names are compared: lower case, words joined by _, so that train-iters equals train_iters.
 std::string folded(std::string_view name);

@@ -1,0 +1,49 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/lane.h"
+#include "launcher/measure/calibration.h"
+#include "launcher/measure/reference_block.h"
+#include "launcher/screen/activity.h"
+
+namespace strata::launcher {
+
+// Times calls, and keeps the seconds of all passes for each figure, so that a disturbance of some seconds affects a few
+// calls of each figure, not all calls of one. All passes measure in the same order.
+class CallTimer {
+ public:
+  // Seconds of each call of a group, over all passes.
+  using Samples = std::vector<std::vector<double>>;
+
+  CallTimer(const CalibrationScope& scope, comm::World& world);
+
+  void begin_pass();
+  // The samples of the next figure, by group.
+  std::vector<Samples>& next(std::size_t groups);
+  // The seconds of each group, as the sum of its calls. Groups take turns, after a round that is not counted, on all
+  // ranks at once.
+  std::vector<double> time(device::Lane& lane, const std::vector<Calls>& groups);
+  double time_one(device::Lane& lane, const std::function<void()>& call) { return time(lane, {Calls{call}})[0]; }
+  // The seconds of a collective that all ranks call at once.
+  double time_collective(device::Lane& lane, const std::function<void()>& collective);
+
+  // Records a figure, with the spread of group `group` of the newest samples.
+  void show(std::string what, std::string unit, double value, std::size_t group);
+  // The figures of the newest pass. Ends the display of progress.
+  std::vector<Figure> take_figures();
+
+ private:
+  const CalibrationScope& scope_;
+  comm::World& world_;
+  std::vector<std::vector<Samples>> samples_;  // by figure and group
+  std::size_t next_ = 0;
+  int pass_ = -1;
+  std::vector<Figure> figures_;
+  Activity activity_;
+};
+
+}  // namespace strata::launcher

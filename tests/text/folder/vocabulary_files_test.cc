@@ -1,0 +1,82 @@
+// Folders whose tokenizer is a vocabulary of a class.
+#include "text/folder/vocabulary_files.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
+#include "text/tokenizer.h"
+
+namespace strata::text {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using Ids = std::vector<std::uint32_t>;
+
+class VocabularyFilesTest : public testing::Test {
+ protected:
+  std::unique_ptr<Tokenizer> load() const { return load_tokenizer(folder_.path()); }
+  tests::ScratchFolder folder_;
+};
+
+// As the model's family is found. Published so: a vocab.txt, and a config.json of 2020 with architectures alone.
+TEST_F(VocabularyFilesTest, WithoutModelTypeArchitecturesNameTheClass) {
+  folder_.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nA\nb\n");
+  folder_.write("tokenizer_config.json", R"({"do_lower_case": false})");
+  folder_.write("config.json", R"({"architectures": ["BertForMaskedLM"]})");
+  EXPECT_EQ(load()->encode("A b a"), (Ids{5, 6, 1}));
+  for (const auto& [architecture, name] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"XLMRobertaForMaskedLM", "XLMRobertaTokenizer"}, {"OpenAIGPTLMHeadModel", "OpenAIGPTTokenizer"}}) {
+    folder_.write("config.json", fmt::format(R"({{"architectures": ["{}"]}})", architecture));
+    EXPECT_FAILURE(load(), Exit::usage, HasSubstr(name));
+  }
+  folder_.write("config.json", R"({"architectures": ["BerthaModel"]})");
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("names the tokenizer class"));
+}
+
+// Published so: a vocab.txt with [UNK], and the settings of another model's tokenizer.
+TEST_F(VocabularyFilesTest, AVocabularyHasTheUnknownTokenOfItsSettings) {
+  folder_.write("vocab.txt", "[PAD]\n[UNK]\na\n");
+  folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "unk_token": "<|endoftext|>"})");
+  EXPECT_FAILURE(
+      load(), Exit::corrupt,
+      AllOf(HasSubstr("vocab.txt has no \"<|endoftext|>\""), HasSubstr("unk_token in tokenizer_config.json")));
+  folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "unk_token": "[PAD]"})");
+  EXPECT_EQ(load()->encode("a x"), (Ids{2, 0}));
+}
+
+TEST_F(VocabularyFilesTest, VocabulariesOfOtherClassesAreRefusedWithWhatToRun) {
+  folder_.write("vocab.txt", "a 1\n");
+  folder_.write("bpe.codes", "a b 1\n");
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("config.json"));
+  folder_.write("config.json", R"({"model_type": "roberta", "tokenizer_class": "PhobertTokenizer"})");
+  EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("PhobertTokenizer"), HasSubstr("tokenize with transformers")));
+  fs::remove(folder_.path() / "vocab.txt");
+  folder_.write("vocab.json", "{}");
+  folder_.write("config.json", R"({"model_type": "openai-gpt"})");
+  EXPECT_FAILURE(load(), Exit::usage,
+                 AllOf(HasSubstr("OpenAIGPTTokenizer"),
+                       HasSubstr("save_pretrained(argv[1])\" " + folder_.path().string() + " writes")));
+  folder_.write("config.json", R"({"model_type": "gpt2"})");
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("merges.txt is missing"));
+  folder_.write("merges.txt", "#version: 0.2\na b c\n");
+  EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("merges.txt, line 2"));
+  fs::copy(tests::source_dir() / "tests/golden/tokenizers/sentencepiece/tokenizer.model",
+           folder_.path() / "sentencepiece.bpe.model");
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("GPT2Tokenizer"));
+  fs::remove(folder_.path() / "config.json");
+  EXPECT_FAILURE(load(), Exit::usage, HasSubstr("classes number its pieces differently"));
+}
+
+}  // namespace
+}  // namespace strata::text
