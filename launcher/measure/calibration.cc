@@ -53,7 +53,7 @@ class Calibration {
         world_(world),
         team_("calibrate", threads, world.rank(), world.abort_token()),
         single_("calibrate one", 1, world.rank(), world.abort_token()),
-        timer_(scope, world) {}
+        timer_(scope.seconds, scope.passes, world) {}
 
   // Makes several passes over all figures and combines a figure's calls from all of them: a disturbance of some seconds
   // then affects a few calls of each figure, not all calls of one.

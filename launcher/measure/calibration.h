@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "launcher/measure/call_timer.h"
 #include "offload/swap.h"
 #include "runtime/forecast/machine.h"
 
@@ -20,12 +21,6 @@ struct CalibrationScope {
   std::size_t bytes = std::size_t{256} << 20;  // streamed through memory and to the drives
 };
 
-// A measured figure for people. spread: half of the span from the 10th to the 90th percentile of its calls, relative to
-// their median.
-struct Figure {
-  std::string what, unit;
-  double value, spread;
-};
 constexpr double kWideSpread = 0.15;  // a figure with a wider spread says little about the machine
 
 // Measures this rank's speeds while all ranks of `world` measure theirs, with so many threads. If `figures` is given,

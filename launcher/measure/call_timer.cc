@@ -21,11 +21,12 @@ double typical(std::vector<double>& seconds) {
 
 }  // namespace
 
-CallTimer::CallTimer(const CalibrationScope& scope, comm::World& world)
-    : scope_(scope),
+CallTimer::CallTimer(double seconds, int passes, comm::World& world)
+    : seconds_(seconds),
+      passes_(passes),
       world_(world),
       activity_("measuring, in percent of each of the passes", Activity::Unit::count, world.rank() == 0) {
-  STRATA_CHECK(scope.passes > 0);
+  STRATA_CHECK(passes > 0);
 }
 
 void CallTimer::begin_pass() {
@@ -36,7 +37,7 @@ void CallTimer::begin_pass() {
 
 std::vector<CallTimer::Samples>& CallTimer::next(std::size_t groups) {
   activity_.show(static_cast<std::uint64_t>(pass_) * 100 + std::min<std::uint64_t>(4 * next_, 99),
-                 static_cast<std::uint64_t>(scope_.passes) * 100);
+                 static_cast<std::uint64_t>(passes_) * 100);
   if (next_ == samples_.size()) samples_.emplace_back(groups);
   return samples_[next_++];
 }
@@ -45,7 +46,7 @@ std::vector<double> CallTimer::time(device::Lane& lane, const std::vector<Calls>
   world_.barrier();
   std::vector<Samples>& seconds = next(groups.size());
   for (std::size_t g = 0; g < groups.size(); ++g) seconds[g].resize(groups[g].size());
-  const double enough = scope_.seconds / scope_.passes * static_cast<double>(groups.size());
+  const double enough = seconds_ / passes_ * static_cast<double>(groups.size());
   double all = 0;
   bool warm = false;
   do {
@@ -67,7 +68,7 @@ std::vector<double> CallTimer::time(device::Lane& lane, const std::vector<Calls>
 
 double CallTimer::time_collective(device::Lane& lane, const std::function<void()>& collective) {
   // The same number on every rank: a rank that ended early would leave the others waiting.
-  const int times = std::max(1, 12 / scope_.passes);
+  const int times = std::max(1, 12 / passes_);
   Samples& group = next(1)[0];
   group.resize(1);
   std::vector<double>& seconds = group[0];

@@ -6,11 +6,17 @@
 
 #include "comm/communicator.h"
 #include "device/lane.h"
-#include "launcher/measure/calibration.h"
 #include "launcher/measure/reference_block.h"
 #include "launcher/screen/activity.h"
 
 namespace strata::launcher {
+
+// A measured figure for people. spread: half of the span from the 10th to the 90th percentile of its calls, relative to
+// their median.
+struct Figure {
+  std::string what, unit;
+  double value, spread;
+};
 
 // Times calls, and keeps the seconds of all passes for each figure, so that a disturbance of some seconds affects a few
 // calls of each figure, not all calls of one. All passes measure in the same order.
@@ -19,7 +25,8 @@ class CallTimer {
   // Seconds of each call of a group, over all passes.
   using Samples = std::vector<std::vector<double>>;
 
-  CallTimer(const CalibrationScope& scope, comm::World& world);
+  // seconds: for each group, over all passes.
+  CallTimer(double seconds, int passes, comm::World& world);
 
   void begin_pass();
   // The samples of the next figure, by group.
@@ -37,7 +44,8 @@ class CallTimer {
   std::vector<Figure> take_figures();
 
  private:
-  const CalibrationScope& scope_;
+  const double seconds_;
+  const int passes_;
   comm::World& world_;
   std::vector<std::vector<Samples>> samples_;  // by figure and group
   std::size_t next_ = 0;

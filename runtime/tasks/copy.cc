@@ -1,10 +1,12 @@
 #include "runtime/tasks/copy.h"
 
 #include <array>
+#include <span>
 
 #include "base/error.h"
+#include "device/cpu/lane_impl.h"
 #include "device/ops/elementwise.h"
-#include "offload/swap_lane.h"
+#include "offload/swap.h"
 
 namespace strata::runtime {
 namespace {
@@ -42,6 +44,18 @@ void count(TaskKind kind, std::size_t bytes, IoBytes& io, Cost& cost) {
   }
 }
 
+// The ranges of one transfer, in a form that a closure can hold.
+struct Ranges {
+  std::array<offload::Range, offload::kMostRanges> all;
+  std::size_t count = 0;
+
+  void add(const offload::Range& range) {
+    STRATA_CHECK_LT(count, all.size());
+    all[count++] = range;
+  }
+  std::span<const offload::Range> span() const { return {all.data(), count}; }
+};
+
 }  // namespace
 
 void Copy::add(Draft& draft) const {
@@ -59,8 +73,7 @@ void Copy::add(Draft& draft) const {
 
 void Copy::run(Site& site, const Task& task, device::Lane& lane) {
   const bool reads = task.kind == TaskKind::read, writes = task.kind == TaskKind::write;
-  std::array<offload::Range, offload::kMostRanges> ranges;
-  std::size_t count_of_ranges = 0;
+  Ranges ranges;
   Cost counted;
   for (const Use& target : task.uses) {
     if (target.copies < 0) continue;
@@ -71,13 +84,14 @@ void Copy::run(Site& site, const Task& task, device::Lane& lane) {
            site.storage.view(task, target, device::DType::fp32));
       continue;
     }
-    STRATA_CHECK_LT(count_of_ranges, ranges.size());
     const Use &there = reads ? source : target, &here = reads ? target : source;  // on NVMe, in memory
-    ranges[count_of_ranges++] = {site.storage.place_of(task, there),
-                                 site.storage.view(task, here, device::DType::fp32).data, source.bytes};
+    ranges.add(
+        {site.storage.place_of(task, there), site.storage.view(task, here, device::DType::fp32).data, source.bytes});
   }
-  if (reads) offload::read(lane, *site.storage.swap(), {ranges.data(), count_of_ranges});
-  if (writes) offload::write(lane, *site.storage.swap(), {ranges.data(), count_of_ranges});
+  // The lane's next work starts when the whole transfer has ended.
+  offload::Swap* const swap = site.storage.swap();
+  if (reads) device::cpu::submit(lane, [swap, ranges](device::cpu::Team&) { swap->read(ranges.span()); });
+  if (writes) device::cpu::submit(lane, [swap, ranges](device::cpu::Team&) { swap->write(ranges.span()); });
 }
 
 }  // namespace strata::runtime

@@ -1,3 +1,8 @@
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -6,7 +11,6 @@
 #include "base/files/mapped_file.h"
 #include "text/folder/folder_settings.h"
 #include "text/folder/vocabulary_files.h"
-#include "text/pipeline/byte.h"
 #include "text/pipeline/pipeline.h"
 #include "text/pipeline/sentence_piece.h"
 #include "text/pipeline/tokenizer_hash.h"
@@ -17,6 +21,36 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+
+// The tokenizer `byte`: each byte is its own id, 256 in all. It adds nothing and accepts any bytes.
+class Byte final : public Tokenizer {
+ public:
+  Byte() : Tokenizer("byte", fmt::format("{:016x}", XXH3_64bits("byte", 4))) {}
+
+  std::uint32_t vocab_size() const override { return 256; }
+  std::optional<std::uint32_t> end_of_text() const override { return std::nullopt; }
+  std::optional<std::uint32_t> id_of(std::string_view token) const override {
+    if (token.size() != 1) return std::nullopt;
+    return static_cast<unsigned char>(token[0]);
+  }
+  std::vector<std::uint32_t> special_ids() const override { return {}; }
+  std::unique_ptr<Workspace> workspace() const override { return std::make_unique<Workspace>(); }
+  void encode(std::string_view text, bool, Workspace&, std::vector<std::uint32_t>& out) const override {
+    std::transform(text.begin(), text.end(), std::back_inserter(out),
+                   [](char c) { return static_cast<unsigned char>(c); });
+  }
+  std::string decode(std::span<const std::uint32_t> ids, bool) const override {
+    std::string out;
+    for (const std::uint32_t id : ids) {
+      if (id < 256) out += static_cast<char>(id);
+    }
+    return out;
+  }
+  TextCut safe_cut(std::string_view text, std::size_t limit) const override {
+    const std::size_t end = std::min(limit, text.size());
+    return {end, end};
+  }
+};
 
 std::string_view text_of(const MappedFile& file) {
   const auto bytes = file.bytes();
@@ -46,7 +80,7 @@ std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
-  if (where == "byte") return make_byte_tokenizer();
+  if (where == "byte") return std::make_unique<Byte>();
   std::error_code ignored;
   const fs::path plain = (where / "").parent_path();  // without a trailing slash
   std::string name = plain.filename().string();

@@ -9,7 +9,7 @@
 #include "text/folder/class_components.h"
 #include "text/json/json.h"
 #include "text/split/border.h"
-#include "text/subwords/byte_pair.h"
+#include "text/subwords/model.h"
 #include "text/unicode/utf8.h"
 
 namespace strata::text {

@@ -1,7 +1,7 @@
 #pragma once
 // text/pipeline/ is a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
-// name. Pipeline runs the stages. added_tokens.h, post_processor.h and decoder.h are the stages around the model.
-// sentence_piece.h and byte.h are the two tokenizers that need no tokenizer.json.
+// name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.h and decoder.h
+// are the stages around the model. sentence_piece.h reads a tokenizer.model.
 
 #include <array>
 #include <deque>

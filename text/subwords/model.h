@@ -1,6 +1,6 @@
 #pragma once
-// text/subwords/ finds the ids of one piece: BPE (byte_pair.h), unigrams (unigram.cc), WordPiece and WordLevel. Open
-// this interface first. word_cache.h, merge_table.h and byte_trie.h make the models fast.
+// text/subwords/ finds the ids of one piece: BPE (byte_pair.cc), unigrams (unigram.cc), WordPiece and WordLevel. Open
+// this interface first. word_cache.h makes the models fast.
 
 #include <cstdint>
 #include <memory>
@@ -30,6 +30,13 @@ class Model {
  protected:
   Vocabulary vocabulary_;
 };
+
+// Byte-pair encoding (Sennrich et al. 2016, https://arxiv.org/abs/1508.07909), "BPE" of a tokenizer.json. The
+// neighbouring pair whose merge comes first in the list is merged, leftmost first, until none is left: n log n in a
+// piece's length. `bytes`: pieces are plain bytes, each of which stands for its character in GPT-2's alphabet.
+std::unique_ptr<Model> make_byte_pair(const Json& json, bool bytes);
+// Whether the model accepts plain bytes: it has no prefix, suffix or fallback that looks at characters.
+bool takes_bytes(const Json& json);
 
 std::unique_ptr<Model> make_word_piece(const Json& json);
 std::unique_ptr<Model> make_word_level(const Json& json);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/template/globals.h"
+#include "text/template/builtins.h"
 #include "text/template/interpreter.h"
 #include "text/template/values/arguments.h"
 #include "text/template/values/operators.h"

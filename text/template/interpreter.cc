@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/template/loop.h"
+#include "text/template/builtins.h"
 #include "text/template/values/arguments.h"
 
 namespace strata::text::jinja {

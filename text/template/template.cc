@@ -5,7 +5,7 @@
 
 #include "text/template/interpreter.h"
 #include "text/template/syntax/lexer.h"
-#include "text/template/syntax/parser.h"
+#include "text/template/syntax/syntax.h"
 #include "text/template/values/python_text.h"
 
 namespace strata::text::jinja {

@@ -1,5 +1,3 @@
-#include "text/template/syntax/parser.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "text/template/syntax/expression_parser.h"
+#include "text/template/syntax/syntax.h"
 #include "text/template/syntax/token_stream.h"
 
 namespace strata::text::jinja {

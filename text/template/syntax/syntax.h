@@ -1,13 +1,15 @@
 #pragma once
-// text/template/syntax/ turns a template's source into a tree (here): lexer.h, token_stream.h, parser.h.
+// text/template/syntax/ turns a template's source into a tree (here): lexer.h, token_stream.h,
+// expression_parser.h, parser.cc.
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "text/template/values/value.h"
 
-// A template's tree, which the parser builds and the interpreter walks.
+// A template's tree, which parse() builds and the interpreter walks.
 namespace strata::text::jinja {
 
 struct Expression;
@@ -89,5 +91,9 @@ struct Statement {
   std::vector<Parameter> parameters = {};
   bool uses_varargs = false, uses_kwargs = false, uses_caller = false;  // macro: names that occur in its body
 };
+
+// Parses a template as Jinja does, with loop controls and {% generation %} (parser.cc). `source` is UTF-8. Throws
+// SyntaxFault, also for what a single file cannot have (include, import, extends).
+Block parse(std::string_view source);
 
 }  // namespace strata::text::jinja

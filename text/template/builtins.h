@@ -1,13 +1,19 @@
 #pragma once
+#include <cstdint>
+#include <ctime>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "text/template/runtime.h"
 #include "text/template/values/arguments.h"
 #include "text/template/values/meter.h"
 #include "text/template/values/value.h"
 
+// What templates find without being given it.
 namespace strata::text::jinja {
 
 // The variable `loop` of a {% for %}. Elements are tested when they are reached, as in Jinja. Attributes that look
@@ -30,7 +36,6 @@ class Loop : public Object {
   Value changed(const Arguments& arguments);
 
  private:
-  class Function;
   const Value* peek();
   std::int64_t length();
 
@@ -42,5 +47,9 @@ class Loop : public Object {
   std::optional<Value> before_, current_, ahead_, seen_;
   std::vector<std::unique_ptr<Object>> functions_;
 };
+
+// What every template can call: range, dict, namespace, joiner, cycler, raise_exception, strftime_now. Null for another
+// name; `runtime` owns the result.
+Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now);
 
 }  // namespace strata::text::jinja
