@@ -1,0 +1,108 @@
+#include "runtime/plan/waits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <vector>
+
+namespace strata::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr std::size_t kBytes = 4096;
+
+// Plans put together by hand: buffers of one page of the device, and tasks that use all of them.
+class WaitsTest : public testing::Test {
+ protected:
+  WaitsTest() { plan_.device = {}; }
+
+  int buffer(std::size_t offset) {
+    plan_.buffers.push_back({"buffer", Kind::workspace, Tier::device, kBytes, true, false, offset});
+    return static_cast<int>(plan_.buffers.size()) - 1;
+  }
+  void task(LaneId lane, std::initializer_list<Use> uses, When when = When::always) {
+    Task& task = plan_.tasks.emplace_back(Task{TaskKind::forward, lane});
+    task.uses = uses;
+    task.when = when;
+  }
+  static Use read(int buffer) { return {buffer, Role::x, Access::read}; }
+  static Use write(int buffer) { return {buffer, Role::y, Access::write}; }
+  const std::vector<int>& waits(std::size_t task) {
+    derive_waits(plan_);
+    return plan_.tasks[task].waits;
+  }
+
+  StepPlan plan_{};
+};
+
+TEST_F(WaitsTest, AReadWaitsForTheWriteAndTheNextWriteForTheRead) {
+  const int a = buffer(0);
+  task(LaneId::gather, {write(a)});
+  task(LaneId::compute, {read(a)});
+  EXPECT_THAT(waits(1), ElementsAre(0));
+  EXPECT_THAT(waits(0), ElementsAre(1)) << "the previous step's";
+}
+
+TEST_F(WaitsTest, ReadsWaitForNoRead) {
+  const int a = buffer(0);
+  task(LaneId::compute, {read(a)});
+  task(LaneId::reduce, {read(a)});
+  EXPECT_THAT(waits(0), IsEmpty());
+  EXPECT_THAT(waits(1), IsEmpty());
+}
+
+TEST_F(WaitsTest, MemoryCountsNotBuffers) {
+  const int a = buffer(0), same = buffer(0), other = buffer(kBytes);
+  task(LaneId::gather, {write(a)});
+  task(LaneId::compute, {write(same)});
+  task(LaneId::reduce, {write(other)});
+  EXPECT_THAT(waits(1), ElementsAre(0));
+  EXPECT_THAT(waits(2), IsEmpty());
+}
+
+// Of a buffer's parts, those that are touched count.
+TEST_F(WaitsTest, PartsOfABufferThatDoNotOverlapAreApart) {
+  const int a = buffer(0);
+  const auto part = [&](std::size_t begin, std::size_t bytes) {
+    Use use = write(a);
+    use.offset = begin;
+    use.bytes = bytes;
+    return use;
+  };
+  task(LaneId::gather, {part(0, 1024)});
+  task(LaneId::compute, {part(1024, 1024)});
+  task(LaneId::reduce, {part(512, 1024)});
+  EXPECT_THAT(waits(1), ElementsAre(2)) << "the previous step's last task, and not the first one of this step";
+  EXPECT_THAT(waits(2), ElementsAre(0, 1));
+}
+
+TEST_F(WaitsTest, ALaneNeedsNoWaitsForItself) {
+  const int a = buffer(0);
+  task(LaneId::compute, {write(a)});
+  task(LaneId::compute, {write(a)});
+  EXPECT_THAT(waits(0), IsEmpty());
+  EXPECT_THAT(waits(1), IsEmpty());
+}
+
+TEST_F(WaitsTest, WhatFollowsFromAnotherWaitIsLeftOut) {
+  const int a = buffer(0), b = buffer(kBytes);
+  task(LaneId::gather, {write(a)});
+  task(LaneId::compute, {read(a), write(b)});
+  task(LaneId::reduce, {read(a), read(b)});
+  EXPECT_THAT(waits(2), ElementsAre(1)) << "task 1 has waited for task 0";
+}
+
+// A step may lack the task in the middle, and the order must hold then, too.
+TEST_F(WaitsTest, NoTaskReliesOnOneThatAStepMayLeaveOut) {
+  const int a = buffer(0), b = buffer(kBytes);
+  task(LaneId::gather, {write(a)});
+  task(LaneId::checkpoint, {read(a), write(b)}, When::checkpoint);
+  task(LaneId::reduce, {read(a), read(b)});
+  EXPECT_THAT(waits(2), ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,62 @@
+#include "text/input/file_signature.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace strata::text {
+namespace {
+
+using namespace std::string_view_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(FileKind, IsFoundByTheFirstBytes) {
+  EXPECT_THAT(file_kind("%PDF-1.7\n", "a.txt"), HasSubstr("is a PDF"));
+  EXPECT_THAT(file_kind("\x89PNG\r\n\x1a\n"sv, "a.txt"), HasSubstr("is an image (PNG)"));
+  EXPECT_THAT(file_kind("\x7f"
+                        "ELF\x02\x01"sv,
+                        "a"),
+              HasSubstr("is a program"));
+}
+
+// A text may begin with the same letters.
+TEST(FileKind, LettersCountOnlyWithBytesThatNoTextHas) {
+  EXPECT_EQ(file_kind("GGUF is a format of weights.", "a.txt"), "");
+  EXPECT_THAT(file_kind("GGUF\x03\0\0\0"sv, "a.txt"), HasSubstr("model weights"));
+  EXPECT_EQ(file_kind("GIF89a, said the header.", "a.txt"), "");
+}
+
+TEST(FileKind, SomeHaveTheirBytesAtAnotherPlace) {
+  EXPECT_THAT(file_kind("RIFF\x24\0\0\0WAVEfmt "sv, "a"), HasSubstr("audio (WAV)"));
+  EXPECT_THAT(file_kind("RIFF\x24\0\0\0WEBPVP8 "sv, "a"), HasSubstr("image (WebP)"));
+  std::string tar(512, '\0');
+  tar.replace(257, 5, "ustar");
+  EXPECT_THAT(file_kind(tar, "a"), HasSubstr("tar -xf"));
+}
+
+TEST(FileKind, AZipIsWhatItContains) {
+  const std::string zip = "PK\x03\x04";
+  EXPECT_THAT(file_kind(zip + "xl/workbook.xml", "t.xlsx"), HasSubstr("an Excel workbook"));
+  EXPECT_THAT(file_kind(zip + "word/document.xml", "t.docx"), HasSubstr("a Word document"));
+  EXPECT_THAT(file_kind(zip + "archive/data.pkl", "m.pt"), HasSubstr("a PyTorch file"));
+  EXPECT_THAT(file_kind(zip + "notes.txt", "a.zip"), HasSubstr("unzip it"));
+}
+
+TEST(FileKind, IsNothingForText) {
+  for (const std::string_view text : {""sv, "Once upon a time"sv, "{\"text\": 1}\n"sv, "\xef\xbb\xbfx"sv})
+    EXPECT_EQ(file_kind(text, "a.txt"), "") << text;
+}
+
+// The name is the user's, and the command takes it as an argument.
+TEST(KindOfEnding, SaysACommandForTheFile) {
+  EXPECT_THAT(kind_of_ending("parquet", "my data.parquet"),
+              AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));
+  EXPECT_EQ(kind_of_ending("txt", "a.txt"), "");
+  EXPECT_EQ(kind_of_ending("jsonl", "a.jsonl"), "");
+}
+
+}  // namespace
+}  // namespace strata::text
