@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The recipe that the options stand for. zero.stage comes first, so that --set can override it.
+// The recipe that the options describe. zero.stage comes first, so that --set can override it.
 std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime::ModelFolder& folder,
                                    std::size_t positions) {
   std::vector<std::string> sets = {

@@ -20,16 +20,16 @@ namespace strata::launcher {
 // The generated tokens, and how fast they came.
 struct Generated {
   std::vector<std::uint32_t> tokens;
-  double prompt_s = 0, tokens_s = 0;  // tokens_s leaves out the first token, which the prompt gives
+  double prompt_s = 0, tokens_s = 0;  // tokens_s excludes the first token, which the prompt yields
   double tokens_per_s() const { return tokens.size() > 1 ? static_cast<double>(tokens.size() - 1) / tokens_s : 0; }
 };
 
-// Generates answers to one prompt after another. The part of a prompt that continues the previous sequence is not read
-// again. Every rank makes the same calls. The constructor's arguments must outlive it.
+// Generates answers to one prompt after another. If a prompt continues the previous sequence, only its new part is
+// read. Every rank makes the same calls. The constructor's arguments must outlive it.
 class Answerer {
  public:
   using Emit = std::function<void(std::uint32_t token)>;
-  // threads: for this rank, unless --set says otherwise.
+  // threads: this rank's, unless --set overrides them.
   Answerer(const GenerateOptions& options, const runtime::ModelFolder& folder, comm::World& world, int threads);
 
   // Generates at most --max-new-tokens tokens after the prompt (not empty), or up to one of `ends`. tokenizer: for

@@ -19,7 +19,7 @@ struct Forecast {
   runtime::BoundSeconds path;  // time of tasks that nothing hides
   runtime::Bound bound() const;
 };
-// Predicts a step with so many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
+// Predicts a step with that many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
 // measured. `stages`: the plans of all pipeline stages, if there are several; the job is one of them.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
                   std::span<const runtime::StepPlan* const> stages = {});
@@ -36,7 +36,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// What a faster machine would need if no setting helps, such as "another drive in memory.nvme".
+// The upgrade that would help if no setting does, such as "another drive in memory.nvme".
 std::string advice(runtime::Bound bound, bool on_gpu = false);
 
 }  // namespace strata::launcher

@@ -35,7 +35,7 @@ void refuse_empty_names(CLI::App& app) {
 }
 
 // Whether this is one of several programs of an mpirun and not rank 0: a command that needs only one process runs on
-// rank 0 alone. Variables left over from another run make no rank of this process.
+// rank 0 alone. Variables left over from another run do not make this process a rank.
 bool is_another_rank() {
   if (!strata::launcher::left_over_rank().empty()) return false;
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
@@ -63,7 +63,7 @@ std::string assignment_among(int argc, char** argv) {
 }
 
 // For launch: the words after the first --, which form another command.
-std::vector<std::string> behind_dashes(int argc, char** argv) {
+std::vector<std::string> after_dashes(int argc, char** argv) {
   char** const end = argv + argc;
   char** const dashes = std::find(argv, end, std::string_view("--"));
   return dashes == end ? std::vector<std::string>() : std::vector<std::string>(dashes + 1, end);
@@ -78,7 +78,7 @@ int run(int argc, char** argv) {
   int status = 0;
 
   strata::launcher::add_train(app, status);
-  strata::launcher::add_launch(app, status, behind_dashes(argc, argv));
+  strata::launcher::add_launch(app, status, after_dashes(argc, argv));
   strata::launcher::add_node_agent(app, status);
   strata::launcher::add_plan(app, status);
   strata::launcher::add_eval(app, status);
@@ -103,15 +103,15 @@ int run(int argc, char** argv) {
       return strata::launcher::refuse_as_rank(
           {Exit::usage, fmt::format("there is no command {} (see strata --help)", argv[1])});
     const bool launches = argc > 1 && argv[1] == std::string_view("launch");
-    app.parse(launches ? argc - static_cast<int>(behind_dashes(argc, argv).size()) : argc, argv);
+    app.parse(launches ? argc - static_cast<int>(after_dashes(argc, argv).size()) : argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return is_another_rank() ? 0 : app.exit(error);  // --help, --version
     std::string hint = "see strata --help";
     if (const auto it = std::find_if(commands.begin(), commands.end(), named); it != commands.end())
       hint = "see strata " + (*it)->get_name() + " --help";
     if (const std::string key = assignment_among(argc, argv); !key.empty()) hint = "a key of the recipe: --set " + key;
-    if (argc > 1 && argv[1] == std::string_view("launch") && behind_dashes(argc, argv).empty())
-      hint = "what every rank runs stands behind two dashes: launch ... -- train RECIPE";
+    if (argc > 1 && argv[1] == std::string_view("launch") && after_dashes(argc, argv).empty())
+      hint = "the command of the ranks follows two dashes: launch ... -- train RECIPE";
     const strata::Error wrong(Exit::usage, fmt::format("{} ({})", error.what(), hint));
     if (argc > 1 && is_of_one_process(argv[1])) throw wrong;
     return strata::launcher::refuse_as_rank(wrong);

@@ -16,7 +16,7 @@ using runtime::Recipe;
 // A step with more micro-batches than this takes long to simulate, and splitting it so finely makes it no faster.
 constexpr int kMostMicroBatches = 256;
 
-// The sizes up to the largest whose speeds are worth knowing.
+// The sizes, up to the largest, whose speeds are predicted.
 std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std::int64_t largest) {
   std::vector<std::int64_t> sizes;
   const auto& global = recipe.training.global_batch_size;
@@ -39,7 +39,8 @@ BatchSpeed speed_of(const runtime::Job& job, const runtime::Machine& machine, in
   return speed;
 }
 
-// What accounts for most of the difference between two speeds: "mostly optimizer (0.21 and 0.01 ms)".
+// The part of a step that accounts for most of the difference between two speeds: "mostly optimizer (0.21 and 0.01
+// ms)".
 std::string reason(const BatchSpeed& fast, const BatchSpeed& slow) {
   std::size_t most = 0;
   const auto gained = [&](std::size_t b) { return slow.path_per_token[b] - fast.path_per_token[b]; };

@@ -48,7 +48,7 @@ constexpr std::array kMarks = std::to_array<Mark>({
     {Content::page, "a page of strata", "<!doctype html>", "content=\"strata\""},
     {Content::summary, "the summary of a run", "{\"steps\":", "\"model_flops_per_token\":"},
     {Content::machine, "a machine file", "", "\n[blocks]\n"},
-    {Content::tokens, "a token file with its sidecar beside it", "", ""},
+    {Content::tokens, "a token file with its sidecar next to it", "", ""},
     {Content::sidecar, "the sidecar of a token file", "{\"vocab_size\":", "\"width\":"},
     {Content::documents, "where the documents of a token file begin, as its sidecar counts them", "", ""},
     {Content::mask, "the mask of a token file, as its sidecar names it", "", ""},

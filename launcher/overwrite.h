@@ -5,7 +5,7 @@
 
 namespace strata::launcher {
 
-// What a command writes to a file. A file that an earlier command wrote is recognised by it.
+// The kind of content that a command writes to a file, by which an earlier command's file is recognised.
 enum class Content : std::uint8_t {
   plan,
   trace,

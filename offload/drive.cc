@@ -9,7 +9,8 @@
 
 namespace strata::offload {
 namespace {
-// The number of attempts of one request that move no bytes: more than this is no passing state of the system.
+// The number of attempts of one request that move no bytes: after more than this, the cause is no passing state of the
+// system.
 constexpr int kMostAttempts = 1000;
 }  // namespace
 
@@ -110,7 +111,7 @@ void Drive::run(std::promise<void>& ready) {
   } catch (const std::system_error& error) {
     break_down(error.code().value());
   }
-  // A broken submitter lives on for the threads that wake it.
+  // A broken submitter is kept for the threads that wake it.
 }
 
 void Drive::run_requests() {

@@ -19,7 +19,7 @@ std::string text_of(int error) {
   return std::generic_category().message(error);
 }
 
-// Why a submitter could not be made, and what helps.
+// The reason why a submitter could not be made, and the remedy.
 std::string engine_refused(Engine engine, const std::system_error& error) {
   const int code = error.code().value();
   const std::string what = fmt::format("{}: {}", name_of(engine), error.what());
@@ -39,7 +39,8 @@ std::string engine_refused(Engine engine, const std::system_error& error) {
   return what;
 }
 
-// Fills the block that the probe writes. No two words are alike, so that it cannot be confused with another place.
+// Fills the block that the probe writes. All its words differ, so that it cannot be confused with another place in the
+// file.
 void fill_pattern(std::span<std::byte> block, std::uint64_t seed) {
   for (std::size_t at = 0; at < block.size(); at += sizeof(std::uint64_t)) {
     const std::uint64_t word = (seed + at + 1) * 0x9e3779b97f4a7c15u;

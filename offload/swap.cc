@@ -53,7 +53,7 @@ Swap::Swap(const IoOptions& options, std::uint64_t bytes, int rank, const AbortT
   if (count > kMostDrives) fail(Exit::usage, "memory.nvme names {} folders: at most {}", count, kMostDrives);
   // Open all files before the first probe: lack of space is reported at once.
   for (std::size_t d = 0; d < count; ++d) {
-    // A drive may hold nothing of a small tier, but must still take the probe's block.
+    // A drive may hold nothing of a small tier, but must still have room for the probe's block.
     const std::uint64_t share = std::max<std::uint64_t>(file_bytes(bytes, d, count), kBlock);
     self.files.push_back(std::make_unique<SwapFile>(options.folders[d], share, rank));
   }

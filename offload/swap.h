@@ -38,8 +38,8 @@ class Swap {
   // the recipe forces registration, throws Error{usage}.
   void register_memory(std::span<std::byte> staging);
 
-  // Block the caller until everything has moved. Several threads may call at once, if ranges do not overlap or nobody
-  // writes. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
+  // Block the caller until everything has moved. Several threads may call at once if their ranges do not overlap or
+  // nobody writes. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);
   // The same for up to kMostRanges ranges, all in flight at once.

@@ -22,7 +22,7 @@ class SwapFile {
   std::string name() const;
   // Switches between bypassing the page cache and using it; returns 0 or an errno.
   int set_direct(bool direct);
-  // What a user should know about this folder: it is memory instead of a drive, or its bytes could not be reserved.
+  // A warning about this folder for the user: it is memory instead of a drive, or its bytes could not be reserved.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:

@@ -12,8 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 // How often a wait polls the abort token.
 constexpr auto kPoll = 50ms;
-// The time that requests in flight have after an abort: the kernel should not write into memory that is used for
-// something else.
+// How long requests in flight may still take after an abort: the kernel should not write into memory that is reused.
 constexpr auto kGrace = 250ms;
 
 [[noreturn]] void report(const Failure& failure) {

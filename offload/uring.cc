@@ -80,7 +80,7 @@ class Uring final : public Submitter {
 
   std::size_t wait(std::span<Completion> done) override {
     const int error = io_uring_submit_and_wait(&ring_, 1);
-    // Requests that were not taken stay queued and go with the next wait.
+    // Requests that the kernel did not take stay queued and are submitted with the next wait.
     if (error < 0 && error != -EINTR && error != -EAGAIN && error != -EBUSY) raise(-error, "io_uring_enter");
     std::size_t stored = 0;
     io_uring_cqe* entry = nullptr;

@@ -26,7 +26,7 @@ namespace strata::text {
 // Python's errors="replace"), except by `byte`, which takes every byte as it is.
 class Tokenizer {
  public:
-  // What one thread keeps between calls: buffers and a cache of words.
+  // One thread's state between calls: buffers and a cache of words.
   class Workspace {
    public:
     virtual ~Workspace() = default;

@@ -13,7 +13,7 @@ namespace strata::launcher {
 
 namespace {
 
-// All of `text` as a decimal number; nullopt if it is none or does not fit into T.
+// `text` as a decimal number; nullopt if it is not one or does not fit into T.
 template <typename T>
 std::optional<T> decimal(std::string_view text) {
   T x{};

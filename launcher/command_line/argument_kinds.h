@@ -13,7 +13,7 @@ namespace strata::launcher {
 // An integer in [least, most] in decimal digits. Every integer option has this check, because CLI11's own conversion
 // reads 010 as 8, accepts 0x2, and truncates numbers that are too large.
 CLI::Validator integer(std::int64_t least, std::int64_t most);
-// A number in [least, most] in decimal digits; NaN is refused.
+// A number in [least, most] in decimal digits, but not NaN.
 CLI::Validator within(double least, double most);
 // Expands ~/x to a path: a shell leaves it as it is in --out=~/x.
 CLI::Validator as_path();
@@ -48,7 +48,7 @@ void add_sets(CLI::App* command, Options& options) {
   command
       ->add_option_function<std::vector<std::string>>(
           "--set",
-          // Behind what other options have set.
+          // After the assignments of other options.
           [&options](const auto& given) { options.sets.insert(options.sets.end(), given.begin(), given.end()); },
           "override a recipe key: KEY=VALUE")
       ->expected(1)

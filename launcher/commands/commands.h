@@ -19,7 +19,7 @@ struct EvalOptions {
   bool force = false;  // overwrites json, whatever it is
 };
 
-// `strata eval`: loss and perplexity on data.validation, run as one of several ranks. Prints them and writes them as
+// `strata eval`: loss and perplexity on data.validation, run as one of several ranks. Prints both and writes them as
 // JSON. Returns the exit code; throws Error.
 int eval(const EvalOptions& options);
 
@@ -28,7 +28,7 @@ struct ExportOptions {
   std::filesystem::path to;
   std::string dtype = "fp32";
   bool adapter = false;  // export only the adapter, as peft's folder
-  bool merge = false;    // an adapter must be present, and is merged
+  bool merge = false;    // merge the adapter, which must be present
   bool quantised = false;
 };
 
@@ -58,8 +58,8 @@ struct GenerateOptions {
 // prints. Returns the exit code; throws Error.
 int generate(const GenerateOptions& options);
 
-// `strata doctor`: writes what this machine offers and what to fix to `out`, one line each ("ok", "note" or "fix"), and
-// for each folder (by default the current one) how the nvme tier would be read and written there. Returns the exit
+// `strata doctor`: reports to `out` what this machine offers and what to fix, one line each ("ok", "note" or "fix"),
+// and for each folder (by default the current one) how the nvme tier would be read and written there. Returns the exit
 // code: 1 if training cannot work at all, or if an existing GPU or a folder cannot be used.
 int doctor(std::ostream& out, std::span<const std::filesystem::path> folders);
 

@@ -65,7 +65,7 @@ std::optional<std::string> typed_turn(comm::World& world) {
   return all.empty() ? std::nullopt : std::optional(all.substr(1));
 }
 
-// What a model answers: tokens, a text, or a conversation.
+// A prompt: tokens, a text, or a conversation.
 struct Question {
   std::vector<std::uint32_t> prompt, ends;
   std::unique_ptr<text::Tokenizer> tokenizer;  // null: tokens in, tokens out

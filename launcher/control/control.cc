@@ -39,8 +39,8 @@ std::filesystem::path as_others_see(const std::filesystem::path& path) {
   return error ? path : whole;
 }
 
-// What rank 0 sends to the others at the start over MPI: the addresses of its streams and the credentials for them.
-// Fields are separated by zero bytes, which no field contains.
+// The message that rank 0 sends to the others over MPI at the start: the addresses of its streams and the credentials
+// for them. Fields are separated by zero bytes, which no field contains.
 std::string join(std::initializer_list<std::string> fields) {
   std::string out;
   for (const std::string& field : fields) out += field + '\0';

@@ -54,7 +54,7 @@ Statistics statistics(const models::StoredTensor& tensor) {
   return out;
 }
 
-// How much there is of each dtype: "3 of F32 (5 elements)".
+// The number of tensors and elements of each dtype: "3 of F32 (5 elements)".
 std::string dtypes_text(const models::Safetensors& file) {
   std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> of;
   for (const auto& tensor : file.tensors()) {
@@ -160,7 +160,7 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
   }
 }
 
-// Recognised by its name, or by its beginning: the header's length and an open brace.
+// Whether it is a safetensors file, by its name or by its beginning: the header's length and an open brace.
 bool is_safetensors(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) return true;
@@ -246,7 +246,7 @@ std::string kind_of_object(const fs::path& path, const simdjson::dom::element& r
   return "is JSON and no header of safetensors: any tool for JSON reads it";
 }
 
-// Calls `use` with the object that `text` is, if it is one.
+// Calls `use` with the object if `text` is one.
 template <typename Use>
 std::string with_object(std::string_view text, Use&& use) {
   simdjson::dom::parser parser;
@@ -255,9 +255,9 @@ std::string with_object(std::string_view text, Use&& use) {
   return use(root);
 }
 
-// What another file that people have next to token files and weights is, and what to do with it: the rest of a sentence
-// that begins with its path. Recognised by name and first bytes; empty if it is none of the known kinds. Throws Error
-// if it cannot be read.
+// Describes a file of another kind that people keep next to token files and weights, and what to do with it: the rest
+// of a sentence that begins with its path. Recognises it by its name and first bytes; empty if it is of no known kind.
+// Throws Error if it cannot be read.
 std::string other_kind_of(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with(".bin")) return "";

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMostLines = 8;
 
-// The first of them, and how many more there are.
+// The first of the names, and the number of the others.
 void print_faults(const std::vector<std::string>& faults, std::ostream& out) {
   for (std::size_t i = 0; i < std::min(faults.size(), kMostLines); ++i)
     fmt::print(out, "broken: {}\n", printable(faults[i]));

@@ -64,7 +64,7 @@ class StateReader {
   }
 
  private:
-  // Boxes have to be put together.
+  // The tensor has to be assembled from boxes.
   std::span<const std::byte> next_elements() {
     const std::uint64_t size = stored_bytes(format(), 1), count = std::min(buffer_.size() / size, elements_ - element_);
     const auto bytes = std::span(buffer_).first(count * size);
@@ -116,7 +116,7 @@ class BlockNumbers {
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(at));
     return out;
   }
-  // The first that the byte is of.
+  // The first number that the byte encodes.
   static std::uint64_t element_at(StorageFormat format, std::uint64_t byte) {
     if (is_nf4(format)) return byte / stored_bytes(format, 1) * device::kNf4Block;
     const std::uint64_t in_block = byte % kBlock;
@@ -143,7 +143,7 @@ class StateTable {
   StateTable(const Checkpoint& checkpoint, Tensors tensors, std::ostream& out)
       : checkpoint_(checkpoint), tensors_(tensors), width_(name_width(checkpoint.manifest().tensors)), out_(out) {}
 
-  // Reads a whole state and prints its line if that is wanted.
+  // Reads a whole state and, on request, prints its line.
   void add(const std::string& kind, const TensorEntry& tensor) {
     StateReader reader(checkpoint_, kind, tensor.name);
     if (!reader.there()) return;  // frozen tensors have no moments
@@ -205,7 +205,7 @@ class StateTable {
   std::uint64_t non_finite_ = 0;
 };
 
-// Whether the extents, which may be cut differently, are of the same boxes.
+// Whether the extents belong to the same boxes; they may be cut differently.
 bool same_boxes(std::span<const Extent> a, std::span<const Extent> b) {
   const auto among = [](std::span<const Extent> all, const Extent& one) {
     return std::ranges::any_of(all, [&](const Extent& e) { return e.box == one.box; });

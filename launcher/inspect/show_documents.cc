@@ -64,7 +64,7 @@ class Shown {
   bool counts_ = false;
 };
 
-// The labels of a file of labelled texts, as each one's line says them: "label": "match".
+// The labels of a file of labelled texts, as the lines show them: "label": "match".
 class LabelLines {
  public:
   explicit LabelLines(const runtime::TokenFile& file) {

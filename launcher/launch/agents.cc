@@ -27,7 +27,7 @@ constexpr double kPatience = 1.25;
 constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's complaints; the first ones say why it does not start
 
 constexpr const char* kConnectionEnded = "its connection ended: it is down, or was shut down";
-// A signal ended only the agent, or the ssh or srun that leads to it: the node itself may still be up.
+// A signal ended only the agent, or the ssh or srun that started it: the node itself may still be up.
 std::string why_ended(Child& child) {
   const int code = child.exit_code().value_or(0);
   if (code <= 128 || code == 255) return kConnectionEnded;

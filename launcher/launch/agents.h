@@ -13,13 +13,13 @@
 
 namespace strata::launcher {
 
-// Launch's agents, one per node (launcher/launch/node/agent.h). They report what a node is, whether it is still there,
-// and what it measures, and they end the ranks of a node that is cut off. They live as long as the launch.
+// Launch's agents, one per node (launcher/launch/node/agent.h). They report a node's facts, signs of life and
+// measurements, and they end the ranks of a node that is cut off. They live as long as the launch.
 class Agents {
  public:
   // run: the ranks' value of STRATA_LAUNCH. timeout: seconds after which an agent that hears nothing ends its node's
-  // ranks; a node that says nothing is lost a little later; 0: never. meanwhile: called during every wait; it may throw
-  // to end the wait.
+  // ranks; a silent node counts as lost a little later; 0: never. meanwhile: called during every wait; it may throw to
+  // end the wait.
   Agents(const Allocation& allocation, std::string run, double timeout, std::vector<std::filesystem::path> folders,
          std::function<void()> meanwhile);
   ~Agents();
@@ -38,8 +38,8 @@ class Agents {
   // How many seconds the node's clock is ahead of this one, if known.
   std::optional<double> clock_ahead(const std::string& host) const;
 
-  // Reads what agents say, for at most so many milliseconds, and asks each for a sign of life about once per second.
-  // Every wait has to call it again and again, because an agent that hears nothing ends itself.
+  // Reads the agents' lines for at most that many milliseconds, and asks each for a sign of life about once per second.
+  // Every wait must keep calling it, because an agent that hears nothing ends itself.
   void attend(int milliseconds);
   // The same for callers with pipes of their own: they read readers() first by read_lines().
   std::vector<LineReader*> readers();
@@ -49,11 +49,10 @@ class Agents {
     std::string host, why;
   };
   std::vector<Lost> lost() const;
-  // Asks every node for a sign of life and waits until all have answered or the time is over. Returns those that did
-  // not.
+  // Asks every node for a sign of life and waits until all have answered or the time is up. Returns those that did not.
   std::vector<std::string> silent(double seconds);
 
-  // Ends the run's remaining ranks on these nodes. Returns the nodes that still have some when the time is over: those
+  // Ends the run's remaining ranks on these nodes. Returns the nodes that still have some when the time is up: those
   // ranks wait for a device.
   std::vector<std::string> end_ranks(const std::vector<std::string>& hosts, double seconds);
 

@@ -6,8 +6,8 @@
 
 namespace strata::launcher {
 
-// A node by the name that reaches it, and the number of ranks it has room for (nullopt if nobody said). `processors`:
-// the slots come from a Slurm job that asked for no number of tasks.
+// A node by the name that reaches it, and the number of ranks it has room for (nullopt if it is not stated).
+// `processors`: the slots come from a Slurm job that asked for no number of tasks.
 struct Host {
   std::string name;
   std::optional<int> slots;
@@ -17,7 +17,7 @@ struct Host {
 };
 
 // Parses --hosts: the lines of a file of that name, or else hosts between commas, "n1:8,n2:8" or "n[1-4]:8". Slots of a
-// name that occurs again are added up. Throws Error{usage} that names the line or word that is not understood.
+// name that occurs again are added up. Throws Error{usage} that names the line or word that it does not understand.
 std::vector<Host> read_hosts(const std::string& text);
 
 // Parses the lines of a host file, one node each: "NAME", "NAME slots=N" (Open MPI, DeepSpeed, MPIJob; max_slots= may
@@ -28,8 +28,8 @@ std::vector<Host> parse_host_file(std::string_view text, const std::string& wher
 // Expands a Slurm list of nodes by `scontrol show hostnames`.
 std::vector<std::string> slurm_names(const std::string& list);
 
-// Throws Error{usage} that names the hosts without an address and `origin`, where they come from. Tries again for so
-// many seconds.
+// Throws Error{usage} that names the hosts without an address and `origin`, where they come from. Retries for that many
+// seconds.
 void require_addresses(const std::vector<Host>& hosts, const std::string& origin, double seconds);
 
 // Whether the name leads to this machine.

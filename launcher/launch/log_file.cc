@@ -50,7 +50,7 @@ int LogFile::write(std::string_view line) {
   }
   std::string text;
   if (lost_ > 0)
-    text = fmt::format("{}strata: left out here, as the disk took nothing: {}\n", cut_ ? "\n" : "",
+    text = fmt::format("{}strata: missing here, because the disk was full or failed: {}\n", cut_ ? "\n" : "",
                        lost_ == 1 ? "a line" : fmt::format("{} lines", lost_));
   const std::size_t note_bytes = text.size();
   text += line;
@@ -80,8 +80,9 @@ void LogFailure::set(int error) {
 std::string LogFailure::take(const std::filesystem::path& folder) {
   const int error = error_.load();
   if (error == 0 || reported_.exchange(true)) return {};
-  return fmt::format("--logs: {} takes no more ({}): the run goes on, what is missing is said there once there is room",
-                     folder.string(), std::strerror(error));
+  return fmt::format(
+      "--logs: {} cannot be written ({}): the run continues, and the logs will say what they lack once there is room",
+      folder.string(), std::strerror(error));
 }
 
 Events::Events(const std::optional<std::filesystem::path>& folder) {

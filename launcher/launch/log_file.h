@@ -12,16 +12,16 @@
 
 namespace strata::launcher {
 
-// A file under --logs that lines are appended to. Logs are worth less than the run: a refused write (full disk) loses
-// its line and ends nothing. When there is room again, the file says how many lines it lacks. If the file is removed,
-// it is created again, with its folder.
+// A file under --logs that lines are appended to. A refused write (full disk) loses its line but never ends the run.
+// When there is room again, the file says how many lines it lacks. A file that was removed is created again, with its
+// folder.
 class LogFile {
  public:
-  // What happens to lines that were refused. `count`: they are lost, and the next line that fits follows a line with
-  // their number. `keep`: they wait in memory for the next write; for files of few lines that a program reads.
+  // The fate of refused lines. `count`: they are lost, and the next line that fits follows a line with their number.
+  // `keep`: they wait in memory for the next write; for files of few lines that a program reads.
   enum class Refused { count, keep };
-  // `later` is for restarts, at which nothing is refused: the file is opened by the first write that finds or can make
-  // its folder.
+  // `later` is for restarts, which must not fail because of logs: the first write that finds or can create the folder
+  // opens the file.
   enum class Open { now, later };
 
   // Throws Error{usage} if the file cannot be opened now.

@@ -35,8 +35,8 @@ std::optional<double> number_in(const std::string& answer, std::string_view key,
   return value;
 }
 
-// The address that the node's name leads to. Debian's installer gives a machine's own name the address 127.0.1.1, which
-// leads no other node there; then the first interface counts.
+// The address that the node's name leads to. Debian's installer gives a machine's own name the address 127.0.1.1, by
+// which no other node can reach it; then the first interface counts.
 std::string address_by_name(const NodeCheck& node) {
   std::string out = address_of(node.host);
   if (out == "127.0.1.1" && !node.facts.interfaces.empty()) out = node.facts.interfaces[0].address;
@@ -57,7 +57,7 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs(std::size_t nodes, std::s
   return out;
 }
 
-// Asks only nodes with this very build: another build may not know the question.
+// Asks only nodes with the same build: another build may not know the question.
 void look_for(std::span<const RecipeFile> files, Agents& agents, std::vector<NodeCheck>& nodes, double seconds) {
   const std::string program = program_hash();
   std::map<std::string, std::string> lines;

@@ -10,7 +10,7 @@
 
 namespace strata::launcher {
 
-// What was found out about one node before anything starts there.
+// The findings about one node before anything starts there.
 struct NodeCheck {
   std::string host;
   NodeFacts facts;
@@ -21,7 +21,7 @@ struct NodeCheck {
   std::vector<std::string> unseen;                 // one sentence per file of the recipe that it does not see
 };
 
-// A sentence on what is wrong and what to do. `refuses`: nothing can start like this.
+// A sentence that says what is wrong and what to do. `refuses`: nothing can start until it is fixed.
 struct Remark {
   std::string text;
   bool refuses;
@@ -41,7 +41,7 @@ std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, c
                                const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
                                const Patience& patience = {});
 
-// Judges what was found. `program`: the hash of the launcher's own program. A node below 0.8 of the median gets a
+// Judges the findings. `program`: the hash of the launcher's own program. A node below 0.8 of the median gets a
 // warning.
 std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
                           const std::optional<std::string>& interface);

@@ -55,7 +55,7 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   try {
     app.parse(rest);
   } catch (const CLI::ParseError& error) {
-    fail(Exit::usage, "{} (behind --; see strata train --help)", error.what());
+    fail(Exit::usage, "{} (after --; see strata train --help)", error.what());
   }
   if (!recipe.empty()) out.recipe = runtime::user_path(recipe);
   return out;

@@ -11,7 +11,7 @@
 
 namespace strata::launcher {
 
-// What is measured, and how much of it. Tests make it small.
+// The extent of the measurements. Tests make it small.
 struct CalibrationScope {
   std::vector<std::filesystem::path> dirs;  // folders of the nvme tier, one per drive
   double seconds = 0.3;                     // per figure, over all passes; four times that for figures next to a drive
@@ -23,12 +23,12 @@ struct CalibrationScope {
 
 constexpr double kWideSpread = 0.15;  // a figure with a wider spread says little about the machine
 
-// Measures this rank's speeds while all ranks of `world` measure theirs, with so many threads. If `figures` is given,
-// it receives all figures. Collective.
+// Measures this rank's speeds while all ranks of `world` measure theirs, with that many threads each. If `figures` is
+// given, it receives all figures. Collective.
 runtime::Machine measure(const CalibrationScope& scope, comm::World& world, int threads,
                          std::vector<Figure>* figures = nullptr);
 
-// A swap of so many bytes in `folders`, one per drive. Throws Error{failed} if a drive refuses.
+// A swap of that many bytes in `folders`, one per drive. Throws Error{failed} if a drive refuses.
 offload::Swap open_drives(const std::vector<std::filesystem::path>& folders, comm::World& world, std::size_t bytes);
 
 }  // namespace strata::launcher

@@ -14,8 +14,7 @@
 
 namespace strata::launcher {
 
-// Calls that are timed one by one. They are short, so that most runs see the machine undisturbed even if other work
-// runs on it.
+// Calls that are timed one by one. They are short, so that other work on the machine disturbs few of them.
 using Calls = std::vector<std::function<void()>>;
 
 // Memory of its own for each operand.

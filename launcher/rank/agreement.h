@@ -10,14 +10,15 @@
 
 namespace strata::launcher {
 
-// What ranks agree on before they plan a run (planned_run.h). Collective. A mistake that all ranks make is thrown alike
-// on all of them as AgreedError, and printed once.
+// Choices that ranks agree on before they plan a run (planned_run.h). Collective. A mistake that all ranks make is
+// thrown alike on all of them as AgreedError, and printed once.
 
-// Reads the recipe, which must be the same on all ranks. `trains`: also requires what only train needs.
+// Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.
 runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
                             comm::World& world, bool trains = true);
 
-// What this rank computes on. If the recipe leaves the choice, the run takes GPUs only if every rank has one.
+// The device that this rank computes on. If the recipe leaves the choice open, the run takes GPUs only if every rank
+// has one.
 runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world);
 
 }  // namespace strata::launcher

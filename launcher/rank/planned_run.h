@@ -9,11 +9,11 @@
 
 namespace strata::launcher {
 
-// What the ranks of a command run. All ranks have the same plan, and it fits.
+// The job that the ranks of a command run. All ranks have the same plan, and it fits.
 struct PlannedRun {
   runtime::Seat seat;          // this rank's
   runtime::Capacity capacity;  // the minimum over the ranks, so that all plan alike
-  runtime::OpenedData data;    // what the plan had to know of it, for the code that runs the job
+  runtime::OpenedData data;    // the data as planning opened it, for the code that runs the job
   runtime::Job job;            // made from the settled workload
 };
 

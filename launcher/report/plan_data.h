@@ -15,7 +15,7 @@ std::string plan_data(const runtime::Job& job, const runtime::Capacity& capacity
                       const runtime::MachineProfile& profile, std::span<const runtime::Span> spans,
                       const std::string& speeds);
 
-// What a page says about its times: "Simulated with the speeds of a machine file".
+// A page's sentence about its times: "Simulated with the speeds of a machine file".
 std::string speeds_text(bool machine_file, bool measured);
 
 }  // namespace strata::launcher

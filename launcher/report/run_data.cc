@@ -32,7 +32,7 @@ using simdjson::dom::element;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// What is drawn of a step, by its names in report.jsonl.
+// The values of a step that are drawn, by their names in report.jsonl.
 constexpr std::array<const char*, 8> kColumns = {"step",         "loss",  "grad_norm", "lr",
                                                  "tokens_per_s", "epoch", "time",      "step_ms"};
 enum Column : std::size_t { kStep, kLoss, kNorm, kRate, kSpeed, kEpoch, kTime, kTook };
@@ -57,7 +57,7 @@ std::string read_text(const fs::path& path) {
   return read_input(path, path.string(), kMostBytes);
 }
 
-// Calls use(element) for each line. The last line may be incomplete if the run goes on.
+// Calls use(element) for each line. If the run is still in progress, the last line may be incomplete.
 template <typename Use>
 void for_lines(const fs::path& path, Use&& use) {
   const std::string text = read_text(path);
@@ -333,7 +333,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
   const SummaryPart summary = parts.read(files.summary, summary_of);
   if (lines.steps.empty() && plan.tasks == 0 && summary.json == "null") {
     parts.refuse();
-    fail(Exit::corrupt, "{} holds no steps yet, and no plan or summary is beside it", files.steps.string());
+    fail(Exit::corrupt, "{} holds no steps yet, and there is no plan or summary next to it", files.steps.string());
   }
   std::string times = "null";
   if (plan.tasks > 0)

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kRedraw{50};
 // terminal would leave its first half behind with every step.
 constexpr std::size_t kNarrow = 80;
 
-// The width of the terminal at `fd`; 0 if it is none or its width is unknown.
+// The width of the terminal at `fd`; 0 if `fd` is no terminal or the width is unknown.
 std::size_t columns_at(int fd) {
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

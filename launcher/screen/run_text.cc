@@ -79,7 +79,7 @@ std::vector<Went> parts_of_step(const runtime::Summary& summary, const std::opti
   return out;
 }
 
-// What `strata tokenize` recorded about the training data; leaves out files that are gone by now.
+// The facts that `strata tokenize` recorded about the training data; skips files that no longer exist.
 std::vector<runtime::TokenSidecar> sidecars_of(const runtime::Recipe& recipe) {
   std::vector<runtime::TokenSidecar> out;
   try {

@@ -14,12 +14,12 @@
 
 namespace strata::launcher {
 
-// What `train` prints at the start and end of a run, on rank 0's stderr, in lines of at most 100 columns.
+// The text that `train` prints at the start and end of a run, on rank 0's stderr, in lines of at most 100 columns.
 
 // The model, its layout over ranks and memory, and where files go. Printed before anything is allocated.
 void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
                   const std::string& threads);
-// What the run trains on and for how long. Printed when the run knows where it resumes.
+// The data that the run trains on, and for how long. Printed when the step at which it resumes is known.
 void describe_data(const runtime::Job& job, const runtime::Trainer& trainer);
 
 // The steps of a run, summed up.
@@ -51,7 +51,7 @@ std::vector<std::string> wrapped(const std::string& label, const std::vector<std
 // launch adds a value that nobody typed.
 inline constexpr const char* kTypedResume = "STRATA_LAUNCH_RESUME";
 
-// What a user has to run to resume a stopped run: "the same command", plus what must be added to it. `resume`:
+// The command that resumes a stopped run: "the same command", plus what must be added to it. `resume`:
 // checkpoint.resume on this process's command line.
 std::string resume_command(std::string_view resume);
 

@@ -186,7 +186,7 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
   };
   expect({kStrata, "launch"}, HasSubstr("nothing to launch"));
   expect({kStrata, "launch", "--", "eval", "x.toml"}, HasSubstr("launch starts train, and not eval"));
-  expect({kStrata, "launch", "train", "x.toml"}, HasSubstr("stands behind two dashes: launch ... -- train RECIPE"));
+  expect({kStrata, "launch", "train", "x.toml"}, HasSubstr("follows two dashes: launch ... -- train RECIPE"));
   expect({kStrata, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
   expect(launch({"--hosts", "no-such-node.invalid:2"}), HasSubstr("no-such-node.invalid has no address"));
   expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));

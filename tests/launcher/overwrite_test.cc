@@ -194,11 +194,11 @@ TEST_F(Overwrite, TokensAreKnownByTheirSidecar) {
   require_own(out, Content::tokens, false);
   const std::string sidecar = folder_.read("tokens.bin.json");
   folder_.write("tokens.bin", folder_.read("tokens.bin") + "ab");
-  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar beside it"));
+  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar next to it"));
   fs::remove(file("tokens.bin.json"));
-  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar beside it"));
+  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar next to it"));
   folder_.write("tokens.bin.json", "{\"vocab_size\": []}");
-  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar beside it"));
+  EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar next to it"));
 }
 
 // Predictions have no mark, so their lines are looked at: labels and numbers may be what people wrote.

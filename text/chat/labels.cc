@@ -78,7 +78,7 @@ class Turns {
   }
 
  private:
-  // How many bytes of the whole rendering the first `turns` make up, if their rendering is its beginning.
+  // The number of bytes of the first `turns` in the whole rendering, if their own rendering is its beginning.
   std::optional<std::size_t> beginning(std::size_t turns, bool add_generation_prompt) const {
     try {
       const Rendered part = made_.render(conversation_, turns, add_generation_prompt);

@@ -19,7 +19,7 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// A number as a message shows it.
+// Formats a number for a message.
 std::string shown(const std::string& written) {
   constexpr std::size_t kMost = 40;
   return written.size() <= kMost ? written : written.substr(0, kMost) + "...";

@@ -61,7 +61,7 @@ Value turn(std::string_view role, std::string content) {
   return Value::dict({{text_value("role"), text_value(role)}, {text_value("content"), Value(std::move(content))}});
 }
 
-// A list of tools. Some data sets store it as JSON inside a text.
+// The list of tools, which some data sets store as JSON inside a text.
 Value tools_of(const Value& record) {
   const Value* found = find(record, "tools");
   if (!found) return {};
@@ -230,7 +230,7 @@ std::optional<DataFormat> the_format_of(const Value& record) {
   return found.empty() ? std::nullopt : std::optional(found.front().second);
 }
 
-// What to rename in a record that would fit a format if its fields had other names; empty if there is none.
+// The renaming that would make a record fit a format; empty if there is none.
 std::string other_names(const Value& record) {
   for (const auto& [key, value] : record.pairs()) {
     if (!value.is(Kind::list) || value.items().empty() || !value.items()[0].is(Kind::dict)) continue;

@@ -5,7 +5,7 @@
 
 namespace strata::text {
 
-// What is wrong with a data set record; the caller adds the place.
+// A fault in a data set record; the caller adds the place.
 struct RecordFault {
   std::string message;
   Exit code = Exit::corrupt;

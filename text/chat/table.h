@@ -13,7 +13,7 @@ namespace strata::text {
 inline constexpr std::string_view kHeaderNames =
     "the first line of a table names its columns: if it is a record, put a line of names before it";
 
-// What is wrong with a record; the caller adds the place.
+// A fault in a record; the caller adds the place.
 struct TableFault {
   std::string message;
 };

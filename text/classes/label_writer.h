@@ -47,7 +47,7 @@ class LabelWriter {
   std::string hash() const { return file_.hash(); }
 
  private:
-  // What the lists so far can be: names of classes, vectors, or either.
+  // How the lists so far can be read: as names of classes, as vectors, or either way.
   enum class Lists : std::uint8_t { open, classes, vectors };
   using Place = std::string;
 

@@ -29,7 +29,7 @@ bool has_byte_level(const std::optional<Json>& pre_tokenizer) {
   return std::any_of(parts.begin(), parts.end(), [](const Json& one) { return one.type() == "ByteLevel"; });
 }
 
-// What the components do to a text, in a form that does not depend on how their JSON is written.
+// The components' effect on a text, in a form that does not depend on how their JSON is written.
 std::string meaning_of(const std::optional<Json>& component) {
   std::string out;
   for (const Json& one : parts_of(component)) {

@@ -42,7 +42,7 @@ FolderFiles read_folder_files(const fs::path& folder) {
   try {
     out.model = read_object(folder / "config.json");
   } catch (const Error&) {
-    // Ignored here: loading the model reports what is wrong with it.
+    // Ignored here: loading the model reports the fault.
   }
   return out;
 }

@@ -14,7 +14,7 @@
 
 namespace strata::text {
 
-// What the files next to a tokenizer say about it, as transformers 5 reads them: tokenizer_config.json,
+// The settings in the files next to a tokenizer, as transformers 5 reads them: tokenizer_config.json,
 // special_tokens_map.json (which counts only if the former has no added_tokens_decoder), added_tokens.json, and the
 // model type in config.json.
 struct FolderSettings {
@@ -33,9 +33,9 @@ struct FolderSettings {
   bool splits_special = false;  // split_special_tokens: special tokens in a text are plain text
 
   const AddedToken* token(std::string_view key) const;
-  // Named as null: there is none then, not even the class's own or one that is known by its text.
+  // Named as null: there is no such token, not even the class's own or one known by its text.
   bool is_null(std::string_view key) const;
-  // The text of a named token; that which the class has by itself if the files do not name it; empty if there is none.
+  // The text of a named token; if the files do not name it, the class's default; empty if there is none.
   std::string token_text(std::string_view key) const;
   bool is_bert() const { return tokenizer_class == "BertTokenizer"; }
   bool is_llama() const { return tokenizer_class == "LlamaTokenizer" || tokenizer_class == "CodeLlamaTokenizer"; }

@@ -14,7 +14,7 @@ std::string_view name_of(Compression compression);
 // The compression, by the first bytes of a file; six are enough.
 Compression compression_of(std::string_view head);
 
-// What is wrong with a compressed stream; the caller adds the place.
+// A fault in a compressed stream; the caller adds the place.
 struct StreamFault {
   std::string message;
 };

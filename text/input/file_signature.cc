@@ -51,7 +51,7 @@ std::string workbook(std::string_view what, std::string_view name) {
 
 constexpr std::string_view kDocx = "is a Word document: save it as plain text (pandoc -t plain does)";
 
-// What a zip is, by the names of its contents.
+// The kind of a zip, by the names of its contents.
 std::string zip(std::string_view head, std::string_view name) {
   const auto has = [&](std::string_view part) { return head.find(part) != head.npos; };
   if (has("xl/")) return workbook("an Excel workbook", name);

@@ -15,8 +15,8 @@
 
 namespace strata::text {
 
-// What a file's name says about its content: the last ending in lower case, without that of a compression: "jsonl" for
-// "A.JSONL.gz". Empty if there is none.
+// The kind of content that a file's name suggests: its last ending in lower case, without that of a compression:
+// "jsonl" for "A.JSONL.gz". Empty if there is none.
 std::string content_ending(std::string_view name);
 
 // The text of an input, front to back. It is decompressed if it begins like gzip, zstd, xz or bzip2; converted from

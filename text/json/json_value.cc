@@ -31,7 +31,7 @@ class Parser {
 
  private:
   [[noreturn]] void wrong(std::string message) const { throw JsonFault{std::move(message), at_}; }
-  // What is at this place, for a message.
+  // Describes the value at this place, for a message.
   std::string found() const {
     if (at_ >= text_.size()) return "the end";
     const auto byte = static_cast<unsigned char>(text_[at_]);

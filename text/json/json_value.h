@@ -8,13 +8,13 @@
 
 namespace strata::text {
 
-// What is wrong with a JSON text, and at which byte.
+// A fault in a JSON text, and its byte.
 struct JsonFault {
   std::string message;
   std::size_t at;
 };
 
-// What happens if an object names a field twice: the last counts, as in Python, or it is a JsonFault.
+// Whether an object may name a field twice: then the last one counts, as in Python; otherwise it is a JsonFault.
 enum class RepeatedKeys { last_counts, refused };
 
 // A number that a value cannot represent as written: an integer beyond 64 bits, a number beyond a double (1e400), NaN

@@ -38,7 +38,7 @@ AddedTokenFinder::AddedTokenFinder(const std::vector<Pattern>& patterns) {
       }
       at = next;
     }
-    // Of two with the same text, the first counts. A text that the normalizer made empty is never found.
+    // If two have the same text, the first counts. A text that the normalizer made empty is never found.
     if (at != 0 && nodes_[at].token == nullptr) nodes_[at].token = pattern.token;
   }
 }

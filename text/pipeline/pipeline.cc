@@ -84,7 +84,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
     : Tokenizer(std::move(name), std::move(hash)) {
   const Json model = json.at("model");
   const bool pairs = type_of_model(model) == "BPE";
-  // What the class makes of the settings replaces the file's components.
+  // The components that the class derives from the settings replace the file's.
   static const std::string kPlace = "tokenizer_config.json";
   std::optional<JsonDocument> of_class[2];
   const auto component = [&](const char* key, auto&& made_of, std::optional<JsonDocument>& kept) {
@@ -149,7 +149,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   if (const auto found = json.find("added_tokens")) added_ = read_added_tokens(*found);
   for (AddedToken& token : added_) {
     const auto of_model = model_->vocabulary().find(token.content);
-    // Of two equal ones this is the earlier: the library takes the last, too.
+    // If two are equal, this is the earlier one: the library takes the last, too.
     if (const std::string* same = model_->vocabulary().token(token.id); of_model && same && *same == token.content)
       token.id = *of_model;
     if (of_model && *of_model != token.id)

@@ -42,7 +42,7 @@ std::vector<AddedToken> with_folder(std::vector<AddedToken> own, const FolderSet
       std::move(own), settings, [](std::string_view) { return std::nullopt; }, 0, ignored);
 }
 
-// What the folder changes in a tokenizer.json.
+// The settings of the folder that override a tokenizer.json.
 std::string changes(const Json& json, const FolderSettings& settings) {
   std::string out;
   std::vector<std::string> ignored;

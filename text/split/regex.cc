@@ -100,7 +100,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
         case 'p':
         case 'P':
         case 'x': {
-          // Copied as a whole, so that its closing brace is not taken for that of a repetition.
+          // Copied as a whole, so that its closing brace is not mistaken for a repetition's.
           const std::size_t end = pattern.substr(i + 1).starts_with('{') ? pattern.find('}', i) : i + 1;
           const std::string_view whole = pattern.substr(i - 1, std::min(end, pattern.size()) - i + 2);
           i = std::min(end, pattern.size() - 1);
@@ -122,7 +122,7 @@ std::string from_oniguruma(std::string_view pattern, std::string& unsupported) {
       continue;
     }
     if (inside) {
-      // Oniguruma allows nested and intersected brackets. PCRE2 takes both for characters.
+      // Oniguruma allows nested and intersected brackets. PCRE2 reads both as characters.
       if (c == '[') unsupported = "a bracket inside a bracket";
       if (c == '&' && pattern.substr(i).starts_with("&&")) unsupported = "&& in a bracket";
       if (c == ']') inside = false;

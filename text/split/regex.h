@@ -15,7 +15,7 @@ struct Match {
   std::size_t begin, end;
 };
 
-// What one thread needs to run any Regex: PCRE2's match block and a stack for its compiled code.
+// The buffers that one thread needs to run any Regex: PCRE2's match block and a stack for its compiled code.
 class RegexMatcher {
  public:
   RegexMatcher();

@@ -8,7 +8,7 @@
 
 namespace strata::text {
 
-// What becomes of the matches of a splitting pattern (SplitDelimiterBehavior in the tokenizers library).
+// How a splitting pattern's matches are divided among the pieces (SplitDelimiterBehavior in the tokenizers library).
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 Behavior behavior_of(const Json& json);
 

@@ -92,7 +92,8 @@ double as_read_by_library(double exact) {
 }
 
 // The unigram language model (Kudo 2018, https://arxiv.org/abs/1804.10959): Viterbi's algorithm finds, among all ways
-// to cut a piece into tokens, the one with the largest sum of scores; of equal ones, the first found from the left.
+// to cut a piece into tokens, the one with the largest sum of scores; if several are equal, the first one found from
+// the left.
 class Unigram final : public Model {
  public:
   explicit Unigram(const Json& json);

@@ -13,7 +13,7 @@
 #include "text/template/values/meter.h"
 #include "text/template/values/value.h"
 
-// What templates find without being given it.
+// The names that every template knows.
 namespace strata::text::jinja {
 
 // The variable `loop` of a {% for %}. Elements are tested when they are reached, as in Jinja. Attributes that look
@@ -48,8 +48,8 @@ class Loop : public Object {
   std::vector<std::unique_ptr<Object>> functions_;
 };
 
-// What every template can call: range, dict, namespace, joiner, cycler, raise_exception, strftime_now. Null for another
-// name; `runtime` owns the result.
+// The functions that every template can call: range, dict, namespace, joiner, cycler, raise_exception, strftime_now.
+// Null for another name; `runtime` owns the result.
 Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now);
 
 }  // namespace strata::text::jinja

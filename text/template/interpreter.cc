@@ -12,7 +12,7 @@ namespace strata::text::jinja {
 
 using K = Statement::Kind;
 
-// One more level of blocks or expressions, however it ends.
+// Enters one more level of blocks or expressions, and leaves it in the destructor.
 class Interpreter::Deeper {
  public:
   explicit Deeper(Runtime& runtime) : runtime_(runtime) { runtime_.enter(); }

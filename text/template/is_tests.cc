@@ -8,7 +8,7 @@
 #include "text/template/values/operators.h"
 #include "text/template/values/python_text.h"
 
-// The tests after `is`.
+// The tests that can follow `is`.
 namespace strata::text::jinja {
 namespace {
 

@@ -11,7 +11,7 @@
 
 namespace strata::text::jinja {
 
-// What expressions, filters and methods share: the limits, the objects made, and Python's protocols.
+// State shared by expressions, filters and methods: the limits, the objects made, and Python's protocols.
 class Runtime : public Meter {
  public:
   explicit Runtime(const Limits& limits) : Meter(limits) {}

@@ -124,7 +124,7 @@ Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
   if (const Value* separators = given.find("separators"); separators && !separators->is(Kind::none)) {
     if (!separators->is_sequence() || separators->items().size() != 2) throw Fault("tojson: separators are two texts");
     style.between_items = text_of(separators->items()[0], "tojson");
-    style.behind_key = text_of(separators->items()[1], "tojson");
+    style.after_key = text_of(separators->items()[1], "tojson");
   }
   return runtime.text(json_text(value, style, runtime));
 }

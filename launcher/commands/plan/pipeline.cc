@@ -37,7 +37,7 @@ std::string units_text(const runtime::Job& job) {
   return text;
 }
 
-// What a list of parallel.split loses against "auto".
+// The time that a list of parallel.split loses against "auto".
 std::string balance_text(const std::vector<PlannedStage>& stages) {
   const runtime::StepPlan& plan = stages[0].job.plan;
   if (stages[0].job.recipe.parallel.split.empty()) return "";

@@ -22,7 +22,7 @@ std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int r
 // The stage of a rank; if none is given, the one with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages);
-// A row per stage, with what would balance them better.
+// A row per stage, and the split that would balance them better.
 std::string pipeline_text(const std::vector<PlannedStage>& stages);
 // The same as a member of plan --json.
 JsonArray pipeline_json(const std::vector<PlannedStage>& stages);

@@ -57,8 +57,8 @@ JsonArray nearest_json(const std::vector<runtime::Suggestion>& nearest) {
   return out;
 }
 
-// Prints the free space in the recipe's folders that exist here. Too little is no refusal, because the run is for
-// another day.
+// Prints the free space in the recipe's folders that exist here. Too little of it is no reason to refuse, because the
+// run may be for another day.
 void print_drives(const runtime::Job& job) {
   const std::size_t needed = job.plan.memory[static_cast<std::size_t>(runtime::Tier::nvme)].peak;
   std::size_t free = 0;
@@ -72,8 +72,8 @@ void print_drives(const runtime::Job& job) {
     fmt::print("nvme: memory.nvme has {} free here: too little for one rank\n", bytes_text(free));
 }
 
-// The number of tasks of each kind that belong to training; what the host does between steps and for checkpoints is
-// left out.
+// The number of tasks of each kind that belong to training; tasks of the host between steps and for checkpoints do not
+// count.
 using TaskCounts = std::array<std::size_t, runtime::kTaskKinds>;
 TaskCounts count_tasks(const runtime::StepPlan& plan) {
   TaskCounts counts{};
@@ -114,7 +114,7 @@ std::string sharing_text(const runtime::Job& job, int ranks_per_node, const std:
                                                     : "each with its part of what is free");
 }
 
-// "RAM (device)": the memory that a tier of this plan is.
+// "RAM (device)": the physical memory of a tier of this plan.
 std::string tier_text(const runtime::StepPlan& plan, std::size_t tier) {
   const bool ram = tier == 0 && plan.device.kind == device::Kind::cpu;
   return ram ? "RAM (device)" : std::string(runtime::kTierNames[tier]);
@@ -225,7 +225,7 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
                  bytes_text(written[tier]));
 }
 
-// For a training whose data are on this machine.
+// Prints facts about the data of a training if they are on this machine.
 void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
   const auto sequences =
       runtime::training_sequences(job.recipe, std::move(data), static_cast<std::int64_t>(job.model->vocabulary));
@@ -266,7 +266,7 @@ void write_page(const PlanOptions& options, const runtime::Job& job, const std::
   file.commit();
 }
 
-// Applies what a machine file says of a machine elsewhere to keys that the recipe leaves open.
+// Takes keys that the recipe leaves open from a machine file of another machine.
 void plan_for(const std::optional<runtime::Machine>& machine, runtime::Recipe& recipe) {
   if (!machine) return;
   if (machine->gpu && recipe.device.kind == runtime::DeviceKind::automatic)

@@ -10,7 +10,7 @@
 
 namespace strata::launcher {
 
-// What `plan --machine` adds.
+// The prediction that `plan --machine` adds.
 struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
@@ -18,7 +18,7 @@ struct Prediction {
   int measured_ranks;            // of the machine file
   bool measured;                 // false: computed from data sheets
   std::optional<double> spread;  // of the measurements
-  std::string scaling;           // how speeds were scaled to this job's ranks; empty: not at all
+  std::string scaling;           // how speeds were scaled to this job's ranks; empty: they were not
 };
 // Looks for gains in the recipe as the user gave it. `stages`: as for forecast().
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,

@@ -20,7 +20,7 @@ struct PlannedSetting {
 };
 
 // Plans the recipe in each precision and with each recomputation, including the blocks that it lists itself, and with
-// several ranks at each ZeRO stage. Settings that the recipe's other keys exclude are left out. Nothing is run.
+// several ranks at each ZeRO stage. Skips settings that the recipe's other keys exclude. Runs nothing.
 std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int ranks,
                                           const runtime::Capacity& capacity,
                                           const std::optional<runtime::Machine>& machine, int ranks_per_node);

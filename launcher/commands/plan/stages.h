@@ -10,7 +10,7 @@
 
 namespace strata::launcher {
 
-// What the recipe needs at one ZeRO stage.
+// The memory and time that the recipe needs at one ZeRO stage.
 struct Stage {
   runtime::Job job;
   bool fits;
@@ -18,7 +18,7 @@ struct Stage {
   std::string groups = {};  // key of zero.*_group that is "node" here, without "zero."; empty: the recipe's groups
 };
 
-// Plans stages 0 to 3 on so many ranks. Throws what make_job throws.
+// Plans stages 0 to 3 for a number of ranks. Throws what make_job throws.
 std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
                                const std::optional<runtime::Machine>& machine, int ranks_per_node);
 // Adds stages with state in groups, if there are several nodes with several ranks each: a node's ranks together hold

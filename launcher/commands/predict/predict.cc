@@ -83,7 +83,7 @@ runtime::Recipe recipe_of(const PredictOptions& options, const runtime::ModelFol
   return read_recipe(std::nullopt, sets, world, false);
 }
 
-// What the recipe says of the head: the model's own, or the adapter's if the model is no classifier.
+// Keys that describe the head: none if the model has its own, else the adapter's.
 std::vector<std::string> keys_of_head(const runtime::ModelFolder& folder, const runtime::Recipe& asked) {
   const runtime::Workload workload{asked, folder.config()};
   const models::Config config = workload.config();
@@ -99,7 +99,7 @@ std::vector<std::string> keys_of_head(const runtime::ModelFolder& folder, const 
   return keys;
 }
 
-// Checks what can be known about OUT before anything is read.
+// Checks OUT as far as possible before anything is read.
 void require_writable(const PredictOptions& options) {
   require_apart({{"--out", options.out}}, {{"IN", options.input}});
   std::error_code ignored;
@@ -111,7 +111,7 @@ void require_writable(const PredictOptions& options) {
   require_own({"--out", options.out}, Content::prediction, options.force);
 }
 
-// A classifier, and the form in which texts reach it.
+// A classifier, and the tokens that it reads.
 struct Classifier {
   models::Classes classes;
   models::Objective objective{};
@@ -185,8 +185,8 @@ std::unique_ptr<text::Tokenizer> tokenizer_of(const PredictOptions& options, con
   return tokenizer;
 }
 
-// A hash of everything besides the texts that results depend on: the model's present weights (another model may be put
-// in the same place later), the recipe's keys for mathematics and batches, and the algorithms of products.
+// A hash of everything that results depend on, except the texts: the model's present weights (the path may hold another
+// model later), the recipe's keys for mathematics and batches, and the algorithms of products.
 std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource& weights,
                            const device::AlgorithmTable* algorithms) {
   std::string all = job.config().to_json();
@@ -203,7 +203,7 @@ std::string fingerprint_of(const runtime::Job& job, const runtime::WeightSource&
   return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
 }
 
-// A sentence about the text whose row has this number. The same on every rank.
+// Names the text whose row has this number, in a sentence that is the same on every rank.
 std::string not_finite(std::int32_t number, models::Objective objective, const fs::path& tokens) {
   auto text = static_cast<std::uint64_t>(number);
   if (objective == models::Objective::token_classification) {
@@ -308,7 +308,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   const runtime::Job& job = planned.job;
   if (speaks) tell_remarks(job.notes);
   const std::unique_ptr<runtime::WeightSource> weights = runtime::first_weights(job, world, threads, note);
-  // A checkpoint of an adapter knows the seed of what its base lacks.
+  // A checkpoint of an adapter has the seed of the parameters that its base lacks.
   if (!weights->initialised().empty() && !folder.has_adapter())
     throw comm::AgreedError(Exit::usage, fmt::format("{} has no {}: train the classifier first", folder.path().string(),
                                                      weights->initialised().front()));

@@ -5,8 +5,8 @@
 
 namespace strata::launcher {
 
-// `strata predict`: what a classifier says of each text, in the order of the input, the same on any number of ranks.
-// Finished work is kept in OUT.part, from which the same command resumes. Returns the exit code; throws Error.
+// `strata predict`: a classifier's scores of each text, in the order of the input, the same on any number of ranks.
+// OUT.part holds finished work, from which the same command resumes. Returns the exit code; throws Error.
 int predict(const PredictOptions& options);
 
 }  // namespace strata::launcher

@@ -23,11 +23,11 @@ void require_free_names(const std::filesystem::path& part, const std::vector<std
 // Creates OUT.part, if there is none, before the files next to it, to mark them as a prediction's. If the prediction is
 // killed before its first round, the next one may then replace them.
 void reserve_names(const std::filesystem::path& part);
-// Removes the file again if it holds nothing but that mark.
+// Removes the file if it holds nothing but that mark.
 void release_names(const std::filesystem::path& part);
 
-// Stores rows' scores in OUT.part as they come, so that a stopped prediction can resume. The file begins with a line
-// that says what it belongs to. Each round then adds the number of finished micro-batches, its number of rows, and the
+// Appends rows' scores to OUT.part, so that a stopped prediction can resume. The file begins with a line that
+// identifies the prediction. Each round then adds the number of finished micro-batches, its number of rows, and the
 // rows' numbers and scores. Only the rows' places in the file are kept in memory.
 class PredictPart {
  public:

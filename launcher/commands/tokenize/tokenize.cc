@@ -99,7 +99,7 @@ bool begins_with_object_in_line(std::string_view text) {
       name);
 }
 
-// How an input holds documents: by --format, otherwise by its name. head: how it begins.
+// The kind of an input, by --format or else by its name. head: its first bytes.
 DocumentInput input_of(const std::string& name, std::string_view head, const TokenizeOptions& options) {
   const std::string format = options.format.value_or("");
   if (format == "csv") return {name, InputKind::comma_table};
@@ -116,7 +116,7 @@ DocumentInput input_of(const std::string& name, std::string_view head, const Tok
                     : InputKind::plain};
 }
 
-// The format that the first record shows, unless --format says it.
+// The format of records: --format, or else that of the first record.
 DataFormat format_of(const TokenizeOptions& options, DocumentReader& reader) {
   if (options.format && !is_table(*options.format)) return *text::data_format(*options.format);
   const DocumentPart* part = reader.peek();
@@ -150,7 +150,7 @@ bool begins_with_prompt(DataFormat format, DocumentReader& reader) {
   return record && !record->find("messages") && record->find("prompt") && record->find("completion");
 }
 
-// What is made of each record. Prints what was found.
+// How each record is tokenized. Prints the template and tokens that were found.
 RecordRules rules_of(const TokenizeOptions& options, DataFormat format, bool is_text,
                      const std::optional<text::ChatTemplate>& made, bool has_prompts) {
   RecordRules rules{.format = format,
@@ -219,7 +219,7 @@ void write(const PartTokens& tokens, TokenWriter& writer) {
       text::name_of(rules.train_on), fmt::join(roles, ", "));
 }
 
-// Recognises a token file by its sidecar. Other files that are no text are refused when they are read.
+// Recognises a token file by its sidecar. Other files that are not text are refused when they are read.
 void refuse_token_file(const std::filesystem::path& path) {
   bool made = false;
   try {
@@ -233,18 +233,18 @@ void refuse_token_file(const std::filesystem::path& path) {
          path.string(), runtime::sidecar_path(path).string());
 }
 
-// Refuses options that do not go with --labels, or that need it.
+// Refuses options that cannot be combined with --labels, or that need it.
 void refuse_what_has_no_place(const TokenizeOptions& options) {
   const auto refuse = [](bool given, const char* name, const char* where) {
     if (given) fail(Exit::usage, "--{} has no place {}", name, where);
   };
   const bool labels = !options.labels.empty();
-  refuse(labels && options.train_on, "train-on", "beside --labels");
-  refuse(labels && options.chat_template, "chat-template", "beside --labels");
+  refuse(labels && options.train_on, "train-on", "with --labels");
+  refuse(labels && options.chat_template, "chat-template", "with --labels");
   refuse(labels && (options.eot || options.no_eot), options.eot ? "eot" : "no-eot",
-         "beside --labels: the tokenizer's template says where a text ends");
+         "with --labels: the tokenizer's template says where a text ends");
   refuse(labels && options.format && !is_table(*options.format), "format",
-         "beside --labels unless it is csv or tsv: --field names the text");
+         "with --labels unless it is csv or tsv: --field names the text");
   refuse(!labels && options.pair, "pair", "without --labels");
   refuse(!labels && options.max_length, "max-length",
          "without --labels: a run packs documents into data.seq_len, and data.long says what becomes of longer ones");

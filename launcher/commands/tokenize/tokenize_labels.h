@@ -13,8 +13,8 @@
 
 namespace strata::launcher {
 
-// What both kinds of tokenization need: the number of threads, and the bytes of all inputs (0 if standard input is
-// one).
+// Figures that both kinds of tokenization need: the number of threads, and the bytes of all inputs (0 if standard input
+// is one).
 std::size_t threads_of(const TokenizeOptions& options);
 std::uint64_t bytes_of(const std::vector<NamedFile>& files, std::size_t inputs);
 
@@ -27,7 +27,7 @@ int tokenize_labels(const TokenizeOptions& options, const std::vector<text::Docu
 // spaces or tabs, the word first and its tag last ("O", "B-TYPE" or "I-TYPE"), and an empty line after each sentence.
 // text: the beginning of the file, whose last line may be cut.
 bool has_tag_columns(std::string_view text);
-// What to do with such a file: the command that converts it to JSONL, and the options that read that.
+// The advice for such a file: the command that converts it to JSONL, and the options that read that.
 std::string conversion_of_columns(const std::string& name);
 
 }  // namespace strata::launcher

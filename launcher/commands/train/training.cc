@@ -21,7 +21,7 @@ bool stop_requested(const StopSignal& stop, comm::World& world) {
   return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
 }
 
-// Speed of the median step. The first two steps are left out.
+// Speed of the median step, without the first two.
 double median_tokens_per_s(std::vector<double> rates) {
   if (rates.empty()) return 0;
   if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
@@ -126,7 +126,7 @@ void Training::stop_here(bool at_once) {
     ended_.emplace(
         Exit::requeue,
         fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
-                    p_.checkpoints.saved_step() >= 0 ? fmt::format("{} goes on from the newest one", again)
+                    p_.checkpoints.saved_step() >= 0 ? fmt::format("{} continues from the newest one", again)
                                                      : "this run has written none, and the same command starts anew"),
         reason);
   } else {

@@ -39,7 +39,7 @@ class Training {
   // Takes steps until the last one, or until something ends the run early. When it returns, its checkpoints are durable
   // and nothing that it began still runs.
   void run();
-  // What ended the run early, or why it failed at its end.
+  // Why the run ended early, or why it failed at its end.
   const std::optional<comm::AgreedError>& ended() const { return ended_; }
   // nullopt: no step was taken.
   const std::optional<RunEnd>& end() const { return end_; }

@@ -22,7 +22,7 @@ bool turned_away(const std::string& words) {
   return says("failed to connect") && (says("Socket closed") || says("Broken pipe") || says("Connection reset"));
 }
 
-// What to do if two sides that reach each other disagree about TLS or certificates; nullptr if that is not the problem.
+// Advice if two sides that reach each other disagree about TLS or certificates; nullptr if that is not the problem.
 const char* advice(const std::string& words, const Target& target) {
   const auto says = [&](const char* part) { return words.find(part) != words.npos; };
   if (says("certificate verify failed"))
@@ -117,7 +117,7 @@ class Client::Impl {
       }
     const grpc::Status status = reader->Finish();
     if (cancelled_.load()) return false;
-    // kHasEnded is how the run says that it ended in good order; a lost machine sends nothing.
+    // A run that ends in good order sends kHasEnded; a lost machine sends nothing.
     if (!status.ok() && status.error_message() != kHasEnded) refused(status, target_);
     return true;
   }

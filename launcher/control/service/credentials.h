@@ -31,11 +31,11 @@ struct Pem {
   std::string path;
   const std::string& text;
 };
-// Throws Error{usage} if the certificate is none or has expired, or if the key is none, needs a password, or belongs to
-// another certificate.
+// Throws Error{usage} if the text is no certificate or an expired one, or if the key is no key, needs a password, or
+// belongs to another certificate.
 void require_pair(const Pem& cert, const Pem& key);
 
-// A certificate, a key and a secret for the streams between the nodes of this run alone. They exist in memory only.
+// A certificate, a key and a secret that only the streams between this run's nodes use. They exist in memory only.
 Credentials make_credentials();
 
 // Compares in constant time for texts of the same length.

@@ -13,7 +13,7 @@ namespace strata::launcher::control {
 // if the system would refuse the threads or descriptors that gRPC needs: gRPC itself would abort or wait for ever.
 void prepare_grpc();
 
-// Requests of people and tools hold a few flags only.
+// Requests from people and tools consist of a few flags.
 constexpr std::size_t kMostRequestBytes = 64 << 10;
 
 // The status message with which open calls end when the run ends.
@@ -44,7 +44,7 @@ inline void limit(grpc::ServerBuilder& builder, std::size_t most_bytes, int hand
   // A lost host never closes its connection: a peer is pinged every minute and has 20 s to answer.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  // A peer may ping us as well, while one of its own calls waits.
+  // A peer may also ping us while one of its own calls waits.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
 }
 

@@ -27,7 +27,7 @@ int error_of_connecting(const std::filesystem::path& path);
 // The port at the other end of a TCP connection; 0 if there is none.
 int port_of_peer(int descriptor);
 
-// A listening socket. Move-only. Removes the path of a Unix socket at its end.
+// A listening socket. Move-only. Its destructor removes the path of a Unix socket.
 class Listener {
  public:
   // Replaces the socket that an ended run left. Throws Error{usage}, naming `key`, if something else is there already,
@@ -61,8 +61,8 @@ struct Proof {
 
 // Accepts connections in its own thread, at most `most` at once. Connections beyond that are closed at once, so that a
 // flood cannot use up the descriptors that the run opens its files with. A Unix socket accepts this user and root only.
-// A port accepts all: a connection without proof is shut down after a while, and the oldest of these at once if its
-// place is needed.
+// A port accepts all: a connection without proof is shut down after a while, and the oldest of these at once if a new
+// one needs its place.
 class ConnectionLimiter {
  public:
   using Take = std::function<void(Descriptor)>;

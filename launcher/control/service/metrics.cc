@@ -235,7 +235,7 @@ class Connection {
   // Whether the request was read completely.
   bool has_asked() const { return doing_ == Doing::writing; }
 
-  // Does what can be done without waiting. False if the connection is over.
+  // Continues as far as possible without waiting. False if the connection is over.
   bool advance(const Answer& answer) {
     for (;;) {
       errno = 0;
@@ -310,8 +310,8 @@ class MetricsServer::Impl {
       }
       wake();
     };
-    // Connections that have not sent a request yet give way to new ones, so that a flood of unfinished requests keeps
-    // no probe out.
+    // Connections that have not sent a request yet are closed for new ones, so that a flood of unfinished requests
+    // cannot keep a probe out.
     const auto has_asked = [this](int port) {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);

@@ -13,9 +13,9 @@ namespace strata::launcher::control {
 std::string metrics_text(const pb::Status& status);
 
 // Answers GET /metrics and GET /healthz in its own thread. Several clients are served at once, each for at most a
-// second; if there are many, those that have not sent a whole request yet give way. With credentials, /metrics is
-// served over TLS to clients with the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a certificate
-// that it signed; without credentials, to anyone. /healthz says to anyone that the run is alive.
+// second; if there are many, those whose request is incomplete are closed first. With credentials, /metrics is served
+// over TLS to clients with the token ("Authorization: Bearer TOKEN") and, if there is a client_ca, a certificate that
+// it signed; without credentials, to anyone. /healthz tells anyone that the run is alive.
 class MetricsServer {
  public:
   // status: called in the server's thread. Throws Error{usage} if OpenSSL refuses the credentials.

@@ -158,7 +158,8 @@ class Service::Impl final : public pb::Run::CallbackService {
     });
   }
 
-  // A call that stays open. Whoever is first finishes it, once; gRPC's last callback deletes it.
+  // A call that stays open. It is finished once, by the first thread that has a reason; gRPC's last callback deletes
+  // it.
   class SaveCall final : public grpc::ServerUnaryReactor {
    public:
     SaveCall(Impl& owner, pb::CheckpointReply* reply, std::int64_t after)

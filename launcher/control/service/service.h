@@ -15,7 +15,7 @@ namespace strata::launcher::control {
 // a client can do is bounded: calls in progress, message sizes, and memory.
 class Service {
  public:
-  // What the service asks others for, in its own threads.
+  // The service's requests to other parts, made in its own threads.
   struct Sources {
     std::function<void(pb::Status&)> fill_ranks;
     // Collects the state of all ranks. `done` is called once, in any thread.
@@ -31,7 +31,7 @@ class Service {
   // Whether the connection from this port has carried a call with the token, if one is needed. Callable from any
   // thread.
   bool believes(int port) const;
-  // Tells waiting callers what has happened. Call it some ten times per second.
+  // Answers callers whose request has been fulfilled. Call it about ten times per second.
   void pump();
 
  private:

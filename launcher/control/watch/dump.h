@@ -7,9 +7,9 @@
 
 namespace strata::launcher::control {
 
-// Where every thread of this process is: one line "TID FRAME" per frame, the innermost first. A signal interrupts each
-// thread for some microseconds. Threads that block the signal (the control plane's) or do not answer within a tenth of
-// a second are left out.
+// The stack of every thread of this process: one line "TID FRAME" per frame, the innermost first. A signal interrupts
+// each thread for some microseconds. Threads that block the signal (the control plane's) or do not answer within a
+// tenth of a second are left out.
 std::string backtraces();
 
 // The state of a rank on this machine: its places, its threads as the kernel shows them (even if the process is

@@ -24,8 +24,8 @@ namespace strata::launcher::control {
 // Writes a file atomically (AtomicFile): it appears whole or not at all.
 void write_whole(const std::string& path, const std::string& text);
 
-// Rank 0's collection point: all nodes report here, and the verdict is given here. Thread-safe: gRPC's threads report,
-// the control thread looks.
+// Rank 0's collection point: all nodes report to it, and it gives the verdict. Thread-safe: gRPC's threads report, the
+// control thread looks.
 class Hub {
  public:
   struct Setup {
@@ -34,7 +34,7 @@ class Hub {
     std::optional<Listener> listener;
     Credentials credentials;
     std::string dump_folder;  // receives the state of a stuck run
-    double to_write = 5;      // seconds; a drive that does not answer by then does not keep the run from ending
+    double to_write = 5;      // seconds; after that, a drive that does not answer no longer delays the end of the run
     // Writes the whole file or throws Error, in a thread that may outlive the hub. Tests put a hanging drive here.
     std::function<void(const std::string& path, const std::string& text)> write = write_whole;
     Note say;                                             // called in a thread of its own
@@ -53,8 +53,8 @@ class Hub {
   // Call it ten times per second. `resumed`: this process was stopped until now.
   void look(bool resumed);
   void fill(pb::Status& status);
-  // Asks all ranks what they do. Calls done when all have answered, or some seconds later with the answers so far.
-  // Requests that come meanwhile share the answer. Ranks are interrupted at most once in some seconds, and not at all
+  // Asks all ranks for their state. Calls done when all have answered, or some seconds later with the answers so far.
+  // Requests that arrive in between share the answer. Ranks are interrupted at most once every few seconds, and never
   // after rank 0 has left.
   void dump(std::function<void(pb::Dump)> done);
   // Rank 0 leaves: the other nodes stop watching.

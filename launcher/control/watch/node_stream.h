@@ -17,7 +17,7 @@ namespace pb = strata::control::v1;
 class NodeServer {
  public:
   struct Callbacks {                                  // called in gRPC's threads
-    std::function<bool(const pb::NodeReport&)> told;  // false: nobody processes it, so no answer is sent
+    std::function<bool(const pb::NodeReport&)> told;  // false: the hub has left, so no answer is sent
     std::function<void(int node)> broke;              // the stream ended without a goodbye
   };
   // answer_every: seconds. From here on the process has one malloc arena, so that 512 streams stay within 64 MiB.

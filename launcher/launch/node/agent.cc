@@ -39,7 +39,7 @@ class Replies {
   void say(const std::string& line) {
     const std::lock_guard lock(mutex_);
     const std::string text = line + "\n";
-    // If launch is gone, the thread that reads its words notices.
+    // If launch has ended, the thread that reads its commands notices.
     (void)!::write(STDOUT_FILENO, text.data(), text.size());
   }
 
@@ -47,7 +47,7 @@ class Replies {
   std::mutex mutex_;
 };
 
-// Slow questions are answered in threads of their own, so that pings are answered meanwhile.
+// Slow questions are answered in threads of their own, so that pings are still answered.
 class Agent {
  public:
   explicit Agent(const AgentOptions& options) : options_(options) {}
@@ -220,7 +220,7 @@ void end_older_agents(const std::string& run, const std::string& host) {
 std::vector<int> end_ranks(const std::string& run, double seconds) {
   if (run.empty()) return {};
   std::set<int> ended;
-  // Two rounds, so that processes that were started meanwhile are ended, too.
+  // Two rounds, so that processes that started during the first one are ended, too.
   for (int round = 0; round < 2; ++round)
     for (const int pid : processes([&](const auto& process) { return is_of_run(process, run); }))
       if (::kill(pid, SIGKILL) == 0) ended.insert(pid);

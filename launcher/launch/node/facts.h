@@ -20,13 +20,13 @@ struct Interface {
   std::string name, address;
 };
 
-// What one node of a cluster is and has, as far as a run depends on it. Sizes are in bytes.
+// The properties of one node of a cluster that a run depends on. Sizes are in bytes.
 struct NodeFacts {
   std::string name;                  // the node's own name
   std::string program;               // hash of the program's file
   std::string processor, libraries;  // kinds of processor and libraries, on which bits depend
   int cores = 0;
-  std::uint64_t memory = 0;   // that a process can still take
+  std::uint64_t memory = 0;   // that a process can still allocate
   std::uint64_t memlock = 0;  // that a process may lock; all ones: no limit
   std::vector<DriveFact> drives;
   std::vector<std::string> gpus;  // the usable ones, "NVIDIA H200"
@@ -45,8 +45,8 @@ std::string another_build(const std::string& host);
 std::string to_json(const NodeFacts& facts);
 NodeFacts parse_facts(std::string_view json);
 
-// GFLOP/s of bf16 products, measured for so many seconds: on the slowest of this machine's GPUs if `on_gpus` and there
-// are any, otherwise on all cores together.
+// GFLOP/s of bf16 products, measured for that many seconds: on the slowest of this machine's GPUs if `on_gpus` and
+// there are any, otherwise on all cores together.
 double products_per_second(double seconds, bool on_gpus);
 
 }  // namespace strata::launcher

@@ -26,7 +26,7 @@ using Clock = SteadyClock;
 constexpr double kSeconds = 0.3;  // per direction
 constexpr int kRoundTrips = 50;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
-// What the connecting end asks for next.
+// The connecting end's next request.
 constexpr char kEcho = 'e', kTake = 't', kGive = 'g', kDone = 'd';
 
 void limit_waits(int fd, int seconds) {

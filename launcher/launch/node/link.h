@@ -15,13 +15,13 @@ struct LinkSpeed {
 JsonObject json_of(const LinkSpeed& speed);
 
 // The listening end of one measurement. It serves the first connection that begins with the token and refuses all
-// others, so that a port which is open for some seconds serves nobody else.
+// others, so that the port, which is open for a few seconds, serves nobody else.
 class LinkListener {
  public:
   // Throws Error{failed} if no port can be opened.
   explicit LinkListener(std::string token);
   int port() const { return port_; }
-  // Returns after one measurement, or after so many seconds.
+  // Returns after one measurement, or after that many seconds.
   void serve_one(double seconds);
 
  private:

@@ -17,7 +17,7 @@ std::string_view program_of(Starter starter);
 // Recognises the starter by the output of `mpirun --version`.
 Starter starter_of(std::string_view version);
 
-// The nodes that launch may use, and how programs are started on them.
+// The nodes that launch may use, and how it starts programs on them.
 struct Allocation {
   std::vector<Host> hosts;
   std::string origin;        // "Slurm job 12", "--hosts", "the MPIJob's hostfile", "this machine"
@@ -27,7 +27,7 @@ struct Allocation {
   bool in_slurm = false;     // programs reach other nodes by srun, otherwise by ssh
 };
 
-// Finds out what this process was started in: a Slurm allocation, an MPIJob (Kubeflow), otherwise --hosts, otherwise
+// Finds out how this process was started: in a Slurm allocation, an MPIJob (Kubeflow), otherwise --hosts, otherwise
 // this machine alone. Throws Error{usage} if --hosts is not understood or names nodes without an address or outside the
 // allocation.
 Allocation find_allocation(const std::optional<std::string>& hosts);

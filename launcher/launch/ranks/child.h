@@ -79,7 +79,7 @@ class Child {
   LineReader out_, errors_;
 };
 
-// What a program printed and how it ended. After so many seconds it is killed, and there is no code. meanwhile: called
+// A program's output and how it ended. After that many seconds it is killed, and there is no code. meanwhile: called
 // every 20 ms.
 struct Said {
   std::optional<int> code;

@@ -36,7 +36,7 @@ void LineWriter::add(int to, std::string text) {
 
 void LineWriter::tell_lost() {
   if (queue_->lost == 0) return;
-  std::string text = fmt::format("strata: left out here, as nothing was taken for too long: {}\n",
+  std::string text = fmt::format("strata: missing here, because the output was blocked for too long: {}\n",
                                  queue_->lost == 1 ? "a line" : fmt::format("{} lines", queue_->lost));
   queue_->lost = 0;
   queue_->bytes += text.size();
@@ -55,7 +55,7 @@ void LineWriter::Queue::work() {
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [this] { return over || !lines.empty(); });
-    // Lines that are left when the destructor's patience is over are given up.
+    // When the destructor's time is up, the remaining lines are dropped.
     if (over) return;
     const Line line = std::move(lines.front());
     lines.pop_front();

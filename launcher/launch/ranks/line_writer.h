@@ -9,8 +9,8 @@
 
 namespace strata::launcher {
 
-// Writes lines in its own thread, so that a terminal or file system that hangs holds nobody up. Lines that do not fit
-// into the queue are lost; a line in their place says how much is missing. `to` is the caller's number of a
+// Writes lines in its own thread, so that a terminal or file system that hangs delays no other thread. Lines that do
+// not fit into the queue are lost; a line in their place says how much is missing. `to` is the caller's number of a
 // destination: a file or a stream.
 class LineWriter {
  public:
@@ -24,7 +24,7 @@ class LineWriter {
   LineWriter& operator=(const LineWriter&) = delete;
 
   void add(int to, std::string text);
-  // Waits for at most so many seconds until all is written. False if it is not.
+  // Waits at most that many seconds until everything is written. False if something is not.
   bool drain(double seconds);
 
  private:

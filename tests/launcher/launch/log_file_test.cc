@@ -48,7 +48,7 @@ TEST(LogFile, SaysHowManyLinesItLacksOnceThereIsRoomAgain) {
   EXPECT_EQ(file.write("fourth\n"), 0);
   EXPECT_EQ(file.write("fifth\n"), 0);
   EXPECT_EQ(folder.read("log"),
-            "first\nseco\nstrata: left out here, as the disk took nothing: 2 lines\nfourth\nfifth\n");
+            "first\nseco\nstrata: missing here, because the disk was full or failed: 2 lines\nfourth\nfifth\n");
 }
 
 // At a restart: a folder that went away is made again, and one that cannot be costs lines alone.
@@ -60,7 +60,7 @@ TEST(LogFile, OpenedLaterItRefusesNothing) {
   EXPECT_EQ(file.write("second\n"), ENOTDIR);
   std::filesystem::remove(folder.path() / "logs");
   EXPECT_EQ(file.write("third\n"), 0);
-  EXPECT_EQ(folder.read("logs/log"), "strata: left out here, as the disk took nothing: 2 lines\nthird\n");
+  EXPECT_EQ(folder.read("logs/log"), "strata: missing here, because the disk was full or failed: 2 lines\nthird\n");
   EXPECT_FAILURE(LogFile(folder.path() / "logs/log/more"), Exit::usage, HasSubstr("more cannot be written"));
 }
 
@@ -76,7 +76,7 @@ TEST(LogFile, IsMadeAnewIfItWasRemoved) {
   std::filesystem::remove(folder.path() / "logs");
   EXPECT_EQ(file.write("third\n"), 0);
   EXPECT_EQ(events.write("two\n"), 0);
-  EXPECT_EQ(folder.read("logs/log"), "strata: left out here, as the disk took nothing: a line\nthird\n");
+  EXPECT_EQ(folder.read("logs/log"), "strata: missing here, because the disk was full or failed: a line\nthird\n");
   EXPECT_EQ(folder.read("logs/events"), "one\ntwo\n");
 }
 
@@ -89,7 +89,7 @@ TEST(LogFile, ALineThatIsRefusedWholeLeavesNoEmptyOne) {
     EXPECT_EQ(file.write("second\n"), EFBIG);
   }
   EXPECT_EQ(file.write("third\n"), 0);
-  EXPECT_EQ(folder.read("log"), "first\nstrata: left out here, as the disk took nothing: a line\nthird\n");
+  EXPECT_EQ(folder.read("log"), "first\nstrata: missing here, because the disk was full or failed: a line\nthird\n");
 }
 
 TEST(LogFile, WhatAProgramReadsWaitsAndIsWhole) {
@@ -116,7 +116,7 @@ TEST(LogFailure, IsToldOnceWithItsFirstReason) {
   EXPECT_EQ(failure.take("logs"), "");
   failure.set(ENOSPC);
   failure.set(EIO);
-  EXPECT_THAT(failure.take("logs"), StartsWith("--logs: logs takes no more (No space left on device)"));
+  EXPECT_THAT(failure.take("logs"), StartsWith("--logs: logs cannot be written (No space left on device)"));
   failure.set(EIO);
   EXPECT_EQ(failure.take("logs"), "");
 }
@@ -145,8 +145,8 @@ TEST(Events, AFullDiskIsSaidOnceAndEndsNothing) {
   events.write({"start", {"n1"}, 4});
   events.write({"end", {"n1"}, 4, 1});
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("takes no more (No space left on device)"));
-  EXPECT_EQ(said.find("takes no more"), said.rfind("takes no more")) << said;
+  EXPECT_THAT(said, HasSubstr("cannot be written (No space left on device)"));
+  EXPECT_EQ(said.find("cannot be written"), said.rfind("cannot be written")) << said;
 }
 
 TEST(Events, AFolderThatCannotBeIsNamed) {

@@ -123,7 +123,7 @@ class Writer {
       if (item != items.front()) separate(style_.between_items);
       break_line();
       key(item->first);
-      separate(style_.behind_key);
+      separate(style_.after_key);
       write(item->second);
     }
     --level_;

@@ -9,7 +9,7 @@ namespace strata::text::jinja {
 struct JsonStyle {
   bool ensure_ascii = false, sort_keys = false;
   std::optional<std::string> indent;  // the indentation of one level; none: all on one line
-  std::string between_items = ", ", behind_key = ": ";
+  std::string between_items = ", ", after_key = ": ";
 };
 
 // Python's json.dumps: NaN and Infinity unquoted, numeric keys as texts. Throws Fault for a value that JSON cannot

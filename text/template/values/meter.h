@@ -4,7 +4,7 @@
 
 namespace strata::text::jinja {
 
-// What goes wrong while a template is rendered. The interpreter adds the line.
+// An error while a template is rendered. The interpreter adds the line.
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

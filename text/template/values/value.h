@@ -62,7 +62,8 @@ class Value {
   static Value view(std::string_view name, std::vector<Value> items) {
     return Value(Kind::view, std::move(items), name);
   }
-  // Of equal keys, the last value counts, in the place of the first. Throws Fault for a key that Python cannot hash.
+  // If keys are equal, the last value counts, in the place of the first. Throws Fault for a key that Python cannot
+  // hash.
   static Value dict(std::vector<std::pair<Value, Value>> items, Meter& meter);
   // The same for keys that are texts.
   static Value dict(std::vector<std::pair<Value, Value>> items);

@@ -71,7 +71,7 @@ TEST_F(TokenizeLabelsTest, LabelsRefuseWhatIsNotTheirs) {
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("is plain text, which has no labels"));
   options.inputs = {path("a.csv")};
   options.eot = "x";
-  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--eot has no place beside --labels"));
+  EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--eot has no place with --labels"));
   options.eot = std::nullopt;
   options.truncation = "only_first";
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--truncation has no place without --max-length"));

@@ -123,7 +123,7 @@ TEST_F(RankOutputTest, AFullDiskUnderTheLogsIsSaidOnceAndTheScreenGoesOn) {
   RankOutput output(Starter::mpirun, screen_, folder.path(), 2);
   EXPECT_THAT(screen(output, {"[1,0]<stderr>:step 1", "[1,1]<stderr>:step 1"}),
               AllOf(HasSubstr("step 1\n"), HasSubstr("strata: --logs: " + folder.path().string() +
-                                                     " takes no more (No space left on device)")));
+                                                     " cannot be written (No space left on device)")));
   EXPECT_EQ(screen(output, {"[1,0]<stderr>:step 2", "[1,1]<stderr>:step 2"}), "step 2\nstep 2\n");
   EXPECT_EQ(folder.read("rank-00001.log"), "step 1\nstep 2\n");
 }
