@@ -16,12 +16,10 @@
 #include "base/error.h"
 #include "base/host/cpu_quota.h"
 #include "base/quantity.h"
-#include "comm/staged.h"
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/model_folder.h"
 #include "runtime/job/adapter.h"
-#include "runtime/job/available_memory.h"
 #include "runtime/job/freeze.h"
 #include "runtime/job/order.h"
 #include "runtime/job/score_memory.h"
@@ -235,29 +233,6 @@ bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpo
   return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
 }
 
-std::string memory_text(const Memory& memory) {
-  std::string text;
-  for (std::size_t tier = 0; tier < kTiers; ++tier)
-    if (memory[tier].peak)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kTierNames[tier], bytes_text(memory[tier].peak));
-  return text;
-}
-
-std::string memory_text(const StepPlan& plan) {
-  std::string text = memory_text(plan.memory);
-  if (text.starts_with(kTierNames[0]))
-    text.replace(0, kTierNames[0].size(), tier_title(0, plan.device.kind == device::Kind::cpu));
-  return text;
-}
-
-std::string_view order_name(const StepPlan& plan) {
-  return plan.vertical ? "vertical" : "horizontal";
-}
-
-std::string_view tier_title(std::size_t tier, bool on_cpu) {
-  return tier == 0 && on_cpu ? "RAM for the model" : kTierNames[tier];
-}
-
 bool comes_to_evaluation(const Recipe& recipe, const Beginning& from) {
   const Recipe::Evaluation& evaluation = recipe.evaluation;
   if (from.step == 0 && evaluation.at_start && !from.evaluated) return true;
@@ -301,7 +276,6 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   require_stages(recipe);
   job.recipe.training.objective = job.model->objective;
   if (shape.shards.of > 1) job.recipe.parallel.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
-  if (shape.shards.of > 1 && purpose == Purpose::train) job.notes.push_back(note_of_shards(shape.shards.of));
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,
          "model.path = {} is a checkpoint with an adapter: continue it with checkpoint.resume and its own recipe, or "
@@ -405,55 +379,6 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);
   if (generation) job.generation = std::move(*generation).job(job);
   return job;
-}
-
-std::string tiling_text(const StepPlan& plan) {
-  if (plan.tile_bytes == 0) return {};
-  return fmt::format("parameters of units above {} gathered in tiles", bytes_text(plan.tile_bytes));
-}
-
-// GPU memory left free outside the plan (or 1/32 of the GPU's, if that is more): kernels that load at their first use,
-// the workspaces of cuBLASLt and cuDNN, and the step's graph. kNcclPerPeer is for NCCL's buffers, per other GPU of the
-// node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, so that no allocation fails in
-// step 1.
-constexpr std::size_t kBesideThePlan = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
-// The largest number of communicators that gather and reduce can need: zero.*_group may add one over a group each for
-// parameters, updates and sums (Queues).
-constexpr std::size_t kStagedCommunicators = 5;
-
-Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
-  constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
-  const std::size_t available = available_memory() / static_cast<std::size_t>(ranks_on_node);
-  if (seat.device.kind != device::Kind::cpu) {
-    const std::size_t there = memory.device ? *memory.device : device_memory(seat);
-    if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be asked: set memory.device");
-    const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
-    const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
-    const std::size_t staged = ranks_on_node > 1 ? kStagedCommunicators * comm::kStagedBytes : 0;
-    return {
-        {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
-        kUnlimited,
-        seat.device};
-  }
-  const std::size_t device = memory.device.value_or(available), host = memory.host.value_or(available);
-  const bool both = memory.device && memory.host;
-  return {{device, host, std::numeric_limits<std::size_t>::max()}, both ? device + host : std::max(device, available)};
-}
-
-Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat) {
-  Capacity capacity = capacity_of(memory, ranks_on_node, seat);
-  Capacity there = capacity_of({}, ranks_on_node, seat);
-  if (memory.device && seat.device.kind != device::Kind::cpu) there.tier[0] = device_memory(seat);
-  for (std::size_t tier = 0; tier < kTiers; ++tier)
-    capacity.tier[tier] = std::min(capacity.tier[tier], there.tier[tier]);
-  capacity.together = std::min(capacity.together, there.together);
-  return capacity;
-}
-
-bool fits(const StepPlan& plan, const Capacity& capacity) {
-  for (std::size_t tier = 0; tier < kTiers; ++tier)
-    if (plan.memory[tier].peak > capacity.tier[tier]) return false;
-  return plan.memory[0].peak + plan.memory[1].peak <= capacity.together;
 }
 
 bool every_stage_fits(const Job& job, const Capacity& capacity) {

@@ -4,13 +4,13 @@
 // (algorithms.h), and what would fit if the plan does not (suggestion.h). `strata plan` ends here; `train`, `eval` and
 // `generate` run the same Job.
 
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "runtime/job/seat.h"
+#include "runtime/job/capacity.h"
+#include "runtime/job/plan_text.h"
 #include "runtime/plan/job.h"
 #include "runtime/plan/workload.h"
 
@@ -19,16 +19,6 @@ namespace strata::runtime {
 // What a job's plan does: training steps; forward passes and losses only, one micro-batch per rank and step; or the
 // generation of one sequence of at most data.seq_len tokens.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
-
-// The device that a rank uses, and the bytes that it may use in each tier. `together` limits device and host, which are
-// one memory on the CPU.
-struct Capacity {
-  std::array<std::size_t, kTiers> tier;
-  std::size_t together;
-  device::Device device = {};
-
-  std::size_t operator[](Tier t) const { return tier[static_cast<std::size_t>(t)]; }
-};
 
 // Where a training run begins: after which step, and whether the evaluation due at that step has been made.
 struct Beginning {
@@ -54,15 +44,6 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
 // A training's jobs, one for the first rank of each pipeline stage.
 std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity);
 
-// Returns memory.* if the recipe sets it. Otherwise the host has what the system has available now, divided by
-// `ranks_on_node`, and a GPU has what is free on it, divided by the ranks that share it, less 1 GiB or 1/32 for its
-// libraries. Throws Error{usage} if only memory.device could say it.
-Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
-
-// As capacity_of(), but for a run on this machine: limited to the memory that there is, whatever the recipe says.
-Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
-
-bool fits(const StepPlan& plan, const Capacity& capacity);
 // Whether every pipeline stage of a training's job fits; of one that has a single stage, the job itself.
 bool every_stage_fits(const Job& job, const Capacity& capacity);
 
@@ -70,18 +51,5 @@ bool every_stage_fits(const Job& job, const Capacity& capacity);
 // refused.
 inline constexpr std::int64_t kMostCalls = 1 << 16;
 bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
-
-// "horizontal" or "vertical", whichever order the plan has.
-std::string_view order_name(const StepPlan& plan);
-
-// "parameters of units above 1.50 GiB gathered in tiles"; empty if no unit is.
-std::string tiling_text(const StepPlan& plan);
-
-// "device 1.50 GiB, host 320.0 MiB": the peak of each tier that is used.
-std::string memory_text(const Memory& memory);
-// As above, with tier_title() for the tiers' names.
-std::string memory_text(const StepPlan& plan);
-// A tier's name in messages to users: kTierNames, except that a CPU's device tier is "RAM for the model".
-std::string_view tier_title(std::size_t tier, bool on_cpu);
 
 }  // namespace strata::runtime

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/plan/cells.h"
+#include "runtime/plan/partial_sums.h"
 
 namespace strata::runtime {
 namespace {
@@ -326,7 +327,7 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
   Sweep sweep(plan);
   for (const Occasions occasions : steps_of(plan))
     if (auto violation = sweep.step(occasions)) return violation;
-  return std::nullopt;
+  return find_unsummed(plan);
 }
 
 }  // namespace strata::runtime

@@ -13,6 +13,7 @@ namespace strata::runtime {
 // - no task reads a buffer that has not been written, or that another has overwritten;
 // - no task reads a copy whose source has changed since;
 // - no two tasks that may run at the same time touch the same memory, unless both only read;
+// - partial sums over virtual shards are added exactly once (partial_sums.h);
 // - every buffer lies within its tier's capacity, and every task uses only tiers that its lane can address.
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity);
 

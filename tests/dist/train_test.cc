@@ -42,8 +42,10 @@ class Train : public testing::Test {
             fmt::format("parallel.stages={}", pipeline), "training.recompute=sqrt", "model.config.attn_pdrop=0.1"};
   }
 
-  Result train(int ranks, const std::string& transport, int stage, int pipeline = 1) {
+  Result train(int ranks, const std::string& transport, int stage, int pipeline = 1,
+               const std::vector<std::string>& more = {}) {
     auto all = sets(ranks, stage, pipeline);
+    all.insert(all.end(), more.begin(), more.end());
     for (const std::string& set : {"comm.transport=" + transport, "report.summary=" + run_.file("summary.json"),
                                    "report.jsonl=" + run_.file("steps.jsonl")})
       all.push_back(set);
@@ -125,6 +127,23 @@ TEST_F(Train, SameBitsInStagesOfAPipeline) {
       EXPECT_EQ(result.measured.at("device"), result.planned.at("device"));
       EXPECT_EQ(result.measured.at("device"), simdjson::minify(stages.at(largest)["planned_peak_bytes"]));
     }
+}
+
+// Ranks share each block. Their partial sums are read in place, or are messages.
+TEST_F(Train, SameBitsOverRanksThatShareBlocks) {
+  const Result alone = train(1, "shared", 0, 1, {"parallel.tensor_shards=4", "model.config.n_head=4"});
+  for (const int tensor : {2, 4})
+    for (const int data : {1, 2})
+      for (const char* transport : {"shared", "messages"}) {
+        SCOPED_TRACE(fmt::format("{} data ranks of {}, {}", data, tensor, transport));
+        const Result result =
+            train(data * tensor, transport, data == 1 ? 0 : 3, 1,
+                  {"parallel.tensor_shards=4", "model.config.n_head=4", fmt::format("parallel.tensor={}", tensor),
+                   fmt::format("training.gradient_accumulation_steps={}", 4 / data)});
+        EXPECT_EQ(result.losses, alone.losses);
+        EXPECT_EQ(result.weights, alone.weights);
+        EXPECT_EQ(result.measured, result.planned);
+      }
 }
 
 TEST_F(Train, SameBitsRunToRun) {

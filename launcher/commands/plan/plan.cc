@@ -36,6 +36,7 @@
 #include "runtime/job/make_job.h"
 #include "runtime/job/refusal.h"
 #include "runtime/job/seat.h"
+#include "runtime/job/shards.h"
 #include "runtime/job/suggestion.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
@@ -344,6 +345,7 @@ int plan(const PlanOptions& options) {
   if (options.table) fmt::print("\n{}", settings_text(settings));
   for (const auto* notes : {&std::as_const(recipe).notes, &job.notes})
     for (const std::string& text : *notes) note(text);
+  if (const std::size_t shards = job.recipe.parallel.shards(); shards > 1) note(runtime::note_of_shards(shards));
   for (const std::string& text : missing_inputs(recipe))
     if (said.find(text) == said.npos) note(text + "; a plan needs none, train does");
   for (const auto& drive : recipe.memory.nvme)
