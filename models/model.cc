@@ -216,6 +216,17 @@ std::size_t Model::lowest_trained() const {
   return static_cast<std::size_t>(found - units.begin());
 }
 
+namespace {
+
+// The part of a unit's layers that this rank computes: its virtual shards of all of them.
+double share_of_rank(const Unit& unit) {
+  for (const Parameter& p : unit.parameters())
+    if (p.slice.shards > 1) return static_cast<double>(p.pieces()) / static_cast<double>(p.slice.shards);
+  return 1;
+}
+
+}  // namespace
+
 double Model::flops_per_token(std::size_t tokens) const {
   double flops = 0;
   const std::size_t lowest = lowest_trained();
@@ -225,7 +236,7 @@ double Model::flops_per_token(std::size_t tokens) const {
     const Work backward = u < lowest ? Work{} : unit->work(Pass::backward, unit->all_parts());
     // Unmasked, attention is twice what lies below the diagonal; backward is counted as twice forward.
     const double attention = (u < lowest ? 1 : 3) * (bidirectional ? 1 : 2) * forward.attention_flops;
-    flops += (forward.flops + backward.flops + attention) / static_cast<double>(tokens);
+    flops += (forward.flops + backward.flops + attention) / share_of_rank(*unit) / static_cast<double>(tokens);
   }
   return flops;
 }

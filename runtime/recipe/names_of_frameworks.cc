@@ -8,8 +8,7 @@ constexpr std::string_view kTokenFile = "a token file that strata tokenize write
 constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";
 constexpr std::string_view kUnits = "in units: embedding, a block, head";
 constexpr std::string_view kRecompute = R"("block", "sqrt", "none" or a list of blocks)";
-constexpr std::string_view kUnsplit =
-    "this version does not split models, so only the default is taken; zero.stage = 3 shards state";
+constexpr std::string_view kOnlyDefault = "of which this version takes the default alone";
 constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // docs/coming-from.md explains what these sentences only name.
@@ -121,8 +120,8 @@ constexpr NamesElsewhere kRows[] = {
     {"decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers pipeline_model_parallel_layout",
      "parallel.split", "a list of blocks per stage"},
     {"virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage num_virtual_stages_per_pipeline_rank",
-     "parallel.chunks", kUnsplit},
-    {"sequence_parallel", "parallel.sequence", kUnsplit},
+     "parallel.chunks", kOnlyDefault},
+    {"sequence_parallel", "parallel.sequence", kOnlyDefault},
     {"context_parallel_size cp_size sequence_parallel_size expert_model_parallel_size num_experts "
      "moe",
      "", "not supported"},

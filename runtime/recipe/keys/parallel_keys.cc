@@ -12,15 +12,15 @@ using namespace kinds;
 
 constexpr std::int64_t kMostRanks = 1 << 20, kMostShards = 1 << 10;
 
-// A key of which only the default is built.
-RecipeKey unsplit(RecipeKey key) {
+// A key of which only the default is built. `what`: what this version does.
+RecipeKey only_default(RecipeKey key, const std::string& what) {
   key.not_built = [set = key.set, text = key.text](const Value& v) {
     Recipe recipe;
     const std::string usual = text(recipe);
     set(recipe, v, {});
     return text(recipe) != usual;
   };
-  key.why_not_built = ": this version does not split models over ranks; leave " + key.name + " out";
+  key.why_not_built = ": in this version " + what + "; leave " + key.name + " out";
   return key;
 }
 
@@ -122,16 +122,17 @@ std::vector<RecipeKey> parallel_keys() {
       split(),
   };
   for (RecipeKey& key : keys) {
-    if (key.name == "parallel.tensor" || key.name == "parallel.stages" || key.name == "parallel.split") continue;
     if (key.name == "parallel.schedule") {
       key.not_built = [](const RecipeValue& v) {
         const auto* name = std::get_if<std::string>(&v.value);
         return name && *name == "interleaved";
       };
       key.why_not_built = " in this version: use \"1f1b\" or \"all_forward_all_backward\"";
-      continue;
+    } else if (key.name == "parallel.sequence") {
+      key = only_default(std::move(key), "each rank of a tensor group has all rows between blocks");
+    } else if (key.name == "parallel.chunks") {
+      key = only_default(std::move(key), "each stage holds consecutive units");
     }
-    key = unsplit(std::move(key));
   }
   keys.insert(keys.begin() + 1, tensor_shards());
   return keys;

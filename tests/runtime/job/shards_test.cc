@@ -60,6 +60,7 @@ TEST(Shards, RanksOfAGroupHaveTheirOwnShards) {
     const Job job =
         make_job(whole.with(std::move(shared)), 2, capacity_of(whole.recipe.memory, 1), Purpose::train, {}, rank);
     const models::Unit& own = *job.model->units[1];
+    EXPECT_DOUBLE_EQ(job.model->flops_per_token(32), whole.model->flops_per_token(32)) << "of the whole model";
     EXPECT_EQ(own.seams(models::Pass::forward, true).size(), 2u);
     EXPECT_EQ(own.seams(models::Pass::backward, true).size(), 2u);
     for (std::size_t p = 0; p < own.parameters().size(); ++p) {

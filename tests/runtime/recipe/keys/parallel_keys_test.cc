@@ -26,7 +26,7 @@ TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
 TEST(ParallelKeys, WhatIsNotBuiltIsRefused) {
   for (const char* set : {"parallel.sequence=true", "parallel.chunks=2"})
     EXPECT_FAILURE(recipe_with({set}), Exit::usage,
-                   AllOf(StartsWith("parallel."), HasSubstr("is not supported: this version does not split models")));
+                   AllOf(StartsWith("parallel."), HasSubstr("is not supported: in this version each ")));
   EXPECT_FAILURE(recipe_with({"parallel.schedule=interleaved"}), Exit::usage,
                  HasSubstr("use \"1f1b\" or \"all_forward_all_backward\""));
 }
