@@ -30,14 +30,14 @@ void require_whole_shares(const Recipe::Parallel& parallel) {
   if (shards % static_cast<std::size_t>(parallel.tensor) != 0)
     fail(Exit::usage,
          "parallel.tensor = {} does not divide parallel.tensor_shards = {}, which is part of the numerics: use at most "
-         "{} ranks per layer, or start with more shards",
-         parallel.tensor, shards, shards);
+         "{} per block, or start with more shards",
+         parallel.tensor, shards, counted(shards, "rank"));
 }
 
 void require_supported(const Recipe& recipe) {
   const auto refuse = [&](std::string_view what) {
-    fail(Exit::usage, "parallel.tensor_shards = {} does not support {} in this version: leave one of the two out",
-         recipe.parallel.shards(), what);
+    fail(Exit::usage, "parallel.{} = {} does not support {} in this version: leave one of the two out",
+         recipe.parallel.tensor_shards ? "tensor_shards" : "tensor", recipe.parallel.shards(), what);
   };
   if (recipe.adapter.kind != AdapterKind::none) refuse("adapters (adapter.kind)");
   if (recipe.model.quantised()) refuse("quantised weights (model.frozen_format)");

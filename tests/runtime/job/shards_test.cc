@@ -42,7 +42,9 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=3"}, 3, "use 2 or 4");
   refused({"parallel.tensor=128"}, 128, "is more than the 64 ranks that can share a layer");
   refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
-          "parallel.tensor = 4 does not divide parallel.tensor_shards = 2");
+          "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
+          "2 ranks per block");
+  refused({"parallel.tensor=2", "adapter.kind=lora"}, 2, "parallel.tensor = 2 does not support adapters");
   refused({"parallel.tensor=2"}, 3, "3 ranks cannot be divided into parallel.tensor = 2: start a multiple of 2");
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
           "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: start a multiple of 4");
