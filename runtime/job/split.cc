@@ -10,7 +10,7 @@
 namespace strata::runtime {
 namespace {
 
-// What a stage's memory grows with: its units' parameters, their activations, and the largest unit.
+// A stage's memory grows with its units' parameters, their activations, and the largest unit.
 struct Load {
   double parameters = 0, saved = 0, largest = 0;
 

@@ -7,7 +7,7 @@
 namespace strata::runtime {
 namespace {
 
-// What a buffer holds over the axis of ranks that share a layer.
+// The state of a buffer over the ranks that share a layer.
 struct State {
   enum class Kind : std::uint8_t { whole, partial, summed, total };
   Kind kind = Kind::whole;
