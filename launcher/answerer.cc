@@ -15,7 +15,7 @@
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
-#include "runtime/job/algorithms.h"
+#include "runtime/job/search/algorithms.h"
 #include "runtime/run/generation/sampler.h"
 
 namespace strata::launcher {

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "base/error.h"
-#include "runtime/job/state_bytes.h"
+#include "runtime/job/search/state_bytes.h"
 #include "runtime/recipe/load_recipe.h"
 
 namespace strata::launcher {

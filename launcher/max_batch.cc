@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "runtime/run/reports/report.h"
 

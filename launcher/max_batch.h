@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "launcher/forecast.h"
-#include "runtime/job/micro_batch.h"
+#include "runtime/job/search/micro_batch.h"
 
 namespace strata::launcher {
 

@@ -98,7 +98,7 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
     if (all[i].rank > 0) all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0});
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!all[i].dora) continue;
-    // The lengths of W's rows at first, which a source of weights computes (runtime/weights/magnitudes.h).
+    // The lengths of W's rows at first, which a source of weights computes (runtime/weights/adapter/magnitudes.h).
     all[i].magnitude = place_parameter({layers[i].name + std::string(kMagnitude),
                                         {static_cast<std::int64_t>(layers[i].out)},
                                         0,

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
 #include "launcher/commands/commands.h"

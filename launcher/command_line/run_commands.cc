@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
 #include "launcher/commands/commands.h"

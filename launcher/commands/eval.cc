@@ -11,7 +11,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "comm/agreement.h"
 #include "launcher/adapter_option.h"
@@ -28,7 +28,7 @@
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"
-#include "runtime/job/algorithms.h"
+#include "runtime/job/search/algorithms.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/reports/report.h"
 

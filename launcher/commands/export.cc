@@ -3,7 +3,7 @@
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
-#include "runtime/checkpoint/exporter.h"
+#include "runtime/checkpoint/export/exporter.h"
 
 namespace strata::launcher {
 

@@ -34,7 +34,7 @@
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/data/files/documents.h"
 #include "runtime/data/files/tokens.h"
-#include "runtime/weights/peft_folder.h"
+#include "runtime/weights/adapter/peft_folder.h"
 
 namespace strata::launcher {
 namespace {

@@ -15,7 +15,7 @@
 #include "launcher/screen/printable.h"
 #include "models/files/nf4_tensor.h"
 #include "models/files/quantisation.h"
-#include "runtime/weights/peft_folder.h"
+#include "runtime/weights/adapter/peft_folder.h"
 
 namespace strata::launcher {
 namespace {

@@ -28,7 +28,7 @@
 #include "launcher/outputs.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 
 namespace strata::launcher {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/output_file.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher {

@@ -13,7 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/json_fault.h"
+#include "base/json/json_fault.h"
 #include "base/shell_word.h"
 
 namespace strata::models {

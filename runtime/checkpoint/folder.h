@@ -2,8 +2,7 @@
 // runtime/checkpoint/ stores runs: the folder with its lock, order and retention (this header), manifests and shard
 // files (manifest.h, shard.h; their bytes are in docs/formats.md), writing during training (writer.h), and reading on
 // any number of ranks (reader.h). choice.h finds the newest undamaged checkpoint, hold.h protects one while it is read,
-// and file_system.h is where tests substitute failing disks. model_folder.h and exporter.h read and write Hugging Face
-// directories.
+// and file_system.h is where tests substitute failing disks. export/ reads and writes Hugging Face directories.
 
 #include <cstdint>
 #include <filesystem>

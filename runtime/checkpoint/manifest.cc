@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json_fault.h"
-#include "base/json_writer.h"
+#include "base/json/json_fault.h"
+#include "base/json/json_writer.h"
 #include "models/files/python_numbers.h"
 
 namespace strata::runtime {

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/readable_file.h"
 

@@ -9,7 +9,7 @@
 
 #include "device/numeric/storage_format.h"
 #include "runtime/checkpoint/manifest.h"
-#include "runtime/plan/box.h"
+#include "runtime/plan/layout/box.h"
 
 namespace strata::runtime {
 

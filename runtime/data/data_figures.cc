@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/counted.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 
 namespace strata::runtime {
 namespace {

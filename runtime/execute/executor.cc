@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/host_work.h"
 #include "runtime/execute/task_table.h"
-#include "runtime/plan/validator.h"
+#include "runtime/plan/proof/validator.h"
 
 namespace strata::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "base/shell_word.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/value.h"

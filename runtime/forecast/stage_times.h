@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "runtime/forecast/simulator.h"
-#include "runtime/plan/stages.h"
+#include "runtime/plan/layout/stages.h"
 
 namespace strata::runtime {
 

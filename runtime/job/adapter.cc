@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/recipe/edits.h"
+#include "runtime/recipe/names/edits.h"
 
 namespace strata::runtime {
 namespace {

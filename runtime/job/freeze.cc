@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "models/freeze.h"
-#include "runtime/recipe/edits.h"
+#include "runtime/recipe/names/edits.h"
 
 namespace strata::runtime {
 namespace {

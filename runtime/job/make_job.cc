@@ -18,7 +18,7 @@
 #include "base/quantity.h"
 #include "models/classes.h"
 #include "models/files/config.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/adapter.h"
 #include "runtime/job/freeze.h"
 #include "runtime/job/order.h"

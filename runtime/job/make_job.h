@@ -1,8 +1,7 @@
 #pragma once
 // runtime/job/ turns a recipe into a job that can run: the model and its plan, the memory that is available
-// (available_memory.h), the device that a rank computes on (seat.h), the algorithms that a GPU's products use
-// (algorithms.h), and what would fit if the plan does not (suggestion.h). `strata plan` ends here; `train`, `eval` and
-// `generate` run the same Job.
+// (available_memory.h), and the device that a rank computes on (seat.h). search/ makes jobs to find one that fits or is
+// fast. `strata plan` ends here; `train`, `eval` and `generate` run the same Job.
 
 #include <memory>
 #include <string>

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "models/model.h"
+#include "runtime/plan/layout/stages.h"
 #include "runtime/plan/plan.h"
-#include "runtime/plan/stages.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {

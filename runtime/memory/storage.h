@@ -12,8 +12,8 @@
 #include "device/memory.h"
 #include "device/view.h"
 #include "offload/swap.h"
+#include "runtime/plan/layout/state.h"
 #include "runtime/plan/plan.h"
-#include "runtime/plan/state.h"
 
 namespace strata::runtime {
 

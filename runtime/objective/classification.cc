@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "models/classes.h"
 #include "models/files/config.h"

@@ -10,7 +10,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "models/files/config.h"
 #include "models/objective.h"
 #include "runtime/data/files/label_column.h"

@@ -1,9 +1,8 @@
 #pragma once
 // runtime/plan/ says what a step is, before it runs. A StepPlan (here) is a list of tasks with their lanes, the buffers
-// they use, the tasks they wait for, and the byte offset of every buffer. mesh.h says which rank owns which elements;
-// request.h holds what a plan is made from, draft.h a plan being written; placement.h alone knows ZeRO stages;
-// offsets.h and waits.h complete the list; validator.h proves it without knowing how it was made. runtime/planner/
-// writes plans, and runtime/tasks/ says what their tasks do.
+// they use, the tasks they wait for, and the byte offset of every buffer. layout/ says which rank holds what; request.h
+// has what a plan is made from, draft.h a plan being written; offsets.h and waits.h complete the list; proof/ proves it
+// without knowing how it was made. runtime/planner/ writes plans, and runtime/tasks/ says what their tasks do.
 
 #include <algorithm>
 #include <array>
@@ -17,9 +16,9 @@
 #include "comm/communicator.h"
 #include "device/memory.h"
 #include "models/model.h"
-#include "runtime/plan/layout.h"
-#include "runtime/plan/placement.h"
-#include "runtime/plan/stages.h"
+#include "runtime/plan/layout/layout.h"
+#include "runtime/plan/layout/placement.h"
+#include "runtime/plan/layout/stages.h"
 #include "runtime/plan/task_kind.h"
 
 namespace strata::runtime {

@@ -4,9 +4,9 @@
 
 #include "device/ops/step/optimizer.h"
 #include "models/model.h"
-#include "runtime/plan/placement.h"
-#include "runtime/plan/segments.h"
-#include "runtime/plan/stages.h"
+#include "runtime/plan/layout/placement.h"
+#include "runtime/plan/layout/segments.h"
+#include "runtime/plan/layout/stages.h"
 
 namespace strata::runtime {
 

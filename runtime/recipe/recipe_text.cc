@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/recipe/defaults.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/value.h"

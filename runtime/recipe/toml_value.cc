@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 
 namespace strata::runtime {
 namespace {

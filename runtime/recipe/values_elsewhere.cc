@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/recipe/edits.h"
+#include "runtime/recipe/names/edits.h"
 #include "runtime/recipe/toml_file.h"
 
 namespace strata::runtime {

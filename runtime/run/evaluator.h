@@ -37,7 +37,7 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
 // Collective. Job (made for Purpose::evaluate) and world must outlive it.
 class Evaluator {
  public:
-  // algorithms: as agreed on (runtime/job/algorithms.h). advance: progress of reading the weights. opened:
+  // algorithms: as agreed on (runtime/job/search/algorithms.h). advance: progress of reading the weights. opened:
   // data.validation, if it was opened before the plan was made.
   Evaluator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {}, const Advance& advance = {},

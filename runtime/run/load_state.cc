@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "runtime/plan/box.h"
+#include "runtime/plan/layout/box.h"
 #include "runtime/weights/floats.h"
 #include "runtime/weights/weights.h"
 

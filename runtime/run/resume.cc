@@ -20,7 +20,7 @@
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/kept_best.h"
 #include "runtime/checkpoint/readable_file.h"
-#include "runtime/job/algorithms.h"
+#include "runtime/job/search/algorithms.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/load_state.h"

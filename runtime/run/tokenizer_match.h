@@ -4,7 +4,7 @@
 
 #include "models/files/config.h"
 #include "models/model.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/recipe/recipe.h"
 #include "text/tokenizer.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/objective/objective.h"
 #include "runtime/run/schedule.h"

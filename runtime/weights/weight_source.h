@@ -10,7 +10,7 @@
 #include "comm/communicator.h"
 #include "comm/same_files.h"
 #include "models/model.h"
-#include "runtime/plan/mesh.h"
+#include "runtime/plan/layout/mesh.h"
 
 namespace strata::runtime {
 

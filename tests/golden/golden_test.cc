@@ -9,7 +9,7 @@
 
 #include "models/files/safetensors.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/weights/peft_folder.h"
+#include "runtime/weights/adapter/peft_folder.h"
 #include "tests/runtime/training.h"
 #include "tests/source_dir.h"
 

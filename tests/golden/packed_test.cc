@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/files/safetensors.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/open_data.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/models/reference.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/reader.h"
-#include "runtime/plan/box.h"
+#include "runtime/plan/layout/box.h"
 
 namespace strata::runtime {
 

@@ -40,10 +40,11 @@ test_sees() {
 includes() { grep -HnE '^ *# *include *"' "$@" /dev/null | sed -E 's/^([^:]*):([0-9]+):.*"([^"]*)".*/\1 \2 \3/'; }
 
 wrong=0
-# check PATH SEEN...: the sources below PATH see PATH's own headers, base's, and those of SEEN.
+# check PATH SEEN...: the sources below PATH see the headers below SEEN (folders, or headers by name) and no others.
 check() {
   local path=$1 sources
   shift
+  [ -d "$path" ] || return 0
   mapfile -t sources < <(find "$path" -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' | sort)
   [ ${#sources[@]} -gt 0 ] || return 0
   local line
@@ -52,11 +53,25 @@ check() {
     wrong=1
   done < <(includes "${sources[@]}" | awk -v seen="$*" '
     BEGIN { n = split(seen, prefixes, " ") }
-    { for (i = 1; i <= n; ++i) if (index($3, prefixes[i] "/") == 1) next
+    { for (i = 1; i <= n; ++i) if ($3 == prefixes[i] || index($3, prefixes[i] "/") == 1) next
       print $1 ":" $2 ": " $3 }')
 }
-# A room that stands by itself in its folder.
+# Rooms that do not see the rest of their folder.
 check text/template text/template base
+check base/json base/json
+check runtime/recipe/names runtime/recipe/names
+check runtime/plan/layout runtime/plan/layout base $(sees runtime/recipe) runtime/recipe
+# The proof of a plan sees nothing of how plans are made.
+check runtime/plan/proof runtime/plan/proof runtime/plan/layout runtime/plan/plan.h runtime/plan/task_kind.h base
+# Rooms that the rest of their folder does not see.
+for room in runtime/plan/proof runtime/job/search runtime/weights/adapter runtime/checkpoint/export; do
+  [ -d "$room" ] || continue
+  folder=${room%/*}
+  if grep -rnE "^ *# *include *\"$room/" "$folder" --exclude-dir="${room##*/}"; then
+    echo "$folder: only $room itself and other folders may include headers of $room"
+    wrong=1
+  fi
+done
 for path in base text device models offload comm runtime/* launcher bench; do
   [ -d "$path" ] || continue
   seen=$(sees "$path") || { echo "$path: has no place in the order of the folders" && wrong=1 && continue; }

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "text/classes/joined_labels.h"
 #include "text/template/values/json_text.h"
 

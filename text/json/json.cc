@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "base/json_fault.h"
+#include "base/json/json_fault.h"
 
 namespace strata::text {
 namespace {

@@ -10,8 +10,8 @@
 #include "launcher/screen/folded.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/forecast/stage_times.h"
-#include "runtime/plan/stage_match.h"
-#include "runtime/plan/stages.h"
+#include "runtime/plan/layout/stages.h"
+#include "runtime/plan/proof/stage_match.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {

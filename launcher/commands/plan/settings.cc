@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/folded.h"

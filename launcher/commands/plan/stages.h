@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/recipe.h"

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "models/files/safetensors.h"
-#include "runtime/checkpoint/model_folder.h"
-#include "runtime/weights/peft_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/weights/adapter/peft_folder.h"
 
 namespace strata::launcher {
 

@@ -19,8 +19,8 @@
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "base/host/host_name.h"
-#include "base/json_fault.h"
-#include "base/json_writer.h"
+#include "base/json/json_fault.h"
+#include "base/json/json_writer.h"
 #include "launcher/control/service/listener.h"
 
 namespace strata::launcher::control {

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "base/thread.h"
 #include "launcher/launch/node/facts.h"
 #include "launcher/launch/node/link.h"

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "base/files/descriptor.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 
 namespace strata::launcher {
 

@@ -3,7 +3,7 @@
 #include <simdjson.h>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/data/files/tokens.h"
 
 namespace strata::launcher {

@@ -14,7 +14,7 @@
 #include "launcher/launch/log_file.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/line_writer.h"
-#include "runtime/plan/mesh.h"
+#include "runtime/plan/layout/mesh.h"
 
 namespace strata::launcher {
 

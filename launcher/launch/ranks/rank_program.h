@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "launcher/launch/ranks/allocation.h"
-#include "runtime/plan/mesh.h"
+#include "runtime/plan/layout/mesh.h"
 
 namespace strata::launcher {
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "comm/agreement.h"
 #include "device/ops/products/product.h"
 #include "device/ops/step/gradient_sum.h"

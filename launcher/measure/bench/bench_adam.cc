@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/counted.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench.h"

@@ -7,7 +7,7 @@
 
 #include "base/abort.h"
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "device/memory.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/losses/cross_entropy.h"

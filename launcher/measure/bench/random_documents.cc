@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/files/atomic_file.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/data/files/tokens.h"
 #include "text/token_writer.h"
 

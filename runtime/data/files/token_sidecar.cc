@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
-#include "base/json_fault.h"
-#include "base/json_writer.h"
+#include "base/json/json_fault.h"
+#include "base/json/json_writer.h"
 
 namespace strata::runtime {
 namespace {

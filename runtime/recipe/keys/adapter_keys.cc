@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "models/adapter.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/keys/sections.h"

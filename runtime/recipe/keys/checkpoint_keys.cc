@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/recipe/evaluation_metric.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/keys/sections.h"

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/user_path.h"

@@ -2,7 +2,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/recipe/keys/key_kinds.h"
 #include "runtime/recipe/keys/sections.h"
 #include "runtime/recipe/value.h"

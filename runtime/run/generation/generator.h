@@ -18,7 +18,7 @@ namespace strata::runtime {
 // the same bits. Job (made for Purpose::generate) and world must outlive it.
 class Generator {
  public:
-  // Collective. algorithms: as agreed on (runtime/job/algorithms.h).
+  // Collective. algorithms: as agreed on (runtime/job/search/algorithms.h).
   Generator(const Job& job, comm::World& world, int threads, const WeightSource& weights,
             std::shared_ptr<const device::AlgorithmTable> algorithms = {});
   // Uses a training's weights, whenever the training is drained. `job` is Job::generation of the training's job.

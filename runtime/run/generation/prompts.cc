@@ -12,7 +12,7 @@
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "models/files/end_tokens.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "text/chat/dialogue.h"
 

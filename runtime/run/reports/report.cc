@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/forecast/simulator.h"
 #include "text/unicode/utf8.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
 #include "models/model.h"

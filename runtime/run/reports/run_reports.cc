@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/recipe/recipe_text.h"
 
 namespace strata::runtime {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "runtime/forecast/simulator.h"
 
 namespace strata::runtime {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "models/model.h"
 #include "runtime/execute/executor.h"
 #include "runtime/plan/plan.h"

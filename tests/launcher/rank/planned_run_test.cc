@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/agreement.h"
-#include "runtime/checkpoint/model_folder.h"
-#include "runtime/job/micro_batch.h"
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/job/search/micro_batch.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "models/files/safetensors.h"
 #include "models/files/safetensors_writer.h"
-#include "runtime/checkpoint/exporter.h"
-#include "runtime/weights/peft_folder.h"
+#include "runtime/checkpoint/export/exporter.h"
+#include "runtime/weights/adapter/peft_folder.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::runtime {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/planner/planner.h"
 #include "tests/failure.h"

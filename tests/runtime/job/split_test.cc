@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/stage_times.h"
 #include "tests/runtime/tiny_job.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/data/token_folder.h"

@@ -10,7 +10,7 @@
 
 #include "device/ops/losses/cross_entropy.h"
 #include "models/files/config.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/label_file.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/score_memory.h"

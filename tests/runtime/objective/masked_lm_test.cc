@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/ops/losses/cross_entropy.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/objective.h"

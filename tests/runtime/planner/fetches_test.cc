@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/plan/offsets.h"
-#include "runtime/plan/validator.h"
+#include "runtime/plan/proof/validator.h"
 #include "runtime/planner/planner.h"
 #include "tests/runtime/planner/random_case.h"
 

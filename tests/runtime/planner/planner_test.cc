@@ -11,7 +11,7 @@
 
 #include "runtime/execute/executor.h"
 #include "runtime/plan/offsets.h"
-#include "runtime/plan/validator.h"
+#include "runtime/plan/proof/validator.h"
 #include "tests/runtime/planner/random_case.h"
 
 namespace strata::runtime {

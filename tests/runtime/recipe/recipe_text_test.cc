@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json/json_writer.h"
 #include "models/files/config.h"
 #include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys.h"

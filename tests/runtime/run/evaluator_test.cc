@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "runtime/checkpoint/model_folder.h"
-#include "runtime/plan/validator.h"
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/plan/proof/validator.h"
 #include "runtime/planner/planner.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/training.h"

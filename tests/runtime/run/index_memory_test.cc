@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/periodic_evaluation.h"

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "runtime/plan/validator.h"
+#include "runtime/plan/proof/validator.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/saved_run.h"
 

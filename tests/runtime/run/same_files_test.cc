@@ -4,8 +4,8 @@
 
 #include "comm/agreement.h"
 #include "models/files/safetensors.h"
-#include "runtime/checkpoint/exporter.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "runtime/checkpoint/export/exporter.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "tests/failure.h"

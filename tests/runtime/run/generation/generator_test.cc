@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/checkpoint/model_folder.h"
-#include "runtime/plan/validator.h"
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/plan/proof/validator.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "tests/runtime/training.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json_writer.h"
-#include "runtime/checkpoint/model_folder.h"
+#include "base/json/json_writer.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/keys.h"

@@ -1,0 +1,58 @@
+#include "base/json/json_writer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace strata {
+
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string json_number(double x) {
+  return std::isfinite(x) ? fmt::format("{}", x) : "null";
+}
+
+namespace json {
+
+std::string text_of(const JsonArray& value) {
+  return value.text();
+}
+std::string text_of(const JsonObject& value) {
+  return value.text();
+}
+std::string text_of(bool value) {
+  return value ? "true" : "false";
+}
+std::string text_of(double value) {
+  return json_number(value);
+}
+std::string text_of(Decimals value) {
+  return std::isfinite(value.value) ? fmt::format("{:.{}f}", value.value, value.digits) : "null";
+}
+std::string text_of(JsonText value) {
+  return std::string(value.text);
+}
+std::string text_of(std::string_view value) {
+  return json_string(value);
+}
+
+std::string_view separator(JsonLayout layout, bool first) {
+  if (layout == JsonLayout::lines) return first ? "\n" : ",\n";
+  return first ? "" : layout == JsonLayout::spaced ? ", " : ",";
+}
+
+}  // namespace json
+}  // namespace strata

@@ -1,0 +1,325 @@
+#include "runtime/checkpoint/export/exporter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "base/files/output_file.h"
+#include "models/files/safetensors_writer.h"
+#include "models/objective.h"
+#include "runtime/checkpoint/export/quantised_export.h"
+#include "runtime/checkpoint/file_system.h"
+#include "runtime/weights/adapter/merged_weights.h"
+#include "runtime/weights/adapter/peft_folder.h"
+#include "runtime/weights/quantised_weights.h"
+#include "runtime/weights/untie.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements per read and write
+
+// The files that transformers reads in addition to config.json and the weights.
+constexpr std::array<std::string_view, 13> kTokenizerFiles = {"tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "special_tokens_map.json",
+                                                              "added_tokens.json",
+                                                              "vocab.json",
+                                                              "merges.txt",
+                                                              "vocab.txt",
+                                                              "tokenizer.model",
+                                                              "spiece.model",
+                                                              "sentencepiece.bpe.model",
+                                                              "bpe.codes",
+                                                              "chat_template.jinja",
+                                                              "generation_config.json"};
+
+// A file written sequentially.
+class Sequential {
+ public:
+  Sequential(FileSystem& system, const fs::path& path) : file_(system.create(path)) {}
+  void write(std::span<const std::byte> bytes) {
+    file_->write(offset_, bytes);
+    offset_ += bytes.size();
+  }
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  void close() { file_->sync(); }
+
+ private:
+  std::unique_ptr<WritableFile> file_;
+  std::uint64_t offset_ = 0;
+};
+
+void write_text(FileSystem& system, const fs::path& path, std::string_view text) {
+  Sequential file(system, path);
+  file.write(text);
+  file.close();
+}
+
+// The temporary folder of an export; removed unless it was renamed to its target.
+class TemporaryFolder {
+ public:
+  TemporaryFolder(FileSystem& system, const fs::path& target) : system_(system), path_(name_next_to(target)) {
+    make_durable_folder(system_, fs::absolute(target).parent_path());
+    system_.make_folder(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+  void put(const fs::path& target) {
+    system_.sync_folder(path_);
+    std::error_code ignored;
+    fs::remove(target, ignored);  // succeeds only on an empty folder
+    system_.rename(path_, target);
+    path_.clear();
+    const fs::path parent = fs::absolute(target).parent_path();
+    system_.sync_folder(parent);
+  }
+
+ private:
+  FileSystem& system_;
+  fs::path path_;
+};
+
+// A parameter by its place in the model and, if it is quantised, the index of one of its tensors.
+struct Source {
+  std::size_t unit, parameter;
+  std::optional<std::size_t> tensor = {};
+};
+
+void write_tensor(Sequential& file, const WeightSource& weights, const Source& source, std::size_t size,
+                  device::DType dtype, Advancing& advancing) {
+  std::vector<float> values(std::min(size, kPiece));
+  std::vector<std::byte> stored(values.size() * size_of(dtype));
+  weights.prefetch(source.unit, source.parameter, 0, values.size());
+  for (std::size_t begin = 0; begin < size; begin += kPiece) {
+    const auto piece = std::span(values).first(std::min(kPiece, size - begin));
+    const std::size_t next = begin + piece.size();
+    weights.prefetch(source.unit, source.parameter, next, std::min(kPiece, size - next));
+    weights.read(source.unit, source.parameter, begin, piece);
+    device::visit(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      auto* out = reinterpret_cast<T*>(stored.data());
+      for (std::size_t i = 0; i < piece.size(); ++i) out[i] = device::from_float<T>(piece[i]);
+    });
+    file.write(std::span(stored).first(piece.size() * size_of(dtype)));
+    advancing.add(piece.size() * size_of(dtype));
+  }
+}
+
+void write_weights(FileSystem& system, const fs::path& folder, const models::Model& model, const WeightSource& weights,
+                   const QuantisedExport* quantised, const ExportOptions& options) {
+  std::vector<models::TensorSpec> tensors;
+  std::vector<Source> sources;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+    for (std::size_t p = 0; p < model.units[unit]->parameters().size(); ++p) {
+      if (quantised && quantised->has(unit, p)) {
+        const std::size_t first = tensors.size();
+        for (models::TensorSpec& tensor : quantised->tensors(unit, p)) {
+          sources.push_back({unit, p, tensors.size() - first});
+          tensors.push_back(std::move(tensor));
+        }
+        continue;
+      }
+      const models::Parameter& parameter = model.units[unit]->parameters()[p];
+      tensors.push_back({parameter.name, options.dtype, parameter.shape});
+      sources.push_back({unit, p});
+    }
+  const models::ShardPlan plan = models::plan_shards(tensors, options.shard_bytes);
+  std::uint64_t bytes = 0;
+  for (const models::TensorSpec& tensor : tensors) bytes += tensor.bytes();
+  Advancing advancing(options.advance, bytes);
+  for (const models::ShardPlan::File& shard : plan.files) {
+    std::vector<models::TensorSpec> in_file;
+    for (const std::size_t i : shard.tensors) in_file.push_back(tensors[i]);
+    Sequential file(system, folder / shard.name);
+    file.write(models::safetensors_header(in_file));
+    for (const std::size_t i : shard.tensors) {
+      const Source& source = sources[i];
+      if (source.tensor)
+        quantised->write(source.unit, source.parameter, *source.tensor, [&](std::span<const std::byte> piece) {
+          file.write(piece);
+          advancing.add(piece.size());
+        });
+      else
+        write_tensor(file, weights, source, tensors[i].bytes() / size_of(options.dtype), options.dtype, advancing);
+    }
+    file.close();
+  }
+  if (plan.files.size() > 1)
+    write_text(system, folder / "model.safetensors.index.json", models::safetensors_index(plan, tensors));
+}
+
+std::string config_json(models::Config config, device::DType dtype) {
+  // The config may name a model without a head ("BertModel"), or no architecture at all.
+  config.override_key("architectures",
+                      fmt::format(R"(["{}"])", models::architecture_of(config, models::objective_of(config))));
+  // transformers 4 spells it torch_dtype, transformers 5 dtype: keep the model's spelling.
+  config.override_key(config.has("torch_dtype") ? "torch_dtype" : "dtype",
+                      dtype == device::DType::fp32 ? R"("float32")" : R"("bfloat16")");
+  return config.to_json();
+}
+
+void require_new(const fs::path& to) {
+  std::error_code ignored;
+  const fs::file_status there = fs::symlink_status(to, ignored);
+  if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(to, ignored)))
+    fail(Exit::usage, "{} exists and is {}: give a new folder to export to", to.string(),
+         fs::is_directory(there) ? "not empty" : "no folder");
+}
+
+std::unique_ptr<models::Model> adapted_model(const ModelFolder& folder, const models::Config& config) {
+  models::RunShape shape{1, 1, device::DType::fp32, 1, false};
+  shape.adapter = folder.adapter().shared();
+  shape.quantise = folder.quantised();
+  return models::make_model(config, shape);
+}
+
+// peft's name of the task. It has none for masked language modelling.
+std::string task_of(models::Objective objective) {
+  switch (objective) {
+    case models::Objective::causal_lm:
+      return "CAUSAL_LM";
+    case models::Objective::sequence_classification:
+      return "SEQ_CLS";
+    case models::Objective::token_classification:
+      return "TOKEN_CLS";
+    case models::Objective::masked_lm:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+void export_model(const models::Config& config, const WeightSource& weights, const std::optional<fs::path>& tokenizer,
+                  const fs::path& to, const ExportOptions& options) {
+  std::error_code ignored;
+  require_new(to);
+  const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+  std::optional<QuantisedExport> quantised;
+  models::Config written = config;
+  written.remove("quantization_config");
+  if (options.quantised) {
+    quantised.emplace(*model, weights, options.dtype);
+    if (!quantised->any())
+      fail(Exit::usage,
+           "--quantized writes what is stored in 4 bits, and this model has nothing that is: train it with "
+           "model.frozen_format = \"nf4\", or leave the option out");
+    if (model->family == "gpt2")
+      fail(Exit::usage,
+           "--quantized does not support gpt2 models, whose matrices bitsandbytes transposes: leave the option out");
+    quantised->describe(written);
+  }
+  const auto system = posix_file_system();
+  TemporaryFolder out(*system, (to / "").parent_path());
+  write_text(*system, out.path() / "config.json", config_json(written, options.dtype));
+  const auto copy = [&](const fs::path& name) {
+    const fs::path file = *tokenizer / name;
+    if (!fs::is_regular_file(file, ignored)) return;
+    const MappedFile bytes(file);
+    Sequential made(*system, out.path() / name);
+    made.write(bytes.bytes());
+    made.close();
+  };
+  if (tokenizer) {
+    for (const std::string_view name : kTokenizerFiles) copy(name);
+    // Named chat templates.
+    const fs::path more = "additional_chat_templates";
+    if (fs::is_directory(*tokenizer / more, ignored)) {
+      system->make_folder(out.path() / more);
+      for (const auto& entry : fs::directory_iterator(*tokenizer / more))
+        if (entry.path().extension() == ".jinja") copy(more / entry.path().filename());
+      system->sync_folder(out.path() / more);
+    }
+  }
+  write_weights(*system, out.path(), *model, weights, quantised ? &*quantised : nullptr, options);
+  out.put((to / "").parent_path());
+}
+
+std::vector<std::string> export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
+  models::Config config = folder.config();
+  if (!folder.is_checkpoint()) untie_what_differs(config, folder.path(), std::nullopt);
+  if (folder.has_adapter()) {
+    const auto adapted = adapted_model(folder, config),
+               plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+    std::unique_ptr<WeightSource> weights = folder.weights(*adapted);
+    verify_base(*weights, *adapted);
+    weights = merged_weights(quantised_weights(std::move(weights), *adapted), *adapted, *plain);
+    export_model(config, *weights, folder.hugging_face(), to, options);
+    return config.remarks();
+  }
+  const auto model = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
+  export_model(config, *folder.weights(*model), folder.hugging_face(), to, options);
+  return config.remarks();
+}
+
+std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::path& to, const Advance& advance) {
+  const Recipe::AdapterKeys keys = folder.adapter();
+  if (keys.kind == AdapterKind::none)
+    fail(Exit::usage, "{} has no adapter: leave --adapter out", folder.path().string());
+  require_new(to);
+  const models::Config config = folder.config();
+  const auto model = adapted_model(folder, config);
+  // Only the checkpoint is read: the base model may no longer exist.
+  const Checkpoint checkpoint(folder.path());
+  const auto weights = checkpoint_weights(checkpoint, *model);
+
+  PeftConfig peft{keys.lora, folder.base().value_or("").string()};
+  const bool classifies = model->loss_unit().classes() > 0;
+  if (classifies) peft.adapter = *models::with_classifiers_saved(peft.adapter);
+  // As in peft, "all-linear" is written out as the list of the modules that it matched.
+  models::ModuleNames& targets = peft.adapter.target_modules;
+  bool every = targets.pattern && *targets.pattern == models::kAllLinear;
+  if (every) targets = {};
+  std::vector<models::TensorSpec> tensors;
+  std::vector<Source> sources;
+  std::uint64_t bytes = 0;
+  for (std::size_t unit = 0; unit < model->units.size(); ++unit) {
+    for (const auto& layer : model->units[unit]->linear_layers()) {
+      peft.input_major = peft.input_major || layer.input_major;
+      if (every && layer.low_rank.rank > 0) targets.names.push_back(layer.name);
+    }
+    for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p) {
+      const models::Parameter& parameter = model->units[unit]->parameters()[p];
+      if (!parameter.trained()) continue;
+      tensors.push_back({kPeftPrefix + parameter.name, device::DType::fp32, parameter.shape});
+      sources.push_back({unit, p});
+      bytes += tensors.back().bytes();
+    }
+  }
+  const auto system = posix_file_system();
+  TemporaryFolder out(*system, (to / "").parent_path());
+  write_text(*system, out.path() / kPeftConfigName, peft_config_json(peft, task_of(model->objective)));
+  Advancing advancing(advance, bytes);
+  Sequential file(*system, out.path() / kPeftWeightsName);
+  file.write(models::safetensors_header(tensors));
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    write_tensor(file, *weights, sources[i], tensors[i].bytes() / sizeof(float), device::DType::fp32, advancing);
+  file.close();
+  out.put((to / "").parent_path());
+  try {
+    if (const auto initialised = folder.weights(*model)->initialised(); !initialised.empty())
+      return {fmt::format(
+          "{} has no {}, which the run initialised and the adapter does not hold: another program that loads the two "
+          "initialises it otherwise; strata export without --adapter writes the whole model, with it",
+          folder.base().value_or("").string(), fmt::join(initialised, ", "))};
+  } catch (const Error&) {
+    // The base is gone.
+  }
+  return {};
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,40 @@
+#pragma once
+// runtime/checkpoint/export/ reads and writes Hugging Face model directories: a checkpoint exported as one (here;
+// weights that stay quantised in quantised_export.h), and a directory or a checkpoint opened as a model
+// (model_folder.h).
+
+#include <cstdint>
+#include <filesystem>
+
+#include "base/advance.h"
+#include "device/numeric/dtype.h"
+#include "runtime/checkpoint/export/model_folder.h"
+
+namespace strata::runtime {
+
+struct ExportOptions {
+  device::DType dtype = device::DType::fp32;  // fp32 or bf16
+  bool quantised = false;                     // write quantised tensors as they are stored; Error{usage} if there are
+                                              // none
+  Advance advance = {};
+  std::uint64_t shard_bytes = 5'000'000'000;  // the most bytes of tensors in one file; a larger tensor has a file to
+                                              // itself
+};
+
+// Writes a model to `to` as a Hugging Face directory that transformers loads directly: config.json, model.safetensors
+// (or shards and their index), and the tokenizer's files, copied from `tokenizer` if that is given. Tensors are written
+// one at a time into a temporary folder next to `to`, which is renamed once everything is on the disk. Throws
+// Error{usage} if `to` exists and is not empty.
+void export_model(const models::Config& config, const WeightSource& weights,
+                  const std::optional<std::filesystem::path>& tokenizer, const std::filesystem::path& to,
+                  const ExportOptions& options);
+// Exports the model of a folder. An adapter is merged into its base's weights in fp32 and rounded once. Returns what
+// reading the configuration found, as notes for the user.
+std::vector<std::string> export_model(const ModelFolder& folder, const std::filesystem::path& to,
+                                      const ExportOptions& options);
+// Exports a checkpoint's adapter as a peft folder: adapter_config.json and adapter_model.safetensors, in fp32. Returns
+// notes for the user. Throws Error{usage} if the checkpoint has no adapter.
+std::vector<std::string> export_adapter(const ModelFolder& folder, const std::filesystem::path& to,
+                                        const Advance& advance);
+
+}  // namespace strata::runtime

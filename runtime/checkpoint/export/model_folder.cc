@@ -1,0 +1,393 @@
+#include "runtime/checkpoint/export/model_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/files/input_file.h"
+#include "base/shell_word.h"
+#include "comm/agreement.h"
+#include "models/families/families.h"
+#include "models/files/presets.h"
+#include "models/files/safetensors.h"
+#include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/readable_file.h"
+#include "runtime/recipe/keys.h"
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/weights/adapter/magnitudes.h"
+#include "runtime/weights/adapter/peft_folder.h"
+#include "runtime/weights/untie.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SharedCheckpoint final : public WeightSource {
+ public:
+  SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model, std::uint64_t seed,
+                   bool new_head)
+      : checkpoint_(std::move(checkpoint)), weights_(checkpoint_weights(*checkpoint_, model, seed, new_head)) {}
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    weights_->read(unit, parameter, begin, out);
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    weights_->prefetch(unit, parameter, begin, count);
+  }
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    return weights_->quantised(unit, parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    weights_->read_block(unit, parameter, begin, block);
+  }
+  // The manifest contains the checksums of all other files.
+  std::vector<comm::Seen> seen() const override {
+    return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
+  }
+  std::vector<std::string> initialised() const override { return weights_->initialised(); }
+  std::vector<std::string> left_out() const override { return weights_->left_out(); }
+
+ private:
+  std::shared_ptr<const Checkpoint> checkpoint_;
+  std::unique_ptr<WeightSource> weights_;
+};
+
+// Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.
+bool is_hub_name(const fs::path& path) {
+  const std::string text = path.string();
+  const bool in_folder = path.has_parent_path() && type_at(path.parent_path()) == fs::file_type::directory;
+  return path.is_relative() && !in_folder && !text.starts_with('.') && !text.ends_with('/') &&
+         std::count(text.begin(), text.end(), '/') <= 1;
+}
+
+// ", NAME" of the model that the adapter was made for; empty if its config does not say.
+std::string base_of_adapter(const fs::path& folder) {
+  try {
+    const std::string base = read_peft_config(folder).base;
+    return base.empty() ? base : ", " + base;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+[[noreturn]] void no_model(const fs::path& path) {
+  refuse_broken_link((path / "").parent_path());
+  refuse_broken_link(path / "config.json");
+  if (type_at(path) == fs::file_type::not_found) {
+    const std::string folder = shell_word(path.string());
+    fail(Exit::usage,
+         "there is no folder {}, and nothing is downloaded: give the folder of a model or of checkpoints, or get one "
+         "from the Hugging Face Hub first: hf download {} --local-dir {}",
+         path.string(), is_hub_name(path) ? folder : "ORGANISATION/MODEL", folder);
+  }
+  if (type_at(path / kPeftConfigName) != fs::file_type::not_found)
+    fail(Exit::usage,
+         "{} holds an adapter (LoRA), which is the difference to another model: give that model{}, and the adapter as "
+         "adapter.path (eval, generate and predict: --adapter)",
+         path.string(), base_of_adapter(path));
+  if (path.extension() == ".gguf")
+    fail(
+        Exit::usage,
+        "{} holds a model as llama.cpp stores it, mostly quantised, which is not read: give the Hugging Face directory "
+        "that it was made from",
+        path.string());
+  fail(Exit::usage,
+       "{} holds no model: give a Hugging Face directory (config.json), a checkpoint ({}), or a folder of "
+       "checkpoints",
+       path.string(), kManifestName);
+}
+
+// Says what adapter.path names, if it is not a peft folder.
+void require_peft_folder(const fs::path& path) {
+  if (type_at(path / kPeftConfigName) != fs::file_type::not_found) return;
+  const std::string folder = shell_word(path.string());
+  if (type_at(path) == fs::file_type::not_found)
+    fail(Exit::usage, "there is no folder {}: adapter.path (--adapter) is one with {} and {}, as peft saves an adapter",
+         path.string(), kPeftConfigName, kPeftWeightsName);
+  if (type_at(path) != fs::file_type::directory)
+    fail(Exit::usage, "{} is a file: adapter.path (--adapter) is the folder with {} and {}", path.string(),
+         kPeftConfigName, kPeftWeightsName);
+  if (runtime::is_checkpoint(path) || !list_checkpoints(path).empty())
+    fail(
+        Exit::usage,
+        "{} holds a checkpoint, and adapter.path (--adapter) is a folder of peft's: a checkpoint runs with its adapter "
+        "by itself, without --adapter, and strata export {} -o FOLDER --adapter writes peft's folder of one",
+        path.string(), folder);
+  if (type_at(path / "config.json") != fs::file_type::not_found)
+    fail(Exit::usage,
+         "{} holds a whole model (config.json) and no adapter ({}): give it as model.path, without adapter.path "
+         "(--adapter)",
+         path.string(), kPeftConfigName);
+  fail(Exit::usage, "{} holds no {}: adapter.path (--adapter) is a folder that peft saved an adapter to", path.string(),
+       kPeftConfigName);
+}
+
+// Throws Error{usage} if the folder of an adapter has no safetensors.
+void require_peft_weights(const fs::path& folder) {
+  const fs::path weights = folder / kPeftWeightsName, pickle = folder / "adapter_model.bin";
+  refuse_broken_link(weights);
+  if (type_at(weights) != fs::file_type::not_found) return;
+  if (type_at(pickle) == fs::file_type::not_found)
+    fail(Exit::usage, "{} has no {}: the download is incomplete, or the run that saves it is not done", folder.string(),
+         kPeftWeightsName);
+  fail(Exit::usage, "{} contains its weights as pickle ({}), which can run code when it is read; convert them once: {}",
+       folder.string(), pickle.filename().string(),
+       python_command("import torch; from safetensors.torch import save_file; "
+                      "save_file(torch.load(argv[1], weights_only=True), argv[2])",
+                      {pickle.string(), weights.string()}));
+}
+
+// Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them. Returns the notes about
+// the folder.
+std::vector<std::string> take_peft_keys(Recipe& recipe) {
+  const fs::path path = *recipe.adapter.path;
+  require_peft_folder(path);
+  Recipe said;
+  said.adapter.kind = AdapterKind::lora;
+  PeftConfig config = read_peft_config(path);
+  said.adapter.lora = std::move(config.adapter);
+  said.adapter.path = path;
+  said.adapter.given = recipe.adapter.given;
+  said.adapter.replaced = recipe.adapter.replaced;
+  for (const RecipeKey& key : recipe_keys())
+    if (std::ranges::find(recipe.adapter.given, key.name) != recipe.adapter.given.end() &&
+        key.text(recipe) != key.text(said))
+      fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
+           key.text(recipe), path.string(), key.text(said));
+  recipe.adapter = std::move(said.adapter);
+  return std::move(config.notes);
+}
+
+// The keys of the run that wrote the checkpoint, with their defaults if it had none.
+Recipe::Model frozen_format_of(const Manifest& manifest) {
+  std::vector<std::string_view> names;
+  for (const std::string_view key : {"model.frozen_format", "model.double_quant"})
+    if (manifest.recipe.contains(std::string(key))) names.push_back(key);
+  return stored_keys(manifest.recipe, names).model;
+}
+
+Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
+  std::map<std::string, std::string> stored;
+  std::vector<std::string_view> names;
+  for (const auto& [key, value] : manifest.recipe)
+    if (key.starts_with("adapter.") && value != "none") stored.emplace(key, value);
+  for (const auto& [key, value] : stored) names.push_back(key);
+  Recipe::AdapterKeys keys = stored_keys(stored, names).adapter;
+  keys.path.reset();  // the run began with that adapter, but the checkpoint replaces it
+  return keys;
+}
+
+}  // namespace
+
+bool ModelFolder::find() {
+  if (type_at(path_ / "config.json") != fs::file_type::not_found) return true;
+  checkpoint_ = true;
+  if (runtime::is_checkpoint(path_)) return true;
+  if (type_at(path_) != fs::file_type::directory) no_model(path_);
+  return false;
+}
+
+ModelFolder::ModelFolder(fs::path path) : path_(std::move(path)) {
+  if (find()) return;
+  const auto all = list_checkpoints(path_, CheckpointTest::shards);
+  if (all.empty()) no_model(path_);
+  const auto found = std::find_if(all.begin(), all.end(), [](const auto& one) { return one.damage.empty(); });
+  if (found == all.end()) fail(Exit::corrupt, "{}: {}: {}", path_.string(), none_whole_text(all.size()), all[0].damage);
+  path_ = found->path;
+}
+
+ModelFolder ModelFolder::whole(fs::path path, int threads, const Note& note, const Advance& advance) {
+  ModelFolder out;
+  out.path_ = std::move(path);
+  if (out.find()) {
+    if (out.checkpoint_) out.open_ = std::make_shared<const Checkpoint>(out.path_);
+    return out;
+  }
+  auto newest = newest_whole(out.path_, threads, note, advance);
+  if (!newest) no_model(out.path_);
+  out.open_ = std::make_shared<const Checkpoint>(std::move(*newest));
+  out.path_ = out.open_->path();
+  return out;
+}
+
+void require_peft(const fs::path& folder) {
+  require_peft_folder(folder);
+  require_peft_weights(folder);
+}
+
+Workload open_workload(Recipe recipe) {
+  const Recipe::Model& model = recipe.model;
+  std::vector<std::string> notes;
+  if (recipe.adapter.path) notes = take_peft_keys(recipe);
+  if (!model.path && !model.preset)
+    fail(Exit::usage,
+         "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
+         "the named shapes (strata keys lists them)");
+  models::Config description =
+      model.path ? ModelFolder(*model.path).config()
+                 : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
+  for (std::string& note : notes) description.remark(std::move(note));
+  if (model.path && model.init == Init::pretrained) {
+    const ModelFolder folder(*model.path);
+    if (!folder.is_checkpoint()) {
+      untie_what_differs(description, folder.path(), recipe.training.objective);
+    } else if (recipe.adapter.path && folder.has_adapter()) {
+      fail(Exit::usage,
+           "{} is a checkpoint with an adapter of its own, and adapter.path (--adapter) = {} is another: leave that "
+           "out, "
+           "or give the model that both are of",
+           model.path->string(), recipe.adapter.path->string());
+    } else if (recipe.adapter.kind == AdapterKind::none) {
+      const Manifest manifest = read_manifest(folder.path());
+      recipe.adapter = adapter_of(manifest);
+      recipe.adapter.of_checkpoint = recipe.adapter.kind != AdapterKind::none;
+      if (recipe.adapter.of_checkpoint) {  // the format of the adapter's base
+        const Recipe::Model stored = frozen_format_of(manifest);
+        recipe.model.frozen_format = stored.frozen_format;
+        recipe.model.double_quant = stored.double_quant;
+      }
+    }
+  }
+  return {std::move(recipe), std::move(description)};
+}
+
+ModelFolder agree_on_model(const fs::path& path, int threads, comm::World& world, const Note& note) {
+  std::optional<ModelFolder> model;
+  std::string chosen;  // name of the chosen checkpoint in the folder; empty if the path itself is the model
+  comm::agree(world, [&] {
+    if (world.rank() != 0) return;
+    model = ModelFolder::whole(path, threads, note);
+    if (model->path() != path) chosen = model->path().filename().string();
+  });
+  chosen = world.exchange(chosen)[0];
+  comm::agree(world, [&] {
+    if (world.rank() != 0) model = ModelFolder::whole(chosen.empty() ? path : path / chosen, threads, note);
+  });
+  return std::move(*model);
+}
+
+models::Config ModelFolder::config() const {
+  if (!checkpoint_) {
+    models::Config config = models::Config::read(path_);
+    models::name_family(config);
+    return config;
+  }
+  const std::string json = open_ ? open_->manifest().config : read_manifest(path_).config;
+  return models::Config::parse(json, (path_ / kManifestName).string());
+}
+
+std::optional<device::StorageFormat> ModelFolder::quantised() const {
+  if (!has_adapter()) return std::nullopt;
+  return frozen_format_of(open_ ? open_->manifest() : read_manifest(path_)).quantised();
+}
+
+Recipe::AdapterKeys ModelFolder::adapter() const {
+  return checkpoint_ ? adapter_of(open_ ? open_->manifest() : read_manifest(path_)) : Recipe::AdapterKeys{};
+}
+bool ModelFolder::has_adapter() const {
+  return adapter().kind != AdapterKind::none;
+}
+
+std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, std::uint64_t seed,
+                                                   bool new_head) const {
+  if (!checkpoint_) return stored_weights(model, path_, seed, new_head);
+  const auto checkpoint = open_ ? open_ : std::make_shared<const Checkpoint>(path_);
+  const Manifest& manifest = checkpoint->manifest();
+  auto own = std::make_unique<SharedCheckpoint>(checkpoint, model, seed, new_head);
+  if (manifest.base_hash.empty()) return own;
+  // The adapter's base is where the run had it.
+  constexpr std::string_view kKeys[] = {"training.seed", "model.init", "model.new_head"};
+  const Recipe began = stored_keys(manifest.recipe, kKeys);
+  std::unique_ptr<WeightSource> base;
+  if (began.model.init == Init::random)
+    base = random_weights(model, began.training.seed);
+  else if (type_at(manifest.base_path) == fs::file_type::not_found)
+    fail(Exit::usage,
+         "{} holds an adapter, and the model that it was trained beside is not at {} any more: put it back there, or a "
+         "link to it",
+         path_.string(), manifest.base_path);
+  else
+    base = ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
+  return joined_weights(std::move(base), std::move(own), model, {manifest.base_hash, manifest.base_path});
+}
+
+device::DType ModelFolder::dtype() const {
+  if (checkpoint_) return device::DType::fp32;
+  const models::Safetensors file = models::Safetensors::open(path_);
+  const auto& tensors = file.tensors();
+  const auto size = [](const models::StoredTensor& tensor) { return tensor.type ? tensor.elements() : 0; };
+  const auto largest =
+      std::max_element(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) { return size(a) < size(b); });
+  return largest == tensors.end() ? device::DType::fp32 : largest->type.value_or(device::DType::fp32);
+}
+
+std::optional<fs::path> ModelFolder::began_with() const {
+  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
+  const auto stored = manifest.recipe.find("model.path");
+  // A key's text is TOML: a path is a string, as in JSON; an unset path is not.
+  if (stored == manifest.recipe.end() || !stored->second.starts_with('"')) return std::nullopt;
+  return models::Config::parse(fmt::format(R"({{"path":{}}})", stored->second), path_.string()).text_or("path", "");
+}
+
+std::optional<fs::path> ModelFolder::hugging_face() const {
+  constexpr int kMostRuns = 16;  // each began with the one before; a limit, because a run may name its own folder
+  ModelFolder folder = *this;
+  for (int run = 0; run < kMostRuns; ++run) {
+    if (!folder.checkpoint_) return folder.path_;
+    const auto before = folder.began_with();
+    if (!before || before->empty()) return std::nullopt;
+    try {
+      folder = ModelFolder(*before);
+    } catch (const Error&) {
+      return std::nullopt;  // the earlier folder no longer exists
+    }
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note) {
+  std::unique_ptr<WeightSource> weights = first_base(job, world, threads, note, {});
+  if (const auto& path = job.recipe.adapter.path)
+    comm::agree(world, [&] {
+      require_peft_weights(*path);
+      weights = peft_weights(std::move(weights), *path, *job.model);
+    });
+  return weights;
+}
+
+std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int threads, const Note& note,
+                                         const std::string& hash) {
+  const Recipe& recipe = job.recipe;
+  const auto with_hash = [&](std::unique_ptr<WeightSource> weights, const fs::path& path) {
+    return hash.empty() ? std::move(weights) : require_hash(std::move(weights), {hash, path.string()}, *job.model);
+  };
+  if (recipe.model.init != Init::pretrained)
+    return with_hash(with_magnitudes(random_weights(*job.model, recipe.training.seed), *job.model),
+                     recipe.model.path.value_or(""));
+  const ModelFolder folder = agree_on_model(*recipe.model.path, threads, world, note);
+  if (world.rank() == 0 && folder.path() != *recipe.model.path) note("weights of " + folder.path().string());
+  std::unique_ptr<WeightSource> weights;
+  comm::agree(world, [&] { weights = folder.weights(*job.model, recipe.training.seed, recipe.model.new_head); });
+  if (const auto initialised = weights->initialised(); !initialised.empty() && world.rank() == 0)
+    note(fmt::format("{}{}: initialised from {}",
+                     recipe.model.new_head ? "model.new_head = true: " : folder.path().string() + " has no ",
+                     fmt::join(initialised, ", "),
+                     folder.has_adapter() ? "the training.seed of its run"
+                                          : fmt::format("training.seed = {}", recipe.training.seed)));
+  if (const std::size_t rounded = weights->rounded(); rounded > 0 && world.rank() == 0)
+    note(fmt::format("{} has {} stored as F64: rounded to fp32", folder.path().string(), counted(rounded, "tensor")));
+  if (const auto left_out = weights->left_out(); !left_out.empty() && world.rank() == 0)
+    note(fmt::format(
+        "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
+        folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
+  return with_hash(with_magnitudes(std::move(weights), *job.model), *recipe.model.path);
+}
+
+}  // namespace strata::runtime

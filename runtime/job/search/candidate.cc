@@ -1,0 +1,165 @@
+#include "runtime/job/search/candidate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace strata::runtime {
+namespace {
+
+// In the order of Tiers.
+constexpr std::array<std::pair<const char*, Tier Recipe::Zero::*>, 4> kStates = {
+    {{"zero.parameters", &Recipe::Zero::parameters},
+     {"zero.gradients", &Recipe::Zero::gradients},
+     {"zero.optimizer", &Recipe::Zero::optimizer},
+     {"zero.activations", &Recipe::Zero::activations}}};
+
+}  // namespace
+
+Numbers numbers_with(const Changes& changes) {
+  const auto has = [&](const char* key) {
+    return std::any_of(changes.begin(), changes.end(), [&](const auto& change) { return change.first == key; });
+  };
+  if (has("training.precision")) return Numbers::other;
+  return has("training.micro_batch_size") ? Numbers::rounded : Numbers::same;
+}
+
+void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, std::vector<Candidate>& out) {
+  const auto changed = [&](const char* key) {
+    return std::any_of(from.changes.begin(), from.changes.end(), [&](const auto& c) { return c.first == key; });
+  };
+  const auto add = [&](const char* key, std::string value, auto&& change) {
+    if (changed(key)) return;
+    Candidate& c = out.emplace_back(from);
+    c.changes.emplace_back(key, std::move(value));
+    change(c.recipe);
+  };
+  const Recipe& r = from.recipe;
+  if (ranks > 1)
+    for (int stage = r.zero.stage + 1; stage <= 3; ++stage)
+      add("zero.stage", std::to_string(stage), [&](Recipe& c) { c.zero.stage = stage; });
+  if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::block) {
+    if (r.training.recompute.kind != Recompute::Kind::sqrt)
+      add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
+    add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
+  }
+  // Half, a quarter, ... of the micro-batch with as many more accumulation steps, so that the global batch stays.
+  for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
+    if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
+    const std::int64_t size = r.training.micro_batch_size / divide;
+    if (purpose != Purpose::train) {
+      add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) { c.training.micro_batch_size = size; });
+      continue;
+    }
+    const std::int64_t steps = r.accumulation_steps(ranks) * divide;
+    if (steps > kMostCalls) break;
+    add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) {
+      c.training.micro_batch_size = size;
+      if (!c.training.global_batch_size) c.training.gradient_accumulation_steps = steps;
+    });
+    if (!r.training.global_batch_size && !out.empty() && out.back().changes.back().first == "training.micro_batch_size")
+      out.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps));
+  }
+  // Moves state to a slower tier, the largest first; to NVMe only if the recipe names drives.
+  const auto offload = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
+    if (tier < Tier::host) add(key, "\"host\"", [&](Recipe& c) { c.zero.*at = Tier::host; });
+    if (tier < Tier::nvme && !r.memory.nvme.empty()) add(key, "\"nvme\"", [&](Recipe& c) { c.zero.*at = Tier::nvme; });
+  };
+  // Moves state back to the device, in case it is the host's memory that is too small.
+  const auto bring_back = [&](const char* key, Tier tier, Tier Recipe::Zero::*at) {
+    if (tier != Tier::device) add(key, "\"device\"", [&](Recipe& c) { c.zero.*at = Tier::device; });
+  };
+  if (purpose == Purpose::train) offload("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
+  if (purpose == Purpose::train && r.zero.optimizer != Tier::device)
+    offload("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
+  if (purpose != Purpose::train || r.zero.optimizer != Tier::device)
+    offload("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
+  if (purpose == Purpose::train && r.training.recompute.kind != Recompute::Kind::none)
+    offload("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+  if (purpose == Purpose::train) {
+    bring_back("zero.activations", r.zero.activations, &Recipe::Zero::activations);
+    bring_back("zero.gradients", r.zero.gradients, &Recipe::Zero::gradients);
+    bring_back("zero.optimizer", r.zero.optimizer, &Recipe::Zero::optimizer);
+  }
+  bring_back("zero.parameters", r.zero.parameters, &Recipe::Zero::parameters);
+  if ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device)
+    for (const std::int64_t prefetch : {1, 0})
+      if (prefetch < r.memory.prefetch)
+        add("memory.prefetch", std::to_string(prefetch), [&](Recipe& c) { c.memory.prefetch = prefetch; });
+  // Let the plan choose the tile size.
+  if (r.memory.tile && ((r.zero.stage == 3 && ranks > 1) || r.zero.parameters != Tier::device))
+    add(kTileKey, "", [](Recipe& c) { c.memory.tile.reset(); });
+  if (r.memory.order == AccumulationOrder::vertical)
+    add("memory.order", "\"horizontal\"", [](Recipe& c) { c.memory.order = AccumulationOrder::horizontal; });
+  if (bf16 && r.training.precision == device::DType::fp32)
+    add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
+}
+
+std::vector<Tiers> choices_of_tiers(const Recipe& recipe, Purpose purpose) {
+  std::vector<Tiers> all{
+      {recipe.zero.parameters, recipe.zero.gradients, recipe.zero.optimizer, recipe.zero.activations}};
+  const Tiers now = all[0];
+  for (std::size_t state = 0; state < kStates.size(); ++state) {
+    if (purpose != Purpose::train && state > 0) break;  // a plan of forwards has parameters only
+    const std::size_t before = all.size();
+    for (std::size_t i = 0; i < before; ++i)
+      for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+        if (tier == now[state] || (tier == Tier::nvme && recipe.memory.nvme.empty())) continue;
+        all.push_back(all[i]);
+        all.back()[state] = tier;
+      }
+  }
+  const auto changes = [&](const Tiers& tiers) {
+    std::size_t changed = 0;
+    for (std::size_t state = 0; state < tiers.size(); ++state) changed += tiers[state] != now[state] ? 1 : 0;
+    return changed;
+  };
+  std::stable_sort(all.begin(), all.end(), [&](const Tiers& a, const Tiers& b) { return changes(a) < changes(b); });
+  return all;
+}
+
+std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, const Tiers& tiers, bool one_by_one,
+                            bool bf16) {
+  std::vector<Step> steps;
+  const auto add = [&](const char* key, std::string value, std::function<void(Recipe&)> make) {
+    steps.push_back({{{key, std::move(value)}}, std::move(make)});
+  };
+  if (ranks > 1 && recipe.zero.stage < 3) add("zero.stage", "3", [](Recipe& c) { c.zero.stage = 3; });
+  if (purpose == Purpose::train && recipe.training.recompute.kind != Recompute::Kind::block)
+    add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
+  for (std::size_t state = 0; state < kStates.size(); ++state) {
+    const auto [key, at] = kStates[state];
+    if (recipe.zero.*at == tiers[state]) continue;
+    add(key, fmt::format("\"{}\"", kTierNames[static_cast<std::size_t>(tiers[state])]),
+        [at = at, tier = tiers[state]](Recipe& c) { c.zero.*at = tier; });
+  }
+  if (const std::int64_t size = recipe.training.micro_batch_size; size > 1 && one_by_one) {
+    add("training.micro_batch_size", "1", [](Recipe& c) { c.training.micro_batch_size = 1; });
+    if (purpose == Purpose::train && !recipe.training.global_batch_size) {
+      const std::int64_t times = recipe.accumulation_steps(ranks) * size;
+      steps.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(times));
+      steps.back().make = [times](Recipe& c) {
+        c.training.micro_batch_size = 1;
+        c.training.gradient_accumulation_steps = times;
+      };
+    }
+  }
+  if (recipe.memory.tile) add(kTileKey, "", [](Recipe& c) { c.memory.tile.reset(); });
+  if (recipe.memory.prefetch > 0) add("memory.prefetch", "0", [](Recipe& c) { c.memory.prefetch = 0; });
+  if (recipe.memory.order == AccumulationOrder::vertical)
+    add("memory.order", "\"horizontal\"", [](Recipe& c) { c.memory.order = AccumulationOrder::horizontal; });
+  if (bf16 && recipe.training.precision == device::DType::fp32)
+    add("training.precision", "\"bf16\"", [](Recipe& c) { c.training.precision = device::DType::bf16; });
+  return steps;
+}
+
+Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps) {
+  Candidate c{recipe, {}};
+  for (const Step& step : steps) {
+    step.make(c.recipe);
+    c.changes.insert(c.changes.end(), step.changes.begin(), step.changes.end());
+  }
+  return c;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,149 @@
+#include "runtime/job/search/micro_batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/quantity.h"
+#include "models/families/families.h"
+#include "runtime/checkpoint/choice.h"
+#include "runtime/recipe/keys.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::string_view kKey = "training.micro_batch_size";
+
+// Plans the recipe's step with one micro-batch size after another.
+class Search {
+ public:
+  Search(const Workload& workload, int ranks, const Capacity& capacity)
+      : workload_(workload), recipe_(workload.recipe), ranks_(ranks), capacity_(capacity) {}
+
+  LargestBatch run() {
+    if (const auto& global = recipe_.training.global_batch_size) {
+      const int ranks = recipe_.parallel.data_ranks(ranks_);
+      if (*global % ranks != 0)
+        fail(Exit::usage,
+             "training.global_batch_size = {} does not divide over {} ranks, whatever the micro-batch: give a multiple "
+             "of {}",
+             *global, ranks, ranks);
+      among_divisors(*global / ranks);
+    } else {
+      among_all();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  // The largest micro-batch that the key and a model's limit on tokens allow, in sequences.
+  std::int64_t most() const {
+    const std::int64_t of_tokens = static_cast<std::int64_t>(models::kMostTokens) / recipe_.data.seq_len;
+    return std::clamp<std::int64_t>(of_tokens, 1, kMostSequences);
+  }
+
+  bool fits_with(std::int64_t size) {
+    Recipe recipe = recipe_;
+    recipe.training.micro_batch_size = size;
+    const Job job = make_job(workload_.with(std::move(recipe)), ranks_, capacity_);
+    const bool does = every_stage_fits(job, capacity_);
+    (does ? found_.fits : found_.too_large) = {size, job.plan.memory};
+    return does;
+  }
+
+  // Tries the largest first: a step with a single micro-batch needs no gradient sums, so it can fit although smaller
+  // sizes do not.
+  void among_divisors(std::int64_t part) {
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t size = 1; size <= most() && size <= part / size; ++size)
+      if (part % size == 0) {
+        sizes.push_back(size);
+        if (part / size != size && part / size <= most()) sizes.push_back(part / size);
+      }
+    std::sort(sizes.rbegin(), sizes.rend());
+    for (const std::int64_t size : sizes) {
+      if (size < sizes.front() && part / size > kMostCalls) return;  // make_job() would refuse so long a task list
+      if (fits_with(size)) return;
+    }
+  }
+
+  // Memory grows with the micro-batch: double it until a step does not fit, then bisect. The growth is not strict,
+  // because the buffers of a larger micro-batch may happen to pack more tightly, so the next few sizes are tried as
+  // well.
+  void among_all() {
+    constexpr std::int64_t kLook = 8;
+    std::int64_t fitting = 0, above = 1;
+    while (above <= most() && fits_with(above)) fitting = std::exchange(above, 2 * above);
+    above = std::min(above, most() + 1);
+    while (above - fitting > 1) {
+      const std::int64_t middle = fitting + (above - fitting) / 2;
+      (fits_with(middle) ? fitting : above) = middle;
+    }
+    for (std::int64_t size = fitting + 2; size <= std::min(fitting + kLook, most()); ++size)
+      if (fits_with(size)) fitting = size;
+    if (fitting < most()) (void)fits_with(fitting + 1);  // fills too_large
+  }
+
+  const Workload& workload_;
+  const Recipe& recipe_;
+  int ranks_;
+  const Capacity& capacity_;
+  LargestBatch found_;
+};
+
+// The capacity that the recipe's memory.* keys give a rank.
+Capacity capacity_given(const Recipe::Memory& memory, device::Device device) {
+  constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+  const bool both = memory.host && device.kind == device::Kind::cpu;
+  return {{*memory.device, memory.host.value_or(kUnlimited), kUnlimited},
+          both ? *memory.device + *memory.host : kUnlimited,
+          device};
+}
+
+std::string sentence(const LargestBatch& found, const Recipe& recipe) {
+  if (!found.fits) return {};
+  const auto& global = recipe.training.global_batch_size;
+  std::string text = fmt::format("{} = auto: {}, the largest that fits memory.device ({}){}; a step takes {}", kKey,
+                                 found.fits->size, bytes_text(*recipe.memory.device),
+                                 global ? fmt::format(" and divides training.global_batch_size = {}", *global) : "",
+                                 memory_text(found.fits->memory));
+  if (found.too_large)
+    text += fmt::format(", with {} it would take {}", found.too_large->size, memory_text(found.too_large->memory));
+  return text;
+}
+
+}  // namespace
+
+LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capacity& capacity) {
+  return Search(workload, ranks, capacity).run();
+}
+
+std::string resume_micro_batch(Recipe& recipe) {
+  std::int64_t& size = recipe.training.micro_batch_size;
+  if (size != kAutomaticBatch) return {};
+  for (const FoundCheckpoint& found : checkpoints_to_resume(recipe.checkpoint).found) {
+    if (!found.damage.empty()) continue;
+    const Manifest manifest = read_manifest(found.path);
+    const auto stored = manifest.recipe.find(std::string(kKey));
+    if (stored == manifest.recipe.end()) continue;
+    size = std::stoll(stored->second);
+    return fmt::format("{} = auto: {}, as {} has it", kKey, size, found.path.string());
+  }
+  return {};
+}
+
+std::string settle_micro_batch(Workload& workload, int ranks, device::Device device) {
+  Recipe& recipe = workload.recipe;
+  std::int64_t& size = recipe.training.micro_batch_size;
+  if (size != kAutomaticBatch) return {};
+  if (std::string text = resume_micro_batch(recipe); !text.empty()) return text;
+  const LargestBatch found = largest_micro_batch(workload, ranks, capacity_given(recipe.memory, device));
+  size = found.fits ? found.fits->size : 1;
+  return sentence(found, recipe);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,81 @@
+#include "runtime/job/search/refusal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "base/counted.h"
+#include "base/quantity.h"
+#include "runtime/job/search/candidate.h"
+
+namespace strata::runtime {
+namespace {
+
+// Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each, as
+// found by planning; with the same batch if it divides over so many ranks. Empty if none fits.
+std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
+  const Recipe::Training& training = job.recipe.training;
+  const std::int64_t batch =
+      training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.recipe.parallel.data_ranks(job.ranks);
+  for (int ranks = 2 * job.ranks; ranks <= 64 * job.ranks; ranks *= 2) {
+    const bool same = batch % (training.micro_batch_size * job.recipe.parallel.data_ranks(ranks)) == 0;
+    Recipe recipe = job.recipe;
+    recipe.zero.stage = 3;
+    recipe.training.global_batch_size.reset();
+    recipe.training.gradient_accumulation_steps =
+        same ? batch / (training.micro_batch_size * job.recipe.parallel.data_ranks(ranks)) : 1;
+    if (every_stage_fits(make_job(job.with(std::move(recipe)), ranks, capacity), capacity))
+      return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
+                         same ? "" : " (losses change, as the batch grows)");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string refusal(const Job& job, const Capacity& capacity, const std::vector<Suggestion>& nearest) {
+  const auto memory_of = [&](std::size_t tier) {
+    const bool on_cpu = job.plan.device.kind == device::Kind::cpu;
+    return tier == 0 && on_cpu ? std::string(tier_title(tier, on_cpu)) : fmt::format("{} memory", kTierNames[tier]);
+  };
+  std::string text;
+  for (std::size_t tier = 0; tier < kTiers; ++tier) {
+    const std::size_t needed = job.plan.memory[tier].peak;
+    if (needed <= capacity.tier[tier]) continue;
+    text = fmt::format("it does not fit: each rank needs {} ({} bytes) of {} and memory.{} is {} ({})",
+                       bytes_text(needed), needed, memory_of(tier), kTierNames[tier], bytes_text(capacity.tier[tier]),
+                       counted(capacity.tier[tier], "byte"));
+    break;
+  }
+  if (text.empty()) {
+    const std::size_t device = job.plan.memory[0].peak, host = job.plan.memory[1].peak;
+    text = fmt::format(
+        "it does not fit: each rank needs {} of {} and {} of {}, {} bytes, and only {} ({} bytes) are available for "
+        "both",
+        bytes_text(device), memory_of(0), bytes_text(host), memory_of(1), device + host, bytes_text(capacity.together),
+        capacity.together);
+  }
+  if (nearest.empty()) {
+    text += "; no change of stage, tiers, recomputation, micro-batch or prefetch was found that makes it fit";
+    if (job.plan.forward_only) return text + ": use more ranks or a smaller model";
+    const std::string ranks = ranks_that_fit(job, capacity);
+    if (!ranks.empty()) return text + ": use " + ranks;
+    return text + ", and more ranks do not help: use a smaller model, shorter sequences, or more memory for each rank";
+  }
+  text += nearest.size() == 1 ? "; it fits with" : "; it fits with any of";
+  for (const Suggestion& s : nearest) {
+    text += "\n ";
+    for (const auto& [key, value] : s.changes) {
+      std::string plain = value;  // without quotes, for a shell
+      std::erase(plain, '"');
+      text += fmt::format(" --set {}={}", key, plain);
+    }
+    constexpr const char* kNumbers[] = {"", "; same batch, rounded differently", "; losses change"};
+    text += fmt::format("  ({}{})", memory_text(s.memory), kNumbers[static_cast<std::size_t>(numbers_with(s.changes))]);
+  }
+  return text;
+}
+
+}  // namespace strata::runtime

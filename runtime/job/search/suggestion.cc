@@ -1,0 +1,264 @@
+#include "runtime/job/search/suggestion.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "runtime/job/search/candidate.h"
+#include "runtime/job/search/state_bytes.h"
+
+namespace strata::runtime {
+namespace {
+
+// A suggestion of NVMe says nothing new if the same suggestion with host memory fits as well.
+bool says_more(const Suggestion& suggestion, const std::vector<Suggestion>& all) {
+  const auto does = [&](const Suggestion& other) {
+    return &other != &suggestion &&
+           std::equal(suggestion.changes.begin(), suggestion.changes.end(), other.changes.begin(), other.changes.end(),
+                      [](const auto& mine, const auto& theirs) {
+                        return mine == theirs ||
+                               (mine.first == theirs.first && mine.second == "\"nvme\"" && theirs.second == "\"host\"");
+                      });
+  };
+  return std::none_of(all.begin(), all.end(), does);
+}
+
+// The memory of a plan that fits, and the unit size above which it tiles; the largest unit's size if it tiles none.
+struct Fit {
+  Memory memory;
+  std::size_t tile;
+};
+
+Fit fit_of(const StepPlan& plan) {
+  std::size_t largest = 0;
+  for (const UnitLayout& unit : plan.layout.units)
+    largest = std::max(largest, unit.gathered_bytes(format_of(plan.dtype)));
+  return {plan.memory, plan.tile_bytes > 0 ? plan.tile_bytes : largest};
+}
+
+Suggestion suggestion_of(Changes changes, const Fit& fit) {
+  for (auto& [key, value] : changes)
+    if (key == kTileKey) value = std::to_string(fit.tile);
+  return {std::move(changes), fit.memory};
+}
+
+// Returns what the recipe's step needs, if it fits. Plans at most two micro-batches first: they need no more memory
+// than many, and planning them is faster. Adds the number of planned tasks to `tasks`.
+std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose,
+                            std::size_t& tasks) {
+  const Recipe& recipe = workload.recipe;
+  constexpr std::int64_t kFew = 2;
+  if (purpose == Purpose::train && recipe.accumulation_steps(ranks) > kFew) {
+    Recipe few = recipe;
+    few.training.global_batch_size.reset();
+    few.training.gradient_accumulation_steps = kFew;
+    const Job job = make_job(workload.with(std::move(few)), ranks, capacity, purpose);
+    tasks += job.plan.tasks.size();
+    if (!fits(job.plan, capacity)) return std::nullopt;
+  }
+  const Job job = make_job(workload, ranks, capacity, purpose);
+  tasks += job.plan.tasks.size();
+  if (!every_stage_fits(job, capacity)) return std::nullopt;
+  return fit_of(job.plan);
+}
+
+// The search for changes that fit.
+class Search {
+ public:
+  // `refused`: the workload's job, or that of the same model and ranks. `bf16`: the precision may be changed as well.
+  Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16)
+      : workload_(workload),
+        recipe_(workload.recipe),
+        ranks_(refused.ranks),
+        units_(refused.model->units.size()),
+        layout_(refused.plan.layout),
+        capacity_(capacity),
+        purpose_(purpose),
+        bf16_(bf16) {}
+
+  std::vector<Suggestion> run() {
+    // Check first whether a solution exists: the rest of the search plans hundreds of candidates.
+    std::vector<Suggestion> found;
+    if (is_hopeless()) return found;
+    const auto everything = all_at_once();
+    if (!everything) return found;
+    found = few_changes();
+    if (found.empty()) found.push_back(without_the_needless(*everything));
+    std::vector<Suggestion> nearest;
+    std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
+                 [&](const Suggestion& s) { return says_more(s, found); });
+    std::stable_sort(nearest.begin(), nearest.end(), [](const Suggestion& a, const Suggestion& b) {
+      return numbers_with(a.changes) < numbers_with(b.changes);
+    });
+    if (nearest.size() > kWanted) nearest.resize(kWanted);
+    return nearest;
+  }
+
+  // The recipe as it is, or with as few as possible of all savings at once.
+  std::optional<Suggestion> nearest() {
+    if (const std::optional<Fit> its = fit({recipe_, {}})) return suggestion_of({}, *its);
+    const auto everything = all_at_once();
+    if (!everything) return std::nullopt;
+    return without_the_needless(*everything);
+  }
+
+ private:
+  static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
+
+  // What the candidate needs, if it can be planned and fits.
+  std::optional<Fit> fit(const Candidate& c) {
+    const Recipe::Zero& zero = c.recipe.zero;
+    if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
+      return std::nullopt;
+    if (!plannable(c.recipe, units_, ranks_, purpose_)) return std::nullopt;
+    // A plan of a large model takes a second or more, and most candidates have no room for its state.
+    // The layout is that of ranks which all have all units.
+    const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
+    if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
+    return find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
+  }
+
+  // Whether state and activations exceed the device in every choice of tiers; each choice lies between some of these.
+  bool is_hopeless() {
+    for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
+      for (const Tier activations : {tier, Tier::device})
+        for (const bool one_by_one : {true, false}) {
+          Recipe least = candidate_of(recipe_, all_steps(recipe_, ranks_, purpose_, {tier, tier, tier, activations},
+                                                         one_by_one, bf16_))
+                             .recipe;
+          if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
+          if (purpose_ == Purpose::train) {
+            least.training.gradient_accumulation_steps = std::min(least.accumulation_steps(ranks_), 2);
+            least.training.global_batch_size.reset();
+          }
+          const Job job = make_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
+          if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
+        }
+    return true;
+  }
+
+  // The choice of tiers nearest to the recipe's with which all other savings together are enough.
+  std::optional<std::vector<Step>> all_at_once() {
+    for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
+      for (const bool one_by_one : {false, true}) {
+        if (one_by_one && recipe_.training.micro_batch_size == 1) break;
+        std::vector<Step> steps = all_steps(recipe_, ranks_, purpose_, tiers, one_by_one, bf16_);
+        if (fit(candidate_of(recipe_, steps))) return steps;
+      }
+    return std::nullopt;
+  }
+
+  Suggestion without_the_needless(std::vector<Step> steps) {
+    for (std::size_t i = steps.size(); i-- > 0;) {
+      std::vector<Step> fewer = steps;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (fit(candidate_of(recipe_, fewer))) steps = std::move(fewer);
+    }
+    const Candidate least = candidate_of(recipe_, steps);
+    return suggestion_of(least.changes, *fit(least));
+  }
+
+  std::vector<Suggestion> few_changes() {
+    std::vector<Suggestion> found;
+    std::vector<Candidate> level{{recipe_, {}}};
+    std::set<Changes> seen;
+    std::size_t plans = 0;
+    tasks_ = 0;
+    const auto keeps_the_bits = [&] {
+      return std::any_of(found.begin(), found.end(),
+                         [](const Suggestion& s) { return numbers_with(s.changes) == Numbers::same; });
+    };
+    bool last = false;  // look one change deeper than the first solutions, unless one of them keeps the bits
+    for (std::size_t depth = 0; depth < kMostChanges && !last && !keeps_the_bits(); ++depth) {
+      last = !found.empty();
+      std::vector<Candidate> next;
+      for (const Candidate& candidate : level) {
+        std::vector<Candidate> changed;
+        add_changes(candidate, ranks_, purpose_, bf16_, changed);
+        for (Candidate& c : changed) {
+          auto key = c.changes;
+          std::sort(key.begin(), key.end());
+          if (!plannable(c.recipe, units_, ranks_, purpose_) || !seen.insert(key).second) continue;
+          if (++plans > kMostPlans || tasks_ > kMostTasks) continue;
+          if (const std::optional<Fit> its = fit(c)) found.push_back(suggestion_of(c.changes, *its));
+          next.push_back(std::move(c));
+        }
+      }
+      level = std::move(next);
+    }
+    return found;
+  }
+
+  const Workload& workload_;
+  const Recipe& recipe_;
+  int ranks_;
+  std::size_t units_;
+  const Layout& layout_;
+  const Capacity& capacity_;
+  Purpose purpose_;
+  bool bf16_;
+  std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
+};
+
+// The fewest pipeline stages on the same ranks with which it fits. A step keeps its sequences, and losses their bits:
+// fewer data ranks take more micro-batches each.
+std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose) {
+  const Recipe& recipe = refused.recipe;
+  const bool in_groups = recipe.zero.parameters_group != kAllRanks || recipe.zero.gradients_group != kAllRanks ||
+                         recipe.zero.optimizer_group != kAllRanks;
+  if (purpose != Purpose::train || recipe.parallel.stages > 1 || in_groups) return std::nullopt;
+  const std::int64_t steps = recipe.accumulation_steps(refused.ranks);
+  const int ranks = refused.ranks / recipe.parallel.tensor;
+  for (int stages = 2; stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
+    if (ranks % stages != 0) continue;
+    Workload staged = refused;
+    Recipe& r = staged.recipe;
+    Changes changes = {{"parallel.stages", std::to_string(stages)}};
+    r.parallel.stages = stages;
+    r.memory.order = AccumulationOrder::horizontal;
+    if (recipe.memory.order == AccumulationOrder::vertical) changes.emplace_back("memory.order", "\"horizontal\"");
+    if (!r.training.global_batch_size) {
+      r.training.gradient_accumulation_steps = steps * stages;
+      changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps * stages));
+    }
+    std::optional<Suggestion> found = Search(staged, refused, capacity, purpose, false).nearest();
+    if (!found) continue;
+    // A later value of the same key holds.
+    for (const auto& change : found->changes) {
+      std::erase_if(changes, [&](const auto& c) { return c.first == change.first; });
+      changes.push_back(change);
+    }
+    found->changes = std::move(changes);
+    return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
+  const auto search = [&](const Workload& workload, bool bf16) {
+    return Search(workload, refused, capacity, purpose, bf16).run();
+  };
+  // Changes of the losses come last, even after solutions that need a drive to be named.
+  for (const bool bf16 : {false, true}) {
+    if (bf16 && refused.recipe.training.precision != device::DType::fp32) break;
+    if (auto found = search(refused, bf16); !found.empty()) return found;
+    if (refused.recipe.memory.nvme.empty()) {
+      Workload with_drive = refused;
+      with_drive.recipe.memory.nvme = {"FOLDER"};
+      auto found = search(with_drive, bf16);
+      for (Suggestion& s : found) s.changes.insert(s.changes.begin(), {"memory.nvme", "\"FOLDER\""});
+      if (!found.empty()) return found;
+    }
+    if (bf16) continue;
+    if (auto found = in_stages(refused, capacity, purpose)) return {*std::move(found)};
+  }
+  return {};
+}
+
+}  // namespace strata::runtime

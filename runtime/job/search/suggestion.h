@@ -1,0 +1,25 @@
+#pragma once
+// runtime/job/search/ makes jobs until one fits: other recipes if the plan does not fit (here; candidate.h,
+// state_bytes.h, and the sentence in refusal.h), the largest micro-batch (micro_batch.h), and the fastest algorithm of
+// each product (algorithms.h).
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/job/make_job.h"
+
+namespace strata::runtime {
+
+// Changes of the recipe with which its plan fits, and the memory that the plan then needs.
+struct Suggestion {
+  std::vector<std::pair<std::string, std::string>> changes;  // key, value
+  Memory memory;
+};
+// Returns the nearest recipes that fit, fewest changes first; each one was planned. If none fits and the recipe names
+// no drive, returns those that fit with one, with memory.nvme = "FOLDER" among the changes. If that does not help
+// either, the one with the fewest pipeline stages; then those whose losses change. Empty if none was found.
+std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity,
+                                         Purpose purpose = Purpose::train);
+
+}  // namespace strata::runtime

@@ -1,0 +1,125 @@
+#include "runtime/plan/layout/placement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/counted.h"
+#include "base/error.h"
+
+namespace strata::runtime {
+
+Placement placement_of(const Recipe::Zero& zero, int node) {
+  struct Row {
+    Axis parameters, gradients, optimizer;
+  };
+  constexpr std::array<Row, 4> kStages = {{
+      {Axis::none, Axis::none, Axis::none},
+      {Axis::none, Axis::none, Axis::data},
+      {Axis::none, Axis::data, Axis::data},
+      {Axis::data, Axis::data, Axis::data},
+  }};
+  const Row& row = kStages.at(static_cast<std::size_t>(zero.stage));
+  const auto group = [node](std::int64_t own, int next) {
+    return own == kAllRanks ? next : own == kRanksOfANode ? node : static_cast<int>(own);
+  };
+  const int optimizer = group(zero.optimizer_group, 0), gradients = group(zero.gradients_group, optimizer);
+  return {{row.parameters, zero.parameters, group(zero.parameters_group, gradients)},
+          {row.gradients, zero.gradients, gradients},
+          {row.optimizer, zero.optimizer, optimizer},
+          zero.activations};
+}
+
+Mesh mesh_of(const Placement& placement, Mesh mesh, int reduce_group) {
+  mesh.groups.clear();
+  for (const StatePlacement& state : {placement.parameters, placement.gradients, placement.optimizer})
+    if (const int pieces = state.pieces(mesh); pieces > 1 && pieces < mesh.data()) mesh.groups.push_back(pieces);
+  const int node = mesh.data_per_node();
+  const auto nests = [&](int group) { return group % node == 0 || node % group == 0; };
+  if (reduce_group > 1 && reduce_group == node && node < mesh.data() && std::ranges::all_of(mesh.groups, nests))
+    mesh.groups.push_back(node);
+  std::ranges::sort(mesh.groups);
+  mesh.groups.erase(std::ranges::unique(mesh.groups).begin(), mesh.groups.end());
+  return mesh;
+}
+
+namespace {
+
+std::string divisors_text(int of) {
+  std::vector<int> all;
+  for (int n = 1; n < of; ++n)
+    if (of % n == 0) all.push_back(n);
+  return all.empty() ? "\"all\"" : fmt::format("{} or \"all\"", fmt::join(all, ", "));
+}
+
+std::string count(int ranks) {
+  return counted(static_cast<std::uint64_t>(ranks), "rank");
+}
+
+// "2, 2 and 1 ranks".
+std::string sizes_text(const std::vector<int>& nodes) {
+  std::map<int, int> sizes;
+  for (const int node : nodes) ++sizes[node];
+  std::string text;
+  for (const auto& [node, ranks] : sizes)
+    text += fmt::format("{}{}", text.empty() ? "" : node == sizes.rbegin()->first ? " and " : ", ", ranks);
+  return text + " ranks";
+}
+
+void require_alike(std::string_view key, const std::vector<int>& nodes, int ranks) {
+  if (ranks_per_node(nodes, ranks) > 0) return;
+  const bool neighbours = std::ranges::is_sorted(nodes);
+  if (neighbours)
+    fail(Exit::usage,
+         "{} = \"node\" needs the same number of ranks on every node, but these have {}: start as many on each, or "
+         "give \"all\"",
+         key, sizes_text(nodes));
+  fail(Exit::usage,
+       "{} = \"node\" needs the ranks of each node to be consecutive, but they alternate between nodes: start "
+       "them node by node (mpirun --map-by slot, srun --distribution=block)",
+       key);
+}
+
+}  // namespace
+
+// Groups are checked whatever the stage, so that a recipe that is valid at one stage is valid at all.
+void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes) {
+  const auto look = [&](std::string_view key, std::int64_t group) {
+    if (group == kRanksOfANode) require_alike(key, nodes, ranks);
+  };
+  look("zero.optimizer_group", zero.optimizer_group);
+  look("zero.gradients_group", zero.gradients_group);
+  look("zero.parameters_group", zero.parameters_group);
+  const Placement placement = placement_of(zero, ranks_per_node(nodes, ranks));
+  const auto members = [&](const StatePlacement& state) { return state.group == 0 ? ranks : state.group; };
+  const int optimizer = members(placement.optimizer), gradients = members(placement.gradients);
+  const int parameters = members(placement.parameters);
+  const auto holders = [&](int n) { return count(n) + (n == 1 ? " that holds" : " that hold"); };
+  if (ranks % optimizer != 0)
+    fail(Exit::usage, "zero.optimizer_group = {} does not divide the run's {}: give {}", optimizer, count(ranks),
+         divisors_text(ranks));
+  if (optimizer % gradients != 0)
+    fail(Exit::usage, "zero.gradients_group = {} does not divide the {} the optimizer's state: give {}", gradients,
+         holders(optimizer), divisors_text(optimizer));
+  if (gradients % parameters != 0)
+    fail(Exit::usage, "zero.parameters_group = {} does not divide the {} the {}: give {}", parameters,
+         holders(gradients), gradients == optimizer ? "optimizer's state" : "gradients", divisors_text(gradients));
+}
+
+std::vector<std::string> notes_of_groups(const Recipe::Zero& zero) {
+  const Placement placement = placement_of(zero);
+  std::vector<std::string> notes;
+  const auto look = [&](const StatePlacement& state, std::int64_t given, std::string_view key, int stage) {
+    if (given != kAllRanks && !state.sharded())
+      notes.push_back(
+          fmt::format("{} has no effect at zero.stage = {}: it applies from stage {} on", key, zero.stage, stage));
+  };
+  look(placement.parameters, zero.parameters_group, "zero.parameters_group", 3);
+  look(placement.gradients, zero.gradients_group, "zero.gradients_group", 2);
+  look(placement.optimizer, zero.optimizer_group, "zero.optimizer_group", 1);
+  return notes;
+}
+
+}  // namespace strata::runtime

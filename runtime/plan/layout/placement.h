@@ -1,0 +1,55 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/plan/layout/mesh.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::runtime {
+
+// The kinds of contents of a planned buffer, by which memory is reported.
+enum class Kind : std::uint8_t { parameters, gradients, optimizer, activations, workspace, staging };
+inline constexpr std::array<std::string_view, 6> kKindNames = {"parameters",  "gradients", "optimizer",
+                                                               "activations", "workspace", "staging"};
+inline constexpr std::size_t kKinds = kKindNames.size();
+
+inline constexpr std::array<std::string_view, 3> kTierNames = {"device", "host", "nvme"};
+inline constexpr std::size_t kTiers = kTierNames.size();
+
+// The tier in which one kind of state lives, and the ranks over which it is sharded.
+struct StatePlacement {
+  Axis over;  // none: every rank holds all of it
+  Tier tier;
+  int group = 0;  // consecutive ranks that together hold all of it; 0: all ranks
+
+  bool sharded() const { return over != Axis::none; }
+  // The number of pieces on a mesh; 1 on a mesh of one rank.
+  int pieces(const Mesh& mesh) const { return !sharded() ? 1 : group == 0 ? mesh.data() : group; }
+};
+
+// A row of ZeRO's table (Rajbhandari et al. 2020). Nothing else in the program knows stages.
+struct Placement {
+  StatePlacement parameters, gradients, optimizer;
+  Tier activations;
+
+  // The placement of the fp32 gradient sums. If gradients are not sharded, a rank still sums only what it updates.
+  const StatePlacement& sums() const { return gradients.sharded() ? gradients : optimizer; }
+};
+
+// The row that zero.stage names, with the tiers and groups of zero.*. `node`: ranks per node (ranks_per_node), the size
+// of groups given as "node".
+Placement placement_of(const Recipe::Zero& zero, int node = 0);
+
+// The mesh, with the groups that the placement needs, and that of a node if a run of micro-batches
+// (training.reduce_group) is a node's.
+Mesh mesh_of(const Placement& placement, Mesh mesh, int reduce_group = 1);
+// Throws Error{usage} if the groups of zero.* do not divide each other and the number of ranks, or if one is "node" and
+// nodes differ. `nodes`: the node of each rank; empty: all are on one.
+void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes = {});
+// One sentence per group of zero.* that has no effect at the recipe's stage.
+std::vector<std::string> notes_of_groups(const Recipe::Zero& zero);
+
+}  // namespace strata::runtime

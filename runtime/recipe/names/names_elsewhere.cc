@@ -1,0 +1,59 @@
+#include "runtime/recipe/names/names_elsewhere.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+namespace strata::runtime {
+
+std::span<const NameElsewhere> names_elsewhere() {
+  static const std::vector<NameElsewhere> names = [] {
+    std::vector<NameElsewhere> out;
+    for (const auto rows : {names_of_trainers(), names_of_frameworks()})
+      for (const auto& [all, key, note] : rows)
+        for (std::size_t at = 0, end; at < all.size(); at = end + 1) {
+          end = std::min(all.find(' ', at), all.size());
+          out.push_back({all.substr(at, end - at), key, note});
+        }
+    return out;
+  }();
+  return names;
+}
+
+std::string folded(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    out += c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+const NameElsewhere* find_elsewhere(std::string_view key) {
+  // "offload_optimizer.device" is known by its section, "training.lr" by its last part.
+  key = key.substr(0, 256);
+  if (key.ends_with(".enabled")) key.remove_suffix(std::string_view(".enabled").size());
+  const auto names = names_elsewhere();
+  const auto known = [&](std::string_view part) {
+    return std::ranges::find_if(names, [&](const auto& name) { return folded(name.name) == folded(part); });
+  };
+  if (const auto found = known(key); found != names.end()) return &*found;
+  for (std::size_t end = key.size(); end != key.npos && end > 0;) {
+    const std::size_t dot = key.substr(0, end).rfind('.');
+    const std::string_view part = key.substr(dot + 1, end - dot - 1);
+    // fp16 is a section here, too: a key in it is a mistyped key of ours rather than another program's section.
+    if (part == "fp16" && end != key.size()) break;
+    const auto found = known(part);
+    if (found != names.end()) return &*found;
+    end = dot;
+  }
+  return nullptr;
+}
+
+std::string text_of(const NameElsewhere& name) {
+  if (name.key.empty()) return std::string(name.note);
+  const bool more = name.note.starts_with("and ") || name.note.starts_with("with ");
+  return fmt::format("use {}{}{}", name.key, name.note.empty() ? "" : more ? ", " : ": ", name.note);
+}
+
+}  // namespace strata::runtime

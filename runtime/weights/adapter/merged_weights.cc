@@ -1,0 +1,176 @@
+#include "runtime/weights/adapter/merged_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/weights/adapter/row_norms.h"
+
+namespace strata::runtime {
+namespace {
+
+// The place of a tensor in a model.
+struct Place {
+  std::size_t unit, parameter;
+};
+
+std::map<std::string, Place> places_of(const models::Model& model) {
+  std::map<std::string, Place> out;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+    for (std::size_t p = 0; p < model.units[unit]->parameters().size(); ++p)
+      out.emplace(model.units[unit]->parameters()[p].name, Place{unit, p});
+  return out;
+}
+
+class MergedWeights final : public WeightSource {
+ public:
+  MergedWeights(std::unique_ptr<WeightSource> weights, const models::Model& adapted, const models::Model& plain)
+      : weights_(std::move(weights)) {
+    const std::map<std::string, Place> places = places_of(adapted);
+    std::map<std::string, Delta> deltas;
+    for (const auto& unit : adapted.units)
+      for (const auto& layer : unit->linear_layers()) {
+        if (layer.low_rank.rank == 0) continue;
+        const Place a = places.at(layer.name + ".lora_A.weight"), b = places.at(layer.name + ".lora_B.weight");
+        const bool dora = layer.low_rank.dora;
+        deltas[layer.name + ".weight"] = {
+            size_of(adapted, b) / layer.low_rank.rank,
+            size_of(adapted, a) / layer.low_rank.rank,
+            layer.low_rank.rank,
+            layer.low_rank.scale,
+            layer.input_major,
+            a,
+            b,
+            places.at(layer.name + ".weight"),
+            dora ? std::optional(places.at(layer.name + std::string(models::kMagnitude))) : std::nullopt};
+      }
+    for (const auto& unit : plain.units) {
+      auto& sources = sources_.emplace_back();
+      for (const models::Parameter& p : unit->parameters()) {
+        const auto delta = deltas.find(p.name);
+        sources.push_back({places.at(p.name), delta == deltas.end() ? std::nullopt : std::optional(delta->second)});
+      }
+    }
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    const Source& source = sources_[unit][parameter];
+    weights_->read(source.place.unit, source.place.parameter, begin, out);
+    if (!source.delta) return;
+    const Delta& d = *source.delta;
+    const auto factors = factors_of(d);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t at = begin + i;
+      if (d.magnitude)
+        out[i] = static_cast<float>(factors->ratios[d.row(at)] * (double{out[i]} + factors->delta(d, at)));
+      else
+        out[i] += static_cast<float>(factors->delta(d, at));
+    }
+  }
+  // Only the model's own weights are quantised, not the adapter.
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    const Place& place = sources_[unit][parameter].place;
+    return weights_->quantised(place.unit, place.parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    const Place& place = sources_[unit][parameter].place;
+    weights_->read_block(place.unit, place.parameter, begin, block);
+  }
+  std::vector<std::string> left_out() const override { return weights_->left_out(); }
+
+ private:
+  struct Delta {
+    std::size_t out, in, rank;
+    float scale;
+    bool input_major;
+    Place a, b, weight;
+    std::optional<Place> magnitude;  // of DoRA
+
+    std::size_t row(std::size_t at) const { return input_major ? at % out : at / in; }
+    std::size_t column(std::size_t at) const { return input_major ? at / out : at % in; }
+  };
+  struct Source {
+    Place place;
+    std::optional<Delta> delta;
+  };
+  struct Factors {
+    Place of;
+    std::vector<float> a, b;
+    std::vector<double> ratios;  // DoRA: a row's magnitude divided by its length
+
+    double delta(const Delta& d, std::size_t at) const {
+      double sum = 0;
+      for (std::size_t r = 0; r < d.rank; ++r)
+        sum += double{b[d.row(at) * d.rank + r]} * double{a[r * d.in + d.column(at)]};
+      return double{d.scale} * sum;
+    }
+  };
+
+  static std::size_t size_of(const models::Model& model, const Place& place) {
+    return model.units[place.unit]->parameters()[place.parameter].size();
+  }
+  // The pieces of a tensor are read one after another, so its factors are read once and kept.
+  std::shared_ptr<const Factors> factors_of(const Delta& d) const {
+    const std::scoped_lock lock(mutex_);
+    if (!factors_ || factors_->of.unit != d.a.unit || factors_->of.parameter != d.a.parameter) {
+      auto read = std::make_shared<Factors>(
+          Factors{d.a, std::vector<float>(d.rank * d.in), std::vector<float>(d.out * d.rank)});
+      weights_->read(d.a.unit, d.a.parameter, 0, read->a);
+      weights_->read(d.b.unit, d.b.parameter, 0, read->b);
+      if (d.magnitude) read->ratios = ratios_of(d, *read);
+      factors_ = std::move(read);
+    }
+    return factors_;
+  }
+
+  std::vector<double> ratios_of(const Delta& d, const Factors& factors) const {
+    std::vector<float> magnitudes(d.out);
+    weights_->read(d.magnitude->unit, d.magnitude->parameter, 0, magnitudes);
+    std::vector<double> ratios =
+        row_norms({d.out, d.in, d.input_major}, 0, d.out, [&](std::size_t at, std::span<float> values) {
+          weights_->read(d.weight.unit, d.weight.parameter, at, values);
+          for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(factors.delta(d, at + i));
+        });
+    for (std::size_t o = 0; o < d.out; ++o) ratios[o] = ratios[o] > 0 ? magnitudes[o] / ratios[o] : 0;
+    return ratios;
+  }
+
+  std::unique_ptr<WeightSource> weights_;
+  std::vector<std::vector<Source>> sources_;  // by unit and parameter of the plain model
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Factors> factors_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> merged_weights(std::unique_ptr<WeightSource> weights, const models::Model& adapted,
+                                             const models::Model& plain) {
+  return std::make_unique<MergedWeights>(std::move(weights), adapted, plain);
+}
+
+void verify_base(const WeightSource& weights, const models::Model& model) {
+  if (weights.base().hash.empty()) return;
+  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
+  BaseHash hash(model);
+  std::vector<float> values;
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
+    const auto parameters = model.units[unit]->parameters();
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (parameters[p].trained()) continue;
+      for (std::size_t at = 0; at < parameters[p].size(); at += kAtOnce) {
+        values.resize(std::min(kAtOnce, parameters[p].size() - at));
+        weights.read(unit, p, at, values);
+        hash.add(unit, p, at, values);
+      }
+    }
+  }
+  require_base(weights, hash.text());
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,212 @@
+#include "runtime/weights/adapter/peft_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/shell_word.h"
+#include "models/files/safetensors.h"
+#include "runtime/weights/tensor_match.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Says so if the file has the tensor under a name that save_pretrained does not write: with the adapter's own name in
+// it (a state_dict), or with another prefix (a wrapper's, or none).
+void refuse_other_names(const models::Safetensors& file, const fs::path& path, const std::string& tensor) {
+  const auto renamed = [&](std::string_view what, std::string_view old, std::string_view now) {
+    fail(Exit::usage,
+         "{}: {}, unlike in a file of peft's save_pretrained: save the adapter with that, or rename its tensors once: "
+         "{}",
+         path.string(), what,
+         python_command("from safetensors.torch import load_file, save_file; "
+                        "save_file({k.replace(argv[2], argv[3], 1): t.clone() for k, t in load_file(argv[1]).items()}, "
+                        "argv[1], {'format': 'pt'})",
+                        {path.string(), old, now}));
+  };
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> names;
+  for (const models::StoredTensor& stored : file.tensors()) names.push_back(stored.name);
+  // Without ".weight", for lora_A.NAME.weight and lora_magnitude_vector.NAME.
+  const std::string stem = tensor.ends_with(kWeight) ? tensor.substr(0, tensor.size() - kWeight.size()) : tensor;
+  for (const std::string& name : names) {
+    const std::size_t at = name.find(stem + ".");
+    if (at == std::string::npos || name.find("lora_") == std::string::npos) continue;
+    const std::string_view rest = std::string_view(name).substr(at + stem.size());  // ".default.weight"
+    const std::string own(rest.substr(0, rest.find('.', 1)));
+    if (own != kWeight) renamed(fmt::format("{} carries the adapter's own name, {}", name, own.substr(1)), own, "");
+  }
+  const bool bare = file.find(tensor) != nullptr;
+  if (const std::string prefix = prefix_of_wrapper(names, tensor); bare || !prefix.empty())
+    renamed(bare ? fmt::format("the names of its tensors do not begin with {}", kPeftPrefix)
+                 : fmt::format("the names of its tensors begin with {}", prefix),
+            prefix, kPeftPrefix);
+}
+
+// Throws Error{usage} for a tensor that the adapter's configuration does not name. peft saves embeddings whole if they
+// were resized for new tokens, and reads them over the model's own.
+[[noreturn]] void refuse_unknown(const models::StoredTensor& tensor, const fs::path& folder,
+                                 const models::Model& model) {
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters()) {
+      if (tensor.name != kPeftPrefix + p.name) continue;
+      const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
+      const std::string module = p.name.substr(0, p.name.rfind('.'));
+      if (tensor.shape == shape)
+        fail(Exit::usage,
+             "{} holds all of {}, which modules_to_save in its {} does not name: add \"{}\" there to read it (a "
+             "training "
+             "that goes on trains it, too)",
+             folder.string(), tensor.name, kPeftConfigName, module.substr(module.rfind('.') + 1));
+      fail(Exit::usage,
+           "{} holds all of {}, as [{}], and the model's is [{}]: the model was resized when the adapter was trained; "
+           "merge the two with peft (merge_and_unload, save_pretrained), and give the result",
+           folder.string(), tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", "));
+    }
+  for (const char* head : {".classifier.weight", ".classifier.out_proj.weight", ".score.weight"})
+    if (tensor.name.ends_with(head))
+      fail(
+          Exit::usage,
+          "{} is an adapter of a classifier: it holds its layer of class scores, {}, and training.objective is \"{}\"; "
+          "give that of the adapter (strata predict --adapter finds it out)",
+          folder.string(), tensor.name, models::name_of(model.objective));
+  fail(Exit::usage, "{} has {}, for which this {} model has no place: it is an adapter of another model",
+       folder.string(), tensor.name, model.family);
+}
+
+// The trained weights, from a peft file.
+class PeftWeights final : public WeightSource {
+ public:
+  PeftWeights(const fs::path& folder, const models::Model& model)
+      : file_(models::Safetensors::open(folder / kPeftWeightsName)) {
+    std::vector<bool> wanted(file_.tensors().size());
+    for (const auto& unit : model.units) {
+      auto& tensors = tensors_.emplace_back();
+      for (const models::Parameter& p : unit->parameters()) {
+        const models::StoredTensor*& tensor = tensors.emplace_back(nullptr);
+        if (!p.trained()) continue;
+        const std::string name = kPeftPrefix + p.name;
+        tensor = file_.find(name);
+        const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
+        if (!tensor) refuse_other_names(file_, folder / kPeftWeightsName, p.name);
+        if (!tensor)
+          fail(Exit::usage, "{} is an adapter of another model: it has no {}, which this {} model's has",
+               folder.string(), name, model.family);
+        if (!tensor->readable())
+          fail(Exit::usage, "{}: {} is stored as {}, and adapters are read from F32, BF16, F16 or F64",
+               (folder / kPeftWeightsName).string(), name, tensor->dtype);
+        if (tensor->shape != shape)
+          fail(Exit::usage,
+               "{} is an adapter of another model, or its {} says another rank: its {} is [{}], and that of this {} "
+               "model is [{}]",
+               folder.string(), kPeftConfigName, name, fmt::join(tensor->shape, ", "), model.family,
+               fmt::join(shape, ", "));
+        wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
+      }
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (!wanted[i]) refuse_unknown(file_.tensors()[i], folder, model);
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    const models::StoredTensor& tensor = *tensors_[unit][parameter];
+    models::read_elements(tensor, begin, out);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (!std::isfinite(out[i]))
+        fail(Exit::corrupt, "{}: tensor {} holds {} at element {}, but weights must be finite", tensor.file.string(),
+             tensor.name, out[i], begin + i);
+  }
+  std::vector<comm::Seen> seen() const override {
+    std::vector<comm::Seen> all;
+    for (const auto& tensors : tensors_)
+      for (const models::StoredTensor* tensor : tensors)
+        if (tensor)
+          all.push_back({fmt::format("tensor {} of {}", tensor->name, tensor->file.string()),
+                         comm::fingerprint_of(tensor->bytes, comm::of_tensors(tensor->bytes.size()))});
+    return all;
+  }
+
+ private:
+  models::Safetensors file_;
+  std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter; null: frozen
+};
+
+class JoinedWeights final : public WeightSource {
+ public:
+  // `trained`: null if `base` has everything.
+  JoinedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> trained, const models::Model& model,
+                Base wanted)
+      : base_(std::move(base)), trained_(std::move(trained)), model_(model), wanted_(std::move(wanted)) {}
+
+  Base base() const override { return wanted_; }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    source_of(unit, parameter).read(unit, parameter, begin, out);
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    source_of(unit, parameter).prefetch(unit, parameter, begin, count);
+  }
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    return source_of(unit, parameter).quantised(unit, parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    source_of(unit, parameter).read_block(unit, parameter, begin, block);
+  }
+  std::vector<comm::Seen> seen() const override {
+    std::vector<comm::Seen> all = base_->seen();
+    if (!trained_) return all;
+    const std::vector<comm::Seen> more = trained_->seen();
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::vector<comm::Seen> seen_as_read() const override { return base_->seen_as_read(); }
+  std::vector<std::string> initialised() const override {
+    std::vector<std::string> names = base_->initialised();
+    if (!trained_) return names;
+    std::erase_if(names, [&](const std::string& name) {
+      return std::ranges::any_of(model_.units, [&](const auto& unit) {
+        return std::ranges::any_of(unit->parameters(),
+                                   [&](const models::Parameter& p) { return p.trained() && p.name == name; });
+      });
+    });
+    return names;
+  }
+  std::size_t rounded() const override { return base_->rounded(); }
+  std::vector<std::string> left_out() const override { return base_->left_out(); }
+
+ private:
+  const WeightSource& source_of(std::size_t unit, std::size_t parameter) const {
+    return trained_ && model_.units[unit]->parameters()[parameter].trained() ? *trained_ : *base_;
+  }
+
+  std::unique_ptr<WeightSource> base_, trained_;
+  const models::Model& model_;
+  Base wanted_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> joined_weights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> trained,
+                                             const models::Model& model, WeightSource::Base wanted) {
+  return std::make_unique<JoinedWeights>(std::move(base), std::move(trained), model, std::move(wanted));
+}
+
+std::unique_ptr<WeightSource> require_hash(std::unique_ptr<WeightSource> weights, WeightSource::Base wanted,
+                                           const models::Model& model) {
+  return std::make_unique<JoinedWeights>(std::move(weights), nullptr, model, std::move(wanted));
+}
+
+std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const fs::path& folder,
+                                           const models::Model& model) {
+  return joined_weights(std::move(base), std::make_unique<PeftWeights>(folder, model), model);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,31 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "models/model.h"
+#include "runtime/weights/adapter/peft_config.h"
+#include "runtime/weights/weights.h"
+
+namespace strata::runtime {
+
+// A LoRA folder as peft's save_pretrained writes it: adapter_config.json (peft_config.h) and
+// adapter_model.safetensors.
+inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
+// The prefix that peft's files put before the model's tensor names.
+inline constexpr const char* kPeftPrefix = "base_model.model.";
+
+// The weights of `base`, with those that the model's adapter trains (A, B and modules_to_save) read from the folder.
+// Throws Error{usage} if the folder lacks one of them, has others, or has one in another shape.
+std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const std::filesystem::path& folder,
+                                           const models::Model& model);
+
+// Joins two sources: trained weights come from `trained`, frozen ones from `base`. initialised() names only frozen
+// ones, and left_out() is that of `base`.
+std::unique_ptr<WeightSource> joined_weights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> trained,
+                                             const models::Model& model, WeightSource::Base wanted = {});
+// The same weights, with the requirement that the base has the hash `wanted`.
+std::unique_ptr<WeightSource> require_hash(std::unique_ptr<WeightSource> weights, WeightSource::Base wanted,
+                                           const models::Model& model);
+
+}  // namespace strata::runtime

@@ -1,0 +1,107 @@
+#include "runtime/checkpoint/export/model_folder.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/failure.h"
+#include "tests/runtime/saved_run.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
+  const SavedRun run;
+  run.run(2, run.sets(2, {"zero.stage=3", "checkpoint.keep=9"}), 3, {1, 2, 3});
+  const auto chosen = [&] { return ModelFolder(run.checkpoints()).path().filename().string(); };
+  EXPECT_EQ(chosen(), "step-00000003");
+  fs::resize_file(run.checkpoints() / "step-00000003/rank-00001-of-00002.safetensors", 100);
+  EXPECT_EQ(chosen(), "step-00000002");
+  fs::remove(run.checkpoints() / "step-00000002/manifest.json");
+  fs::create_directory(run.checkpoints() / "step-00000002/manifest.json");
+  EXPECT_EQ(chosen(), "step-00000001");
+  fs::remove(run.checkpoints() / "step-00000001/rank-00000-of-00002.safetensors");
+  EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr("none of its 3 checkpoints is intact"));
+  fs::remove_all(run.checkpoints() / "step-00000002");
+  fs::remove_all(run.checkpoints() / "step-00000003");
+  EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr(": its only checkpoint is not intact: "));
+}
+
+TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
+  const tests::ScratchFolder folder;
+  const auto refused = [&](const char* name, const std::string& words) {
+    EXPECT_FAILURE(ModelFolder(folder.path() / name), Exit::usage, HasSubstr(words));
+  };
+  folder.write("adapter/adapter_config.json", "{}");
+  folder.write("adapter/adapter_model.safetensors", "");
+  refused("adapter", "adapter holds an adapter (LoRA)");
+  fs::create_directory(folder.path() / "cache");
+  fs::create_symlink("../../blobs/0123abcd", folder.path() / "cache/config.json");
+  refused("cache", "config.json is a link to ../../blobs/0123abcd, which does not exist");
+  fs::create_symlink("snapshots/gone", folder.path() / "link");
+  refused("link", "link is a link to snapshots/gone, which does not exist");
+  refused("none", "there is no folder");
+  folder.write("q4.gguf", "GGUF");
+  refused("q4.gguf", "as llama.cpp stores it");
+  folder.write("lfs/config.json",
+               "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n");
+  EXPECT_FAILURE((void)ModelFolder(folder.path() / "lfs").config(), Exit::usage, HasSubstr("is a Git LFS pointer"));
+}
+
+// Nothing is downloaded: a name of the Hub is no folder until somebody has made it one.
+TEST(ModelFolderTest, AFolderThatIsNotThereIsSaidWithHowToGetOne) {
+  const SavedRun run;
+  EXPECT_FAILURE((void)ModelFolder("HuggingFaceTB/SmolLM2-135M"), Exit::usage,
+                 testing::AllOf(HasSubstr("there is no folder HuggingFaceTB/SmolLM2-135M"),
+                                HasSubstr("hf download HuggingFaceTB/SmolLM2-135M --local-dir Hugg")));
+  EXPECT_FAILURE((void)ModelFolder("no-gpt2"), Exit::usage, HasSubstr("hf download no-gpt2 --local-dir no-gpt2"));
+  const fs::path gone = run.folder().path() / "gone";
+  EXPECT_FAILURE((void)ModelFolder(gone), Exit::usage,
+                 testing::AllOf(HasSubstr("there is no folder " + gone.string()),
+                                HasSubstr("hf download ORGANISATION/MODEL --local-dir " + gone.string())));
+  run.folder().write("empty/notes.txt", "");
+  EXPECT_FAILURE((void)ModelFolder(run.folder().path() / "empty"), Exit::usage, HasSubstr("holds no model"));
+}
+
+// Read to the last block, also of the moments that nobody asks a model for; a checkpoint of its own path is not.
+TEST(ModelFolderTest, WholeIsWhatATrainingWouldGoOnFromOnAllRanks) {
+  const SavedRun run;
+  run.run(2, run.sets(2, {"zero.stage=3"}), 3, {2, 3});
+  const auto newest = run.checkpoints() / "step-00000003";
+  std::fstream(newest / "rank-00001-of-00002.safetensors", std::ios::binary | std::ios::in | std::ios::out)
+      .seekp(-1, std::ios::end)
+      .put('\x7f');
+  comm::run_threads(3, [&](comm::World& world) {
+    std::vector<std::string> notes;
+    const auto note = [&](const std::string& text) { notes.push_back(text); };
+    EXPECT_EQ(agree_on_model(run.checkpoints(), 1, world, note).path(), run.checkpoints() / "step-00000002");
+    EXPECT_EQ(notes.size(), world.rank() == 0 ? 1u : 0u);
+    EXPECT_EQ(agree_on_model(newest, 1, world, note).path(), newest);
+  });
+}
+
+// The tokenizer of a run that began with another run's checkpoint is where the first of them began.
+TEST(ModelFolderTest, TheHuggingFaceDirectoryOfARunOfARun) {
+  const SavedRun run;
+  run.run(1, run.sets(1), 2, {1, 2});
+  const fs::path first = run.checkpoints() / "step-00000001", second = run.checkpoints() / "step-00000002";
+  const auto began_with = [](const fs::path& checkpoint, const fs::path& model) {
+    Manifest manifest = read_manifest(checkpoint);
+    manifest.recipe["model.path"] = "\"" + model.string() + "\"";
+    std::ofstream(checkpoint / kManifestName) << to_json(manifest);
+  };
+  EXPECT_EQ(ModelFolder(second).hugging_face(), std::nullopt) << "of a preset";
+  run.folder().write("hf/config.json", "{}");
+  began_with(first, run.folder().path() / "hf");
+  began_with(second, first);
+  EXPECT_EQ(ModelFolder(second).hugging_face(), run.folder().path() / "hf");
+  began_with(second, second);
+  EXPECT_EQ(ModelFolder(second).hugging_face(), std::nullopt) << "of itself";
+  began_with(second, run.folder().path() / "gone");
+  EXPECT_EQ(ModelFolder(second).hugging_face(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace strata::runtime

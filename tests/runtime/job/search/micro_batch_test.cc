@@ -1,0 +1,249 @@
+#include "runtime/job/search/micro_batch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/quantity.h"
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/checkpoint/manifest.h"
+#include "runtime/recipe/load_recipe.h"
+#include "runtime/recipe/recipe_text.h"
+#include "tests/failure.h"
+#include "tests/runtime/tiny_job.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Recipe recipe_of(std::vector<std::string> sets) {
+  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16"});
+  return load_recipe({}, sets);
+}
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::string& more) {
+  sets.push_back(more);
+  return sets;
+}
+std::vector<std::string> sized(const std::vector<std::string>& sets, std::int64_t size) {
+  return with(sets, fmt::format("training.micro_batch_size={}", size));
+}
+
+// A recipe of any kind, without its batch and its memory.
+std::vector<std::string> any_recipe(std::mt19937& random) {
+  const auto one_of = [&](std::initializer_list<const char*> values) {
+    return *(values.begin() + random() % values.size());
+  };
+  std::vector<std::string> sets = {fmt::format("zero.stage={}", random() % 4),
+                                   fmt::format("training.precision={}", one_of({"fp32", "bf16", "fp16"})),
+                                   fmt::format("training.recompute={}", one_of({"block", "sqrt", "block"})),
+                                   fmt::format("memory.prefetch={}", random() % 3),
+                                   "memory.nvme=/none",
+                                   "memory.host=1GiB"};
+  for (const char* state : {"parameters", "gradients", "optimizer", "activations"})
+    sets.push_back(fmt::format("zero.{}={}", state, one_of({"device", "device", "host", "nvme"})));
+  return sets;
+}
+
+// Bytes between those that `few` and `many` sequences need, wherever that is.
+std::size_t between(const std::vector<std::string>& sets, int ranks, std::int64_t few, std::int64_t many,
+                    std::mt19937& random) {
+  const std::size_t least = tiny_job(sized(sets, few), ranks).plan.memory[0].peak;
+  const std::size_t most = tiny_job(sized(sets, many), ranks).plan.memory[0].peak;
+  return least + random() % (most - least + 1);
+}
+
+// It fits, the next does not, and nothing up to twice as large does: looked at one by one.
+TEST(MicroBatchTest, TheLargestFitsAndTheNextDoesNot) {
+  std::mt19937 random(20261122);
+  int above_one = 0;
+  for (int i = 0; i < 25; ++i) {
+    const int ranks = 1 << random() % 3;
+    auto sets = with(any_recipe(random), fmt::format("training.gradient_accumulation_steps={}", 1 + random() % 2));
+    sets.push_back(fmt::format("memory.device={}", between(sets, ranks, 1, 24, random)));
+    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, fmt::join(sets, " ")));
+    const Recipe recipe = recipe_of(sets);
+    const Capacity capacity = capacity_of(recipe.memory, 1);
+    const LargestBatch found = largest_micro_batch(open_workload(recipe), ranks, capacity);
+    std::int64_t largest = 0;
+    for (std::int64_t size = 1; size <= 48; ++size)
+      if (fits(tiny_job(sized(sets, size), ranks).plan, capacity)) largest = size;
+    ASSERT_TRUE(found.fits);
+    ASSERT_TRUE(found.too_large);
+    EXPECT_EQ(found.fits->size, largest);
+    EXPECT_EQ(found.too_large->size, largest + 1);
+    EXPECT_EQ(found.fits->memory[0].peak, tiny_job(sized(sets, largest), ranks).plan.memory[0].peak);
+    EXPECT_EQ(found.too_large->memory[0].peak, tiny_job(sized(sets, largest + 1), ranks).plan.memory[0].peak);
+    above_one += largest > 1 ? 1 : 0;
+  }
+  EXPECT_GT(above_one, 15);
+}
+
+// Of a global batch the largest that divides a rank's part and fits, although a single micro-batch may fit where two
+// halves, whose gradients have to be summed, do not.
+TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
+  std::mt19937 random(7);
+  std::map<std::int64_t, int> seen;
+  for (int i = 0; i < 25; ++i) {
+    const int ranks = 1 << random() % 2;
+    auto sets = with(any_recipe(random), fmt::format("training.global_batch_size={}", 24 * ranks));
+    sets.push_back(fmt::format("memory.device={}", between(sets, ranks, 1, 24, random)));
+    SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, fmt::join(sets, " ")));
+    const Recipe recipe = recipe_of(sets);
+    const Capacity capacity = capacity_of(recipe.memory, 1);
+    std::int64_t largest = 0;
+    for (const std::int64_t size : {1, 2, 3, 4, 6, 8, 12, 24})
+      if (fits(tiny_job(sized(sets, size), ranks).plan, capacity)) largest = size;
+    const LargestBatch found = largest_micro_batch(open_workload(recipe), ranks, capacity);
+    EXPECT_EQ(found.fits ? found.fits->size : 0, largest);
+    EXPECT_EQ(found.too_large.has_value(), largest < 24);
+    ++seen[largest];
+  }
+  EXPECT_GT(seen.size(), 3u);
+  EXPECT_FAILURE(
+      largest_micro_batch(open_workload(recipe_of({"training.global_batch_size=10"})), 4, capacity_of({}, 1)),
+      Exit::usage,
+      AllOf(HasSubstr("training.global_batch_size = 10"), HasSubstr("over 4 ranks"), HasSubstr("a multiple of 4")));
+}
+
+// In a pipeline, the ranks of a replica take the same micro-batches, and the largest stage counts.
+TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
+  const std::vector<std::string> sets = {"parallel.stages=2", "parallel.split=[0, 4]", "model.config.n_layer=4",
+                                         "training.global_batch_size=6"};
+  const auto largest = [&](std::size_t device) {
+    const Recipe recipe = recipe_of(with(sets, fmt::format("memory.device={}", device)));
+    return largest_micro_batch(open_workload(recipe), 4, capacity_of(recipe.memory, 1));
+  };
+  const LargestBatch all = largest(std::size_t{1} << 40);
+  ASSERT_TRUE(all.fits);
+  EXPECT_EQ(all.fits->size, 3) << "each of two replicas has a half";
+  std::size_t first = 0, most = 0;
+  const Recipe whole = recipe_of(with(sets, "training.micro_batch_size=3"));
+  for (const Job& stage : jobs_of_stages(open_workload(whole), 4, capacity_of({}, 1))) {
+    if (stage.plan.stage == 0) first = stage.plan.memory[0].peak;
+    most = std::max(most, stage.plan.memory[0].peak);
+  }
+  ASSERT_GT(most, first) << "the last stage, which has all blocks, is the largest";
+  EXPECT_EQ(largest(most).fits->size, 3);
+  EXPECT_FALSE(largest(most - 1).fits && largest(most - 1).fits->size == 3);
+}
+
+// Nothing fits, and everything does: up to what a micro-batch may have.
+TEST(MicroBatchTest, BothEnds) {
+  const auto largest = [](const std::vector<std::string>& sets) {
+    const Recipe recipe = recipe_of(sets);
+    return largest_micro_batch(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
+  };
+  const LargestBatch none = largest({"memory.device=1KiB"});
+  EXPECT_FALSE(none.fits);
+  ASSERT_TRUE(none.too_large);
+  EXPECT_EQ(none.too_large->size, 1);
+  const LargestBatch all = largest({"memory.device=100TB"});
+  ASSERT_TRUE(all.fits);
+  EXPECT_EQ(all.fits->size, (1 << 24) / 16) << "16,777,216 tokens";
+  EXPECT_FALSE(all.too_large);
+  const LargestBatch whole = largest({"memory.device=100TB", "training.global_batch_size=21"});
+  ASSERT_TRUE(whole.fits);
+  EXPECT_EQ(whole.fits->size, 21);
+  EXPECT_FALSE(whole.too_large);
+}
+
+// What the recipe says counts, and nothing that the machine has.
+TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
+  const std::size_t room = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
+  const auto settled = [&](std::vector<std::string> sets, std::size_t device) {
+    sets.insert(sets.end(), {"training.micro_batch_size=auto", fmt::format("memory.device={}", device)});
+    Workload workload = open_workload(recipe_of(sets));
+    const Recipe& recipe = workload.recipe;
+    EXPECT_EQ(recipe.training.micro_batch_size, kAutomaticBatch);
+    EXPECT_THAT(to_text(recipe), HasSubstr("training.micro_batch_size = \"auto\"\n"));
+    const std::string text = settle_micro_batch(workload, 1, {});
+    EXPECT_THAT(to_text(recipe), HasSubstr(fmt::format("size = {}\n", recipe.training.micro_batch_size)));
+    EXPECT_THAT(settle_micro_batch(workload, 1, {}), IsEmpty()) << "it is settled";
+    return std::pair(recipe.training.micro_batch_size, text);
+  };
+  const auto [five, of_five] = settled({}, room);
+  EXPECT_EQ(five, 5);
+  EXPECT_THAT(of_five, AllOf(HasSubstr("training.micro_batch_size = auto: 5, the largest that fits memory.device ("),
+                             HasSubstr(bytes_text(room)), HasSubstr(", with 6 it would take device ")));
+  EXPECT_EQ(settled({}, room - 1).first, 4);
+  // Of twelve micro-batches of 6, whose gradients are summed, 5 would fit, too.
+  const std::vector<std::string> parts = {"training.micro_batch_size=6", "training.gradient_accumulation_steps=12"};
+  const auto [of_all, text] = settled({"training.global_batch_size=72"}, tiny_job(parts, 1).plan.memory[0].peak);
+  EXPECT_EQ(of_all, 6);
+  EXPECT_THAT(text, AllOf(HasSubstr("auto: 6, "), HasSubstr(" and divides training.global_batch_size = 72"),
+                          HasSubstr("with 8 it would take")));
+  EXPECT_EQ(settled({}, 1000).first, 1);
+  EXPECT_THAT(settled({}, 1000).second, IsEmpty()) << "its refusal says more";
+  // A thousand times what any machine has.
+  EXPECT_GT(settled({"zero.optimizer=host"}, std::size_t{1} << 50).first, 1000);
+  Workload given = open_workload(recipe_of({"training.micro_batch_size=3"}));
+  EXPECT_THAT(settle_micro_batch(given, 1, {}), IsEmpty());
+  EXPECT_EQ(given.recipe.training.micro_batch_size, 3);
+}
+
+// Where the activations go to the host it is the host's memory that bounds.
+TEST(MicroBatchTest, ActivationsOfTheHost) {
+  const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
+                                         "training.recompute=block", "zero.activations=host"};
+  Workload workload = open_workload(recipe_of(with(sets, "memory.host=300KiB")));
+  EXPECT_THAT(settle_micro_batch(workload, 1, {}), HasSubstr(", host "));
+  const std::int64_t size = workload.recipe.training.micro_batch_size;
+  const auto host = [&](std::int64_t of) {
+    return tiny_job(with(sized(sets, of), "memory.host=300KiB"), 1).plan.memory[1].peak;
+  };
+  EXPECT_LE(host(size), 300u << 10);
+  EXPECT_GT(host(size + 1), 300u << 10);
+}
+
+// The newest checkpoint that is whole has the number, on any number of ranks and with any memory.
+TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
+  const tests::ScratchFolder folder;
+  const auto write = [&](const char* name, std::uint64_t serial, const char* size, bool damaged) {
+    Manifest manifest;
+    manifest.serial = serial;
+    manifest.progress.loss_scale = {1, 0};
+    manifest.config = "{}";
+    manifest.recipe = {{"training.micro_batch_size", size}};
+    std::filesystem::create_directories(folder.path() / name);
+    std::ofstream(folder.path() / name / kManifestName) << to_json(manifest) << (damaged ? "x" : "");
+  };
+  write("step-00000002", 1, "6", false);
+  write("step-00000004", 2, "7", false);
+  write("step-00000006", 3, "9", true);
+  const auto settled = [&](const std::string& resume) {
+    Workload workload =
+        open_workload(recipe_of({"training.micro_batch_size=auto", "memory.device=1KiB",
+                                 "checkpoint.dir=" + folder.path().string(), "checkpoint.resume=" + resume}));
+    Recipe alone = workload.recipe;
+    const std::string of_checkpoint = resume_micro_batch(alone), text = settle_micro_batch(workload, 2, {});
+    EXPECT_EQ(of_checkpoint, resume == "none" ? "" : text) << "without the model";
+    EXPECT_EQ(alone.training.micro_batch_size,
+              resume == "none" ? kAutomaticBatch : workload.recipe.training.micro_batch_size);
+    return std::pair(workload.recipe.training.micro_batch_size, text);
+  };
+  const auto [size, text] = settled("auto");
+  EXPECT_EQ(size, 7);
+  EXPECT_THAT(text, AllOf(HasSubstr("training.micro_batch_size = auto: 7, as "), HasSubstr("step-00000004 has it")));
+  EXPECT_EQ(settled((folder.path() / "step-00000002").string()).first, 6);
+  EXPECT_EQ(settled(folder.path().string()).first, 7);
+  EXPECT_EQ(settled("none").first, 1);
+  // Where no run has written yet, there is nothing to keep.
+  Workload first = open_workload(recipe_of(
+      {"training.micro_batch_size=auto", "memory.device=1KiB", "checkpoint.dir=" + (folder.path() / "new").string()}));
+  EXPECT_THAT(settle_micro_batch(first, 2, {}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,176 @@
+#include "runtime/recipe/names/names_elsewhere.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/recipe/keys.h"
+#include "tests/failure.h"
+#include "tests/runtime/recipe/recipe_with.h"
+#include "tests/source_dir.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+TEST(NamesElsewhere, EachStandsForAKeyThatThereIsAndIsNoneItself) {
+  std::set<std::string_view> keys, names;
+  for (const RecipeKey& key : recipe_keys()) keys.insert(key.name);
+  for (const NameElsewhere& other : names_elsewhere()) {
+    EXPECT_TRUE(names.insert(other.name).second) << other.name << " stands twice";
+    EXPECT_TRUE(other.key.empty() ? !other.note.empty() : keys.contains(other.key)) << other.name;
+    for (const std::string_view key : keys)
+      EXPECT_NE(other.name, key.substr(key.rfind('.') + 1)) << "find_elsewhere is asked of unknown keys alone";
+  }
+}
+
+TEST(NamesElsewhere, AreFoundInAnySectionAndByTheirOwn) {
+  for (const char* key : {"lr", "optimizer.lr", "training.args.lr", "lr.x"}) {
+    const NameElsewhere* found = find_elsewhere(key);
+    ASSERT_NE(found, nullptr) << key;
+    EXPECT_EQ(found->key, "optimizer.learning_rate") << key;
+  }
+  EXPECT_EQ(find_elsewhere("offload_optimizer.device")->key, "zero.optimizer");
+  for (const char* key : {"", ".", "x", "clr", "lrs", "lr_", "a..b"}) EXPECT_EQ(find_elsewhere(key), nullptr) << key;
+}
+
+TEST(NamesElsewhere, AnUnknownKeySaysWhatItIsHere) {
+  EXPECT_FAILURE(recipe_with({"training.per_device_train_batch_size=4"}), Exit::usage,
+                 StartsWith("unknown key training.per_device_train_batch_size (--set): use training.micro_batch_size: "
+                            "in sequences of data.seq_len tokens"));
+  EXPECT_FAILURE(recipe_with({"optimizer.lr=1"}), Exit::usage, HasSubstr("use optimizer.learning_rate ("));
+  EXPECT_FAILURE(recipe_with({"train_on_inputs=false"}), Exit::usage,
+                 HasSubstr("(--set): use strata tokenize --train-on assistant"));
+}
+
+TEST(NamesElsewhere, ModelParallelismLeadsToItsKeys) {
+  for (const char* name : {"tensor_model_parallel_size", "tp_size"})
+    EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.tensor"));
+  EXPECT_FAILURE(recipe_with({"sequence_parallel=true"}), Exit::usage,
+                 AllOf(HasSubstr("use parallel.sequence"), HasSubstr("takes the default alone")));
+  for (const char* name : {"pipeline_model_parallel_size", "pp_size"})
+    EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.stages ("));
+}
+
+TEST(NamesElsewhere, AreListedByAPartOfTheirNames) {
+  EXPECT_EQ(keys_about("save_total"), "save_total_limit (other tools)\n    use checkpoint.keep\n");
+  EXPECT_THAT(keys_about("micro_batch_size"),
+              AllOf(HasSubstr("training.micro_batch_size = 1\n"),
+                    HasSubstr("train_micro_batch_size_per_gpu (other tools)"), Not(HasSubstr("per_device_train"))));
+}
+
+TEST(NamesElsewhere, CaseAndDashesMakeNoDifference) {
+  for (const char* name :
+       {"WarmupLR", "warmuplr", "--train-iters", "fsdp.FULL_SHARD", "zero_optimization.Overlap_Comm"})
+    EXPECT_NE(find_elsewhere(std::string_view(name).starts_with("--") ? name + 2 : name), nullptr) << name;
+  EXPECT_THAT(keys_about("OVERLAP-COMM"), HasSubstr("overlap_comm (other tools)"));
+  EXPECT_THAT(keys_about("zero_optimization.sub_group_size"), HasSubstr("2 Mi elements"));
+  EXPECT_THAT(keys_about("optimizer.type"), HasSubstr("use optimizer.name"));
+  EXPECT_THAT(keys_about("fp16"), AllOf(HasSubstr("fp16.initial_scale = "), HasSubstr("training.precision: \"fp16\"")));
+}
+
+TEST(NamesElsewhere, ASectionHereIsNotTakenForTheirs) {
+  EXPECT_FAILURE(recipe_with({"fp16.enabled=true"}), Exit::usage, HasSubstr("use training.precision"));
+  EXPECT_FAILURE(recipe_with({"fp16.hysteresis=2"}), Exit::usage, HasSubstr("halves with every overflow"));
+  EXPECT_FAILURE(recipe_with({"fp16.initial_scal=2"}), Exit::usage, HasSubstr("did you mean fp16.initial_scale?"));
+  EXPECT_FAILURE(recipe_with({"fp16=true"}), Exit::usage, HasSubstr("use training.precision"));
+}
+
+// What is found in names, values and meanings, and what is not made up.
+TEST(NamesElsewhere, AreFoundByValuesAndByDashes) {
+  EXPECT_THAT(keys_about("cosine"), HasSubstr("scheduler.name = "));
+  EXPECT_THAT(keys_about("Lion"), AllOf(HasSubstr("optimizer.name = "), Not(HasSubstr("data.long"))));
+  EXPECT_THAT(keys_about("masked_lm"), HasSubstr("training.objective = "));
+  EXPECT_THAT(keys_about("eval_f1"), HasSubstr("evaluation.metric = "));
+  EXPECT_THAT(keys_about("accuracy"), HasSubstr("evaluation.metric = "));
+  EXPECT_THAT(keys_about("adamw_torch"), HasSubstr("use optimizer.name = \"adamw\""));
+  EXPECT_THAT(keys_about("global-batch-size"), HasSubstr("training.global_batch_size = "));
+  EXPECT_THAT(keys_about("Micro Batch-Size"), HasSubstr("training.micro_batch_size = "));
+  for (const char* config : {"model.config", "config", "model.config.rope_theta"})
+    EXPECT_THAT(keys_about(config), HasSubstr("model.config.KEY\n")) << config;
+  for (const char* nothing : {"foo", "qqqq", "bar", "xyzzy"})
+    EXPECT_FAILURE((void)keys_about(nothing), Exit::usage,
+                   AllOf(HasSubstr("no key has "), Not(HasSubstr("did you mean"))));
+  EXPECT_FAILURE((void)keys_about("precison"), Exit::usage, HasSubstr("did you mean training.precision?"));
+  EXPECT_THAT(keys_about(""),
+              AllOf(StartsWith("model.path = none\n"), HasSubstr("report.every = "), Not(HasSubstr("(other tools)"))));
+}
+
+// What people who come from there type; docs/coming-from.md says that they are known.
+TEST(NamesElsewhere, OfTrainerTrlAxolotlAndLlamaFactory) {
+  for (const char* name :
+       {"num_labels",      "training.num_labels", "id2label",         "label2id",        "problem_type",
+        "compute_metrics", "mask_replace_prob",   "group_texts",      "eval_overall_f1", "special_tokens",
+        "roles_to_train",  "unfrozen_parameters", "plugins",          "tokenizer_type",  "model_type",
+        "strict",          "eval_table_size",     "dataset_num_proc", "eos_token",       "formatting_func",
+        "loss_type",       "finetuning_type",     "overwrite_cache",  "plot_loss"})
+    EXPECT_NE(find_elsewhere(name), nullptr) << name;
+}
+
+// Text between back quotes, in order.
+std::vector<std::string> quoted(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; (at = text.find('`', at)) != std::string::npos;) {
+    const std::size_t end = text.find('`', at + 1);
+    if (end == std::string::npos) break;
+    out.push_back(text.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return out;
+}
+
+// docs/coming-from.md and what the program answers are one: each name in a first column of its tables is known, and the
+// answer is among the keys that stand beside it.
+TEST(NamesElsewhere, ThePageSaysWhatTheProgramSays) {
+  std::set<std::string, std::less<>> keys, parts;
+  for (const RecipeKey& key : recipe_keys()) {
+    keys.insert(key.name);
+    parts.insert(key.name.substr(key.name.rfind('.') + 1));
+  }
+  // Values of another key in the same cell, and what is no setting.
+  const std::set<std::string> no_names = {"AdamW", "Lion", "SGD", "Adam", "run_mlm", "run_ner", "AutoModelForMaskedLM"};
+  std::ifstream file(tests::source_dir() / "docs/coming-from.md");
+  ASSERT_TRUE(file);
+  std::size_t names = 0;
+  std::string section;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("## ")) section = line;
+    if (!line.starts_with("| ") || line.starts_with("| stage")) continue;
+    const std::size_t middle = line.find(" | ");
+    ASSERT_NE(middle, std::string::npos) << line;
+    std::set<std::string, std::less<>> beside;
+    for (const std::string& text : quoted(line.substr(middle)))
+      if (keys.contains(text.substr(0, text.find_first_of(" ="))))
+        beside.insert(text.substr(0, text.find_first_of(" =")));
+    for (std::string name : quoted(line.substr(0, middle))) {
+      name = name.substr(0, name.find_first_of("(=:, "));
+      if (name.ends_with(".*")) name.resize(name.size() - 2);
+      if (name.ends_with(".py")) name.resize(name.size() - 3);
+      for (std::size_t star; (star = name.find('*')) != std::string::npos;) name.erase(star);
+      if (no_names.contains(name) || name.ends_with("_") || name.find("_*") != name.npos) continue;
+      ++names;
+      const NameElsewhere* found = find_elsewhere(name);
+      if (!found) {
+        EXPECT_TRUE(parts.contains(name.substr(name.rfind('.') + 1))) << "strata keys " << name << ", as in: " << line;
+        continue;
+      }
+      if (!beside.empty() && !found->key.empty()) {
+        EXPECT_TRUE(beside.contains(found->key)) << name << " is " << found->key << ", but: " << line;
+      }
+    }
+  }
+  EXPECT_GT(names, 100u);
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,44 @@
+#include "runtime/weights/adapter/magnitudes.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/weights/adapted_llama.h"
+#include "tests/runtime/weights/index_weights.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::size_t kIn = 8, kOut = 12;
+const std::string kLayer = "model.layers.0.mlp.up_proj";
+
+TEST(Magnitudes, AreTheLengthsOfTheRows) {
+  models::Adapter adapter{.rank = 2};
+  adapter.dora = true;
+  const auto model = small_llama(std::make_shared<models::Adapter>(adapter));
+  const auto weights = with_magnitudes(std::make_unique<IndexWeights>(), *model);
+  const std::size_t matrix = tensor_of(*model, kLayer + ".weight");
+  std::vector<float> read(kOut - 3);
+  weights->read(1, tensor_of(*model, kLayer + std::string(models::kMagnitude)), 3, read);
+  for (std::size_t o = 3; o < kOut; ++o) {
+    double squares = 0;
+    for (std::size_t i = 0; i < kIn; ++i) squares += std::pow(double{IndexWeights::value(1, matrix, o * kIn + i)}, 2);
+    EXPECT_NEAR(read[o - 3], std::sqrt(squares), 1e-6) << o;
+  }
+  std::vector<float> other(5);
+  weights->read(1, matrix, 7, other);
+  for (std::size_t i = 0; i < other.size(); ++i) EXPECT_EQ(other[i], IndexWeights::value(1, matrix, 7 + i));
+}
+
+TEST(Magnitudes, WithoutDoraTheSourceIsReturned) {
+  const auto model = small_llama(std::make_shared<models::Adapter>());
+  auto source = std::make_unique<IndexWeights>();
+  const WeightSource* const address = source.get();
+  EXPECT_EQ(with_magnitudes(std::move(source), *model).get(), address);
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,106 @@
+// W + s B A against double precision.
+#include "runtime/weights/adapter/merged_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/failure.h"
+#include "tests/runtime/weights/adapted_llama.h"
+#include "tests/runtime/weights/index_weights.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::size_t kIn = 8, kOut = 12, kRank = 3;
+const std::string kLayer = "model.layers.0.mlp.up_proj";
+
+class MergedWeightsTest : public testing::TestWithParam<bool> {
+ protected:
+  static std::shared_ptr<const models::Adapter> adapter() {
+    models::Adapter out{.rank = kRank, .alpha = 6};
+    out.target_modules = {{"up_proj"}, {}};
+    out.dora = GetParam();
+    return std::make_shared<models::Adapter>(out);
+  }
+  double value(const std::string& tensor, std::size_t element) const {
+    return IndexWeights::value(1, tensor_of(*adapted_, tensor), element);
+  }
+  double sum(std::size_t o, std::size_t i) const {
+    double out = value(kLayer + ".weight", o * kIn + i);
+    for (std::size_t r = 0; r < kRank; ++r)
+      out += 2 * value(kLayer + ".lora_B.weight", o * kRank + r) * value(kLayer + ".lora_A.weight", r * kIn + i);
+    return out;
+  }
+  double wanted(std::size_t o, std::size_t i) const {
+    if (!GetParam()) return sum(o, i);
+    double squares = 0;
+    for (std::size_t j = 0; j < kIn; ++j) squares += sum(o, j) * sum(o, j);
+    return value(kLayer + std::string(models::kMagnitude), o) / std::sqrt(squares) * sum(o, i);
+  }
+  std::vector<float> read(const std::string& tensor, std::size_t begin, std::size_t count) const {
+    std::vector<float> out(count);
+    merged_->read(1, tensor_of(*plain_, tensor), begin, out);
+    return out;
+  }
+
+  const std::unique_ptr<models::Model> adapted_ = small_llama(adapter()), plain_ = small_llama();
+  const std::unique_ptr<WeightSource> merged_ = merged_weights(std::make_unique<IndexWeights>(), *adapted_, *plain_);
+};
+
+TEST_P(MergedWeightsTest, TheAdapterIsAddedToItsLayer) {
+  const std::vector<float> all = read(kLayer + ".weight", 0, kOut * kIn);
+  for (std::size_t o = 0; o < kOut; ++o)
+    for (std::size_t i = 0; i < kIn; ++i) EXPECT_NEAR(all[o * kIn + i], wanted(o, i), 1e-5) << o << ' ' << i;
+  const std::vector<float> part = read(kLayer + ".weight", 13, 20);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin() + 13)) << "read in pieces";
+}
+
+TEST_P(MergedWeightsTest, OtherLayersStay) {
+  const std::string other = "model.layers.0.mlp.gate_proj.weight";
+  const std::vector<float> all = read(other, 0, kOut * kIn);
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<float>(value(other, i)));
+}
+
+INSTANTIATE_TEST_SUITE_P(, MergedWeightsTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "DoRA" : "LoRA"; });
+
+// A source whose adapter was trained on a base with a certain hash.
+class Based final : public WeightSource {
+ public:
+  explicit Based(std::string hash) : hash_(std::move(hash)) {}
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    weights_.read(unit, parameter, begin, out);
+  }
+  Base base() const override { return {hash_, "/base"}; }
+
+ private:
+  std::string hash_;
+  IndexWeights weights_;
+};
+
+TEST(VerifyBase, AnotherBaseIsRefused) {
+  const auto model = small_llama(std::make_shared<models::Adapter>());
+  BaseHash hash(*model);
+  for (std::size_t unit = 0; unit < model->units.size(); ++unit)
+    for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p) {
+      const models::Parameter& parameter = model->units[unit]->parameters()[p];
+      if (parameter.trained()) continue;
+      std::vector<float> values(parameter.size());
+      IndexWeights().read(unit, p, 0, values);
+      hash.add(unit, p, 0, values);
+    }
+  EXPECT_NO_THROW(verify_base(Based(hash.text()), *model));
+  EXPECT_NO_THROW(verify_base(Based(""), *model)) << "any base";
+  EXPECT_FAILURE(verify_base(Based(std::string(hash.text().size(), '0')), *model), Exit::usage,
+                 testing::HasSubstr("/base"));
+}
+
+}  // namespace
+}  // namespace strata::runtime

@@ -1,0 +1,92 @@
+#include "runtime/weights/adapter/peft_config.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "tests/failure.h"
+#include "tests/scratch_folder.h"
+
+namespace strata::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+PeftConfig read_with(const std::string& keys) {
+  const tests::ScratchFolder folder;
+  folder.write(kPeftConfigName, R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"])" +
+                                    (keys.empty() ? keys : ", " + keys) + "}");
+  return read_peft_config(folder.path());
+}
+
+// What peft 0.18 saves of an adapter with the defaults of its LoraConfig.
+TEST(PeftConfig, DefaultsOfPeftChangeNothing) {
+  const PeftConfig config = read_with(
+      R"("alora_invocation_tokens": null, "alpha_pattern": {}, "arrow_config": null, "auto_mapping": null, "bias": "none",
+         "corda_config": null, "ensure_weight_tying": false, "eva_config": null, "exclude_modules": null,
+         "fan_in_fan_out": false, "inference_mode": true, "layer_replication": null, "layers_pattern": null,
+         "layers_to_transform": null, "loftq_config": {}, "lora_bias": false, "megatron_config": null,
+         "megatron_core": "megatron.core", "peft_version": "0.18.0", "qalora_group_size": 16, "revision": null,
+         "target_parameters": null, "trainable_token_indices": null, "use_qalora": false, "use_dora": false,
+         "monteclora_config": null, "velora_config": null, "use_bdlora": null, "kasa_config": null)");
+  EXPECT_THAT(config.notes, IsEmpty());
+}
+
+TEST(PeftConfig, InitialisationsThatLeaveTheModelAsItWas) {
+  for (const char* init : {"true", "false", "null", "\"gaussian\"", "\"eva\"", "\"orthogonal\""})
+    EXPECT_THAT(read_with(fmt::format(R"("init_lora_weights": {})", init)).notes, IsEmpty()) << init;
+  EXPECT_EQ(read_with(R"("init_lora_weights": "gaussian")").adapter.init, models::AdapterInit::gaussian);
+  EXPECT_THAT(read_with(R"("init_lora_weights": "eva", "eva_config": {"rho": 2.0})").notes, IsEmpty());
+  EXPECT_THAT(read_with(R"("init_lora_weights": "mica")").notes, ElementsAre(HasSubstr("trains A and B")));
+  EXPECT_THAT(read_with(R"("init_lora_weights": "of_tomorrow")").notes,
+              ElementsAre(AllOf(HasSubstr("\"of_tomorrow\""), HasSubstr("not known"))));
+}
+
+TEST(PeftConfig, InitialisationsThatChangeTheModel) {
+  for (const char* init : {"pissa", "pissa_niter_16", "olora", "OLoRA", "corda", "loftq", "lora_ga"})
+    EXPECT_FAILURE(read_with(fmt::format(R"("init_lora_weights": "{}")", init)), Exit::usage,
+                   AllOf(HasSubstr(fmt::format("\"{}\"", init)), HasSubstr("path_initial_model")));
+}
+
+// The list is of what is not built; everything else is named once.
+TEST(PeftConfig, OtherKeysAreNamedAndIgnored) {
+  EXPECT_THAT(
+      read_with(R"("lora_dtype": "bfloat16", "lorap_lr_ratio": 16.0, "swift_version": "3", "of_tomorrow": {"a": [1]})")
+          .notes,
+      ElementsAre(AllOf(HasSubstr("4 keys that are not read and change nothing"),
+                        HasSubstr("lora_dtype, lorap_lr_ratio, of_tomorrow, swift_version"))));
+  EXPECT_THAT(read_with(R"("velora_config": {"num_groups": 1})").notes,
+              ElementsAre(HasSubstr("1 key that is not read and changes nothing that an adapter computes: velora")));
+  for (const char* off : {"null", "false", "[]", "{}", "\"\""})
+    EXPECT_THAT(read_with(fmt::format(R"("of_tomorrow": {0}, "lora_bias": {0}, "use_qalora": {0})", off)).notes,
+                IsEmpty())
+        << off;
+}
+
+TEST(PeftConfig, OtherMathematicsIsRefusedByItsKey) {
+  for (const char* key :
+       {R"("trainable_token_indices": [1])", R"("target_parameters": ["experts"])",
+        R"("layer_replication": [[0, 4], [2, 5]])", R"("lora_bias": true)", R"("use_qalora": true)",
+        R"("use_bdlora": {"nblocks": 2})", R"("arrow_config": {"top_k": 3})", R"("alora_invocation_tokens": [5])",
+        R"("kasa_config": {"beta": 0.1})", R"("monteclora_config": {"num_samples": 8})",
+        R"("enable_lora": [true, false, true])", R"("use_mora": true)", R"("bias": "all")"}) {
+    const std::string text = key;
+    EXPECT_FAILURE(read_with(text), Exit::usage, HasSubstr(text.substr(1, text.find('"', 1) - 1)));
+  }
+  EXPECT_FAILURE(read_with(R"("layers_to_transform": [0], "layers_pattern": "stages")"), Exit::usage,
+                 HasSubstr("layers_pattern"));
+  EXPECT_THAT(read_with(R"("layers_to_transform": [0], "layers_pattern": ["layers", "h"])").notes, IsEmpty());
+}
+
+TEST(PeftConfig, OtherAdapters) {
+  const tests::ScratchFolder folder;
+  folder.write(kPeftConfigName, R"({"peft_type": "IA3", "target_modules": ["k_proj"]})");
+  EXPECT_FAILURE(read_peft_config(folder.path()), Exit::usage, HasSubstr("\"IA3\""));
+}
+
+}  // namespace
+}  // namespace strata::runtime
