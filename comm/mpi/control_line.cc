@@ -53,7 +53,9 @@ void ControlLine::listen() {
 
 void ControlLine::tell_others(const Notice& notice, std::vector<MPI_Request>& requests) {
   for (int peer = 0; peer < session_.size; ++peer) {
-    if (peer == session_.rank || peer == notice.rank) continue;
+    // Nobody listens in a rank that died. One that left listens until all have left.
+    const bool silent = peer == notice.rank && !left_[static_cast<std::size_t>(peer)];
+    if (peer == session_.rank || silent) continue;
     const int code =
         MPI_Isend(&notice, sizeof notice, MPI_BYTE, peer, 0, comm_, &requests[static_cast<std::size_t>(peer)]);
     // Otherwise the other ranks would wait forever.
