@@ -15,8 +15,9 @@ SharedParameter share(std::string name, std::span<const std::unique_ptr<Unit>> u
   constexpr std::size_t kBlock = device::kSquareBlock;
   const Parameter& p = units[unit]->parameters()[parameter];
   const std::size_t begin = place_in_pool(p.offset);
+  const std::size_t end = place_in_pool(p.offset_of(p.pieces() - 1)) + p.piece_room();
   STRATA_CHECK_EQ(begin % kBlock, 0u);
-  return {std::move(name), unit, parameter, {begin, (begin + p.size() + kBlock - 1) / kBlock * kBlock}, !p.trained()};
+  return {std::move(name), unit, parameter, {begin, (end + kBlock - 1) / kBlock * kBlock}, !p.trained(), p.offsets};
 }
 
 std::size_t Unit::place(PoolKind pool, std::size_t elements) {
@@ -32,14 +33,16 @@ std::size_t Unit::place_parameter(Parameter parameter, PoolKind pool) {
 }
 
 std::size_t Unit::add_cut_parameter(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
-                                    Init init) {
-  STRATA_CHECK_EQ(static_cast<std::size_t>(shape[slice.dimension]) % (slice.segments * slice.shards), 0u);
+                                    Init init, bool fp32_moments) {
+  STRATA_CHECK(static_cast<std::size_t>(shape[slice.dimension]) % (slice.segments * slice.shards) == 0 ||
+               (slice.dimension == 0 && slice.segments == 1));
   Parameter& p = parameters_.emplace_back();
   p.offset = offset_in(pool_for(name, shape), 0);
   p.name = std::move(name);
   p.shape = std::move(shape);
   p.decay = decay;
   p.init = init;
+  p.fp32_moments = fp32_moments;
   p.slice = slice;
   return parameters_.size() - 1;
 }
@@ -56,7 +59,7 @@ void Unit::place_shards(const ShardRange& shards) {
   for (std::size_t shard = 0; shard < shards.count; ++shard) {
     align();
     for (Parameter& p : parameters_)
-      if (p.slice.shards > 1) p.offsets.push_back(place(p.pool(), p.piece_size()));
+      if (p.slice.shards > 1) p.offsets.push_back(place(p.pool(), p.piece_room()));
   }
   align();
   for (Parameter& p : parameters_)
@@ -153,6 +156,14 @@ double Unit::share_of(double amount, const PartRange& parts) const {
   return amount * static_cast<double>(parts.last - parts.first) / static_cast<double>(parts_.size());
 }
 
+Work Unit::whole_work(Pass pass) const {
+  double share = 1;  // of the layers, that this rank computes
+  for (const Parameter& p : parameters_)
+    if (p.slice.shards > 1) share = static_cast<double>(p.pieces()) / static_cast<double>(p.slice.shards);
+  const Work own = work(pass, all_parts());
+  return {own.flops / share, own.attention_flops / share};
+}
+
 Work LossUnit::work(Pass pass, const PartRange& parts) const {
   const Work forward = loss_work(false), both = loss_work(true);
   const auto of = [&](double Work::*kind) {
@@ -216,27 +227,16 @@ std::size_t Model::lowest_trained() const {
   return static_cast<std::size_t>(found - units.begin());
 }
 
-namespace {
-
-// The part of a unit's layers that this rank computes: its virtual shards of all of them.
-double share_of_rank(const Unit& unit) {
-  for (const Parameter& p : unit.parameters())
-    if (p.slice.shards > 1) return static_cast<double>(p.pieces()) / static_cast<double>(p.slice.shards);
-  return 1;
-}
-
-}  // namespace
-
 double Model::flops_per_token(std::size_t tokens) const {
   double flops = 0;
   const std::size_t lowest = lowest_trained();
   for (std::size_t u = 0; u < units.size(); ++u) {
     const auto& unit = units[u];
-    const Work forward = unit->work(Pass::forward, unit->all_parts());
-    const Work backward = u < lowest ? Work{} : unit->work(Pass::backward, unit->all_parts());
+    const Work forward = unit->whole_work(Pass::forward);
+    const Work backward = u < lowest ? Work{} : unit->whole_work(Pass::backward);
     // Unmasked, attention is twice what lies below the diagonal; backward is counted as twice forward.
     const double attention = (u < lowest ? 1 : 3) * (bidirectional ? 1 : 2) * forward.attention_flops;
-    flops += (forward.flops + backward.flops + attention) / share_of_rank(*unit) / static_cast<double>(tokens);
+    flops += (forward.flops + backward.flops + attention) / static_cast<double>(tokens);
   }
   return flops;
 }

@@ -87,8 +87,8 @@ struct Context {
   GradientRange shared_gradients = {};
   const float* class_weights = nullptr;  // null: 1 each
   device::View scores = {};              // for a classifier's scores (LossUnit::classes); empty: not wanted
-  // For a unit with seams (Unit::seams): the stretch of its call to run, where that leaves its partial sums, in fp32,
-  // and the sum of those that the stretch before left on all ranks, in the compute dtype.
+  // For a unit with seams (Unit::seams): the stretch of its call to run, where that leaves its partial sums or its
+  // piece, in fp32, and the total of those that the stretch before left on all ranks: sums in the compute dtype.
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
@@ -127,9 +127,11 @@ struct SharedParameter {
   std::size_t parameter;  // its index among that unit's parameters
   ElementRange elements;  // in the holder's pool: the tensor, rounded up to complete blocks of the gradient norm
   bool frozen = false;
+  std::vector<std::size_t> offsets = {};  // in the holder, of the pieces of its virtual shards; empty: it is whole
 
   // The offset of its first element in the holder.
   std::size_t offset() const { return offset_in(frozen ? PoolKind::frozen : PoolKind::trained, elements.begin); }
+  std::size_t offset_of(std::size_t piece) const { return offsets.empty() ? offset() : offsets[piece]; }
 };
 class Unit;
 // Shares parameter `parameter` of units[unit], which starts at a whole block of the gradient norm.
@@ -150,10 +152,12 @@ struct Work {
 };
 enum class Pass : std::uint8_t { forward, backward };
 
-// A border within a call, at which ranks add what their virtual shards have computed (models/layers/split_block.h).
+// A border within a call, at which ranks add what their virtual shards have computed (models/layers/split_block.h), or
+// put it together.
 struct Seam {
-  std::size_t elements;                  // of the sum: [tokens, hidden], and what else crosses with it
+  std::size_t elements;  // of the sum: [tokens, hidden], and what else crosses with it; of a rank's piece if it gathers
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
+  bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
 };
 
 class LossUnit;
@@ -183,12 +187,14 @@ class Unit {
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
   // The cost of a pass of one micro-batch over these parts. What belongs to no part's parameters is divided evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
+  // The FLOPs of a pass of one micro-batch over the complete unit, of which this rank may compute some virtual shards.
+  virtual Work whole_work(Pass pass) const;
   // The share that these parts have of an amount that is divided evenly.
   double share_of(double amount, const PartRange& parts) const;
   PartRange all_parts() const { return {0, parts_.size()}; }
 
   // If ranks share the unit's layers: the seams of a call in their order, which cut it into stretches. A forward
-  // without y may have fewer. Empty: a call runs at once.
+  // without y may have fewer. A loss is a backward if it computes gradients. Empty: a call runs at once.
   virtual std::vector<Seam> seams(Pass /*pass*/, bool /*wants_output*/) const { return {}; }
 
   // Called before the first step, in the lane that runs the unit: what libraries prepare once per shape. Returns the
@@ -237,7 +243,7 @@ class Unit {
                             bool fp32_moments = false);
   // Adds a tensor that is cut into virtual shards; place_shards() gives its pieces their places. Returns its index.
   std::size_t add_cut_parameter(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
-                                Init init);
+                                Init init, bool fp32_moments = false);
   // Places the pieces of all tensors added by add_cut_parameter() after the whole tensors: those of the first of these
   // shards, in the order in which the tensors were added, then those of the next, ... Each shard begins at a multiple
   // of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.

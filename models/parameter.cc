@@ -1,5 +1,6 @@
 #include "models/parameter.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace strata::models {
@@ -9,11 +10,24 @@ std::size_t Parameter::size() const {
                          [](std::size_t n, std::int64_t d) { return n * static_cast<std::size_t>(d); });
 }
 
+std::size_t Parameter::part_of_dimension() const {
+  const std::size_t parts = slice.segments * slice.shards;
+  return (static_cast<std::size_t>(shape[slice.dimension]) + parts - 1) / parts;
+}
+
+std::size_t Parameter::piece_room() const {
+  return size() / static_cast<std::size_t>(shape[slice.dimension]) * slice.segments * part_of_dimension();
+}
+
+std::size_t Parameter::piece_size(std::size_t piece) const {
+  const std::size_t room = piece_room(), begin = (first_shard + piece) * room;
+  return std::min(room, size() - std::min(begin, size()));
+}
+
 Piece Parameter::piece(std::size_t piece) const {
   std::size_t inner = 1;
   for (std::size_t d = slice.dimension + 1; d < shape.size(); ++d) inner *= static_cast<std::size_t>(shape[d]);
-  const std::size_t width = static_cast<std::size_t>(shape[slice.dimension]) / (slice.segments * slice.shards);
-  return {first_shard + piece, slice.shards, width * inner};
+  return {first_shard + piece, slice.shards, part_of_dimension() * inner};
 }
 
 }  // namespace strata::models

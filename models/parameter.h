@@ -39,11 +39,16 @@ struct Parameter {
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;  // of the whole tensor
-  std::size_t piece_size() const { return size() / slice.shards; }
+  // The elements for which each piece has room, and those that a piece here has: fewer, if the shards are not equal.
+  std::size_t piece_room() const;
+  std::size_t piece_size(std::size_t piece) const;
   // The number of pieces here, and their places in the unit and in the tensor.
   std::size_t pieces() const { return offsets.empty() ? 1 : offsets.size(); }
   std::size_t offset_of(std::size_t piece) const { return offsets.empty() ? offset : offsets[piece]; }
   Piece piece(std::size_t piece) const;
+
+ private:
+  std::size_t part_of_dimension() const;  // of each shard in each segment, rounded up
 };
 // Each virtual shard of a unit's pool begins at a multiple of this many elements.
 constexpr std::size_t shard_alignment_of(PoolKind pool) {

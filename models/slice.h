@@ -5,7 +5,9 @@
 namespace strata::models {
 
 // How a tensor is cut into virtual shards along one dimension, which consists of `segments` equal segments (q, k and v
-// of a fused matrix): shard v has the v-th of `shards` equal parts of each segment, joined in order.
+// of a fused matrix): shard v has the v-th of `shards` equal parts of each segment, joined in order. The first
+// dimension of a tensor with one segment (a vocabulary) need not be divisible: parts are rounded up to whole rows, and
+// the last shards have fewer rows, or none.
 struct Slice {
   std::size_t dimension = 0, segments = 1;
   std::size_t shards = 1;  // 1: the tensor is whole

@@ -1,5 +1,7 @@
 #include "device/ops/losses/cross_entropy.h"
 
+#include <bit>
+
 #include "device/operations.h"
 
 namespace strata::device {
@@ -16,6 +18,14 @@ void check(const LogitTile& tile) {
 void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics) {
   check(tile);
   lane.operations().softmax_statistics(lane, tile, labels, statistics);
+}
+
+void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
+                        const std::int32_t* labels, RowStatistics* statistics) {
+  STRATA_CHECK(std::has_single_bit(shards.count));
+  STRATA_CHECK_LE(shards.count, kMostPartials);
+  STRATA_CHECK_LE(shards.vocabulary, shards.count * shards.words);
+  lane.operations().combine_statistics(lane, shards, rows, of_shards, labels, statistics);
 }
 
 void cross_entropy_losses(Lane& lane, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,

@@ -1,6 +1,7 @@
 #include "models/layers/embedding.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
@@ -21,21 +22,30 @@ class Embedding final : public Unit {
         spec_(spec),
         tokens_(run.tokens()),
         element_(size_of(run.dtype)),
-        tiles_(spec.vocabulary, run.device.kind) {
+        shards_(run.shards),
+        tiles_(spec.vocabulary, run.device.kind, run.shards) {
     freeze(run.freeze, run.adapter);
-    table_ = add_table(spec.table_name, tiles_, spec.hidden, spec.init, /*fp32_moments=*/true);
-    std::size_t most_rows = tiles_.rows(0);
-    if (!spec.position_name.empty()) {
-      positions_offset_ = add_parameter(
-          spec.position_name, {static_cast<std::int64_t>(spec.positions), static_cast<std::int64_t>(spec.hidden)}, true,
-          spec.init, /*fp32_moments=*/true);
+    const std::size_t hidden = spec.hidden;
+    const auto table = [&](std::size_t rows) {
+      return std::vector{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(hidden)};
+    };
+    if (split())
+      add_cut_parameter(spec.table_name, table(spec.vocabulary), {0, 1, shards_.of}, true, spec.init,
+                        /*fp32_moments=*/true);
+    else
+      add_table(spec.table_name, tiles_, hidden, spec.init, /*fp32_moments=*/true);
+    std::size_t most_rows = tiles_.widths()[0];
+    if (learned_positions()) {
+      positions_offset_ = add_parameter(spec.position_name, table(spec.positions), true, spec.init,
+                                        /*fp32_moments=*/true);
       if (spec.types > 0)
-        types_offset_ = add_parameter(spec.type_name,
-                                      {static_cast<std::int64_t>(spec.types), static_cast<std::int64_t>(spec.hidden)},
-                                      true, spec.init, /*fp32_moments=*/true);
-      end_part();
+        types_offset_ = add_parameter(spec.type_name, table(spec.types), true, spec.init, /*fp32_moments=*/true);
       most_rows = std::max(most_rows, spec.positions);
     }
+    if (split()) place_shards(shards_);
+    end_part();
+    for (std::size_t shard = 0; shard < shards_.count; ++shard)
+      shard_offsets_.push_back(parameters()[0].offset_of(shard));
     std::size_t scratch = device::embedding_backward_workspace(tokens_, most_rows);
     if (spec.types > 0) scratch = std::max(scratch, device::column_sum_workspace(tokens_, spec.hidden));
     Slots work;
@@ -55,18 +65,28 @@ class Embedding final : public Unit {
     return {.bytes = static_cast<double>(trained * element_)};
   }
 
+  // Of the words of a row, one shard has the one that is looked up. The others add -0, which changes no number.
+  std::vector<Seam> seams(Pass pass, bool) const override {
+    if (!shared_over_ranks() || pass == Pass::backward) return {};
+    return {{.elements = tokens_ * spec_.hidden}};
+  }
+
   void forward(Lane& lane, const Context& c, std::size_t part, ConstView, View y, View) const override {
     const std::size_t d = spec_.hidden, rows = c.one_row() ? 1 : tokens_;
-    if (part < tiles_.count()) {
-      const device::TableRows tile = rows_of(part);
-      embedding_forward(lane, rows, d, c.batch.tokens, tile, c.parameters.sub(table_ + tile.first * d, tile.count * d),
-                        y);
-    } else {
-      embedding_add(lane, rows, d, c.batch.positions, looked_up(c.parameters), y);
-      if (spec_.types > 0)
-        embedding_add(lane, rows, d, types_of(c), c.parameters.sub(types_offset_, spec_.types * d), y);
+    if (shared_over_ranks() && c.stretch == 0) {
+      zero(lane, y);
+      scale(lane, y, -1, y);
+      look_up(lane, c, part, y);
+      return cast(lane, y, c.partial.sub(0, y.size));
     }
-    if (part + 1 == parts().size() && spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
+    if (shared_over_ranks())
+      cast(lane, c.total.sub(0, y.size), y);
+    else
+      look_up(lane, c, part, y);
+    if (!is_last(part)) return;
+    if (learned_positions()) embedding_add(lane, rows, d, c.batch.positions, looked_up(c.parameters), y);
+    if (spec_.types > 0) embedding_add(lane, rows, d, types_of(c), c.parameters.sub(types_offset_, spec_.types * d), y);
+    if (spec_.dropout > 0) dropout(lane, dropout_of(c), y, {}, y);
   }
 
   void backward(Lane& lane, const Context& c, std::size_t part, ConstView, ConstView, ConstView dy, View,
@@ -75,15 +95,14 @@ class Embedding final : public Unit {
     const View scratch = scratch_.of(c.workspace);
     if (spec_.dropout > 0) {
       const View dropped = dropped_.of(c.workspace);
-      if (part + 1 == parts().size()) dropout(lane, dropout_of(c), dy, {}, dropped);
+      if (is_last(part)) dropout(lane, dropout_of(c), dy, {}, dropped);
       dy = dropped;
     }
-    if (part < tiles_.count()) {
-      const device::TableRows tile = rows_of(part);
-      if (const View d_table = gradients.sub(table_ + tile.first * d, tile.count * d))
-        embedding_backward(lane, tokens_, d, c.batch.tokens, tile, dy, d_table, scratch);
-      return;
-    }
+    for_tiles(part, [&](std::size_t tile) {
+      if (const View d_table = gradients.sub(offset_of(tile), tiles_.rows(tile) * d))
+        embedding_backward(lane, tokens_, d, c.batch.tokens, rows_of(tile), dy, d_table, scratch);
+    });
+    if (!is_last(part) || !learned_positions()) return;
     if (const View d_positions = looked_up(gradients)) {
       const std::size_t count = spec_.positions - spec_.first_position;
       embedding_backward(lane, tokens_, d, c.batch.positions, {0, count, count}, dy, d_positions, scratch);
@@ -112,10 +131,32 @@ class Embedding final : public Unit {
   device::TableRows rows_of(std::size_t tile) const {
     return {tiles_.first(tile), tiles_.rows(tile), spec_.vocabulary};
   }
+  std::size_t offset_of(std::size_t tile) const {
+    return shard_offsets_[tiles_.shard(tile)] + tiles_.row_in_shard(tile) * spec_.hidden;
+  }
+  // With one shard, each tile of the table is a part. The positions are in a part of their own, the last one.
+  template <typename F>
+  void for_tiles(std::size_t part, F&& f) const {
+    for (std::size_t tile = 0; tile < tiles_.count(); ++tile)
+      if (split() || tile == part) f(tile);
+  }
+  void look_up(Lane& lane, const Context& c, std::size_t part, View y) const {
+    const std::size_t d = spec_.hidden, rows = c.one_row() ? 1 : tokens_;
+    for_tiles(part, [&](std::size_t tile) {
+      embedding_forward(lane, rows, d, c.batch.tokens, rows_of(tile),
+                        c.parameters.sub(offset_of(tile), tiles_.rows(tile) * d), y);
+    });
+  }
+  bool is_last(std::size_t part) const { return part + 1 == parts().size(); }
+  bool learned_positions() const { return !spec_.position_name.empty(); }
+  bool split() const { return shards_.of > 1; }
+  bool shared_over_ranks() const { return shards_.count < shards_.of; }
 
   EmbeddingSpec spec_;
-  std::size_t tokens_, element_, table_ = 0, positions_offset_ = 0, types_offset_ = 0;
+  std::size_t tokens_, element_, positions_offset_ = 0, types_offset_ = 0;
+  ShardRange shards_;
   TableTiles tiles_;
+  std::vector<std::size_t> shard_offsets_;  // of this rank's shards of the table
   Slot scratch_, dropped_;
   UnitBytes bytes_;
 };

@@ -20,7 +20,8 @@ struct EmbeddingSpec {
 };
 
 // The first unit: the token table (first in the flat buffer, so that a head can share it) and, in models with learned
-// positions, the position and token-type tables.
+// positions, the position and token-type tables. In several virtual shards, each has a part of the vocabulary, and the
+// other tables are whole.
 std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

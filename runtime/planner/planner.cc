@@ -117,7 +117,8 @@ class Builder {
   // with quantised parameters runs part by part, so that only one part is unpacked at a time.
   void run_call(const Visit& visit, const Call& call) {
     unpacked_ = -1;
-    const models::Pass pass = call.kind == TaskKind::backward ? models::Pass::backward : models::Pass::forward;
+    const bool learns = call.kind == TaskKind::backward || (call.kind == TaskKind::loss && !r_.forward_only);
+    const models::Pass pass = learns ? models::Pass::backward : models::Pass::forward;
     if (const auto seams = d_.unit(call.unit).seams(pass, call.wants_output); !seams.empty())
       return run_stretches(call, seams);
     if (!visit.needs_parameters || d_.range_of({visit.unit, visit.part, PoolKind::quantised}).size() == 0)
@@ -150,7 +151,7 @@ class Builder {
       partial_ = -1;
       if (!one.ends)
         partial_ = d_.add_buffer("partial sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
-                                 device::fp32_bytes(Exchange::elements_for(d_, seams[i])), false);
+                                 Exchange::partial_bytes(d_, seams[i]), false);
       run(one);
       if (!one.ends) exchange(one, seams[i]);
     }
@@ -158,7 +159,7 @@ class Builder {
   }
   void exchange(const Call& call, const models::Seam& seam) {
     total_ = d_.add_buffer("sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
-                           d_.bytes_of(Exchange::elements_for(d_, seam)), false);
+                           Exchange::total_bytes(d_, seam), false);
     Exchange{.unit = call.unit,
              .micro_batch = call.micro_batch,
              .stretch = call.stretch,
@@ -209,7 +210,7 @@ class Builder {
       case TaskKind::recompute:
         return forward(call, true);
       case TaskKind::loss:
-        gradients_.before_call(call.unit);
+        if (call.starts || call.stretch < 0) gradients_.before_call(call.unit);
         return loss(call);
       default:
         if (call.starts || !(call.of_whole || call.stretch >= 0)) gradients_.before_call(call.unit);
@@ -315,9 +316,14 @@ class Builder {
     if (call.step) return tiled_loss(call);
     Loss l{unit_call(call, d_.model.loss_unit().loss_workspace())};
     if (!r_.forward_only) {
-      l.residual = add_residual(call.micro_batch);
-      l.gradients = add_gradients({call.unit}, call.micro_batch);
-      if (d_.layout(call.unit).trains_shared()) l.shared_gradients = add_shared_gradients(call.unit, call.micro_batch);
+      if (call.starts) {
+        add_residual(call.micro_batch);
+        written_ = add_gradients({call.unit}, call.micro_batch);
+        if (d_.layout(call.unit).trains_shared()) shared_ = add_shared_gradients(call.unit, call.micro_batch);
+      }
+      l.residual = {residual_[at(call.micro_batch)], call.starts};
+      if (written_ >= 0) l.gradients = {written_, call.starts};
+      if (d_.layout(call.unit).trains_shared()) l.shared_gradients = {shared_, call.starts};
     }
     l.add(d_);
   }
@@ -383,7 +389,8 @@ class Builder {
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
   int unpacked_ = -1;                 // of the part being added; -1: none
   int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none
-  int written_ = -1;                  // the unit's gradients, of which each part of a call writes some; -1: none
+  // The unit's gradients, of which each part or stretch of a call writes some, and those of what it shares; -1: none.
+  int written_ = -1, shared_ = -1;
 };
 
 }  // namespace

@@ -15,16 +15,49 @@ comm::ShardedRange range_of(std::size_t elements, std::size_t ranks, device::Sto
   return {bytes / ranks, 0, bytes};
 }
 
-}  // namespace
+std::size_t ranks_of(const Draft& draft) {
+  return static_cast<std::size_t>(draft.plan.mesh().tensor);
+}
 
-std::size_t Exchange::elements_for(const Draft& draft, const models::Seam& seam) {
-  const std::size_t row = draft.model.hidden, ranks = static_cast<std::size_t>(draft.plan.mesh().tensor);
+// Elements of the partial sums of a seam, and of their total: whole rows, the same number for every rank.
+std::size_t elements_for(const Draft& draft, const models::Seam& seam) {
+  const std::size_t row = draft.model.hidden, ranks = ranks_of(draft);
   const std::size_t rows = (seam.elements + row - 1) / row;
   return (rows + ranks - 1) / ranks * ranks * row;
 }
 
+}  // namespace
+
+std::size_t Exchange::partial_bytes(const Draft& draft, const models::Seam& seam) {
+  return device::fp32_bytes(seam.gathers ? seam.elements : elements_for(draft, seam));
+}
+
+std::size_t Exchange::total_bytes(const Draft& draft, const models::Seam& seam) {
+  if (seam.gathers) return ranks_of(draft) * device::fp32_bytes(seam.elements);
+  return draft.bytes_of(elements_for(draft, seam));
+}
+
 void Exchange::add(Draft& draft) const {
-  const auto ranks = static_cast<std::size_t>(draft.plan.mesh().tensor);
+  const std::size_t ranks = ranks_of(draft), others = ranks - 1;
+  const comm::Levels& levels = draft.levels(Peers::tensor);
+  const auto send = [&](Task& task, std::size_t pieces, std::size_t gathered, std::uint64_t between) {
+    task.cost.bytes = static_cast<double>(ranks * pieces + gathered);
+    task.cost.sent_bytes = static_cast<double>(others * (pieces + gathered));
+    task.cost.between_bytes = static_cast<double>(between);
+    draft.plan.comm_bytes.all_to_all += others * pieces;
+    draft.plan.comm_bytes.all_gather += others * gathered;
+    draft.plan.comm_bytes.between_nodes += between;
+  };
+  if (seam.gathers) {
+    Task& task = draft.add_task(TaskKind::exchange, LaneId::exchange, unit, micro_batch);
+    task.stretch = stretch;
+    task.at_once = seam.elements;
+    task.backward = backward;
+    Draft::use(task, partial, Role::partial, Access::read);
+    Draft::use(task, total, Role::total, Access::write);
+    const std::size_t piece = device::fp32_bytes(seam.elements);
+    return send(task, 0, piece, levels.gathered(piece));
+  }
   const std::size_t elements = elements_for(draft, seam), own = elements / ranks;
   Task& task = draft.add_task(TaskKind::exchange, LaneId::exchange, unit, micro_batch);
   task.stretch = stretch;
@@ -42,16 +75,9 @@ void Exchange::add(Draft& draft) const {
     Draft::use(task, is_frozen ? frozen : parameters, is_frozen ? Role::frozen : Role::parameters, Access::read);
   }
   Draft::use(task, total, Role::total, Access::write);
-  const std::size_t partials = device::fp32_bytes(own), rounded = draft.bytes_of(own), others = ranks - 1;
-  task.cost.bytes = static_cast<double>(ranks * partials + rounded);
-  task.cost.sent_bytes = static_cast<double>(others * (partials + rounded));
-  const comm::Levels& levels = draft.levels(Peers::tensor);
-  const std::uint64_t between =
-      levels.exchanged(range_of(elements, ranks, device::StorageFormat::fp32)) + levels.gathered(rounded);
-  task.cost.between_bytes = static_cast<double>(between);
-  draft.plan.comm_bytes.all_to_all += others * partials;
-  draft.plan.comm_bytes.all_gather += others * rounded;
-  draft.plan.comm_bytes.between_nodes += between;
+  const std::size_t rounded = draft.bytes_of(own);
+  send(task, device::fp32_bytes(own), rounded,
+       levels.exchanged(range_of(elements, ranks, device::StorageFormat::fp32)) + levels.gathered(rounded));
 }
 
 void Exchange::run(Site& site, const Task& task, device::Lane& lane) {
@@ -60,6 +86,10 @@ void Exchange::run(Site& site, const Task& task, device::Lane& lane) {
   const View partial = site.view(task, Role::partial, DType::fp32), staging = site.view(task, Role::staging);
   const View total = site.view(task, Role::total);
   const std::size_t own = task.at_once, elements = own * ranks;
+  if (!staging) {  // the seam gathers
+    const auto range = range_of(elements, ranks, device::StorageFormat::fp32);
+    return over.all_gather(range, partial.data, total.data);
+  }
   device::ConstView bias;
   if (task.end > task.begin)
     bias = site.view(task, task.pool == PoolKind::frozen ? Role::frozen : Role::parameters)

@@ -46,17 +46,17 @@ void run_step(const Site& site, const Task& task, Lane& lane) {
 void Loss::add(Draft& draft) const {
   const models::LossUnit& unit = draft.model.loss_unit();
   const bool learns = !draft.request.forward_only;
-  STRATA_CHECK_EQ(residual >= 0, learns);
+  STRATA_CHECK_EQ(residual.buffer >= 0, learns);
   const UnitLayout& layout = draft.layout(call.which.unit);
-  STRATA_CHECK_EQ(gradients >= 0, learns && layout.trains());
-  STRATA_CHECK_EQ(shared_gradients >= 0, learns && layout.trains_shared());
+  STRATA_CHECK_EQ(gradients.buffer >= 0, learns && layout.trains());
+  STRATA_CHECK_EQ(shared_gradients.buffer >= 0, learns && layout.trains_shared());
   Task& task = call.add(draft, TaskKind::loss);
   Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
   Draft::use_if_any(task, draft.plan.control.scores, Role::scores, Access::write);
-  Draft::use_if_any(task, residual, Role::residual, Access::write);
-  Draft::use_if_any(task, gradients, Role::gradients, Access::write);
-  Draft::use_if_any(task, shared_gradients, Role::shared_gradients, Access::write);
-  UnitCall::set_work(draft, task, unit.loss_work(learns));
+  Draft::use_if_any(task, residual, Role::residual);
+  Draft::use_if_any(task, gradients, Role::gradients);
+  Draft::use_if_any(task, shared_gradients, Role::shared_gradients);
+  UnitCall::set_work(draft, task, call.share_of(unit.loss_work(learns)));
 }
 
 void Loss::run(Site& site, const Task& task, Lane& lane) {
@@ -73,8 +73,8 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
   unit.loss(lane, context, x, loss_of(site), dx, gradients);
   count_once(site, lane);
   if (!dx) return;  // a forward-only plan
-  if (gradients) UnitCall::zero_gaps(site, task, lane, gradients);
-  UnitCall::count_nonfinite(site, task, lane, dx);
+  if (gradients && task.stretch <= 0) UnitCall::zero_gaps(site, task, lane, gradients);
+  if (task.buffer(Role::partial) < 0) UnitCall::count_nonfinite(site, task, lane, dx);
 }
 
 void TiledLoss::add(Draft& draft) const {

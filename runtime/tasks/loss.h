@@ -7,8 +7,8 @@ namespace strata::runtime {
 // logits of the last row if the run generates.
 struct Loss {
   UnitCall call;
-  int residual = -1;                          // gradient of its input
-  int gradients = -1, shared_gradients = -1;  // of its own parameters; of the shared ones; -1: not trained
+  Written residual = {};                          // gradient of its input
+  Written gradients = {}, shared_gradients = {};  // of its own parameters; of the shared ones; none: not trained
 
   void add(Draft& draft) const;
   static void run(Site& site, const Task& task, device::Lane& lane);

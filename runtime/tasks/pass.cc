@@ -162,7 +162,7 @@ void Forward::run(Site& site, const Task& task, Lane& lane) {
   const auto [first, last] = UnitCall::parts(site, task);
   for (std::size_t part = first; part < last; ++part)
     unit.forward(lane, UnitCall::context(site, task), part, x, y, site.view(task, Role::saved, DType::fp32));
-  if (y && last == unit.parts().size() && task.kind == TaskKind::forward)
+  if (y && last == unit.parts().size() && task.kind == TaskKind::forward && task.buffer(Role::partial) < 0)
     UnitCall::count_nonfinite(site, task, lane, y);
 }
 

@@ -238,7 +238,7 @@ class Hasher {
     std::map<std::size_t, Tensor> tensors;
     for (const PoolKind pool : kPools)
       for (const TensorRange& range : plan_.layout.units[unit].pool(pool).ranges)
-        tensors[range.parameter] = {0, (range.end - range.begin) * range.piece.shards, range.piece};
+        tensors[range.parameter] = {0, range.box ? range.box->of_tensor() : range.end - range.begin, range.piece};
     std::size_t end = 0;
     for (auto& [parameter, tensor] : tensors) {
       tensor.begin = whole_parameters(end);

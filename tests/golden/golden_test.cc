@@ -81,7 +81,7 @@ void Golden::agree(int shards, int stages) {
       models::read_elements(*after, 0, to);
       double difference = 0, update = 0;
       for (std::size_t shard = 0; shard < p.slice.shards; ++shard)
-        for (std::size_t k = 0; k < p.piece_size(); ++k) {
+        for (std::size_t k = 0; k < p.piece_size(shard); ++k) {
           const std::size_t whole = p.piece(shard).in_whole(k);
           difference += std::pow(double{final_weights[unit][p.offset_of(shard) + k]} - to[whole], 2);
           update += std::pow(double{to[whole]} - from[whole], 2);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "models/parameter.h"
@@ -14,7 +15,7 @@ std::vector<std::size_t> piece_of(std::size_t d, std::size_t segments, std::size
   Parameter p{"w", {4, 12}, 0, true, {}, false};
   p.slice = {d, segments, shards};
   std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < p.piece_size(); ++i) places.push_back(p.piece(v).in_whole(i));
+  for (std::size_t i = 0; i < p.piece_size(v); ++i) places.push_back(p.piece(v).in_whole(i));
   return places;
 }
 
@@ -37,18 +38,39 @@ TEST(Slice, PiecesCoverTheTensorOnceAndCountWhatLiesBefore) {
     std::vector<int> seen(p.size());
     for (std::size_t v = 0; v < kShards; ++v) {
       const Piece piece = p.piece(v);
-      for (std::size_t i = 0; i < p.piece_size(); ++i) {
+      for (std::size_t i = 0; i < p.piece_size(v); ++i) {
         ++seen[piece.in_whole(i)];
         EXPECT_EQ(piece.before(piece.in_whole(i)), i);
       }
       std::size_t next = 7;
-      piece.for_stretches(7, p.piece_size() - 2, [&](std::size_t at, std::size_t whole, std::size_t count) {
+      piece.for_stretches(7, p.piece_size(v) - 2, [&](std::size_t at, std::size_t whole, std::size_t count) {
         EXPECT_EQ(at, next);
         for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(piece.in_whole(at + i), whole + i);
         next = at + count;
       });
-      EXPECT_EQ(next, p.piece_size() - 2);
-      EXPECT_EQ(piece.before(p.size()), p.piece_size());
+      EXPECT_EQ(next, p.piece_size(v) - 2);
+      EXPECT_EQ(piece.before(p.size()), p.piece_size(v));
+    }
+    EXPECT_EQ(seen, std::vector<int>(p.size(), 1));
+  }
+}
+
+// A vocabulary of 10 words: of four shards the last has one word, of eight the last three have none.
+TEST(Slice, TheLastShardsOfAVocabularyHaveFewerRows) {
+  for (const std::size_t shards : {4u, 8u}) {
+    Parameter p{"w", {10, 3}, 0, true, {}, false};
+    p.slice = {0, 1, shards};
+    const std::size_t rows = shards == 4 ? 3 : 2;
+    EXPECT_EQ(p.piece_room(), 3 * rows);
+    std::vector<int> seen(p.size());
+    for (std::size_t v = 0; v < shards; ++v) {
+      const std::size_t first = std::min<std::size_t>(10, v * rows), size = 3 * (std::min(10 - first, rows));
+      EXPECT_EQ(p.piece_size(v), size) << v;
+      EXPECT_EQ(p.piece(v).before(p.size()), size) << v;
+      for (std::size_t i = 0; i < size; ++i) {
+        EXPECT_EQ(p.piece(v).in_whole(i), 3 * first + i);
+        ++seen[p.piece(v).in_whole(i)];
+      }
     }
     EXPECT_EQ(seen, std::vector<int>(p.size(), 1));
   }

@@ -17,6 +17,7 @@ inline constexpr std::int32_t kIgnoredLabel = -100;
 struct LogitTile {
   std::size_t rows, first, columns, stride;
   View logits;
+  bool starts;  // the first tile of the vocabulary, or of a shard of it that has statistics of its own
 };
 
 // What a row's loss and gradient need to know about all its logits.
@@ -25,8 +26,18 @@ struct RowStatistics {
   float largest, label;  // label: the label's logit
 };
 
-// The statistics of each row, from its tiles in ascending order, one call each. The tile at word 0 starts over.
+// The statistics of each row, from its tiles in ascending order, one call each. A tile that `starts` starts over.
 void softmax_statistics(Lane&, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics);
+
+// A vocabulary that is cut into `count` shards (a power of two) of `words` words each; the last ones may have fewer, or
+// none.
+struct VocabularyShards {
+  std::size_t vocabulary, count, words;
+};
+// The statistics of `rows` rows over the whole vocabulary from those of its shards, [count, rows]; a shard without
+// words is not read. Sums are added by a balanced binary tree, in fp64.
+void combine_statistics(Lane&, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
+                        const std::int32_t* labels, RowStatistics* statistics);
 // The cross-entropy of rows with labels below `vocab`; losses: fp32 [rows], 0 if ignored.
 void cross_entropy_losses(Lane&, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,
                           View losses);

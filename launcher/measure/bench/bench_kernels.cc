@@ -107,7 +107,7 @@ class Kernels {
     std::vector<std::int32_t> words(rows);
     for (std::size_t r = 0; r < rows; ++r) words[r] = static_cast<std::int32_t>(r * 7919 % kVocabulary);
     stand_.fill(labels, std::as_bytes(std::span(words)));
-    const device::LogitTile tile{rows, 0, kVocabulary, kVocabulary, logits};
+    const device::LogitTile tile{rows, 0, kVocabulary, kVocabulary, logits, true};
     const auto* const of_rows = reinterpret_cast<const std::int32_t*>(labels.data);
     auto* const kept = reinterpret_cast<device::RowStatistics*>(statistics.data);
     const auto n = static_cast<double>(logits.size);

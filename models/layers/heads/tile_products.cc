@@ -50,8 +50,10 @@ std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind 
   return std::min(tokens, (even + grain - 1) / grain * grain);
 }
 
-TileProducts::TileProducts(std::size_t rows, std::size_t n_columns, std::size_t hidden, bool bias, const RunShape& run)
-    : columns(n_columns),
+TileProducts::TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias,
+                           const RunShape& run)
+    : rows(n_rows),
+      columns(n_columns),
       logits(run.device, forward(sizes(rows, n_columns, hidden), run.dtype, bias)),
       input(run.device, backward_input(sizes(rows, n_columns, hidden), run.dtype)),
       weights_first(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, false)),

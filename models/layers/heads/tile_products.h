@@ -24,7 +24,7 @@ struct TileProducts {
   // In bytes, for the largest of them.
   std::size_t workspace(int threads) const;
 
-  std::size_t columns;
+  std::size_t rows, columns;
   // weights_first: for the first chunk; it overwrites the sum.
   device::Product logits, input, weights_first, weights_more;
 };

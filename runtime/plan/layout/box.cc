@@ -17,6 +17,10 @@ std::uint64_t Box::elements() const {
   return std::accumulate(size.begin(), size.end(), std::uint64_t{1}, std::multiplies<>());
 }
 
+std::uint64_t Box::of_tensor() const {
+  return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
+}
+
 bool Box::overlaps(const Box& other) const {
   STRATA_CHECK(shape == other.shape);
   for (std::size_t d = 0; d < shape.size(); ++d)

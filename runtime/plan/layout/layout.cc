@@ -30,8 +30,9 @@ std::optional<Box> box_of(const models::Parameter& p, std::size_t shard) {
     ++d;
   }
   const auto at = static_cast<std::size_t>(d);
-  box.size[at] /= p.slice.shards;
-  box.offset[at] = shard * box.size[at];
+  const std::uint64_t all = box.size[at], part = (all + p.slice.shards - 1) / p.slice.shards;
+  box.offset[at] = std::min(all, shard * part);
+  box.size[at] = std::min(part, all - box.offset[at]);
   return box;
 }
 
@@ -73,8 +74,8 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
       for (std::size_t piece = 0; piece < p.pieces(); ++piece) {
         const std::size_t begin = models::place_in_pool(p.offset_of(piece));
         const models::Piece of_tensor = p.piece(piece);
-        u.pool(p.pool()).ranges.push_back(
-            {begin, begin + p.piece_size(), i, p.decay, format_of(p, moments), box_of(p, of_tensor.shard), of_tensor});
+        u.pool(p.pool()).ranges.push_back({begin, begin + p.piece_size(piece), i, p.decay, format_of(p, moments),
+                                           box_of(p, of_tensor.shard), of_tensor, begin + p.piece_room()});
       }
       layout.adapted = layout.adapted || p.of_adapter;
     }
@@ -105,7 +106,7 @@ std::size_t UnitLayout::moment_bytes(std::size_t begin, std::size_t end) const {
   };
   for (const TensorRange& range : ranges) {
     take(std::min(range.begin, end), moments);
-    take(std::min((range.end + kBlock - 1) / kBlock * kBlock, end), range.moments);
+    take(std::min((std::max(range.end, range.reserved_end) + kBlock - 1) / kBlock * kBlock, end), range.moments);
   }
   take(end, moments);
   return bytes;

@@ -35,6 +35,8 @@ struct TensorRange {
   // The part of the tensor that these elements are, row-major; none: all of it.
   std::optional<Box> box = {};
   models::Piece piece = {};  // the same of a virtual shard, as stretches of the tensor
+  // The end of the memory reserved for the piece: `end`, or later if other shards' pieces are larger.
+  std::size_t reserved_end = 0;
 
   Box box_of(const models::Parameter& p) const { return box ? *box : Box::whole({p.shape.begin(), p.shape.end()}); }
 };

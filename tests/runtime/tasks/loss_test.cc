@@ -49,7 +49,7 @@ void expect_use(const Task& task, Role role, int buffer, Access access) {
 
 TEST(LossTask, GivesItsGradientsAndThoseOfWhatItShares) {
   Losing l;
-  Loss{l.call(), l.residual, l.gradients, l.d_table}.add(l.run.draft);
+  Loss{l.call(), {l.residual}, {l.gradients}, {l.d_table}}.add(l.run.draft);
   const Task& task = l.run.task();
   EXPECT_EQ(task.kind, TaskKind::loss);
   EXPECT_EQ(task.lane, LaneId::compute);
@@ -86,7 +86,7 @@ TEST(LossTask, GivesItsGradientsAndThoseOfWhatItShares) {
 
 TEST(LossTask, CountsGradientsThatAreNotFinite) {
   Losing l;
-  Loss{l.call(), l.residual, l.gradients, l.d_table}.add(l.run.draft);
+  Loss{l.call(), {l.residual}, {l.gradients}, {l.d_table}}.add(l.run.draft);
   l.run.place();
   l.c.model.value = kNan;
   l.run.run();

@@ -1,5 +1,6 @@
 #include "device/ops/losses/cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -10,6 +11,9 @@
 namespace strata::device::cpu {
 
 namespace {
+
+// With 2^10 shards there are at most eleven subtrees.
+constexpr std::size_t kMostLevels = 11;
 
 // Calls f(row) for each row, with several rows per task.
 template <typename F>
@@ -29,7 +33,7 @@ void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* l
     for_rows(team, tile, [&](std::size_t r) {
       const float* row = x + r * tile.stride;
       RowStatistics& s = statistics[r];
-      if (tile.first == 0) s = {0.0, -INFINITY, 0.0f};
+      if (tile.starts) s = {0.0, -INFINITY, 0.0f};
       if (labels[r] == kIgnoredLabel) return;
       STRATA_CHECK(labels[r] >= 0);
       const SoftmaxSum all = softmax_sum(row, tile.columns, {s.largest, s.sum});
@@ -37,6 +41,32 @@ void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* l
       s.sum = all.sum;
       if (const std::size_t at = static_cast<std::size_t>(labels[r]) - tile.first; at < tile.columns) s.label = row[at];
     });
+  });
+}
+
+void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
+                        const std::int32_t* labels, RowStatistics* statistics) {
+  submit(lane, [=](Team&) {
+    const std::size_t some = (shards.vocabulary + shards.words - 1) / shards.words;  // shards that have words
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (labels[r] == kIgnoredLabel) continue;
+      float largest = -INFINITY;
+      for (std::size_t v = 0; v < some; ++v) largest = std::max(largest, of_shards[v * rows + r].largest);
+      double waiting[kMostLevels];  // complete subtrees that wait for their right neighbours
+      std::size_t top = 0;
+      for (std::size_t v = 0; v < shards.count; ++v) {
+        double sum = 0;
+        if (v < some) {
+          const RowStatistics& s = of_shards[v * rows + r];
+          // If all logits are -inf, the difference would be NaN.
+          sum = s.largest == largest ? s.sum : s.sum * std::exp(double{s.largest} - double{largest});
+        }
+        for (std::size_t bits = v; bits & 1; bits >>= 1) sum = waiting[--top] + sum;
+        waiting[top++] = sum;
+      }
+      const std::size_t owner = std::min(static_cast<std::size_t>(labels[r]) / shards.words, some - 1);
+      statistics[r] = {waiting[0], largest, of_shards[owner * rows + r].label};
+    }
   });
 }
 

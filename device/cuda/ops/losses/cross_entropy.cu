@@ -52,14 +52,14 @@ constexpr int kBatch = kWarp;  // pieces between two barriers
 
 template <bool kAligned>
 __global__ void __launch_bounds__(kThreads)
-    add_to_statistics(const float* logits, std::size_t first, std::size_t columns, std::size_t stride,
+    add_to_statistics(const float* logits, std::size_t first, std::size_t columns, std::size_t stride, bool starts,
                       const std::int32_t* labels, RowStatistics* statistics) {
   __shared__ float largest_of[kBatch][kWarps], sum_of[kBatch][kWarps];
   const std::size_t r = blockIdx.x;
   const float* row = logits + r * stride;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   RowStatistics s{0.0, -kInfinity, 0.0f};
-  if (first != 0) s = statistics[r];
+  if (!starts) s = statistics[r];
   const std::int32_t label = labels[r];
   if (label == kIgnoredLabel) {
     if (threadIdx.x == 0) statistics[r] = s;
@@ -98,6 +98,40 @@ __global__ void __launch_bounds__(kThreads)
   // A label below zero is in no tile; cross_entropy_losses() turns its loss into NaN.
   if (const std::size_t at = static_cast<std::size_t>(label) - first; at < columns) s.label = row[at];
   statistics[r] = {all.sum, all.largest, s.label};
+}
+
+// Level i waits while bit i of the number of shards is set. The loop over levels is unrolled and selects, so that
+// `waiting` lies in registers, as in tree_sum.cu.
+constexpr int kLevels = 11;
+
+__global__ void join_shards(VocabularyShards shards, std::size_t rows, const RowStatistics* of_shards,
+                            const std::int32_t* labels, RowStatistics* statistics) {
+  const std::size_t r = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (r >= rows || labels[r] == kIgnoredLabel) return;
+  const std::size_t some = (shards.vocabulary + shards.words - 1) / shards.words;
+  float largest = -kInfinity;
+  for (std::size_t v = 0; v < some; ++v) largest = fmaxf(largest, of_shards[v * rows + r].largest);
+  double waiting[kLevels] = {}, sum = 0;
+  for (std::size_t v = 0; v < shards.count; ++v) {
+    sum = 0;
+    if (v < some) {
+      const RowStatistics s = of_shards[v * rows + r];
+      // If all logits are -inf, the difference would be NaN.
+      sum = s.largest == largest ? s.sum : s.sum * exp(static_cast<double>(s.largest) - static_cast<double>(largest));
+    }
+    bool carries = true;
+#pragma unroll
+    for (int level = 0; level < kLevels; ++level) {
+      const bool adds = carries && (v >> level & 1) != 0, stays = carries && !adds;
+      const double left = waiting[level];
+      waiting[level] = stays ? sum : left;
+      sum = adds ? left + sum : sum;
+      carries = adds;
+    }
+  }
+  const std::size_t label = static_cast<std::size_t>(labels[r]) / shards.words;
+  const std::size_t owner = label < some ? label : some - 1;
+  statistics[r] = {sum, largest, of_shards[owner * rows + r].label};
 }
 
 __global__ void losses_of(std::size_t rows, std::size_t vocab, const RowStatistics* statistics,
@@ -175,7 +209,14 @@ void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* l
   if (tile.rows == 0) return;
   const auto kernel = rows_aligned(tile) ? add_to_statistics<true> : add_to_statistics<false>;
   launch(lane, static_cast<unsigned>(tile.rows), kThreads, 0, kernel, tile.logits.as<float>(), tile.first, tile.columns,
-         tile.stride, labels, statistics);
+         tile.stride, tile.starts, labels, statistics);
+}
+
+void combine_statistics(Lane& lane, const VocabularyShards& shards, std::size_t rows, const RowStatistics* of_shards,
+                        const std::int32_t* labels, RowStatistics* statistics) {
+  if (rows == 0) return;
+  const auto blocks = static_cast<unsigned>((rows + kThreads - 1) / kThreads);
+  launch(lane, blocks, kThreads, 0, join_shards, shards, rows, of_shards, labels, statistics);
 }
 
 void cross_entropy_losses(Lane& lane, std::size_t vocab, const RowStatistics* statistics, const std::int32_t* labels,

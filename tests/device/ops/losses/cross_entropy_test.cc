@@ -18,7 +18,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 // Losses and, with scalars, the gradient in place, all columns at once.
 void cross_entropy(Lane& lane, std::size_t rows, std::size_t vocab, View logits, const std::int32_t* labels,
                    const StepScalars* scalars, DType gradient, View losses, RowStatistics* statistics) {
-  const LogitTile tile{rows, 0, vocab, vocab, logits};
+  const LogitTile tile{rows, 0, vocab, vocab, logits, true};
   softmax_statistics(lane, tile, labels, statistics);
   cross_entropy_losses(lane, vocab, statistics, labels, losses);
   if (scalars) cross_entropy_gradient(lane, tile, labels, statistics, scalars, gradient);
@@ -128,7 +128,7 @@ TEST_P(CrossEntropy, SameBitsByTiles) {
         Array& tile = tiles.emplace_back(DType::fp32, rows * stride);
         for (std::size_t r = 0; r < rows; ++r)
           std::memcpy(tile.floats() + r * stride, logits.data() + (r * vocab + first) * 4, columns * 4);
-        all.push_back({rows, first, columns, stride, {}});
+        all.push_back({rows, first, columns, stride, {}, first == 0});
       }
       for (std::size_t t = 0; t < tiles.size(); ++t) {
         all[t].logits = tiles[t].view();
@@ -148,6 +148,29 @@ TEST_P(CrossEntropy, SameBitsByTiles) {
             0)
             << name_of(dtype) << " tile " << t << " row " << r;
       }
+  }
+}
+
+// From the statistics of shards, of which the last may be short or without words.
+TEST_P(CrossEntropy, StatisticsOfShards) {
+  for (const std::size_t shards : {1, 2, 8, 64}) {
+    const std::size_t words = (vocab + shards - 1) / shards;
+    std::vector<RowStatistics> of_shards(shards * rows, {std::nan(""), std::nanf(""), std::nanf("")}), statistics(rows);
+    Array losses(DType::fp32, rows);
+    in_lane(2, [&](Lane& lane) {
+      for (std::size_t v = 0; v * words < vocab; ++v) {
+        const std::size_t columns = std::min(words, vocab - v * words);
+        const View from{logits.data() + v * words * 4, logits.view().size - v * words, DType::fp32};
+        softmax_statistics(lane, {rows, v * words, columns, vocab, from, true}, labels.data(), &of_shards[v * rows]);
+      }
+      combine_statistics(lane, {vocab, shards, words}, rows, of_shards.data(), labels.data(), statistics.data());
+      cross_entropy_losses(lane, vocab, statistics.data(), labels.data(), losses.view());
+    });
+    for (std::size_t r = 0; r < rows; ++r) {
+      const bool counts = labels[r] != kIgnoredLabel;
+      const double loss = counts ? loss_of(logits.doubles(r * vocab, vocab), static_cast<std::size_t>(labels[r])) : 0;
+      EXPECT_NEAR(losses[r], loss, 2e-6 * std::max(1.0, loss)) << shards << " shards, row " << r;
+    }
   }
 }
 

@@ -1,0 +1,78 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "device/view.h"
+#include "models/flat_range.h"
+#include "models/layers/heads/table_tiles.h"
+#include "models/layers/heads/tile_products.h"
+
+namespace strata::models {
+
+// The table [vocabulary, hidden] that a head multiplies its rows with, and the bias of its words, as this rank has
+// them: the tiles of its virtual shards, their places in flat buffers, and their products with chunks of rows.
+class HeadTable {
+ public:
+  HeadTable(std::size_t vocabulary, std::size_t hidden, const RunShape& run);
+
+  // By shard of this rank: where the table's rows begin, in the buffer of the unit that holds them, and the bias of its
+  // words; biases are empty if there is none.
+  void place(std::vector<std::size_t> rows, std::vector<std::size_t> biases);
+  // Prepares the products of `rows` rows in chunks of chunk_rows.
+  void prepare(std::size_t rows, std::size_t chunk_rows, const RunShape& run);
+  // Bytes for the largest product, and for the sum of the bias's gradient over the rows of a chunk.
+  std::size_t workspace(int threads) const;
+  std::size_t bias_workspace() const;
+
+  const TableTiles& tiles() const { return tiles_; }
+  std::size_t count() const { return tiles_.count(); }
+  std::size_t rows(std::size_t tile) const { return tiles_.rows(tile); }
+  std::size_t shard(std::size_t tile) const { return tiles_.shard(tile); }
+  std::size_t size(std::size_t tile) const { return tiles_.rows(tile) * hidden_; }
+  std::size_t own_words() const;  // of this rank's shards
+  bool biased() const { return !biases_.empty(); }
+  bool learns_rows() const { return !is_frozen(rows_[0]); }
+  bool learns_words() const { return biased() && !is_frozen(biases_[0]); }
+  const TileProducts& products(std::size_t rows, std::size_t tile) const {
+    return products_[rows == chunk_rows_ ? 0 : 1][tiles_.width(tile)];
+  }
+
+  // The tile's rows in the holder's buffer, its part of the bias in the head's, and its part of a vector over all words
+  // for which this rank's shards have room, or of a matrix with such rows.
+  template <typename V>
+  V rows_in(const FlatRange<V>& holder, std::size_t tile) const {
+    return holder.sub(begin(tile), size(tile));
+  }
+  template <typename V>
+  V bias_in(const FlatRange<V>& head, std::size_t tile) const {
+    return head.sub(biases_[shard(tile)] + tiles_.row_in_shard(tile), rows(tile));
+  }
+  device::View words_in(device::View words, std::size_t tile) const { return words.sub(own_row(tile), rows(tile)); }
+  device::View rows_of_sum(device::View sum, std::size_t tile) const {
+    return sum.sub(own_row(tile) * hidden_, size(tile));
+  }
+  // Calls f(begin, end) for the stretches of the gradients of a shared table in which there are no rows.
+  template <typename F>
+  void for_gaps(const GradientRange& gradients, F&& f) const {
+    std::size_t end = gradients.begin;
+    for (std::size_t tile = 0; tile < count(); ++tile) {
+      if (end < begin(tile)) f(end, begin(tile));
+      end = begin(tile) + size(tile);
+    }
+    const std::size_t last = gradients.begin + gradients.values.size;
+    if (end < last) f(end, last);
+  }
+
+ private:
+  std::size_t begin(std::size_t tile) const { return rows_[shard(tile)] + tiles_.row_in_shard(tile) * hidden_; }
+  std::size_t own_row(std::size_t tile) const { return shard(tile) * tiles_.shard_words() + tiles_.row_in_shard(tile); }
+
+  std::size_t hidden_, chunk_rows_ = 0;
+  TableTiles tiles_;
+  std::vector<std::size_t> rows_, biases_;
+  // Of full chunks and of the last one; by TableTiles::widths().
+  std::array<std::vector<TileProducts>, 2> products_;
+};
+
+}  // namespace strata::models
