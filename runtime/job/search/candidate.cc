@@ -21,7 +21,7 @@ Numbers numbers_with(const Changes& changes) {
     return std::any_of(changes.begin(), changes.end(), [&](const auto& change) { return change.first == key; });
   };
   if (has("training.precision")) return Numbers::other;
-  return has("training.micro_batch_size") ? Numbers::rounded : Numbers::same;
+  return has("training.micro_batch_size") || has("parallel.tensor") ? Numbers::rounded : Numbers::same;
 }
 
 void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, std::vector<Candidate>& out) {

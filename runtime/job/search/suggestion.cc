@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "runtime/job/search/candidate.h"
 #include "runtime/job/search/state_bytes.h"
 
@@ -204,36 +205,67 @@ class Search {
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
 };
 
-// The fewest pipeline stages on the same ranks with which it fits. A step keeps its sequences, and losses their bits:
+// The recipe on the same ranks with these degrees, and nearest changes with which it fits. A step keeps its sequences:
 // fewer data ranks take more micro-batches each.
-std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose) {
+std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages) {
+  const Recipe& recipe = refused.recipe;
+  Workload shared = refused;
+  Recipe& r = shared.recipe;
+  Changes changes;
+  r.parallel.tensor = tensor;
+  r.parallel.stages = stages;
+  if (stages != recipe.parallel.stages) changes.emplace_back("parallel.stages", std::to_string(stages));
+  if (tensor != recipe.parallel.tensor) changes.emplace_back("parallel.tensor", std::to_string(tensor));
+  if (stages > 1) {
+    r.memory.order = AccumulationOrder::horizontal;
+    if (recipe.memory.order == AccumulationOrder::vertical) changes.emplace_back("memory.order", "\"horizontal\"");
+  }
+  if (!r.training.global_batch_size) {
+    const std::int64_t before = recipe.parallel.replica(), steps = recipe.accumulation_steps(refused.ranks);
+    r.training.gradient_accumulation_steps = steps * r.parallel.replica() / before;
+    changes.emplace_back("training.gradient_accumulation_steps",
+                         std::to_string(*r.training.gradient_accumulation_steps));
+  }
+  std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false).nearest();
+  if (!found) return found;
+  // A later value of the same key holds.
+  for (const auto& change : found->changes) {
+    std::erase_if(changes, [&](const auto& c) { return c.first == change.first; });
+    changes.push_back(change);
+  }
+  found->changes = std::move(changes);
+  return found;
+}
+
+bool can_share(const Job& refused, Purpose purpose) {
   const Recipe& recipe = refused.recipe;
   const bool in_groups = recipe.zero.parameters_group != kAllRanks || recipe.zero.gradients_group != kAllRanks ||
                          recipe.zero.optimizer_group != kAllRanks;
-  if (purpose != Purpose::train || recipe.parallel.stages > 1 || in_groups) return std::nullopt;
-  const std::int64_t steps = recipe.accumulation_steps(refused.ranks);
-  const int ranks = refused.ranks / recipe.parallel.tensor;
+  return purpose == Purpose::train && recipe.parallel.stages == 1 && !in_groups;
+}
+
+// The fewest pipeline stages with which it fits; losses keep their bits.
+std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose) {
+  if (!can_share(refused, purpose)) return std::nullopt;
+  const int tensor = refused.recipe.parallel.tensor, ranks = refused.ranks / tensor;
   for (int stages = 2; stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
     if (ranks % stages != 0) continue;
-    Workload staged = refused;
-    Recipe& r = staged.recipe;
-    Changes changes = {{"parallel.stages", std::to_string(stages)}};
-    r.parallel.stages = stages;
-    r.memory.order = AccumulationOrder::horizontal;
-    if (recipe.memory.order == AccumulationOrder::vertical) changes.emplace_back("memory.order", "\"horizontal\"");
-    if (!r.training.global_batch_size) {
-      r.training.gradient_accumulation_steps = steps * stages;
-      changes.emplace_back("training.gradient_accumulation_steps", std::to_string(steps * stages));
+    if (auto found = with_degrees(refused, capacity, tensor, stages)) return found;
+  }
+  return std::nullopt;
+}
+
+// The fewest ranks that share each layer with which it fits: if one layer is too large for a rank. Sums over a layer's
+// shards round differently, unless the recipe has shards already.
+std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& capacity, Purpose purpose) {
+  if (!can_share(refused, purpose)) return std::nullopt;
+  for (int tensor = 2 * refused.recipe.parallel.tensor; tensor <= refused.ranks; tensor *= 2) {
+    if (refused.ranks % tensor != 0) continue;
+    try {
+      if (auto found = with_degrees(refused, capacity, tensor, 1)) return found;
+    } catch (const Error&) {
+      return std::nullopt;  // the model or another key does not allow so many
     }
-    std::optional<Suggestion> found = Search(staged, refused, capacity, purpose, false).nearest();
-    if (!found) continue;
-    // A later value of the same key holds.
-    for (const auto& change : found->changes) {
-      std::erase_if(changes, [&](const auto& c) { return c.first == change.first; });
-      changes.push_back(change);
-    }
-    found->changes = std::move(changes);
-    return found;
   }
   return std::nullopt;
 }
@@ -257,6 +289,7 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
     }
     if (bf16) continue;
     if (auto found = in_stages(refused, capacity, purpose)) return {*std::move(found)};
+    if (auto found = over_tensor_ranks(refused, capacity, purpose)) return {*std::move(found)};
   }
   return {};
 }

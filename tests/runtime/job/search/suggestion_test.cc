@@ -341,5 +341,38 @@ TEST(SuggestionTest, StagesAreSuggestedWhenNothingElseFits) {
   EXPECT_TRUE(every_stage_fits(tiny_job(changed, 2), capacity));
 }
 
+// What one block saves for one sequence is too much for any number of stages, but not for two ranks that share it. Sums
+// then round differently.
+TEST(SuggestionTest, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
+  std::vector<std::string> sets = {"model.config.n_layer=2",
+                                   "model.config.n_embd=64",
+                                   "model.config.n_head=2",
+                                   "model.config.n_inner=8192",
+                                   "model.config.vocab_size=300",
+                                   "model.config.n_positions=512",
+                                   "data.seq_len=512",
+                                   "training.global_batch_size=4",
+                                   "memory.host=1KiB",
+                                   "training.precision=bf16",
+                                   "zero.stage=3",
+                                   "memory.prefetch=0",
+                                   "training.recompute=block"};
+  auto shared = sets;
+  shared.push_back("parallel.tensor=2");
+  const std::size_t needed = tiny_job(shared, 2).plan.memory[0].peak;
+  ASSERT_LT(needed, tiny_job(sets, 2).plan.memory[0].peak);
+  sets.push_back(fmt::format("memory.device={}", needed));
+  const Job refused = tiny_job(sets, 2);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_EQ(nearest.size(), 1u);
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.tensor", "2")));
+  EXPECT_THAT(refusal(refused, capacity, nearest), HasSubstr("--set parallel.tensor=2"));
+  auto changed = sets;
+  for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
+  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 2), capacity));
+}
+
 }  // namespace
 }  // namespace strata::runtime
