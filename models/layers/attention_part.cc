@@ -38,7 +38,7 @@ AttentionPart::AttentionPart(const AttentionSpec& spec, const RunShape& run)
 }
 
 std::size_t AttentionPart::cache_bytes() const {
-  return cached_.capacity > 0 ? device::cache_elements(cached_) * size_of(dtype_) : 0;
+  return cached_.capacity > 0 ? spec_.shards.count * device::cache_elements(cached_) * size_of(dtype_) : 0;
 }
 
 std::size_t AttentionPart::scratch_bytes(int threads) const {
@@ -63,12 +63,12 @@ device::AttentionShape AttentionPart::shape_of(std::size_t shard) const {
 
 void AttentionPart::forward(Lane& lane, const Context& c, ConstView rows, View mixed, View lse,
                             const device::Dropout& dropout, View scratch, std::size_t shard) const {
-  if (c.cache.rows > 0)
-    cached_attention(lane, cached_, c.cache.first, c.cache.rows, queries(rows), keys(rows), values(rows),
-                     c.cache.values, mixed, scratch);
-  else
-    attention_forward(lane, shape_of(shard), c.batch.documents, queries(rows), keys(rows), values(rows), mixed, lse,
-                      dropout, scratch);
+  if (c.cache.rows == 0)
+    return attention_forward(lane, shape_of(shard), c.batch.documents, queries(rows), keys(rows), values(rows), mixed,
+                             lse, dropout, scratch);
+  const std::size_t of_shard = device::cache_elements(cached_);
+  cached_attention(lane, cached_, c.cache.first, c.cache.rows, queries(rows), keys(rows), values(rows),
+                   c.cache.values.sub(shard * of_shard, of_shard), mixed, scratch);
 }
 
 void AttentionPart::backward(Lane& lane, const Context& c, ConstView rows, ConstView mixed, ConstView lse,

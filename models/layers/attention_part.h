@@ -31,8 +31,8 @@ class AttentionPart {
   AttentionPart(const AttentionSpec& spec, const RunShape& run);
 
   const device::AttentionShape& shape() const { return shape_; }
-  // In bytes: the cache for one sequence (0: the run does not generate), and the most scratch that any call needs in a
-  // lane of `threads` threads.
+  // In bytes: the cache of all this rank's shards for one sequence (0: the run does not generate), and the most scratch
+  // that any call needs in a lane of `threads` threads.
   std::size_t cache_bytes() const;
   std::size_t scratch_bytes(int threads) const;
   // See Unit::set_up.

@@ -299,8 +299,11 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   std::optional<Beside> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate, tensor_rank));
-    if (recipe.evaluation.prompts)
-      generation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::generate));
+    if (recipe.evaluation.prompts) {
+      models::RunShape answers = shape_of(workload, capacity.device, Purpose::generate);
+      answers.shards = shape.shards;  // those of the parameters that training has
+      generation.emplace(config, workload.data, answers);
+    }
   }
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
     fail(Exit::usage,

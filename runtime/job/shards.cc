@@ -41,7 +41,6 @@ void require_supported(const Recipe& recipe) {
   };
   if (recipe.adapter.kind != AdapterKind::none) refuse("adapters (adapter.kind)");
   if (recipe.model.quantised()) refuse("quantised weights (model.frozen_format)");
-  if (recipe.evaluation.prompts) refuse("answers to prompts while it trains (evaluation.prompts)");
 }
 
 }  // namespace

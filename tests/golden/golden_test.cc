@@ -22,36 +22,39 @@ constexpr double kLoss = 2e-5, kNorm = 20 * 2e-5, kRate = 1e-6, kUpdate = 1e-3;
 
 class Golden : public testing::TestWithParam<std::tuple<const char*, int, int>> {
  protected:
-  static void agree(int shards, int stages = 1);
+  static void agree(int shards, int stages = 1, int tensor = 1);
 };
 
 double relative(double got, double want) {
   return std::abs(got - want) / std::max(std::abs(want), 1e-12);
 }
 
-void Golden::agree(int shards, int stages) {
+void Golden::agree(int shards, int stages, int tensor) {
   const auto [family, ranks, stage] = GetParam();
   const std::filesystem::path folder = tests::source_dir() / "tests/golden" / family;
-  const std::vector<std::string> in_shards = {fmt::format("parallel.tensor_shards={}", shards)};
-  std::vector<std::vector<float>> final_weights;
+  const std::vector<std::string> in_shards = {fmt::format("parallel.tensor_shards={}", shards),
+                                              fmt::format("parallel.tensor={}", tensor)};
+  // By place among the ranks that share a layer, and by unit.
+  std::vector<std::vector<std::vector<float>>> of_ranks(static_cast<std::size_t>(tensor));
   std::mutex mutex;
-  const Trained trained =
-      train_in_threads(folder / "recipe.toml",
-                       {fmt::format("training.gradient_accumulation_steps={}", 4 * stages / ranks),
-                        fmt::format("parallel.stages={}", stages), fmt::format("zero.stage={}", stage), in_shards[0]},
-                       ranks, [&](Trainer& trainer, const Job& job, int) {
-                         const std::lock_guard lock(mutex);
-                         final_weights.resize(job.plan.layout.units.size());
-                         for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
-                           if (!job.plan.own.has(static_cast<int>(unit))) continue;
-                           final_weights[unit].resize(job.plan.layout.units[unit].padded());
-                           const Executor& executor = trainer.executor();
-                           const auto [begin, end] = executor.storage().held(unit, StateKind::master);
-                           executor.storage().read_state(
-                               unit, StateKind::master, 0,
-                               std::as_writable_bytes(std::span(final_weights[unit]).subspan(begin, end - begin)));
-                         }
-                       });
+  const Trained trained = train_in_threads(
+      folder / "recipe.toml",
+      {fmt::format("training.gradient_accumulation_steps={}", 4 * stages * tensor / ranks),
+       fmt::format("parallel.stages={}", stages), fmt::format("zero.stage={}", stage), in_shards[0], in_shards[1]},
+      ranks, [&](Trainer& trainer, const Job& job, int rank) {
+        const std::lock_guard lock(mutex);
+        auto& final_weights = of_ranks[static_cast<std::size_t>(job.plan.mesh().at(rank).tensor)];
+        final_weights.resize(job.plan.layout.units.size());
+        for (std::size_t unit = 0; unit < final_weights.size(); ++unit) {
+          if (!job.plan.own.has(static_cast<int>(unit))) continue;
+          final_weights[unit].resize(job.plan.layout.units[unit].padded());
+          const Executor& executor = trainer.executor();
+          const auto [begin, end] = executor.storage().held(unit, StateKind::master);
+          executor.storage().read_state(
+              unit, StateKind::master, 0,
+              std::as_writable_bytes(std::span(final_weights[unit]).subspan(begin, end - begin)));
+        }
+      });
 
   simdjson::dom::parser parser;
   const simdjson::dom::array steps = parser.load((folder / "expected.json").string())["steps"];
@@ -69,9 +72,12 @@ void Golden::agree(int shards, int stages) {
              end = models::Safetensors::open(folder / "final.safetensors");
   std::optional<models::Safetensors> adapter;
   if (recipe.adapter.path) adapter = models::Safetensors::open(*recipe.adapter.path / kPeftWeightsName);
-  const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
-  for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
-    for (const models::Parameter& p : job.model->units[unit]->parameters()) {
+  std::vector<Job> jobs;
+  for (int rank = 0; rank < tensor; ++rank)
+    jobs.push_back(make_job(open_workload(recipe), tensor, capacity_of(recipe.memory, 1), Purpose::train, {}, rank));
+  for (std::size_t unit = 0; unit < jobs[0].model->units.size(); ++unit)
+    for (std::size_t index = 0; index < jobs[0].model->units[unit]->parameters().size(); ++index) {
+      const models::Parameter& p = jobs[0].model->units[unit]->parameters()[index];
       if (!p.trained()) continue;
       const models::StoredTensor* before = adapter ? adapter->find(kPeftPrefix + p.name) : start.find(p.name);
       const models::StoredTensor* after = end.find(p.name);
@@ -80,12 +86,17 @@ void Golden::agree(int shards, int stages) {
       models::read_elements(*before, 0, from);
       models::read_elements(*after, 0, to);
       double difference = 0, update = 0;
-      for (std::size_t shard = 0; shard < p.slice.shards; ++shard)
-        for (std::size_t k = 0; k < p.piece_size(shard); ++k) {
-          const std::size_t whole = p.piece(shard).in_whole(k);
-          difference += std::pow(double{final_weights[unit][p.offset_of(shard) + k]} - to[whole], 2);
-          update += std::pow(double{to[whole]} - from[whole], 2);
-        }
+      std::size_t seen = 0;
+      for (std::size_t rank = 0; rank < jobs.size() && seen < p.size(); ++rank) {
+        const models::Parameter& own = jobs[rank].model->units[unit]->parameters()[index];
+        for (std::size_t piece = 0; piece < own.pieces(); ++piece)
+          for (std::size_t k = 0; k < own.piece_size(piece); ++k, ++seen) {
+            const std::size_t whole = own.piece(piece).in_whole(k);
+            difference += std::pow(double{of_ranks[rank][unit][own.offset_of(piece) + k]} - to[whole], 2);
+            update += std::pow(double{to[whole]} - from[whole], 2);
+          }
+      }
+      EXPECT_EQ(seen, p.size()) << p.name;
       // Where every row sees the same keys' biases, these move no probability: their gradient is 0, and what Adam makes
       // of its rounding is anything up to the learning rate.
       if (p.name.ends_with("key.bias") || p.name.ends_with("k_lin.bias")) continue;
@@ -101,6 +112,11 @@ TEST_P(Golden, AgreesWithPyTorch) {
 class GoldenInShards : public Golden {};
 TEST_P(GoldenInShards, AgreesWithPyTorch) {
   agree(2);
+}
+
+class GoldenOverRanks : public Golden {};
+TEST_P(GoldenOverRanks, AgreesWithPyTorch) {
+  agree(2, 1, 2);
 }
 
 class GoldenInStages : public Golden {};
@@ -124,6 +140,12 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenInShards,
                          testing::Combine(testing::Values("llama", "qwen3", "bert", "roberta", "distilbert",
                                                           "modernbert"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
+                         name_of_run);
+// Two ranks of each layer, with one data rank and two.
+INSTANTIATE_TEST_SUITE_P(Families, GoldenOverRanks,
+                         testing::Combine(testing::Values("llama", "qwen3", "bert", "roberta", "distilbert",
+                                                          "modernbert"),
+                                          testing::Values(2, 4), testing::Values(0, 3)),
                          name_of_run);
 // Two stages of a pipeline, of one data rank and of two.
 INSTANTIATE_TEST_SUITE_P(Models, GoldenInStages,

@@ -27,8 +27,6 @@ TEST(Shards, WhatTheyDoNotSupportIsRefused) {
   expect_refused({"parallel.tensor_shards=2", "adapter.kind=lora"}, "does not support adapters (adapter.kind)");
   expect_refused({"parallel.tensor_shards=2", "model.frozen_format=nf4", "training.freeze=*.h.*"},
                  "does not support quantised weights (model.frozen_format)");
-  expect_refused({"parallel.tensor_shards=2", "evaluation.prompts=prompts.jsonl", "evaluation.every=1"},
-                 "does not support answers to prompts while it trains (evaluation.prompts)");
   expect_refused({"model.preset=bert-base", "parallel.tensor_shards=8"},
                  "which have 12 heads, 12 of keys, and an MLP of 3072: the largest value that this version supports "
                  "for it is 4");

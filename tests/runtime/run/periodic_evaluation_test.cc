@@ -231,42 +231,66 @@ TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {
   });
 }
 
-TEST_F(PeriodicEvaluationTest, AnswersPromptsAlikeOnAnyLayout) {
-  const std::string prompts = run_.folder().write("prompts.txt", "ab\n\nabcdefgh\n").string();
-  run_.folder().write("validation.bin.json",
-                      to_json(TokenSidecar{256, 2, "byte", std::string(16, '0'),
-                                           fmt::format("{:016x}", XXH3_64bits(tokens_.data(), tokens_.size())), 301}));
-  std::vector<std::string> first;
-  // In stages, the last one has the logits, and all have keys and values of their own blocks.
-  for (const int ranks : {1, 2, 4})
-    for (const char* stage : {"zero.stage=0", "zero.stage=3", "parallel.stages=2"}) {
-      const bool in_stages = std::string_view(stage).starts_with("parallel");
-      if (in_stages ? ranks == 1 : ranks == 4) continue;
-      const Recipe recipe = load_recipe(
-          std::nullopt, evaluating(in_stages ? ranks / 2 : ranks,
-                                   {stage, "evaluation.prompts=" + prompts, "model.config.vocab_size=260"}));
-      comm::run_threads(ranks, [&](comm::World& world) {
-        const Job job =
-            make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
-        Trainer trainer(job, world, 1);
-        PeriodicEvaluation evaluation(job, world, trainer, read_prompts(job, world));
-        std::vector<std::string> lines;
-        const auto evaluate = [&] {
-          std::size_t told = 0;
-          const auto report = evaluation.run([](auto, auto) { return true; }, [&] { ++told; });
-          EXPECT_GE(told, report->answers.size()) << "who looks on sees that it goes on";
-          for (const Answer& a : report->answers) lines.push_back(answer_line(trainer.steps_done(), a));
-        };
-        evaluate();
-        for (int step = 0; step < 2; ++step) (void)trainer.step(false);
-        evaluate();
-        if (world.rank() != 0) return;
-        EXPECT_THAT(lines, SizeIs(4));
-        EXPECT_THAT(lines[1], HasSubstr("{\"step\":0,\"prompt\":\"abcdefgh\",\"completion\":"));
-        if (first.empty()) first = lines;
-        EXPECT_EQ(lines, first) << ranks << stage;
-      });
-    }
+class AnswersTest : public PeriodicEvaluationTest {
+ protected:
+  AnswersTest() {
+    run_.folder().write(
+        "validation.bin.json",
+        to_json(TokenSidecar{256, 2, "byte", std::string(16, '0'),
+                             fmt::format("{:016x}", XXH3_64bits(tokens_.data(), tokens_.size())), 301}));
+  }
+  // The lines of the answers before the first step and after the second; `data`: the number of data ranks.
+  std::vector<std::string> answers(int ranks, int data, std::vector<std::string> sets) {
+    sets.insert(sets.end(), {"evaluation.prompts=" + prompts_, "model.config.vocab_size=260"});
+    const Recipe recipe = load_recipe(std::nullopt, evaluating(data, sets));
+    std::vector<std::string> all;
+    comm::run_threads(ranks, [&](comm::World& world) {
+      const Job job =
+          make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
+      Trainer trainer(job, world, 1);
+      PeriodicEvaluation evaluation(job, world, trainer, read_prompts(job, world));
+      std::vector<std::string> lines;
+      const auto evaluate = [&] {
+        std::size_t told = 0;
+        const auto report = evaluation.run([](auto, auto) { return true; }, [&] { ++told; });
+        EXPECT_GE(told, report->answers.size()) << "who looks on sees that it goes on";
+        for (const Answer& a : report->answers) lines.push_back(answer_line(trainer.steps_done(), a));
+      };
+      evaluate();
+      for (int step = 0; step < 2; ++step) (void)trainer.step(false);
+      evaluate();
+      if (world.rank() == 0) all = lines;
+    });
+    EXPECT_THAT(all, SizeIs(4));
+    EXPECT_THAT(all[1], HasSubstr("{\"step\":0,\"prompt\":\"abcdefgh\",\"completion\":"));
+    return all;
+  }
+
+  std::string prompts_ = run_.folder().write("prompts.txt", "ab\n\nabcdefgh\n").string();
+};
+
+// In stages, the last one has the logits, and all have keys and values of their own blocks.
+TEST_F(AnswersTest, AreAlikeOnAnyLayout) {
+  const std::vector<std::string> alone = answers(1, 1, {"zero.stage=0"});
+  EXPECT_EQ(answers(1, 1, {"zero.stage=3"}), alone);
+  EXPECT_EQ(answers(2, 2, {"zero.stage=0"}), alone);
+  EXPECT_EQ(answers(2, 2, {"zero.stage=3"}), alone);
+  EXPECT_EQ(answers(2, 1, {"parallel.stages=2"}), alone);
+  EXPECT_EQ(answers(4, 2, {"parallel.stages=2"}), alone);
+}
+
+// Ranks that share blocks have keys and values of their own heads, and gather the logits of their words.
+TEST_F(AnswersTest, AreAlikeOverRanksThatShareBlocks) {
+  const auto in_shards = [&](int ranks, int data, const char* mesh) {
+    return answers(ranks, data, {"parallel.tensor_shards=4", "model.config.n_head=4", mesh});
+  };
+  const std::vector<std::string> alone = in_shards(1, 1, "parallel.tensor=1");
+  EXPECT_EQ(in_shards(2, 1, "parallel.tensor=2"), alone);
+  EXPECT_EQ(in_shards(4, 1, "parallel.tensor=4"), alone);
+  EXPECT_EQ(in_shards(8, 2, "parallel.tensor=4"), alone);
+  EXPECT_EQ(
+      answers(4, 1, {"parallel.tensor_shards=4", "model.config.n_head=4", "parallel.tensor=2", "parallel.stages=2"}),
+      alone);
 }
 
 }  // namespace

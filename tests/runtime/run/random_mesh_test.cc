@@ -36,7 +36,7 @@ class RandomMesh {
       sets.insert(sets.end(),
                   {"model.preset=tiny-gpt2", fmt::format("model.config.n_layer={}", layers),
                    fmt::format("model.config.n_embd={}", width), fmt::format("model.config.n_head={}", heads),
-                   fmt::format("model.config.vocab_size={}", between(97, 131)), "model.config.n_positions=24",
+                   fmt::format("model.config.vocab_size={}", between(130, 163)), "model.config.n_positions=24",
                    fmt::format("model.config.resid_pdrop={}", 0.1 * between(0, 1)),
                    fmt::format("model.config.attn_pdrop={}", 0.1 * between(0, 1))});
     } else {
@@ -50,7 +50,7 @@ class RandomMesh {
            fmt::format("model.config.num_key_value_heads={}", one_of<int>({4, heads})), "model.config.head_dim=8",
            fmt::format("model.config.intermediate_size={}", 4 * between(3, 30)),
            fmt::format("model.config.tie_word_embeddings={}", between(0, 1) == 1),
-           fmt::format("model.config.vocab_size={}", between(97, 131))});
+           fmt::format("model.config.vocab_size={}", between(130, 163))});
     }
     return sets;
   }

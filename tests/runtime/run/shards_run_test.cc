@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <tuple>
 
 #include "base/error.h"
 #include "models/files/config.h"
@@ -190,6 +191,36 @@ TEST_P(ShardsRun, SameBitsOverRanks) {
 INSTANTIATE_TEST_SUITE_P(, ShardsRun,
                          testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
                                           testing::Values("fp32", "bf16")));
+
+// Eight ranks of one layer, each with one head; of 131 words the last shard has 12, the others 17.
+TEST(ShardsOfEight, SameBitsAtEveryDegree) {
+  const tests::ScratchFolder folder;
+  write_small_tokens(folder);
+  const std::vector<std::string> models[] = {
+      with(kGpt2, {"model.config.n_head=8", "model.config.n_embd=64", "model.config.vocab_size=131"}),
+      with(kLlama, {"model.config.num_key_value_heads=8", "model.config.vocab_size=131"})};
+  for (const std::vector<std::string>& model : models)
+    for (const char* precision : {"fp32", "bf16"}) {
+      const auto train = [&](int ranks, int tensor, const char* stage) {
+        return train_in_threads(
+            std::nullopt,
+            with(model, {fmt::format("data.train={}", (folder.path() / "tokens.bin").string()), "data.seq_len=16",
+                         "training.micro_batch_size=2", "training.max_steps=3", "parallel.tensor_shards=8", stage,
+                         fmt::format("training.precision={}", precision), "optimizer.learning_rate=2e-3",
+                         fmt::format("training.gradient_accumulation_steps={}", 2 * tensor / ranks),
+                         fmt::format("parallel.tensor={}", tensor)}),
+            ranks);
+      };
+      const Trained alone = train(1, 1, "zero.stage=0");
+      for (const auto& [ranks, tensor, stage] :
+           {std::tuple{2, 2, "zero.stage=0"}, {4, 4, "zero.stage=2"}, {8, 8, "zero.stage=3"}, {8, 4, "zero.stage=3"}}) {
+        const Trained shared = train(ranks, tensor, stage);
+        EXPECT_TRUE(shared.memory_as_planned && shared.bytes_as_planned) << precision << tensor;
+        EXPECT_EQ(shared.loss_hex, alone.loss_hex) << precision << ", " << tensor << " per layer";
+        EXPECT_EQ(shared.weights_hash, alone.weights_hash) << precision << ", " << tensor << " per layer";
+      }
+    }
+}
 
 const std::vector<std::string> kFourHeads = {"model.config.n_head=4", "model.config.attn_pdrop=0.1"};
 

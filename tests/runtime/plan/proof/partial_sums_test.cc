@@ -35,9 +35,17 @@ class PartialSums : public testing::Test {
 TEST_F(PartialSums, OfAPlanAreAddedOnce) {
   EXPECT_EQ(find_unsummed(plan_), std::nullopt);
   const auto exchanges = std::ranges::count(plan_.tasks, TaskKind::exchange, &Task::kind);
-  const auto forwards = std::ranges::count_if(
-      plan_.tasks, [](const Task& task) { return task.kind == TaskKind::forward && task.stretch == 0; });
-  EXPECT_EQ(exchanges, 5 * forwards) << "two in forward, one when it is recomputed, two in backward";
+  const auto of = [&](TaskKind kind, bool embedding) {
+    return std::ranges::count_if(plan_.tasks, [&](const Task& task) {
+      return task.kind == kind && task.stretch == 0 && (task.unit == 0) == embedding;
+    });
+  };
+  const auto of_block = 5 * of(TaskKind::forward, false);
+  const auto of_vocabulary = of(TaskKind::forward, true) + 2 * of(TaskKind::loss, false);
+  EXPECT_GT(of_vocabulary, 0);
+  EXPECT_EQ(exchanges, of_block + of_vocabulary)
+      << "of a block two in forward, one when it is recomputed, two in backward; of the embedding one; of the head one "
+         "of statistics, one in backward";
 }
 
 TEST_F(PartialSums, ThatNothingAddsAreFound) {
