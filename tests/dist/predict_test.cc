@@ -122,7 +122,7 @@ TEST_F(Predict, MistakesAreOneSentence) {
   learn("one", {"--labels", "label"});
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("filler", "texts.jsonl", "out.jsonl"))), Exit::usage,
-                   AllOf(HasSubstr("is no classifier"), HasSubstr("masked_lm")));
+                   AllOf(HasSubstr("is not a classifier"), HasSubstr("masked_lm")));
   EXPECT_COMPLAINT(run(under_mpirun(2, asked("one", "texts.jsonl", "out.jsonl", {"--field", "body"}))), Exit::usage,
                    AllOf(HasSubstr("texts.jsonl, line 1"), HasSubstr("no field \"body\"")));
   folder_.write("texts.txt", "a text");
@@ -167,7 +167,7 @@ TEST_F(Predict, AdaptersAreRun) {
                    AllOf(HasSubstr("has no adapter_model.safetensors"), HasSubstr("download is incomplete")));
 }
 
-// peft's usual case: the base is no classifier, and the head is in modules_to_save.
+// peft's usual case: the base is not a classifier, and the head is in modules_to_save.
 TEST_F(Predict, TheHeadMayBeTheAdapters) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("model")}));
@@ -176,7 +176,7 @@ TEST_F(Predict, TheHeadMayBeTheAdapters) {
   done(run({kStrata, "export", file("lora"), "-o", file("adapter"), "--adapter"}));
   const auto adapted = predicted("lora");
   folder_.write("model/config.json", folder_.read("bert/config.json"));
-  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl")), Exit::usage, HasSubstr("is no classifier"));
+  EXPECT_COMPLAINT(run(asked("model", "texts.jsonl", "out.jsonl")), Exit::usage, HasSubstr("is not a classifier"));
   const std::vector<std::string> with_adapter = {"--adapter", file("adapter")};
   std::vector<std::string> numbered = adapted;
   for (std::string& line : numbered)
@@ -364,42 +364,6 @@ TEST_F(Predict, TextsOfOneTokenHaveTheSameBytesTogetherAndAlone) {
     folder_.write("two.jsonl", lines_[6] + "\n" + texts[i] + "\n");
     EXPECT_EQ(predicted("one", byte, "two.jsonl").back(), all[i]) << i;
   }
-}
-
-// The model says for how many tokens it has positions: RoBERTa's start behind the token of padding.
-TEST_F(Predict, PositionsAreTheModels) {
-  folder_.write("bert/config.json",
-                R"({"model_type": "roberta", "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,
-                    "num_hidden_layers": 1, "max_position_embeddings": 40, "vocab_size": 900, "type_vocab_size": 2,
-                    "pad_token_id": 9})");
-  learn("one", {"--labels", "label"}, {"data.seq_len=30"});
-  EXPECT_COMPLAINT(run(asked("one", "texts.jsonl", "out.jsonl", {"--max-length", "31"})), Exit::usage,
-                   AllOf(HasSubstr("--max-length 31"), HasSubstr("positions for 30 tokens")));
-  const auto all = predicted("one", {"--max-length", "30"});
-  EXPECT_EQ(predicted("one"), all) << "as many as there are, if none are named";
-  folder_.write("bert/config.json",
-                R"({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 24,
-                    "vocab_size": 900})");
-  learn("last", {"--labels", "label"}, {"data.seq_len=24"});
-  EXPECT_COMPLAINT(run(asked("last", "texts.jsonl", "other.jsonl", {"--max-length", "25"})), Exit::usage,
-                   HasSubstr("positions for 24 tokens"));
-}
-
-// Without --max-length nothing is cut.
-TEST_F(Predict, TextsAboveThePositionsAreRefused) {
-  std::string text = "good";
-  for (int i = 0; i < 60; ++i) text += " film";
-  folder_.write("long.jsonl", lines_[0] + "\n" + fmt::format(R"({{"text": "{}", "label": "?"}})", text) + "\n");
-  tokenize("long", {"--labels", "label"}, "long.jsonl");
-  EXPECT_COMPLAINT(
-      run(command("train", "long")), Exit::usage,
-      AllOf(HasSubstr("long.bin: document 2 has 184 tokens, above data.seq_len"), HasSubstr("--max-length")));
-  EXPECT_COMPLAINT(run(command("train", "long", {"data.seq_len=200"})), Exit::usage,
-                   AllOf(HasSubstr("data.seq_len is 200"), HasSubstr("positions for 40 tokens only")));
-  const Outcome cut = run({kStrata, "tokenize", "--tokenizer", file("bert"), "-o", file("cut.bin"), "--labels", "label",
-                           "--max-length", "40", "--truncation", "do_not_truncate", file("long.jsonl")});
-  EXPECT_NE(cut.code, 0);
-  EXPECT_THAT(cut.all(), AllOf(HasSubstr("long.jsonl, line 2"), HasSubstr("184 tokens"), HasSubstr("cuts nothing")));
 }
 
 }  // namespace
