@@ -87,14 +87,7 @@ class BytePair final : public Model {
 
   void encode(std::string_view piece, Workspace& workspace, std::vector<std::uint32_t>& out) const override {
     auto& buffers = static_cast<Buffers&>(workspace);
-    const auto cached = buffers.cache.find(piece);
-    if (!cached.empty()) {
-      out.insert(out.end(), cached.begin(), cached.end());
-      return;
-    }
-    const std::size_t before = out.size();
-    merge(piece, buffers, out);
-    buffers.cache.keep(piece, std::span(out).subspan(before));
+    buffers.cache.append(piece, out, [&] { merge(piece, buffers, out); });
   }
 
  private:

@@ -112,15 +112,10 @@ class Unigram final : public Model {
 
   void encode(std::string_view piece, Workspace& workspace, std::vector<std::uint32_t>& out) const override {
     auto& buffers = static_cast<Buffers&>(workspace);
-    const auto cached = buffers.cache.find(piece);
-    if (!cached.empty()) {
-      out.insert(out.end(), cached.begin(), cached.end());
-      return;
-    }
-    const std::size_t before = out.size();
-    search(piece, buffers);
-    write(piece, buffers, out);
-    buffers.cache.keep(piece, std::span(out).subspan(before));
+    buffers.cache.append(piece, out, [&] {
+      search(piece, buffers);
+      write(piece, buffers, out);
+    });
   }
 
  private:

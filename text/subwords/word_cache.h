@@ -17,6 +17,17 @@ class WordCache {
  public:
   WordCache() : slots_(kSlots) {}
 
+  // Appends the word's ids to `out`. If it is not cached, make() appends them.
+  template <typename F>
+  void append(std::string_view word, std::vector<std::uint32_t>& out, F&& make) {
+    if (const auto cached = find(word); !cached.empty()) {
+      out.insert(out.end(), cached.begin(), cached.end());
+      return;
+    }
+    const std::size_t before = out.size();
+    make();
+    keep(word, std::span(out).subspan(before));
+  }
   // Empty if the word is not cached.
   std::span<const std::uint32_t> find(std::string_view word) {
     if (word.size() > kMaxBytes) return {};
