@@ -24,7 +24,7 @@ class Collectives {
   virtual void release() = 0;
   virtual void exchange(const std::byte* mine, std::size_t bytes, std::byte* all) = 0;
   virtual void broadcast(std::byte* data, std::size_t bytes, int root, device::cpu::Team& team) = 0;
-  // Of at least 1 byte, between two ranks.
+  // Messages of at least 1 byte between two ranks.
   virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;
   virtual void receive(std::byte* data, std::size_t bytes, int from, device::cpu::Team& team) = 0;
 

@@ -40,7 +40,7 @@ struct ShardedRange {
 // Bytes that this rank sent to others, by kind of collective, since the last reset.
 struct CommBytes {
   std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0, point_to_point = 0;
-  std::uint64_t between_nodes = 0;  // of all these, to ranks on other nodes
+  std::uint64_t between_nodes = 0;  // the part of all these that went to other nodes
   std::uint64_t total() const { return all_gather + all_to_all + broadcast + consensus + point_to_point; }
   // One step's mean over `steps` equal steps.
   CommBytes per_step(std::int64_t steps) const {
@@ -101,7 +101,7 @@ class Communicator {
   // Sends `bytes` bytes to rank `to` of the group, and receives them from rank `from`. The n-th send of one rank to
   // another on this communicator is the n-th receive there, of the same bytes; of 0 bytes nothing is done. Other ranks
   // take no part. A send ends when its buffer is free, which may be no earlier than the end of its receive. So two
-  // lanes wait for each other for ever if each has a send first and, behind it, the receive that the other's send
+  // lanes wait for each other for ever if each has a send first and, after it, the receive that the other's send
   // needs: ranks that send to each other do so on two communicators, each with a lane of its own, one for each
   // direction.
   virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;

@@ -12,7 +12,7 @@ namespace strata::comm {
 // the same time must have the same members in the same order, or no member in common.
 struct Group {
   std::vector<int> members;
-  int index;  // of this rank, in `members`
+  int index;  // this rank's place in `members`
 
   int size() const { return static_cast<int>(members.size()); }
   int rank(int member) const { return members[static_cast<std::size_t>(member)]; }

@@ -48,7 +48,7 @@ Gpus find_gpus();
 // Starts the GPU as a run does (some 500 MiB, about a second), and fills in the free memory, or the problem.
 void probe_gpu(Gpu& gpu);
 
-// A GPU's memory as its driver counts it, whoever uses it.
+// A GPU's memory as its driver counts it, over all processes.
 struct GpuMemory {
   std::size_t available = 0, total = 0;
 };

@@ -170,7 +170,7 @@ void require_own_reports(const runtime::Recipe& recipe, bool force) {
                                   {"checkpoint.dir", &recipe.checkpoint.dir}}) {
     std::error_code error;
     if (*path && fs::exists(**path, error) && !fs::is_directory(**path, error))
-      fail(Exit::usage, "{} = {} is no folder: name another, or remove it", key, (*path)->string());
+      fail(Exit::usage, "{} = {} is not a folder: name another, or remove it", key, (*path)->string());
   }
   const auto require = [&](const char* key, const std::optional<fs::path>& path, Content content) {
     if (!path) return;

@@ -2,7 +2,7 @@
 # Configures and builds the program as build/strata.
 #   scripts/build.sh [--all] [--sanitize address|thread] [--clean]
 # --all: the tests and benchmarks too. --sanitize: with sanitizers, in build-asan or build-tsan. --clean: from nothing.
-# STRATA_BUILD names another folder. ccache is used where it is installed. Kernels for GPUs are built where nvcc is.
+# STRATA_BUILD names another folder. ccache is used if it is installed. Kernels for GPUs are built if nvcc is.
 . "$(dirname "$0")/steps.sh"
 
 target=strata

@@ -30,7 +30,7 @@ recipe=examples/bible.toml
 large=examples/bible-large.toml
 strata=$build/strata
 data=(--set "data.train=$out/bible.bin")
-# --oversubscribe: two ranks also where there is one core. Strata binds its ranks to cores itself.
+# --oversubscribe: two ranks even on one core. Strata binds its ranks to cores itself.
 ranks2=(mpirun -n 2 --oversubscribe --bind-to none)
 
 # The first number of a key in a JSON file, and that of a kind of memory; the device tier comes first.
@@ -150,7 +150,7 @@ train_large() { # SUMMARY SETS
 echo "1. in the memory that it may use it is refused: mpirun -n 2 $strata train $large"
 status=0
 train_large "$out/refused" >"$out/refused.txt" 2>&1 </dev/null || status=$?
-# With the lines that go on with a sentence of several, and without mpirun's own.
+# With the lines that continue a sentence of several, and without mpirun's own.
 awk '/^strata: / { print; on = 1; next } on && /^ / { print; next } { on = 0 }' "$out/refused.txt"
 [ "$status" = 3 ] || die "it should have been refused with exit code 3, not $status: see $out/refused.txt"
 echo "2. with its state on NVMe it trains: ... ${on_nvme[*]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Formats every C++ source as .clang-format says.
-#   scripts/format.sh [--check]   --check: changes nothing; fails where something would change, 77 without clang-format 14
+#   scripts/format.sh [--check]   --check: changes nothing; fails if something would change, 77 without clang-format 14
 . "$(dirname "$0")/steps.sh"
 
 mode=(-i)

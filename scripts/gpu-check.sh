@@ -78,7 +78,7 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar -C "$work" -xJf "$here/payload.tar.xz" 2>/dev/null || {
-  echo "gpu-check: no payload.tar.xz beside this script: make one with scripts/gpu-check.sh --pack DIR, run DIR/gpu-check.sh" >&2
+  echo "gpu-check: no payload.tar.xz next to this script: make one with scripts/gpu-check.sh --pack DIR, run DIR/gpu-check.sh" >&2
   exit 2
 }
 bin=$work/bin
@@ -107,7 +107,7 @@ ours=(env "LD_LIBRARY_PATH=$libraries" CUDA_DEVICE_MAX_CONNECTIONS=32 "STRATA_AL
 # A line of the report: NAME, exit status or what stands for one, seconds, command.
 record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4//"$work/"/}" >>"$work/parts.tsv"; }
 
-# The report of what there is by now; its status is 0 where all parts passed.
+# The report of what there is by now; its status is 0 if all parts passed.
 report() {
   local status=0
   # With PyTorch's Python or any other; without one, the bare lines.
@@ -142,7 +142,7 @@ trap finish EXIT
 trap stop TERM INT HUP
 
 # part NAME LIMIT COMMAND...: its output goes to $logs/NAME.log, its status to the report. In the background, as a
-# signal is heard only where the shell waits. `expected` is the status that counts as passed.
+# signal is heard only when the shell waits. `expected` is the status that counts as passed.
 expected=0
 part() {
   local name=$1 limit=$2 left=$((deadline - SECONDS - 10)) status=0
@@ -242,7 +242,7 @@ torch_run() {
     --seq "$seq" --steps "$steps" --peak-tflops 989 "$@"
 }
 
-# Planned on 139 GiB: 21, 54, 133 and 86 GiB. PyTorch needs more than Strata, above all for logits: beside it, qwen-1.5b
+# Planned on 139 GiB: 21, 54, 133 and 86 GiB. PyTorch needs more than Strata, above all for logits: next to it, qwen-1.5b
 # has half the batch that fits.
 bench() {
   tokens

@@ -67,7 +67,7 @@ folders=${only:-$(awk 'NF { print $1 }' <<<"$programs")}
 # Every fault that could be planted, a line each: KIND, FILE, LINE, the line as it would be; tabs between.
 candidates() {
   find "$@" \( -name '*.cc' -o -name '*.h' \) 2>/dev/null | LC_ALL=C sort | xargs -r awk '
-    # Whether what begins at `at` is code: in no comment, and behind an even number of quotes.
+    # Whether what begins at `at` is code: in no comment, and after an even number of quotes.
     function is_code(at,  before) {
       before = substr($0, 1, at - 1)
       return before !~ /\/\// && gsub(/"/, "", before) % 2 == 0
@@ -95,7 +95,7 @@ candidates() {
         plant("one", from + RSTART - 1, 4, "")
       if (match($0, /for \([a-z:_ ]+ = 0;/)) plant("one", RSTART + RLENGTH - 2, 1, "1")
     }
-    # A call as a statement, at the begin of the line or behind a condition.
+    # A call as a statement, at the beginning of the line or after a condition.
     match($0, /(^ +|\) )([A-Za-z_][A-Za-z_0-9]*(\(\)|\[[^]]*\])?(\.|->|::))*[a-z_]*(wait|synchronize|barrier|drain|flush|sync|join)[a-z_]*\(.*\);$/) {
       lead = match($0, /^ +/) ? RLENGTH : 0
       match($0, /([A-Za-z_][A-Za-z_0-9]*(\(\)|\[[^]]*\])?(\.|->|::))*[a-z_]*(wait|synchronize|barrier|drain|flush|sync|join)[a-z_]*\(/)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo where not root).
+# Installs the Debian packages that Strata needs and that are missing, with apt-get (through sudo if not root).
 #   scripts/setup.sh [--dev] [--cuda] [--cluster]
 #     --dev: also what its developers use (clang-format, clang-tidy, clang, ccache; chromium and, in .dev, tensorboard,
 #       with which tests look at reports, and a gRPC client for Python; what --cluster installs)
 #     --cuda: also the headers of cuDNN's frontend, from its Python package, into .cuda/include: GPUs then have cuDNN's
 #       attention. CUDA itself is installed as NVIDIA says.
 #     --cluster: also what the tests on a cluster of network namespaces take (sshd, Slurm)
-# Where the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
+# If the libraries come from elsewhere: STRATA_SKIP_SETUP=1 leaves the system alone.
 . "$(dirname "$0")/steps.sh"
 
 packages=(

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: goes to the top of the tree, names the build folder, says each step in a line with
+# Sourced by the scripts next to it: goes to the top of the tree, names the build folder, says each step in a line with
 # its time, keeps what the step prints in a log, and stops at the first failure with the cause.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -43,7 +43,7 @@ begin_step() {
     told=0 nap=
     trap 'kill $nap 2>/dev/null; exit $told' TERM
     seconds=0
-    # Waiting for a sleep behind, not in front, so that the signal that ends this is heard at once.
+    # Waiting for a sleep in the background, not in the foreground, so that the signal that ends this is heard at once.
     while sleep "$every" >/dev/null 2>&1 & nap=$!; wait "$nap" && kill -0 "$shell" 2>/dev/null; do
       seconds=$((seconds + every))
       line=$(progress "$log")

@@ -54,7 +54,7 @@ struct TraceEvents {
 };
 
 // Reads a trace, and expects of every event what the Trace Event Format asks: the fields of its phase; slices of one
-// row one behind the other; an arrow's two ends, in the order of time, each in a slice of its row; counters in the
+// row one after the other; an arrow's two ends, in the order of time, each in a slice of its row; counters in the
 // order of time.
 inline TraceEvents read_trace(const std::string& text) {
   TraceEvents out;

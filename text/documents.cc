@@ -120,8 +120,7 @@ void DocumentReader::look_at_text(std::string_view text) {
   if (share > 1 && !as_they_are)
     fail(Exit::corrupt,
          "{}: {} of {} bytes ({:.1f}%) are not UTF-8: convert it, with iconv -f WINDOWS-1252 -t UTF-8 if it comes from "
-         "an "
-         "older Windows, or from its actual encoding",
+         "an older Windows, or from its actual encoding",
          input_->name(), utf8_->wrong(), utf8_->bytes(), share);
   if (input_->at_end())
     notes_.push_back(fmt::format("{}: {} of {} bytes {} not UTF-8, and {}", input_->name(), utf8_->wrong(),

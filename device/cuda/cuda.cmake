@@ -1,7 +1,7 @@
-# The CUDA twin, where there is a compiler for it: device/cuda/ becomes a part of strata_device, else absent.cc stands for
-# it. Libraries beside the CUDA runtime, which is linked in, are loaded when the program runs
+# The CUDA twin. If there is a compiler for it, device/cuda/ becomes a part of strata_device; otherwise absent.cc stands
+# in for it. The CUDA runtime is linked in; other libraries are loaded when the program runs
 # (device/cuda/libraries/library.h).
-set(STRATA_CUDA AUTO CACHE STRING "Build for GPUs: ON, OFF, or AUTO (where nvcc is found, without sanitizers)")
+set(STRATA_CUDA AUTO CACHE STRING "Build for GPUs: ON, OFF, or AUTO (ON if nvcc is found and there are no sanitizers)")
 set(STRATA_CUDA_ARCHITECTURES "90-real;80-virtual" CACHE STRING
     "GPUs that kernels are compiled for: machine code for the H100 and H200, and what drivers translate for others from the A100 on")
 
@@ -29,7 +29,7 @@ elseif(STRATA_CUDA)
     if(CUDAToolkit_VERSION VERSION_LESS 12.5)
       set(why "CUDA ${CUDAToolkit_VERSION} is older than 12.5")
     elseif(NOT CUBLASLT_INCLUDE)
-      set(why "${CMAKE_CUDA_COMPILER} without cublasLt.h beside it: install CUDA's libcublas-dev")
+      set(why "${CMAKE_CUDA_COMPILER} without cublasLt.h next to it: install CUDA's libcublas-dev")
     else()
       set(STRATA_WITH_CUDA ON)
       set(why "${CMAKE_CUDA_COMPILER} ${CUDAToolkit_VERSION}, for ${STRATA_CUDA_ARCHITECTURES}")

@@ -15,8 +15,8 @@
 namespace strata::device {
 
 inline constexpr std::size_t kScaleBlock = 64;                             // elements that share a scale
-inline constexpr std::size_t kNf4Scales = kNf4Block / kScaleBlock;         // of a block
-inline constexpr std::size_t kNf4CodeBytes = kNf4Block / 2;                // of a block
+inline constexpr std::size_t kNf4Scales = kNf4Block / kScaleBlock;         // per block
+inline constexpr std::size_t kNf4CodeBytes = kNf4Block / 2;                // per block
 inline constexpr std::size_t kNf4ScaleBytes = 2 * sizeof(float);           // where a block's scales lie in nf4
 inline constexpr std::size_t kNf4Codes = kNf4ScaleBytes + kNf4Scales;      // and its codes
 inline constexpr std::size_t kNf4PlainCodes = kNf4Scales * sizeof(float);  // its codes in nf4_plain

@@ -48,7 +48,7 @@ constexpr std::size_t fp32_bytes(std::size_t elements) {
   return stored_bytes(StorageFormat::fp32, elements);
 }
 
-// Of values as they are computed with.
+// The format of values that are computed with.
 constexpr StorageFormat format_of(DType dtype) {
   return dtype == DType::fp32 ? StorageFormat::fp32 : dtype == DType::bf16 ? StorageFormat::bf16 : StorageFormat::fp16;
 }

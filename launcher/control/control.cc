@@ -93,8 +93,7 @@ class Control::Impl {
                         "the network, as a node of its own ({})",
                         memory_.apart()));
       address_ = front.address;
-      if (!front.refusal.empty())
-        say(fmt::format("control: off, as there is no place for a socket: {}", front.refusal));
+      if (!front.refusal.empty()) say(fmt::format("control: off, because no socket can be made: {}", front.refusal));
       if (front.service) reached_ = wrapped("control", {address_.grpc_target() + (address_.tls ? " (TLS)" : "")});
       if (front.metrics) reached_.push_back(wrapped("metrics", {front.metrics_at})[0]);
       describe(recipe);

@@ -23,7 +23,7 @@
 namespace strata::launcher {
 namespace {
 
-constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 20;  // of one document
+constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 20;  // per document
 
 std::unique_ptr<text::Tokenizer> tokenizer_of(const runtime::TokenFile& file,
                                               const std::optional<std::filesystem::path>& named) {

@@ -16,7 +16,7 @@ class Statistics {
   std::uint64_t non_finite() const { return non_finite_; }
 
  private:
-  double mean_ = 0, squares_ = 0;  // of deviations from the mean
+  double mean_ = 0, squares_ = 0;  // squares_: the sum of squared deviations from the mean
   std::uint64_t finite_ = 0, non_finite_ = 0;
 };
 

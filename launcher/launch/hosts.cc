@@ -59,7 +59,7 @@ void add_names(std::vector<Host>& hosts, std::string_view names, std::optional<i
     return kLetters.find(c) != std::string_view::npos || (list && (c == '[' || c == ']' || c == ','));
   };
   if (names.empty() || names[0] == '-' || names[0] == '.' || !std::all_of(names.begin(), names.end(), belongs))
-    fail(Exit::usage, "{}: \"{}\" is no name of a node: a line or word is NAME, NAME:N or NAME slots=N", where, names);
+    fail(Exit::usage, "{}: \"{}\" is not a node's name: a line or word is NAME, NAME:N or NAME slots=N", where, names);
   if (!list) return add(hosts, std::string(names), slots);
   for (const std::string& name : slurm_names(std::string(names))) add(hosts, name, slots);
 }

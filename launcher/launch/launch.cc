@@ -244,7 +244,7 @@ class Launch {
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)
       for (const std::string& one : front_sets(recipe_))
         screen_.say(
-            "if rank 0 has to move to another node the run goes on with {}, as the recipe's address is of one node: "
+            "if rank 0 has to move to another node, the run continues with {}, as the recipe's address is one node's: "
             "give 0.0.0.0:PORT, which every node has",
             one);
   }
@@ -291,7 +291,7 @@ class Launch {
     return most_restarts() == 0 ? "--max-restarts is 0" : fmt::format("--max-restarts {} are used up", most_restarts());
   }
 
-  // The ranks to go on with. If there are none, the reason was printed and the result is empty.
+  // The ranks to continue with. If there are none, the reason was printed and the result is empty.
   std::vector<Share> left_over(const Ended& ended, std::int64_t batch) {
     for (const std::string& host : ended.lost) agents_.drop(host);  // asked again later: it may be back
     std::set<std::string> known;

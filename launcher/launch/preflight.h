@@ -16,8 +16,8 @@ struct NodeCheck {
   NodeFacts facts;
   std::optional<double> clock_ahead;  // seconds ahead of this machine's clock
   std::optional<double> gflop_per_s;
-  std::optional<double> gbit_per_s, microseconds;  // of its better link
-  std::vector<std::string> problems;               // of its measurements
+  std::optional<double> gbit_per_s, microseconds;  // its better link's
+  std::vector<std::string> problems;               // what its measurements found
   std::vector<std::string> unseen;                 // one sentence per file of the recipe that it does not see
 };
 

@@ -14,7 +14,7 @@ using Kind = runtime::Recompute::Kind;
 using runtime::Tier;
 
 constexpr double kWidth = 940, kHeight = 560;
-constexpr double kLeft = 84, kRight = 720, kTop = 92, kBottom = 496;  // of the axes
+constexpr double kLeft = 84, kRight = 720, kTop = 92, kBottom = 496;  // the ends of the axes
 constexpr double kLegend = 752;
 
 constexpr std::string_view kStyle = R"(<style>

@@ -151,7 +151,7 @@ JsonArray column(const std::vector<Row>& rows, F&& f) {
 // When a rank's tasks ran, by task, in us; 0: the task did not run.
 struct Timing {
   std::vector<double> begin, end;
-  double step_begin = -std::numeric_limits<double>::infinity();  // of the rank's newest step
+  double step_begin = -std::numeric_limits<double>::infinity();  // when the rank's newest step began
   std::string step = "0";
 };
 
@@ -184,12 +184,12 @@ void parse_object(const fs::path& path, element& root, simdjson::dom::parser& pa
 
 // The newest step of a measured trace, for as many ranks as fit on a page, in us from each rank's own beginning.
 std::string measured(const fs::path& path, std::size_t tasks) {
-  constexpr std::size_t kMostTasks = 100'000;  // of all ranks together: some 2 MB
+  constexpr std::size_t kMostTasks = 100'000;  // for all ranks together: some 2 MB
   simdjson::dom::parser parser;
   element trace;
   parse_object(path, trace, parser);
   simdjson::dom::array events;
-  if (trace["traceEvents"].get(events)) fail(Exit::corrupt, "{} is no trace: it has no traceEvents", path.string());
+  if (trace["traceEvents"].get(events)) fail(Exit::corrupt, "{} is not a trace: it has no traceEvents", path.string());
   JsonArray ranks;
   std::string step = "0";
   std::size_t shown = 0;
@@ -235,7 +235,7 @@ PlanPart plan_of(const fs::path& path) {
   simdjson::dom::array tasks;
   if (root["model"].get(model) || root["parameters"].get(parameters) || root["ranks"].get(ranks) ||
       root["stage"].get(stage) || root["tasks"]["lane"].get(tasks))
-    fail(Exit::corrupt, "{} is no plan of a run", path.string());
+    fail(Exit::corrupt, "{} is not a run's plan", path.string());
   return {
       simdjson::minify(root),
       fmt::format("{} of {} parameters, ZeRO-{} over {}", model, count_text(parameters), stage, counted(ranks, "rank")),
@@ -253,7 +253,7 @@ SummaryPart summary_of(const fs::path& path) {
   parse_object(path, root, parser);
   simdjson::dom::object memory;
   require_keys(path, root, {"/memory/device/planned_peak_bytes"});
-  if (root["memory"].get(memory)) fail(Exit::corrupt, "{} is no summary of a run", path.string());
+  if (root["memory"].get(memory)) fail(Exit::corrupt, "{} is not a run's summary", path.string());
   for (const auto tier : memory)
     for (const char* key : {"planned_peak_bytes", "measured_peak_bytes", "by_kind", "planned_by_kind"})
       if (tier.value[key].error())
@@ -348,7 +348,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
                           : files.steps.filename().string();
   std::string subtitle = plan.subtitle;
   if (!lines.steps.empty()) subtitle += (subtitle.empty() ? "" : ", ") + counted(lines.steps.size(), "step");
-  double exposed_ms = kNone;  // of the step whose critical path the summary has; the curves may leave that step out
+  double exposed_ms = kNone;  // in the step whose critical path the summary has; the curves may leave that step out
   for (const Step& step : lines.steps)
     if (step[kStep] == summary.exposed_step) exposed_ms = step[kTook];
   JsonArray events;

@@ -116,7 +116,7 @@ std::string predict_command(const runtime::Recipe& recipe) {
     const runtime::TokenSidecar::Labels& labels = *labelled->labels;
     if (!labels.field.empty() && labels.field != "text") options += " --field " + shell_word(labels.field);
     if (!labels.pair.empty()) options += " --pair " + shell_word(labels.pair);
-    if (labels.problem == "token_classification") texts = "TEXTS.jsonl";  // of lists of words
+    if (labels.problem == "token_classification") texts = "TEXTS.jsonl";  // its texts are lists of words
   }
   return fmt::format("strata predict {} {}{}{} -o OUT.jsonl", shell_word(recipe.checkpoint.dir->string()), texts,
                      options, tokenizer_option(recipe, sidecars));
@@ -304,7 +304,8 @@ std::string nothing_applied_text(const runtime::Recipe& recipe, const SkippedSte
   return fmt::format(
       "{}, and the loss scale has come down to {:g}: {}set fp16.initial_scale = {:g}, or training.precision = bf16",
       what, scale,
-      recipe.checkpoint.dir ? "raise training.max_steps to go on from its checkpoint with that scale, or " : "", scale);
+      recipe.checkpoint.dir ? "raise training.max_steps to resume from its checkpoint with that scale, or " : "",
+      scale);
 }
 
 void describe_end(const std::string& typed, const runtime::Job& job, const runtime::Summary& summary, const RunEnd& end,

@@ -24,8 +24,8 @@ void describe_data(const runtime::Job& job, const runtime::Trainer& trainer);
 
 // The steps of a run, summed up.
 struct RunEnd {
-  double seconds;    // of all steps
-  double median_ms;  // of a step
+  double seconds;    // for all steps
+  double median_ms;  // per step
   runtime::StepReport first, last;
 };
 // `typed`: the recipe as the user gave it, as words of a command. Prints loss, speed, where a step's time went (with

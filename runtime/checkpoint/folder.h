@@ -104,7 +104,7 @@ class CheckpointFolder {
   std::set<std::filesystem::path> said_;        // paths that a note has named
   Descriptor lock_;                             // the open lock file
   bool made_ = false;                           // the folder did not exist before
-  std::uint64_t serial_ = 0;                    // of the newest checkpoint
+  std::uint64_t serial_ = 0;                    // the newest checkpoint's
   std::string run_;                             // makes this run's temporary names unique
 };
 

@@ -32,7 +32,7 @@ class Checkpoint {
 
   const std::filesystem::path& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
-  std::uint64_t bytes() const;  // of its files
+  std::uint64_t bytes() const;  // the size of its files
 
   // "master", "moment1", ... in byte order.
   std::vector<std::string> kinds() const;

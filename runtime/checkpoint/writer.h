@@ -20,7 +20,7 @@ namespace strata::runtime {
 // The cost of checkpoints on this rank.
 struct CheckpointFigures {
   std::int64_t written;  // durable checkpoints
-  std::uint64_t bytes;   // of this rank's file
+  std::uint64_t bytes;   // the size of this rank's file
   double held_ms;        // total time that training waited for checkpoints
   double last_ms;        // from the start of the last one until it was durable
 };
@@ -69,7 +69,7 @@ class CheckpointWriter final : public Saver {
   CheckpointFolder& folder_;
   Manifest manifest_;
   std::vector<Extent> extents_;
-  std::vector<Part> parts_;                // of extents_, in the same order
+  std::vector<Part> parts_;                // those of extents_, in the same order
   std::vector<std::size_t> first_extent_;  // by unit, and the total at the end
   std::span<std::byte> staging_;           // memory of the plan
   std::size_t filled_ = 0;

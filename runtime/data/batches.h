@@ -31,7 +31,7 @@ class Permutation {
   std::array<std::uint64_t, 8> keys_;
 };
 
-// Sequences to train on, and how often they are drawn relative to other sources.
+// Sequences to train on, and how often they are sampled relative to other sources.
 struct Source {
   std::unique_ptr<Sequences> sequences;
   double weight = 1;

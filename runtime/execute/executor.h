@@ -94,8 +94,8 @@ class Executor {
   // such tier.
   std::string drives() const { return storage_.swap() ? storage_.swap()->describe() : ""; }
 
-  // Writes the buffers that need initial contents. For a plan made beside another: call it before the first step after
-  // one of that plan's.
+  // Writes the buffers that need initial contents. For a plan that shares another's memory: call it before the first
+  // step after one of that plan's.
   void refill();
   // Waits for the work that the last step left running, except a checkpoint's.
   void settle() { queues_.settle(); }
@@ -182,7 +182,7 @@ class Executor {
   std::shared_ptr<const device::AlgorithmTable> algorithms_;
   std::string attention_;
   bool has_pending_ = false;      // the last step's update is still to be done
-  const Saver* saver_ = nullptr;  // of the checkpoint that the next step begins
+  const Saver* saver_ = nullptr;  // saves the checkpoint that the next step begins
 
   bool recording_ = false, draining_ = false, time_next_step_ = false, timed_ = false;
   std::int64_t steps_ = 0, graph_steps_ = 0, steps_since_spans_ = 0;

@@ -35,7 +35,7 @@ class StepGraph {
   device::Lane& first_;
   std::vector<device::Lane*> others_;
   device::Event begun_;
-  std::vector<device::Event> ended_;  // of others_
+  std::vector<device::Event> ended_;  // one per lane of others_
   std::optional<device::Graph> graph_;
   std::string refusal_;
 };

@@ -36,7 +36,7 @@ struct Machine {
   double host_copy_gb_per_s = 0, sum_gb_per_s = 0, norm_gb_per_s = 0;
   struct Disk {
     double drives = 1, read_gb_per_s = 0, write_gb_per_s = 0;  // striped over all drives
-    double read_latency_us = 0, write_latency_us = 0;          // of a transfer, in addition to its bytes
+    double read_latency_us = 0, write_latency_us = 0;          // per transfer, in addition to its bytes
     double both_ways = 1;        // throughput of simultaneous reads and writes, relative to either alone
     double beside_products = 1;  // speed of the drives during products, relative to their speed alone
     double slows_products = 0;   // how much longer products take during transfers, relative to their time alone
@@ -49,7 +49,7 @@ struct Machine {
   std::optional<Collectives> collectives;
   // Between nodes of `ranks` ranks each.
   struct Network {
-    double gb_per_s = 0, latency_us = 0;  // of a link, per direction
+    double gb_per_s = 0, latency_us = 0;  // per link and direction
     double rails = 1;                     // links per node, or per rank
     bool shared = true;                   // the ranks of a node share the links; otherwise each has its own
   };

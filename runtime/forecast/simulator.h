@@ -28,7 +28,7 @@ struct MachineProfile {
   // as within a node.
   double network_bytes_per_s = 0, network_latency_s = 0;
   double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;  // the drives of the nvme tier
-  double read_latency_s = 1e-4, write_latency_s = 1e-4;    // of a transfer, in addition to its bytes
+  double read_latency_s = 1e-4, write_latency_s = 1e-4;    // per transfer, in addition to its bytes
   double task_overhead_s = 20e-6;                          // for issuing a task and waking its lane
   // What lanes share on the CPU. cores 0: nothing, as on a GPU.
   double cores = 0, memory_bytes_per_s = 2e10;

@@ -135,7 +135,7 @@ void require_targets(const models::Model& model, const Modules& modules, const m
   }
 }
 
-// What is said of modules beside the targets: names that are of none would change nothing, unseen.
+// Checks the keys that name modules other than the targets. A name without a module would silently change nothing.
 void require_others(const models::Model& model, const Modules& modules, const models::Adapter& adapter) {
   const std::vector<std::string> all = modules.all();
   const ModuleNames& excluded = adapter.exclude_modules;
@@ -222,8 +222,7 @@ void require_adaptable(const models::Model& model, const models::Adapter& adapte
   if (modules.adapted.empty() && folder)
     fail(Exit::usage,
          "{} is an adapter of another model: no linear layer of this {} model, whose layers are called {}, is one of "
-         "its "
-         "target_modules (in its layers_to_transform)",
+         "its target_modules (in its layers_to_transform)",
          folder->string(), model.family, nearest(modules.linear, "q_proj"));
   if (modules.adapted.empty())
     fail(Exit::usage,

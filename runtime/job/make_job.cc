@@ -308,8 +308,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   if (!plannable(recipe, job.model->units.size(), ranks, purpose))
     fail(Exit::usage,
          "{} micro-batches per rank and step (training.gradient_accumulation_steps or global_batch_size) through {} "
-         "units "
-         "of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
+         "units of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
          "micro-batches (training.micro_batch_size)",
          recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
   if (purpose == Purpose::train) check_reduce_group(recipe, ranks);

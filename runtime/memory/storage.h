@@ -58,7 +58,7 @@ class Storage {
   Place place_of_state(std::size_t unit, StateKind kind, std::size_t begin, std::size_t bytes) const;
 
   struct Tiers {
-    std::array<device::Arena, kTiers> arenas;  // of device and host
+    std::array<device::Arena, kTiers> arenas;  // the device's and the host's
     std::unique_ptr<offload::Swap> swap;       // after the arenas, because it may have registered the host's
     std::mutex pages;                          // held while a page is read, changed and written
   };

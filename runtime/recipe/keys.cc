@@ -98,11 +98,9 @@ std::string recipe_reference() {
     return text;
   };
   std::string out =
-      "# Recipe\n\nEvery key of a recipe (TOML), as `strata keys` prints it. Relative paths start at the "
-      "recipe's "
-      "folder,\nthose of `--set` at the current one; `~/` is the home folder. `model.config.KEY` overrides one key "
-      "of `config.json`.\n\n"
-      "| key | default | allowed | meaning |\n|---|---|---|---|\n";
+      "# Recipe\n\nEvery key of a recipe (TOML), as `strata keys` prints it. Relative paths start at the recipe's "
+      "folder,\nthose of `--set` at the current one; `~/` is the home folder. `model.config.KEY` overrides one key of "
+      "`config.json`.\n\n| key | default | allowed | meaning |\n|---|---|---|---|\n";
   const Recipe defaults;
   for (const RecipeKey& key : recipe_keys()) {
     const std::string text = default_text(key, defaults);

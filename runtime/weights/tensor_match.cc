@@ -67,10 +67,10 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
       auto found = stored.find(p.name);
       if (!found && p.name.starts_with(prefix)) found = stored.find(p.name.substr(prefix.size()));
       if (found) wanted[*found] = true;
-      const bool redrawn = new_head && p.name.starts_with(anew);
-      places.push_back(redrawn ? std::nullopt : found);
+      const bool reinitialised = new_head && p.name.starts_with(anew);
+      places.push_back(reinitialised ? std::nullopt : found);
       if (places.back() || p.of_adapter) continue;
-      const bool random = redrawn || std::ranges::find(may_lack, p.name) != may_lack.end();
+      const bool random = reinitialised || std::ranges::find(may_lack, p.name) != may_lack.end();
       (random ? out.initialised : out.missing).push_back(p.name);
     }
   }

@@ -68,7 +68,7 @@ class RandomWeights final : public WeightSource {
  private:
   const models::Model& model_;
   std::uint64_t seed_;
-  std::vector<std::vector<std::uint32_t>> numbers_;  // of each unit's parameters
+  std::vector<std::vector<std::uint32_t>> numbers_;  // by unit and parameter
 };
 
 // Says so if all tensors were saved from inside a wrapper; transformers finds none of those, either.
@@ -80,8 +80,7 @@ void refuse_wrapped(const std::filesystem::path& directory, std::span<const std:
              compiled = prefix.find("_orig_mod.") != std::string::npos;
   fail(Exit::usage,
        "{}: the name of every tensor begins with {}, as of a model that was saved inside {}: save the model inside it, "
-       "or "
-       "rename the tensors once: {}",
+       "or rename the tensors once: {}",
        directory.string(), prefix,
        parallel && compiled ? "DistributedDataParallel and torch.compile"
        : parallel           ? "DistributedDataParallel"
@@ -130,10 +129,8 @@ class StoredWeights final : public WeightSource {
         } else if (place && model.quantised_in_files && parameters[p].pool() == models::PoolKind::quantised) {
           fail(Exit::usage,
                "{}: tensor {} is {}, and quantization_config in config.json says that it is in 4 bits, which "
-               "transformers "
-               "then expects: take quantization_config out of config.json (model.frozen_format = \"nf4\" quantises "
-               "weights "
-               "as they are read), or save the model again as transformers loads it in 4 bits",
+               "transformers then expects: take quantization_config out of config.json (model.frozen_format = \"nf4\" "
+               "quantises weights as they are read), or save the model again as transformers loads it in 4 bits",
                stored[*place]->file.string(), names[*place], stored[*place]->dtype);
         } else if (place || missing) {
           tensors.push_back(&file_.require(place ? names[*place] : parameters[p].name, shape));

@@ -91,7 +91,7 @@ struct LoadOptions {
   bool frozen_alone = false;
   BaseHash* base = nullptr;
   Coordinates rank = {};
-  const ScaleOffsets* offsets = nullptr;  // of quantised weights; null: this rank reads everything to compute them
+  const ScaleOffsets* offsets = nullptr;  // for quantised weights; null: this rank reads everything to compute them
 };
 
 }  // namespace strata::runtime

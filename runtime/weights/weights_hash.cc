@@ -120,7 +120,7 @@ class Hasher {
     return bytes;
   }
 
-  // Of the ranks that share each layer, the first adds units of which all have everything.
+  // If all ranks that share each layer have all of a unit, the first of them adds it.
   bool owns(std::size_t unit) const { return rank_.tensor == 0 && plan_.own.has(static_cast<int>(unit)); }
 
   void read(std::size_t unit, PoolKind pool, std::size_t begin, std::span<float> out) {
@@ -194,7 +194,7 @@ class Hasher {
       const std::size_t n = std::min(kAtOnce, end - at);
       std::fill_n(values.begin(), n, 0.0f);
       std::vector<std::size_t> here(n / kShardAlignment), own(here.size());  // elements of each block
-      std::vector<ElementRange> stretches;                                   // of this rank
+      std::vector<ElementRange> stretches;                                   // this rank's
       for (const Place& place : places) {
         const ElementRange mine = own_of(unit, place);
         for_blocks(at, n, {place.whole, place.end()},
@@ -229,7 +229,7 @@ class Hasher {
   // A tensor of a unit with virtual shards: where it begins if all tensors were whole, and how its pieces lie in it.
   struct Tensor {
     std::size_t begin = 0, size = 0;
-    models::Piece piece = {};  // of any shard
+    models::Piece piece = {};  // any shard's
 
     models::Piece of_shard(std::size_t shard) const { return {shard, piece.shards, piece.length}; }
   };

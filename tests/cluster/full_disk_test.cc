@@ -60,7 +60,7 @@ TEST_F(FullDisk, OfTheNvmeTierInMidRunDisturbsNothing) {
 }
 
 // The disk that one node writes its part of a checkpoint to, from a moment on: the checkpoints before stay, and the
-// same command goes on to the bits of a run that nobody disturbed.
+// same command continues to the bits of an undisturbed run.
 TEST_F(FullDisk, OfCheckpointsInMidRunIsNotTriedAgainAndTheSameCommandResumes) {
   const std::string bits = untouched();
   const Cluster cluster(2);

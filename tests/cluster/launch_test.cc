@@ -76,7 +76,7 @@ TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
   EXPECT_EQ(running.wait(120).code, static_cast<int>(Exit::requeue));
 }
 
-// A stop that went well: our sentence is the last, and the same command goes on.
+// A stop that went well: our sentence is the last, and the same command continues the run.
 TEST_F(ClusterLaunch, SignalsReachTheRanks) {
   const Cluster cluster(2);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {

@@ -1,4 +1,4 @@
-// Nodes that go while a run is on: under launch it goes on with those that are left, to the bits of a run that nobody
+// Nodes that are lost during a run: under launch it continues on the remaining ones, to the bits of a run that nobody
 // disturbed.
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -43,7 +43,7 @@ TEST_F(LostNode, KilledTheOthersGoOn) {
                               HasSubstr(R"("event":"restart","nodes":["n1","n2"],"ranks":4)")));
 }
 
-// A pipeline goes on with whole replicas: two of the three ranks that are left.
+// A pipeline continues with complete replicas: two of the three remaining ranks.
 TEST_F(LostNode, OfAPipelineWholeReplicasGoOn) {
   const std::string bits = untouched();
   const Cluster cluster(3);
@@ -148,11 +148,11 @@ TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
   const Outcome outcome = running.wait(300);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.errors, AllOf(Not(HasSubstr("lost")), HasSubstr("n3 (ranks 4 to 5) is heard of again after "),
-                                    HasSubstr("the run goes on")));
+                                    HasSubstr("the run continues")));
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// Cut for good: the others go on, and nothing of the run is left on the node that is cut.
+// A node that stays cut off: the others continue, and nothing of the run is left on it.
 TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
   const std::string bits = untouched();
   const Cluster cluster(3);
@@ -166,7 +166,7 @@ TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
   EXPECT_EQ(ranks_left(cluster, "n3"), 0);
 }
 
-// Where too few are left, the run ends with the sentence that says so.
+// If too few are left, the run ends with a sentence that says so.
 TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1,n2", "--no-preflight", "--min-nodes", "2"})));

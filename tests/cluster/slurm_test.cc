@@ -60,7 +60,7 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   const std::string log = run_.folder().read("job.log");
   EXPECT_THAT(log,
               AllOf(HasSubstr("of Slurm job 1, started by srun"), HasSubstr("stopped on request after step "),
-                    HasSubstr("back into the queue"), HasSubstr("resumes after step "), Not(HasSubstr("srun: error"))));
+                    HasSubstr("requeueing the job"), HasSubstr("resumes after step "), Not(HasSubstr("srun: error"))));
   EXPECT_EQ(weights_hash(), bits);
 }
 
@@ -106,7 +106,7 @@ TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
   }
 }
 
-// A node that its administrator takes away: the run goes on with the others.
+// An administrator takes a node away: the run continues on the others.
 TEST_F(Slurm, ANodeThatIsTakenAway) {
   const std::vector<std::string> sets = {"training.max_steps=600"};
   const std::string bits = untouched(sets);

@@ -22,7 +22,7 @@ namespace {
 using device::Arena;
 using device::Lane;
 
-// One message of each size to the rank `ahead` places on, in a lane, and one from the rank as many places behind, all
+// One message of each size to the rank `ahead` places on, in a lane, and one from the rank as many places back, all
 // queued at once. Every second rank receives first, so that sends and receives meet.
 class Ring {
  public:
@@ -55,7 +55,7 @@ class Ring {
     for (std::size_t m = 0; m < sizes_.size(); ++m) {
       for (std::size_t i = 0; i < sizes_[m]; ++i)
         require(in(m)[i] == value(from_, i, round + static_cast<int>(m)), "a received byte differs");
-      require(in(m)[sizes_[m]] == std::byte{42}, "a byte behind a message was written");
+      require(in(m)[sizes_[m]] == std::byte{42}, "a byte after a message was written");
     }
   }
   CommBytes sent() const { return communicator_->sent(); }

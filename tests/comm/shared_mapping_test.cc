@@ -54,7 +54,7 @@ TEST(SharedMapping, ResidentBytesAreThoseTouched) {
   SharedMapping mine("strata-test-resident", 1 << 20);
   EXPECT_EQ(resident_bytes("strata-test-resident"), 0u);
   for (std::size_t page = 0; page < 10; ++page) mine.data()[page * 4096] = std::byte{1};
-  // Or more, where the system has larger pages.
+  // Or more, if the system has larger pages.
   EXPECT_GE(resident_bytes("strata-test-resident"), 40960u);
   EXPECT_EQ(resident_bytes("strata-test-other"), 0u);
 }

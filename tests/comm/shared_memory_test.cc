@@ -16,11 +16,11 @@ namespace {
 constexpr std::size_t kPage = 4096;
 
 // What happens between two looks of a waiting rank: the other's presence lies in a page of its own that cannot be
-// read, so that the look at it stops in a handler. That raises the signal, leaves, and lets the look go on.
+// read, so that the look at it stops in a handler. That raises the signal, leaves, and lets the look continue.
 class BetweenLooks {
  public:
   explicit BetweenLooks(Signal& signal) : signal_(signal) {
-    // The block is placed so that a page begins with the presence of the ranks, right behind the failure's header.
+    // The block is placed so that a page begins with the presence of the ranks, right after the failure's header.
     const std::size_t header = ControlBlock::bytes(0);
     block_ = memory_.at(kPage - header % kPage);
     presence_ = block_ + header;

@@ -40,7 +40,7 @@ TEST(Threads, GatherGivesEveryRankTheRange) {
       Lane lane("gather", 1 + world.rank() % 2, world.rank(), world.abort_token());
       const auto gather = world.open(lane);
       const auto own = range.owned(world.rank());
-      // In place: the piece lies where it belongs in `out`, so the shard starts some way before or behind it.
+      // In place: the piece lies where it belongs in `out`, so the shard starts some way before or after it.
       std::byte* const out = arena.at(range.shard_bytes);
       std::byte* const piece =
           in_place ? out + (own.begin - range.begin) : arena.at(0) + (own.begin % range.shard_bytes);

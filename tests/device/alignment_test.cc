@@ -15,7 +15,7 @@ namespace {
 using testing::Array;
 using testing::in_lane;
 
-// An array whose view starts `shift` elements behind an aligned address.
+// An array whose view starts `shift` elements after an aligned address.
 class Shifted {
  public:
   Shifted(DType dtype, std::size_t size, std::size_t shift, unsigned seed)

@@ -62,7 +62,7 @@ TEST(Lane, EventsOrderTheTwinAndTheHost) {
   const Shared x, copy;
   Event there(kDevice), back(kDevice);
   Lane twin("twin", 1, 0, abort, kDevice), host("host", 1, 0, abort);
-  for (int turn = 0; turn < 100; ++turn) {  // nobody waits in between: both run far behind the one who issues
+  for (int turn = 0; turn < 100; ++turn) {  // nothing waits in between: both lanes lag far behind the issuing thread
     twin.wait(back);
     cast(twin, x.view(), copy.view());
     add(twin, copy.view(), x.view());

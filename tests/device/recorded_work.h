@@ -14,7 +14,7 @@ class RecordedWork {
  public:
   using Work = std::function<void()>;
 
-  // Work behind other work; returns its number. May be empty: a point that other work is behind.
+  // Work after other work; returns its number. May be empty: a point that other work comes after.
   std::size_t add(Work work, std::vector<std::size_t> after) {
     nodes_.push_back({std::move(work), std::move(after)});
     return nodes_.size() - 1;
@@ -31,7 +31,7 @@ class RecordedWork {
     return true;
   }
 
-  // Of all that could run next, the last given.
+  // Runs the last given of all work that could run next.
   void run() const {
     std::vector<std::size_t> left(nodes_.size());
     std::vector<std::vector<std::size_t>> next(nodes_.size());

@@ -73,7 +73,7 @@ TEST_F(ClassifierTraining, WhatAnEvaluationKeepsOfScoresIsInThePlan) {
   EXPECT_EQ(row(400, "RAM (device)").at(0), many[0]) << "the plan's peak is that of the evaluation";
 }
 
-// A classifier of texts becomes one of words, whose classes are others: its encoder goes on, the layer of scores does
+// A classifier of texts becomes one of words, whose classes are others: its encoder is kept, the layer of scores is
 // not. The run resumes, and what it leaves is a classifier of words.
 TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
   learn("one", {"--labels", "label"});
@@ -334,7 +334,7 @@ TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
                    AllOf(HasSubstr("eval_overall_f1"), HasSubstr("is not available with training.objective")));
 }
 
-// The head that a checkpoint lacks is drawn, and that is said; of the same seed it is the same.
+// A head that a checkpoint lacks is initialised at random, with a note; the same seed gives the same head.
 TEST_F(ClassifierTraining, AHeadThatTheCheckpointLacksIsDrawnAndSaid) {
   tokenize("one", {"--labels", "label"});
   done(run(command("train", "one", {"training.objective=masked_lm", "checkpoint.dir=" + file("filler")})));

@@ -74,7 +74,7 @@ TEST_P(Failures, RankThatEndsEarlyIsNamed) {
   expect_survivors_name(outcome, "rank 1 ended while rank [023] waited for it");
 }
 
-// Of ranks that fail at the same moment, and of one that fails when another has said so long ago, one alone speaks.
+// One rank alone speaks, both if ranks fail at the same moment and if one fails long after another has said so.
 TEST_P(Failures, OneOfTwoSpeaks) {
   for (const char* mode : {"both", "late", "late in a lane"}) {
     const Outcome outcome = mpirun_waits(4, mode, GetParam());

@@ -159,7 +159,7 @@ TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
   const Outcome option = asked("-oProxyCommand=x");
   EXPECT_NE(option.code, 0);
   EXPECT_EQ(option.output, "") << "ssh is not started";
-  EXPECT_THAT(option.errors, HasSubstr("its host is no name"));
+  EXPECT_THAT(option.errors, HasSubstr("its host is not a name"));
 }
 
 TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
@@ -203,7 +203,7 @@ TEST_F(ControlDist, NamesARankThatStandsStillAndGoesOnWithIt) {
   EXPECT_EQ(run(ctl("status")).code, 0) << "rank 0 answers";
   kill(pid, SIGCONT);
   EXPECT_TRUE(running.wait_until([](const auto&, const auto& errors) {
-    return errors.find("rank 2 on ", errors.find(" goes on: ") - 40) != errors.npos;
+    return errors.find("rank 2 on ", errors.find(" is moving again: ") - 40) != errors.npos;
   }));
   EXPECT_EQ(run(ctl("stop")).code, 0);
   EXPECT_EQ(running.wait().code, static_cast<int>(Exit::requeue));

@@ -16,7 +16,7 @@ extern const std::string kCommDist;  // a rank of comm_test's
 
 // How a process ended and what it said. Under mpirun: mpirun's exit code, and what all ranks and mpirun said.
 struct Outcome {
-  int code = -1;   // exit code; -1 where a signal ended it
+  int code = -1;   // exit code; -1 if a signal ended it
   int signal = 0;  // that signal
   double seconds = 0;
   bool in_time = true;  // false: it was killed at the time limit
@@ -28,7 +28,7 @@ struct Outcome {
   std::string all() const;
 };
 
-// A command that runs in a process group of its own; killed with it where the test ends first. Move-free: hold it
+// A command that runs in a process group of its own; killed with it if the test ends first. Move-free: hold it
 // still.
 class Running {
  public:

@@ -102,7 +102,7 @@ TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
   EXPECT_THAT(outcome.errors, HasSubstr("its checkpoint is written"));
 }
 
-// Whoever waits for a restart has a run that can go on, and says so to whoever starts it again.
+// A launch that is stopped while it waits for a restart has a run that can continue, and its exit code says so.
 TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
   Running running(
       launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
@@ -140,7 +140,7 @@ TEST_F(LaunchAlone, AStopSaysWhatHasToBeAddedToResume) {
   }
 }
 
-// A reader that stands still, as a terminal after Ctrl-S: the run goes on behind it, and its agents hear of launch.
+// A reader that stops reading, as a terminal does after Ctrl-S: the run continues, and its agents hear from launch.
 TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
   std::string line;
   for (const std::string& word : launch({}, {"control.timeout=3", "training.max_steps=3000"}))
@@ -155,7 +155,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
               AllOf(HasSubstr("step 3000/3000"), Not(HasSubstr("lost")), Not(HasSubstr("starts again"))));
 }
 
-// Nor does it hold the end up if whoever sees that it hangs sends a signal.
+// Nor does it delay the end if somebody sees it hang and sends a signal.
 TEST_F(LaunchAlone, AScreenThatTakesNothingAtTheEndIsLeftToASignal) {
   std::string line;
   for (const std::string& word : launch({}, {"training.max_steps=3000"})) line += "'" + word + "' ";

@@ -1,4 +1,4 @@
-// Predictions that were stopped, and what lies beside their output.
+// Predictions that were stopped, and the files next to their output.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <simdjson.h>
@@ -43,7 +43,7 @@ TEST_F(PredictResume, GoesOnFromWhatIsDone) {
   folder_.write("out.jsonl.part", changed);
   EXPECT_NE(predicted("one"), all);
 
-  // Of other texts, or micro-batches of another size: begins anew.
+  // Other texts, or micro-batches of another size: it begins again.
   folder_.write("out.jsonl.part", changed);
   EXPECT_EQ(predicted("one", {"--set", "training.micro_batch_size=2"}), all);
   EXPECT_THAT(said_, testing::Not(HasSubstr("resumes")));
@@ -66,8 +66,8 @@ TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
   done(run(asked("one", "texts.jsonl", "out.jsonl")));
 }
 
-// Stopped amid its work it keeps what is done, ends as a run that is to be started again, and goes on to the same
-// bytes; of another model at the same place it begins anew.
+// Stopped in the middle, it keeps what is done, ends as a run that should be started again, and continues to the same
+// bytes; for another model at the same place it begins again.
 TEST_F(PredictResume, StoppedItGoesOn) {
   learn("one", {"--labels", "label"});
   std::string many;
@@ -107,7 +107,7 @@ TEST_F(PredictResume, StoppedItGoesOn) {
   EXPECT_NE(later, all);
 }
 
-// What is done goes on where it changes no bit, and begins anew where it may.
+// A part that is done is continued if that changes no bit, and otherwise begun again.
 TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
   learn("one", {"--labels", "label"});
   folder_.write("out.jsonl.part", "");

@@ -99,7 +99,7 @@ TEST_F(Train, SameBitsAsPlannedOnAnyNumberOfRanks) {
   EXPECT_NE(first->losses[1], first->losses[2]) << "the weights move";
 }
 
-// Of a tied model, whose last stage has a copy of the table. The summary has a list of the stages, and its memory is
+// A tied model, whose last stage has a copy of the table. The summary has a list of the stages, and its memory is
 // that of the one with the largest planned peak.
 TEST_F(Train, SameBitsInStagesOfAPipeline) {
   const Result alone = train(1, "shared", 0);

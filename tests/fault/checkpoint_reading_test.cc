@@ -28,7 +28,7 @@ class CheckpointReading : public testing::Test {
   TinyRun run_;
 };
 
-// Every command takes the checkpoint that train goes on from, and says which it passed over: here the newest, of which
+// Every command takes the checkpoint from which train resumes, and says which it passed over: here the newest, of which
 // a moment is damaged that eval, export and generate do not need.
 TEST_F(CheckpointReading, NewestWholeIsTheSameInEveryCommand) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
@@ -66,7 +66,7 @@ TEST_F(CheckpointReading, NewestWholeIsTheSameInEveryCommand) {
   }
 }
 
-// What cannot be opened is not damaged. With a few open files more or less the run goes on or ends; it never starts
+// What cannot be opened is not damaged. With a few open files more or less the run continues or ends; it never starts
 // over, and what was there stays.
 TEST_F(CheckpointReading, TooFewOpenFiles) {
   ASSERT_EQ(run(under_mpirun(4, train({"checkpoint.every=1", "training.max_steps=4"}))).code, 0);

@@ -68,7 +68,7 @@ TEST_F(DataFault, TokensOfAnotherTokenizerThanTheModels) {
   EXPECT_EQ(run(eval).code, 0);
 }
 
-// What lies beside a token file, and what a recipe asks of documents.
+// The files next to a token file, and what a recipe asks of documents.
 TEST_F(DataFault, DocumentsThatCannotBePacked) {
   const TokenFolder tokens(97);
   const auto path = [&](const std::string& name) { return (tokens.folder().path() / name).string(); };

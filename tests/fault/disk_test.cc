@@ -38,7 +38,7 @@ TEST_F(DiskFault, WhatWasAskedForOnStdoutIsMissed) {
                    HasSubstr("standard output cannot be written"));
 }
 
-// A full disk behind the log: what the program did stands, and its exit code says what that is.
+// The log's disk is full: what the program did stays, and its exit code says what that is.
 TEST_F(DiskFault, StderrOnAFullDiskChangesNoExitCode) {
   const auto code_of = [](const std::vector<std::string>& command) {
     const Outcome outcome = run(onto_full_disk("2>", command));

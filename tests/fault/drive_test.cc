@@ -65,7 +65,7 @@ class DriveFault : public testing::TestWithParam<int> {
     return ended;
   }
 
-  // Of one rank every request, of more every third, for the time it takes.
+  // Every request of a single rank, or every third of several ranks, to save time.
   static int stride() { return GetParam() == 1 ? 1 : 3; }
 
   tests::TinyRun run_;

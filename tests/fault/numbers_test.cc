@@ -77,7 +77,8 @@ TEST_F(NumbersFault, SkippedStepsAreCounted) {
   EXPECT_THAT(outcome.errors, HasSubstr("set fp16.initial_scale = "));
 }
 
-// A run that applied nothing has not done what it was for; its checkpoint has the scale that a longer one goes on with.
+// A run that applied nothing has not done what it was for; its checkpoint has the scale with which a longer one
+// resumes.
 TEST_F(NumbersFault, ARunWithoutAnAppliedStepFails) {
   const std::vector<std::string> sets = {"training.precision=fp16", "fp16.initial_scale=1e30",
                                          "checkpoint.dir=" + run_.file("ck"),

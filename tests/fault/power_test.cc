@@ -68,7 +68,7 @@ class PowerFault : public testing::TestWithParam<int> {
     ASSERT_EQ(written_.size(), 4u);
   }
 
-  // How many checkpoints the caller may count on after so many operations: their folder was synced behind the rename.
+  // How many checkpoints the caller may count on after so many operations: their folder was synced after the rename.
   std::size_t durable(std::size_t count) const {
     std::size_t renames = 0, sure = 0;
     for (std::size_t i = 0; i < count; ++i) {

@@ -127,7 +127,7 @@ TEST_F(RecipeFault, OutputsThatSomeoneElseWrote) {
   EXPECT_EQ(run(train).code, 0) << "its own by now";
 }
 
-// Shells leave a ~ behind an = alone.
+// Shells do not expand a ~ after an =.
 TEST_F(RecipeFault, PathsInTheHomeFolder) {
   const std::string home = run_.folder().path().string();
   std::vector<std::string> command = {"env", "HOME=" + home};
@@ -163,7 +163,7 @@ TEST_F(RecipeFault, IsPrintedByOneRank) {
   }
 }
 
-// Found before step 1, also where the difference is how the ranks would meet, or that one has no recipe at all.
+// Found before step 1, even if the difference is how the ranks would meet, or that one has no recipe at all.
 TEST_F(RecipeFault, RanksWithDifferentRecipes) {
   const struct {
     const char *extra, *word;

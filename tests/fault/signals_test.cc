@@ -81,7 +81,7 @@ TEST_P(Killed, SurvivorsEndAndNameTheDead) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(exit_code(rank), rank == victim ? 128 + SIGKILL : 1) << rank;
 }
 
-// Whoever waits for a stage of a pipeline does so within some stage of it: the dead rank's place is in the message.
+// A rank that waits for a pipeline stage is itself in one: the message has the dead rank's place.
 TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
   const auto [place, transport] = GetParam();
   const int victim = place ? 3 : 0;
@@ -160,7 +160,7 @@ TEST_F(SignalFault, WhatAKilledStartLeavesGoesWithTheNext) {
   EXPECT_TRUE(std::filesystem::is_empty(place));
 }
 
-// What is asked in a step ends the run behind it: an evaluation that is due there waits for the run to go on. Some of
+// A request made in a step ends the run after it: an evaluation that is due then waits until the run resumes. Some of
 // these signals come during an evaluation, which is then done; not all do.
 TEST_F(SignalFault, AStopInAStepBeginsNoEvaluation) {
   run_.write_tokens("validation.bin", 64);
@@ -285,7 +285,7 @@ TEST_F(HeldRun, TermBeforeTheLastStepIsDone) {
   EXPECT_TRUE(std::filesystem::exists(run_.file("checkpoints/step-00000002/manifest.json")));
 }
 
-// `strata train 2>&1 | head`: the run goes on, and what it is for is written.
+// `strata train 2>&1 | head`: the run continues and writes its files.
 TEST_F(SignalFault, AReaderThatLeavesDoesNotEndTheRun) {
   const std::string folder = run_.folder().path().string();
   std::vector<std::string> command = {

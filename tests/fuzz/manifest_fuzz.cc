@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "runtime/checkpoint/manifest.h"
 
-// Any bytes are a manifest or an Error; with the right checksum too, so that what lies behind it is reached. What was
+// Any bytes are a manifest or an Error; with the right checksum too, so that what lies beyond it is reached. What was
 // read is written and read again alike.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace strata::runtime;

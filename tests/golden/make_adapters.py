@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains LoRA adapters beside the models of tests/golden/gpt2, llama and qwen3 with peft.
+"""Trains LoRA adapters for the models of tests/golden/gpt2, llama and qwen3 with peft.
 
     pip install torch transformers peft safetensors numpy xxhash
     python make_adapters.py [FAMILY...]
 
-Also beside classifiers of class_runs/, whose head is trained whole. Writes adapters/FAMILY/: recipe.toml, the family's
+Also for the classifiers of class_runs/, whose whole head is trained. Writes adapters/FAMILY/: recipe.toml, the family's
 own with adapter.path; adapter/, peft's folder before step 1;
 expected.json, every step's loss, gradient norm and rate; final.safetensors, what is trained after the last step, by
 its names without peft's prefix.

@@ -227,7 +227,7 @@ def render(template, variables):
 
 
 def pieces():
-    """Lines of PIECES; a line that goes on (its tags are open, or it begins with spaces or is told so) keeps its break."""
+    """Lines of PIECES; a line that continues (its tags are open, or it begins with spaces or is told so) keeps its break."""
     several = [
         "  {% if yes %}\n  indented\n    {% endif %}\nafter\nline {% if yes %}x{% endif %}\n  {{ n }}\n  {%+ if yes %}kept{% endif +%}\nnext",
         "{# a comment #}\n b {#- stripped -#} c\n {# indented #}\nd\n",

@@ -34,12 +34,12 @@ def drawn(seed, names, texts):
 
 ALL = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 cases = [
-    # An I- behind O, of another type, behind its own B-; a B- behind a B-; a text that ends inside.
+    # An I- after O, of another type, after its own B-; a B- after a B-; a text that ends inside.
     case(ALL, [["I-PER", "I-PER", "O", "B-LOC", "I-PER", "B-PER", "B-PER"], ["B-LOC", "I-LOC"], ["I-LOC"]],
          [["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "B-PER", "I-PER"], ["B-LOC", "O"], ["O"]]),
     case(ALL, [["O", "O"]], [["O", "O"]]),
     case(ALL, [["B-PER", "O"]], [["O", "O"]]),
-    # Entities do not go on into the next text.
+    # Entities do not continue into the next text.
     case(ALL, [["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]]),
     drawn(1, ALL, 30),
     drawn(2, ["I-A", "O", "I-B"], 30),

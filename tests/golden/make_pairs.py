@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tokenizers/pairs.json: what the tokenizers library makes of pairs, of texts that are cut, and of words, with the
-tokenizers beside it.
+tokenizers next to it.
 
     pip install tokenizers
     tests/golden/make_pairs.py

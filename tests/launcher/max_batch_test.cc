@@ -74,7 +74,7 @@ TEST(MaxBatchTest, TheFastestAndWhy) {
   for (const double part : free.speeds[0].path_per_token) seconds += part;
   EXPECT_NEAR(seconds * 16, free.speeds[0].step_ms / 1e3, 1e-4 * seconds * 16);
 
-  // Of one batch in all only what divides it is looked at.
+  // With a global batch given, only its divisors are looked at.
   const MaxBatch of_twelve = found({"training.global_batch_size=12", "memory.device=1GiB"}, slow_to_start());
   EXPECT_EQ(sizes(of_twelve), (std::vector<std::int64_t>{1, 2, 3, 4, 6, 12}));
   ASSERT_NE(of_twelve.fastest(), nullptr);

@@ -154,7 +154,7 @@ TEST_F(Overwrite, WhereAFolderIsNeededAFileIsRefused) {
      : key == "report.tensorboard" ? recipe.report.tensorboard
                                    : recipe.checkpoint.dir) = file("taken");
     EXPECT_FAILURE(require_own_reports(recipe, true), Exit::usage,
-                   AllOf(HasSubstr(key), HasSubstr("taken is no folder: name another")));
+                   AllOf(HasSubstr(key), HasSubstr("taken is not a folder: name another")));
   }
   EXPECT_EQ(folder_.read("taken"), "mine");
   runtime::Recipe recipe;

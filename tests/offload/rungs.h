@@ -33,7 +33,7 @@ inline IoOptions force(const Rung& rung) {
   return options;
 }
 
-// A test on one forced rung; skipped, with the engine's own reason, where this machine has no such rung.
+// A test on one forced rung; skipped, with the engine's own reason, if this machine has no such rung.
 class OnRung : public testing::TestWithParam<Rung> {
  protected:
   void SetUp() override {

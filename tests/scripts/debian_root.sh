@@ -21,7 +21,7 @@ make_root() {
   local bare
   bare=$(dirname "$root")/bare-$suite.tar
   exec 9>"$bare.lock"
-  flock 9 # a test beside this one may be making it
+  flock 9 # another test may be making it
   if [ -n "$(find "$bare" -mmin -1440 2>/dev/null)" ]; then
     mkdir "$root"
     tar -xf "$bare" -C "$root" && echo "unpacked $bare" >"$root.log"

@@ -51,7 +51,7 @@ class TokenWriterTest : public testing::Test {
     std::string out;
     for (std::size_t i = 0; i < bytes.size() * 8; ++i)
       out += (static_cast<unsigned char>(bytes[i / 8]) >> i % 8 & 1) != 0 ? '1' : '0';
-    EXPECT_EQ(out.substr(count).find('1'), std::string::npos) << "bits behind the last token";
+    EXPECT_EQ(out.substr(count).find('1'), std::string::npos) << "bits after the last token";
     return out.substr(0, count);
   }
   tests::ScratchFolder folder_;

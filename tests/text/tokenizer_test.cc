@@ -230,7 +230,7 @@ TEST(TokenizerTest, BrokenFilesAreCorrupt) {
   corrupt(failure_with(R"("unk_id":2)", R"("unk_id":200000)", "t5"), "unk_id");
 }
 
-// With an added token that takes the spaces behind it, no place is safe; without, the words' ends are.
+// With an added token that takes the spaces after it, no place is safe; without, the words' ends are.
 TEST(TokenizerTest, QwenIsCutBetweenWords) {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / "qwen2/tokenizer.json");
@@ -241,7 +241,7 @@ TEST(TokenizerTest, QwenIsCutBetweenWords) {
   EXPECT_EQ(load_tokenizer(folder.path())->safe_cut("one two three", 13).end, 7u);
 }
 
-// An added token that is a word: behind it Llama 2's text goes on with a mark of its own, so no cut can stand for that.
+// An added token that is a word: after it Llama 2's text continues with a mark of its own, which no cut can imitate.
 // Gemma's marks are all the text's.
 TEST(TokenizerTest, AddedWordsMayForbidCuts) {
   const auto cut_with = [](const char* kind, const std::string& content, const char* how) {

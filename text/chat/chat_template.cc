@@ -223,7 +223,7 @@ void ChatTemplate::add(const std::string& source, const std::string& name, const
 std::vector<std::string> ChatTemplate::remarks() const {
   if (plain_marks_.empty()) return {};
   return {fmt::format("{} writes {}, which {} of the tokenizer {}: read as plain text", name_,
-                      fmt::join(plain_marks_, ", "), plain_marks_.size() == 1 ? "is no token" : "are no tokens",
+                      fmt::join(plain_marks_, ", "), plain_marks_.size() == 1 ? "is not a token" : "are not tokens",
                       tokenizer_)};
 }
 

@@ -60,8 +60,7 @@ Value row(const RecordPlace& place, const std::vector<std::string>& names) {
       if (!jinja::is_utf8(fields[i]))
         place.bad(
             fmt::format("the field \"{}\" is not UTF-8: convert the file, with iconv -f WINDOWS-1252 -t UTF-8 if it "
-                        "comes from an older "
-                        "Windows",
+                        "comes from an older Windows",
                         names[i]));
       out.emplace_back(Value(names[i]), Value(fields[i]));
     }

@@ -39,8 +39,7 @@ std::optional<bool> trained(const Value& message, std::size_t turn) {
     if (is_among(kDetails, field) && !(value.is(Kind::list) && value.items().empty()))
       throw RecordFault{
           fmt::format("turn {} has \"{}\", a mask of parts of its text, but a turn is trained on completely or not at "
-                      "all: leave the "
-                      "field out, and set \"train\" to true or false",
+                      "all: leave the field out, and set \"train\" to true or false",
                       turn, field)};
     if (!is_among(kFlags, field)) continue;
     if (!value.is_number() || (value.real() != 0 && value.real() != 1))

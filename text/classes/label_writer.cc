@@ -114,8 +114,8 @@ void LabelWriter::add_list(const DocumentLabels& labels, const Place& place) {
   if (lists_ == Lists::vectors || labels.is_vector)
     fail(Exit::usage,
          "--labels {}: {} has a list of {}{}, and {} one of {}: are they vectors, which say 0 or 1 of each class and "
-         "are "
-         "of one length, or do they name classes? Write vectors of one length, or the classes as names (\"a\", \"b\")",
+         "are of one length, or do they name classes? Write vectors of one length, or the classes as names (\"a\", "
+         "\"b\")",
          fields_.front(), first_list_, columns_, lists_ == Lists::vectors ? ", each 0 or 1" : "", place, length);
   // [0, 1] and [1, 0] take one bit each, because there may be many.
   if (lists_ == Lists::open && columns_ == 2) return open_.push_back(labels.flags[1] == 1);

@@ -169,8 +169,7 @@ void find_flags(const std::vector<Value>& items, std::string_view field, Documen
   if (digits && items.size() > 1 && (items.size() > 2 || items[0].text() == items[1].text()))
     wrong(
         "the list \"{}\" has \"0\" and \"1\" in quotes, more than once: if it says of each class whether the text is "
-        "of "
-        "it, write numbers; if they are names of classes, write each once",
+        "of it, write numbers; if they are names of classes, write each once",
         field);
   if (!numbers || items.empty()) out.flags.clear();
   out.is_vector = !out.flags.empty() && (!whole || twice);

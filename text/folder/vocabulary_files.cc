@@ -107,8 +107,7 @@ std::string tokenizer_json_of(const fs::path& file, std::string_view vocabulary,
     if (fmt::format(",{}", ids).find(fmt::format(",{}:", json_quoted(unknown))) == std::string::npos)
       fail(Exit::corrupt,
            "{} has no \"{}\", which is the unk_token of the files next to it: set unk_token in tokenizer_config.json "
-           "and "
-           "special_tokens_map.json to the one that it has (mostly [UNK])",
+           "and special_tokens_map.json to the one that it has (mostly [UNK])",
            file.string(), unknown);
     return fmt::format(R"({{"normalizer":{},"pre_tokenizer":{},"decoder":{{"type":"WordPiece","prefix":"##",)"
                        R"("cleanup":true}},"model":{{"type":"WordPiece","unk_token":{},)"

@@ -253,7 +253,8 @@ void Interpreter::assign(const Target& target, Value value, Scope& scope) {
   const Value* found = scope.find(target.name);
   if (!found) found = variables_.find(target.name);
   auto* space = found && found->is(Kind::object) ? dynamic_cast<Namespace*>(&found->object()) : nullptr;
-  if (!space) throw Fault(fmt::format("'{}' is no namespace: only its attributes can be set", target.name));
+  if (!space)
+    throw Fault(fmt::format("'{}' is not a namespace: only a namespace's attributes can be set", target.name));
   space->set(target.attribute, std::move(value));
 }
 

@@ -26,7 +26,7 @@ struct Tile {
   static constexpr int kStride = D + 16 / static_cast<int>(sizeof(T));
   static constexpr std::size_t kRowBytes = kStride * sizeof(T);
   static constexpr int kMostShared = 163 << 10;  // an A100's; an H100 has more
-  // The number of buffers for tiles of columns: two if they fit beside `row_tiles` tiles of rows.
+  // The number of buffers for tiles of columns: two if they fit next to `row_tiles` tiles of rows.
   static constexpr int stages(int row_tiles, int column_tiles) {
     return (row_tiles * kTileRows + 2 * column_tiles * kColumns) * kRowBytes <= kMostShared ? 2 : 1;
   }
@@ -236,7 +236,7 @@ class Keep {
     const std::uint32_t high = index % 2 == 0 ? drawn.word[2] : drawn.word[3];
     return index % 4 < 2 ? low : high;
   }
-  // Of two lanes that are `apart`, the first exchanges its b for the second's a.
+  // Exchanges the b of the first of two lanes that are `apart` for the a of the second.
   __device__ static void exchange(std::uint32_t& a, std::uint32_t& b, bool second, int apart) {
     const std::uint32_t got = __shfl_xor_sync(kAllLanes, second ? a : b, apart);
     (second ? a : b) = got;

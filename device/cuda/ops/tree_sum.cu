@@ -43,7 +43,7 @@ struct TreeSum {
   Source source;
   std::size_t groups;
   const T* bias;
-  unsigned columns;  // of the bias
+  unsigned columns;  // the bias's
   T* out;
 
   template <int kN>

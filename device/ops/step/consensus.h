@@ -10,7 +10,7 @@ namespace strata::device {
 
 // What each rank contributes once a step; ranks exchange it as bytes.
 struct StepMessage {
-  ExactSum squares;  // of this rank's part of the gradient, still multiplied by the loss scale
+  ExactSum squares;  // sum over this rank's part of the gradient, still multiplied by the loss scale
   ExactSum loss;     // summed over the labels of this rank's micro-batches
   // What this rank was asked for: a stop, a checkpoint, a stop at once. Each counts in bits of its own, so that the sum
   // over the ranks has all of them.

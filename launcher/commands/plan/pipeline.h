@@ -11,9 +11,9 @@ namespace strata::launcher {
 
 // What the ranks of one stage of a pipeline do in a step, as the simulator runs all stages against each other.
 struct PlannedStage {
-  runtime::Job job;               // of the stage's first rank
+  runtime::Job job;               // that of the stage's first rank
   std::optional<double> step_ms;  // only with a machine file
-  double idle_share;              // of the step's time; the compute lane has nothing to do
+  double idle_share;              // the share of the step in which the compute lane has nothing to do
 };
 
 // Plans every stage. Without a machine, idle shares come from nominal speeds. Throws what make_job throws.

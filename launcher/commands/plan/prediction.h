@@ -15,9 +15,9 @@ struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
   bool gpu;                      // the machine's ranks compute on GPUs
-  int measured_ranks;            // of the machine file
+  int measured_ranks;            // ranks with which the machine file was measured
   bool measured;                 // false: computed from data sheets
-  std::optional<double> spread;  // of the measurements
+  std::optional<double> spread;  // between the measurements
   std::string scaling;           // how speeds were scaled to this job's ranks; empty: they were not
 };
 // Looks for gains in the recipe as the user gave it. `stages`: as for forecast().

@@ -7,7 +7,7 @@
 
 namespace strata::launcher {
 
-// The layer of class scores that an adapter's files hold, for a base model that is no classifier.
+// The layer of class scores that an adapter's files hold, for a base model that is not a classifier.
 struct AdapterHead {
   models::Objective objective{};
   std::size_t classes = 0;

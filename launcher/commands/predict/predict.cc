@@ -122,7 +122,7 @@ struct Classifier {
              std::optional<models::Objective> asked)
       : objective(asked ? *asked : models::objective_of(config)) {
     if (objective != models::Objective::sequence_classification && objective != models::Objective::token_classification)
-      fail(Exit::usage, "{} is no classifier: {}{}{}; train one from it, with training.objective",
+      fail(Exit::usage, "{} is not a classifier: {}{}{}; train one from it, with training.objective",
            folder.path().string(),
            models::named_objective(config) ? "it has the head of " : "it names no head, and is trained as ",
            models::name_of(objective),

@@ -26,8 +26,7 @@ text::DocumentInput input_of(const std::string& name) {
   if (const auto kind = text::kind_of_name(name)) return {name, *kind};
   fail(Exit::usage,
        "{} is neither .jsonl nor .csv nor .tsv, which texts to predict come in (compressed or not), nor - for JSONL "
-       "from "
-       "standard input",
+       "from standard input",
        name);
 }
 

@@ -87,11 +87,10 @@ bool begins_with_object_in_line(std::string_view text) {
          "text)",
          name, file, lines);
   if (head.starts_with('{'))
-    fail(
-        Exit::usage,
-        "{} begins with a JSON object that is no whole line within the first 4,096 bytes: jq -c . {} > {} makes a line "
-        "of each record (--format text takes it as plain text)",
-        name, file, lines);
+    fail(Exit::usage,
+         "{} begins with a JSON object that does not end within its line, or within the first 4,096 bytes: jq -c . {} "
+         "> {} makes a line of each record (--format text takes it as plain text)",
+         name, file, lines);
   fail(
       Exit::usage,
       "{} is not known to hold JSON objects, one per line: give them in a file named .jsonl (--format text takes it as "

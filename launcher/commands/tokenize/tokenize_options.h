@@ -12,7 +12,7 @@ struct TokenizeOptions {
   std::filesystem::path out;  // OUT.bin; OUT.bin.json is written next to it
   std::vector<std::string>
       inputs;  // text files, .jsonl, .csv or .tsv with a document in each record; "-": standard input
-  std::optional<std::string> field = std::nullopt;  // of a JSONL line, default "text"; if given, "-" is JSONL, too
+  std::optional<std::string> field = std::nullopt;  // a JSONL line's, default "text"; if given, "-" is JSONL, too
   std::optional<std::string> eot = std::nullopt;    // token between documents; default: the tokenizer's own
   bool no_eot = false;
   bool add_special = false;  // put the tokenizer's template around each document

@@ -123,12 +123,12 @@ void Training::stop_here(bool at_once) {
                                step),
                    reason);
   } else if (at_once) {
-    ended_.emplace(
-        Exit::requeue,
-        fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
-                    p_.checkpoints.saved_step() >= 0 ? fmt::format("{} continues from the newest one", again)
-                                                     : "this run has written none, and the same command starts anew"),
-        reason);
+    ended_.emplace(Exit::requeue,
+                   fmt::format("stopped on request after step {}, without a checkpoint, as asked: {}", step,
+                               p_.checkpoints.saved_step() >= 0
+                                   ? fmt::format("{} continues from the newest one", again)
+                                   : "this run has written none, and the same command starts from the beginning"),
+                   reason);
   } else {
     p_.checkpoints.save(p_.trainer);
     ended_.emplace(

@@ -267,7 +267,7 @@ void show_screen(Client& client, const Target& target) {
   std::vector<pb::Step> steps;
   const Follower follower(target, 256, [&](const pb::Step& step) {
     const std::lock_guard lock(mutex);
-    // Of the older steps, every other one is dropped, so that the curve still covers the whole run.
+    // Every other one of the older steps is dropped, so that the curve still covers the whole run.
     if (steps.size() == kMostSteps)
       for (std::size_t i = 0; 2 * i + 1 < steps.size(); ++i)
         steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(i));

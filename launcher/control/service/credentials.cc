@@ -62,7 +62,7 @@ std::string text_of(const Bio& bio) {
 // Throws if anyone but the owner may read the file.
 void require_secret(const struct stat& status, const std::string& path, std::string_view name) {
   if ((status.st_mode & 077) != 0)
-    fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is no secret: chmod 600 it, and put a new one in",
+    fail(Exit::usage, "{}: others can read {} (mode {:03o}), so it is not a secret: chmod 600 it, and put a new one in",
          name, path, status.st_mode & 0777);
 }
 

@@ -125,7 +125,8 @@ ServiceAddress parse_service_address(const std::string& text, const fs::path& pa
     out.tls = root["tls"].get_bool().value();
     if (out.socket.empty() && out.address.empty())
       fail(Exit::failed, "{} names neither a socket nor an address", path.string());
-    if (!is_host(out.host)) fail(Exit::failed, "{} is not what a run writes there: its host is no name", path.string());
+    if (!is_host(out.host))
+      fail(Exit::failed, "{} is not what a run writes there: its host is not a name", path.string());
     if (!out.address.empty() && !is_host_and_port(out.address))
       fail(Exit::failed, "{} is not what a run writes there: its address is not HOST:PORT", path.string());
     return out;
@@ -186,7 +187,7 @@ ServiceAddress find_service(const std::string& target) {
     return parse_service_address(read_address_file(file), file);
   }
   if (!is_host_and_port(target))
-    fail(Exit::usage, "{} is no folder of a run, no socket, and not HOST:PORT or [ADDRESS]:PORT", target);
+    fail(Exit::usage, "{} is neither a run's folder, nor a socket, nor HOST:PORT or [ADDRESS]:PORT", target);
   return {"", 0, "", target, false};
 }
 

@@ -43,7 +43,7 @@ class NodeMemory {
   const std::string& apart() const { return apart_; }
   int node() const { return map_.node_of[static_cast<std::size_t>(rank_)]; }
   const std::vector<int>& ranks() const { return map_.of(rank_).ranks; }
-  int index() const { return index_; }  // of this rank among ranks()
+  int index() const { return index_; }  // this rank's place among ranks()
 
   runtime::RankPlaces& places() { return places_of(static_cast<std::size_t>(index_)); }
   runtime::RankPlaces& places_of(std::size_t index);

@@ -71,7 +71,8 @@ class NodeServer::Impl final : public pb::Nodes::CallbackService {
     void OnReadDone(bool well) override {
       if (!well)
         return end(left_ ? grpc::Status::OK
-                         : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no farewell came, or what is no report"));
+                         : grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                        "a message is not a report, or the farewell is missing"));
       node_ = report_.node();
       left_ = left_ || report_.leaving();
       const bool is_heard = owner_.callbacks_.told(report_);

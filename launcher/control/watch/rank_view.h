@@ -50,7 +50,7 @@ struct RankView {
   std::uint64_t counter = 0;
   double phase_age = 0;
   std::int64_t step = 0;  // steps done
-  double compute = 0;     // of the newest step; 0: not known
+  double compute = 0;     // during the newest step; 0: not known
   double beat_age = 0;    // since its process was last seen to run
   int pid = 0;
   double typical_step = 0;  // typical time of its steps; 0: not known

@@ -154,9 +154,10 @@ std::optional<Watch::Finding> Watch::find_returned() {
     if (first < 0) first = known.ranks.front();
   }
   if (names.empty()) return std::nullopt;
-  return Finding{Finding::Kind::recovered, first,
-                 fmt::format("{} {} heard of again after {} s without a word; the run goes on", fmt::join(names, ", "),
-                             names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
+  return Finding{
+      Finding::Kind::recovered, first,
+      fmt::format("{} {} heard of again after {} s without a word; the run continues", fmt::join(names, ", "),
+                  names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
 }
 
 // What is known of ranks on other nodes is outdated, or was never reported.
@@ -269,7 +270,7 @@ std::vector<Watch::Finding> Watch::look(double now) {
     if (in_place(ranks_[rank], now).stands()) continue;
     still_[rank].warned.clear();
     out.push_back({Finding::Kind::recovered, static_cast<int>(rank),
-                   fmt::format("{} on {} goes on: it is in {}", names_.mesh.name_of(static_cast<int>(rank)),
+                   fmt::format("{} on {} is moving again: it is in {}", names_.mesh.name_of(static_cast<int>(rank)),
                                map_.of(static_cast<int>(rank)).name, ranks_[rank].text(names_))});
   }
   if (!found) return out;

@@ -94,7 +94,7 @@ bool serve(int fd, const std::string& token) {
 
 Descriptor connect_to(const std::string& address, int port) {
   const AddressList list = look_up(address, port, AI_NUMERICHOST).addresses;
-  if (!list) fail(Exit::failed, "{} is no address", address);
+  if (!list) fail(Exit::failed, "{} is not an address", address);
   Descriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() >= 0) limit_waits(fd.get(), 5);
   if (fd.get() < 0 || ::connect(fd.get(), list->ai_addr, list->ai_addrlen) != 0)

@@ -8,7 +8,7 @@ namespace strata::launcher {
 
 // The speed of one TCP connection between two nodes.
 struct LinkSpeed {
-  double gbit_per_s = 0;    // of the slower direction
+  double gbit_per_s = 0;    // the slower direction's
   double microseconds = 0;  // median round trip
 };
 // Members "gbit_per_s" and "microseconds".

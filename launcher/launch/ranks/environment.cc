@@ -39,7 +39,7 @@ std::vector<std::string> forwarded_names(const std::vector<std::string>& named) 
     const std::size_t equals = text.find('=');
     const std::string name = text.substr(0, equals);
     if (!is_name(name))
-      fail(Exit::usage, "--env {}: \"{}\" is no name of a variable: give NAME or NAME=VALUE", text, name);
+      fail(Exit::usage, "--env {}: \"{}\" is not a variable's name: give NAME or NAME=VALUE", text, name);
     if (equals != std::string::npos)
       ::setenv(name.c_str(), text.c_str() + equals + 1, 1);
     else if (!std::getenv(name.c_str()))

@@ -179,7 +179,8 @@ int bench_memory(const BenchOptions& options) {
   if (comm::launched_ranks() > 1)
     fail(Exit::usage, "bench memory starts its runs itself, on one rank: start it without mpirun");
   if (options.steps < 3)
-    fail(Exit::usage, "--steps {}: bench memory takes 3 or more, of which two are no measure", options.steps);
+    fail(Exit::usage, "--steps {}: bench memory takes 3 or more, because the first two are not measured",
+         options.steps);
   const Recipe recipe = runtime::load_recipe(options.recipe, options.sets);
   std::vector<NamedFile> outputs;
   if (options.json) outputs.push_back({"--json", *options.json});

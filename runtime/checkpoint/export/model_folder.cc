@@ -241,8 +241,7 @@ Workload open_workload(Recipe recipe) {
     } else if (recipe.adapter.path && folder.has_adapter()) {
       fail(Exit::usage,
            "{} is a checkpoint with an adapter of its own, and adapter.path (--adapter) = {} is another: leave that "
-           "out, "
-           "or give the model that both are of",
+           "out, or give the model that both are of",
            model.path->string(), recipe.adapter.path->string());
     } else if (recipe.adapter.kind == AdapterKind::none) {
       const Manifest manifest = read_manifest(folder.path());
@@ -310,8 +309,7 @@ std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, s
     base = random_weights(model, began.training.seed);
   else if (type_at(manifest.base_path) == fs::file_type::not_found)
     fail(Exit::usage,
-         "{} holds an adapter, and the model that it was trained beside is not at {} any more: put it back there, or a "
-         "link to it",
+         "{} holds an adapter, and its base model is no longer at {}: put the model back there, or a link to it",
          path_.string(), manifest.base_path);
   else
     base = ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);

@@ -19,10 +19,10 @@ namespace strata::runtime {
 // if it is none of them, Error{failed} if it cannot be read.
 class ModelFolder {
  public:
-  // Of a run's checkpoints, takes the newest whose files exist, which is enough for the model's config.
+  // Takes the newest of a run's checkpoints whose files exist, which is enough for the model's config.
   explicit ModelFolder(std::filesystem::path path);
-  // Of a run's checkpoints, takes the newest undamaged one (newest_whole()). The checkpoint stays open, and so is not
-  // removed, during the lifetime of this object and its weights.
+  // Takes the newest undamaged one of a run's checkpoints (newest_whole()). It stays open, and so is not removed,
+  // during the lifetime of this object and its weights.
   static ModelFolder whole(std::filesystem::path path, int threads, const Note& note, const Advance& advance = {});
 
   // The Hugging Face directory, or the checkpoint's own folder.

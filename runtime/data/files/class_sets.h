@@ -29,7 +29,7 @@ class ClassSets {
  private:
   std::size_t classes_;
   // A vector cannot change its resource, so keep_in() replaces both.
-  std::optional<std::pmr::vector<std::uint64_t>> ends_;  // of each set among the members
+  std::optional<std::pmr::vector<std::uint64_t>> ends_;  // where each set ends among the members
   std::optional<std::pmr::vector<std::uint16_t>> members_;
 };
 

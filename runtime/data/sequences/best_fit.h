@@ -48,7 +48,7 @@ class BestFit {
   void place(std::uint32_t first, std::uint64_t spread);
 
   std::uint32_t room_;
-  NumberSet rooms_;                    // of the bins
+  NumberSet rooms_;                    // the room left in each bin
   std::vector<std::uint32_t> newest_;  // by room: the bin that reached it last
   // By bin: the bin that reached the same room before it, and the room left.
   std::vector<std::uint32_t> before_, left_;

@@ -22,7 +22,7 @@ struct PackingFigures {
   std::uint64_t cut = 0, dropped = 0;  // documents that were too long
   std::uint64_t without_label = 0,
                 longest = 0;  // pieces left out because none of their labels count; the longest document, in tokens
-  double squares = 0;         // of the pieces' lengths
+  double squares = 0;         // the sum of squares of the pieces' lengths
 
   // The most bytes of an index of the pieces, and the mean sum of squares of a sequence in case no position is unused.
   std::size_t index_bytes(std::uint32_t seq_len) const;

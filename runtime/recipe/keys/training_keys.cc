@@ -122,10 +122,9 @@ RecipeKey recompute() {
       "training.recompute",
       "\"none\", \"block\", \"sqrt\" or a list of different block numbers",
       "blocks that run forward again in backward instead of keeping activations: none; block: all, one by one, each "
-      "from "
-      "its input, which is kept; sqrt: all, in groups of sqrt(L) blocks, L being their number and the root rounded up, "
-      "each from the input of its first block, so that fewer inputs are kept, and for a time a group's activations; or "
-      "these",
+      "from its input, which is kept; sqrt: all, in groups of sqrt(L) blocks, L being their number and the root "
+      "rounded up, each from the input of its first block, so that fewer inputs are kept, and for a time a group's "
+      "activations; or these",
       set,
       text,
       {},

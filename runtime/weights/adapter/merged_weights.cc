@@ -90,7 +90,7 @@ class MergedWeights final : public WeightSource {
     float scale;
     bool input_major;
     Place a, b, weight;
-    std::optional<Place> magnitude;  // of DoRA
+    std::optional<Place> magnitude;  // DoRA's
 
     std::size_t row(std::size_t at) const { return input_major ? at % out : at / in; }
     std::size_t column(std::size_t at) const { return input_major ? at / out : at % in; }

@@ -96,7 +96,7 @@ class Keys {
       if (item.get_int64().get(out.emplace_back()) != simdjson::SUCCESS) wrong(key, "a list of whole numbers");
     return out;
   }
-  // Of ranks, or of other numbers above 0.
+  // The values of a pattern key: ranks, or other numbers above 0.
   template <typename T>
   std::vector<std::pair<std::string, T>> patterns(std::string_view key) const {
     constexpr bool kRanks = std::is_same_v<T, std::int64_t>;
@@ -144,7 +144,7 @@ std::string json_of(const std::vector<std::pair<std::string, T>>& patterns) {
   return out.text();
 }
 
-// Keys that are read, or that describe the file, the saving program, or a draw of weights that the file replaces.
+// Keys that are read, or that describe the file, the saving program, or an initialisation that the file replaces.
 constexpr std::string_view kKnown[] = {"peft_type",
                                        "r",
                                        "lora_alpha",
@@ -183,7 +183,7 @@ struct Foreign {
 constexpr std::string_view kOther = "it computes something other than W x + s B A x";
 constexpr Foreign kForeign[] = {
     {"trainable_token_indices", "rows of the embedding that are trained by themselves are not supported"},
-    {"target_parameters", "adapters of parameters that are no linear layer's weight are not supported"},
+    {"target_parameters", "only adapters of linear layers' weights are supported"},
     {"layer_replication", "a model that repeats layers of its base is not supported"},
     {"lora_bias", "a bias next to B is not supported"},
     {"use_qalora", kOther},
@@ -240,10 +240,10 @@ models::AdapterInit init_of(const Keys& keys, std::vector<std::string>& notes) {
          "plain LoRA with peft (path_initial_model_for_weight_conversion)",
          keys.name(), init);
   if (init == "mica")
-    notes.push_back(fmt::format(
-        "{}: init_lora_weights = \"mica\": peft leaves B as it was drawn; a training that continues from this adapter "
-        "here trains A and B",
-        keys.name()));
+    notes.push_back(
+        fmt::format("{}: init_lora_weights = \"mica\": peft leaves B as it was initialised; a training that continues "
+                    "from this adapter here trains A and B",
+                    keys.name()));
   constexpr std::string_view kHarmless[] = {"gaussian", "eva", "orthogonal", "mica", "true", "false"};
   if (std::ranges::find(kHarmless, init) == std::end(kHarmless))
     notes.push_back(fmt::format(

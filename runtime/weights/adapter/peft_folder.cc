@@ -62,8 +62,7 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
       if (tensor.shape == shape)
         fail(Exit::usage,
              "{} holds all of {}, which modules_to_save in its {} does not name: add \"{}\" there to read it (a "
-             "training "
-             "that goes on trains it, too)",
+             "training that continues from this adapter trains it, too)",
              folder.string(), tensor.name, kPeftConfigName, module.substr(module.rfind('.') + 1));
       fail(Exit::usage,
            "{} holds all of {}, as [{}], and the model's is [{}]: the model was resized when the adapter was trained; "

@@ -56,7 +56,7 @@ TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
   });
 }
 
-// Of somebody who may write to the folder, too: the link goes, and what it leads to stays.
+// Even if somebody else may write to the folder: the link goes, and what it leads to stays.
 TEST_F(AtomicFileTest, ALinkIsReplacedAndNotFollowed) {
   both_ways([&] {
     fs::create_symlink(folder_.write("precious", "mine"), path());

@@ -9,7 +9,7 @@ namespace fake_nccl {
 enum class Fault {
   none,
   connect_hangs,    // ncclCommInitRankConfig never ends
-  kernel_hangs,     // on the GPU, and what comes behind it
+  kernel_hangs,     // on the GPU, and what comes after it
   kernel_fails,     // the communicator's asynchronous error is ncclRemoteError, "the link is cut"; its kernel hangs
   call_is_refused,  // a call in a group returns ncclInvalidArgument, "a bad pointer"
   registration_is_refused,  // of buffers

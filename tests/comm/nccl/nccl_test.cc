@@ -61,7 +61,7 @@ TEST_F(Nccl, GatherGivesEveryRankTheRange) {
       Lane lane = rank.lane("gather");
       const auto gather = rank.open(lane);
       const auto own = range.owned(r);
-      // In place: the piece lies where it belongs in `out`, so the shard starts some way before or behind it.
+      // In place: the piece lies where it belongs in `out`, so the shard starts some way before or after it.
       std::byte* const out = arena.at(range.shard_bytes);
       std::byte* const piece =
           in_place ? out + (own.begin - range.begin) : arena.at(0) + (own.begin % range.shard_bytes);
@@ -161,7 +161,7 @@ TEST_F(Nccl, MessagesGoBothWaysAtOnce) {
         forward.synchronize();
         backward.synchronize();
         for (std::size_t i = 0; i < bytes; ++i) {
-          require(arena.at(2 * bytes)[i] == value(previous, i, round), "a byte from behind differs");
+          require(arena.at(2 * bytes)[i] == value(previous, i, round), "a byte of the rank before differs");
           require(arena.at(3 * bytes)[i] == value(next, i, round + 9), "a byte from ahead differs");
         }
         rank.world.barrier();

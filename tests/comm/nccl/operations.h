@@ -34,7 +34,7 @@ struct Operation {
   int takers;
 };
 
-// wait(reached) blocks until reached(); false where the kernel has to stop first: then all is over.
+// wait(reached) blocks until reached(); false if the kernel has to stop first: then all is over.
 template <typename Wait, typename Notify>
 void run(const std::vector<Operation>& operations, Offers& offers, const Wait& wait, const Notify& notify) {
   // A rank's own copy is made before others may read it.

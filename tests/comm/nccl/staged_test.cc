@@ -51,7 +51,7 @@ TEST(Staged, GatherGivesEveryRankTheRange) {
         lane.synchronize();
         for (std::size_t i = 0; i < range.bytes(); ++i)
           require(out.data()[i] == value(0, range.begin + i, round), "a gathered byte differs");
-        require(out.data()[range.bytes()] == std::byte{}, "behind the range");
+        require(out.data()[range.bytes()] == std::byte{}, "after the range");
       }
       const auto own = range.owned(world.rank());
       require(gather->sent().all_gather == 2 * own.bytes() * static_cast<std::uint64_t>(ranks - 1), "the bytes sent");

@@ -19,7 +19,7 @@ struct CUstream_st {
 
 namespace strata::device::emulation {
 
-// Called with the name of every device::Range that this thread begins, where set.
+// If set, called with the name of every device::Range that this thread begins.
 inline thread_local std::function<void(const std::string& name)> on_range;
 
 // A lane of Kind::cuda that runs its kernels on the host: all its work is that of a host lane.

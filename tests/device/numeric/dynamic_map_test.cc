@@ -27,7 +27,7 @@ std::vector<double> published_map(bool has_sign) {
   return values;
 }
 
-// Of a code of bitsandbytes, which counts values in their order.
+// The value of a code of bitsandbytes, which counts values in their order.
 template <bool kSigned>
 std::uint8_t byte_of(int code) {
   return static_cast<std::uint8_t>(kSigned ? 127 - code : code);

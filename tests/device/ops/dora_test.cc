@@ -78,7 +78,7 @@ TEST(Dora, ColumnsAreScaledAndMultiplied) {
     }
     for (std::size_t r = 0; r < kRows; ++r)
       for (std::size_t c = kColumns; c < kStride; ++c)
-        ASSERT_EQ(out[r * kStride + c], y[r * kStride + c]) << "beside the columns";
+        ASSERT_EQ(out[r * kStride + c], y[r * kStride + c]) << "outside the columns";
   }
 }
 

@@ -69,7 +69,7 @@ class Norm : public ::testing::TestWithParam<std::tuple<int, DType>> {
   struct Backward {
     Array dx, dgain, dbias;
   };
-  // In place over the residual's gradient where there is one, as models use it.
+  // In place over the residual's gradient if there is one, as models use it.
   Backward backward(int threads, bool with_residual) {
     Forward f = forward(threads);
     Backward b{residual, Array(DType::fp32, s.width), Array(dtype, s.width)};
@@ -94,7 +94,7 @@ TEST_P(Norm, Forward) {
   const auto g = gain.doubles(0, s.width), b = bias.doubles(0, s.width);
   for (std::size_t v = 0; v < vectors; ++v) {
     const Reference r = normalize(c.centred, x.doubles(x_at(v), s.width), g, b);
-    ASSERT_NEAR(f.mean[v], r.mean, 1e-6);  // 0 both where there is none
+    ASSERT_NEAR(f.mean[v], r.mean, 1e-6);  // 0 for both if there is none
     // A vector of one element has variance 0 after centring.
     ASSERT_NEAR(f.rstd[v], r.rstd, 2e-6 * r.rstd);
     for (std::size_t i = 0; i < s.width; ++i)

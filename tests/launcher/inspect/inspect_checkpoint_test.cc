@@ -116,7 +116,7 @@ TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
   };
   const std::string plain = shown("fp32"), coded = shown("8bit");
   EXPECT_THAT(coded, AllOf(ContainsRegex("c_fc.weight +moment1 +8bit "), ContainsRegex("wte.weight +moment1 +F32 ")));
-  // Mean and deviation: behind name, kind, dtype and shape, which is [48, 192].
+  // Mean and deviation come after name, kind, dtype and shape, which is [48, 192].
   const auto figures = [](const std::string& text, const std::string& wanted) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
@@ -160,7 +160,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   EXPECT_FAILURE(inspect(file.parent_path(), Tensors::wrong, out), Exit::corrupt,
                  HasSubstr("(1 line above is damaged)"));
   EXPECT_THAT(out.str(), AllOf(ContainsRegex("c_proj.bias +moment2 .* DAMAGED"), Not(HasSubstr("  ok\n"))));
-  // Of a folder, it is the newest that is whole: here none.
+  // In a folder it is the newest undamaged one: here none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
                  HasSubstr("its only checkpoint is not intact"));

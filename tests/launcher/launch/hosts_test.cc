@@ -138,9 +138,9 @@ TEST(Hosts, WhatScontrolSaysIsPassedOn) {
 // Names stand in command lines of ssh.
 TEST(Hosts, WhatIsNoNameIsRefused) {
   for (const char* wrong : {"-oProxyCommand=x", "-v", "n1;reboot", "$(id)", "`id`", "n1'", ".n1", "n/1"})
-    EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is no name of a node"));
+    EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is not a node's name"));
   EXPECT_FAILURE(lines("me@n1"), Exit::usage, HasSubstr("User in ~/.ssh/config"));
-  EXPECT_FAILURE(read_hosts("n1,,n2"), Exit::usage, HasSubstr("is no name of a node"));
+  EXPECT_FAILURE(read_hosts("n1,,n2"), Exit::usage, HasSubstr("is not a node's name"));
 }
 
 TEST(Hosts, WithoutAnAddressANodeIsNamed) {

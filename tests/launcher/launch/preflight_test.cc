@@ -87,9 +87,9 @@ TEST_F(Preflight, ClocksApart) {
 }
 
 TEST_F(Preflight, DrivesGpusAndLinksThatCannotBeUsedAreRefused) {
-  nodes[0].facts.drives = {{"/scratch", "memory.nvme: /scratch is no folder", "", 0}};
+  nodes[0].facts.drives = {{"/scratch", "memory.nvme: /scratch is not a folder", "", 0}};
   nodes[1].problems = {"no connection to 10.0.0.1 port 5: refused"};
-  EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is no folder")),
+  EXPECT_THAT(remarks(), ElementsAre(refusal(HasSubstr("n1: memory.nvme: /scratch is not a folder")),
                                      refusal(HasSubstr("n2: no connection to 10.0.0.1"))));
   nodes = {node("n1"), node("n2")};
   for (NodeCheck& one : nodes) one.facts.gpus = {"a GPU"};

@@ -131,7 +131,7 @@ TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
             "on the 1 node that is left, no number of ranks fits that a step of 4 sequences divides by");
 }
 
-// checkpoint.resume is about the first start; a restart goes on from what the launch has written, if that is anything.
+// checkpoint.resume is about the first start; a restart resumes from what the launch has written, if anything.
 TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
   const tests::ScratchFolder folder;
   folder.write("step-00000001/manifest.json", "{}");

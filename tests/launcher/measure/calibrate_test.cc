@@ -79,7 +79,7 @@ TEST_F(Calibrate, ShowsEachFigureWithItsSpread) {
   EXPECT_TRUE(spread) << "no two calls take the same time";
 }
 
-// Of a busy machine: whoever plans with the file is told.
+// Figures of a busy machine: commands that plan with the file say so.
 TEST_F(Calibrate, TheFileSaysHowFarItsFiguresLayApart) {
   const std::vector<Figure> figures = {{"triad", "GB/s", 20, 0.02}, {"sum", "GB/s", 3, 0.21}, {"norm", "us", 4, 2.65}};
   runtime::Machine machine = runtime::even_machine();
@@ -157,7 +157,7 @@ TEST_F(Calibrate, WritesTheFileWholeOrNotAtAll) {
   EXPECT_EQ(runtime::read_machine(path_).ranks, 1);
 }
 
-// A machine whose products are slow beside all else, and whose drive is.
+// A machine whose products slow down during any other work, and whose drive does.
 runtime::Machine slow_at(double gflop_per_s, double disk_gb_per_s) {
   runtime::Machine m;
   m.processor = "none";

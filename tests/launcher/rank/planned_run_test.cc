@@ -109,7 +109,7 @@ TEST_F(PlannedRunTest, AdjustsWhatWasSettledBeforeItIsPlanned) {
   EXPECT_EQ(calls, 2);
 }
 
-// Of a training by its data; of an evaluation by the training's, as far as they are here.
+// For a training, by its data; for an evaluation, by the training's, as far as they are here.
 TEST_F(PlannedRunTest, SettlesTheMicroBatch) {
   const std::vector<std::string> automatic = {"training.micro_batch_size=auto", "memory.device=100MB",
                                               "training.global_batch_size=64"};

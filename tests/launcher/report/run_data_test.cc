@@ -61,7 +61,7 @@ class RunData : public testing::Test {
 TEST_F(RunData, StepsEvaluationsAndEventsOfAFolder) {
   folder_.write("report.jsonl", step_line(1, 3) +
                                     "{\"step\":1,\"eval_loss\":2.75,\"eval_tokens\":5,\"time\":1001.5}\n" +
-                                    step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // a run that goes on
+                                    step_line(2, 2.5, true) + "{\"step\":3,\"lo");  // a run that is not over
   folder_.write("events.jsonl", "{\"step\":0,\"event\":\"start\",\"time\":1000,\"ranks\":2}\n");
   folder_.write("recipe.toml", "a = \"</script>\"\n");
   const element all = data();
@@ -151,7 +151,7 @@ TEST_F(RunData, WhatIsNoReportIsRefused) {
                  testing::EndsWith("program is not JSON lines: its first line has byte 0x7f in place of a value"));
 }
 
-// Of a run that was killed as it wrote, or of a disk that was full.
+// The report of a run that was killed while it wrote, or whose disk was full.
 TEST_F(RunData, ADamagedPartIsLeftOutAndTheRestIsShown) {
   const std::string plan = plan_of(job());
   const std::pair<const char*, std::string> parts[] = {

@@ -131,7 +131,7 @@ std::string from_session(unsigned short columns, Write&& write_into) {
   return text;
 }
 
-// As behind mpirun, which puts a pipe before the terminal and exports no COLUMNS.
+// As under mpirun, which puts a pipe before the terminal and exports no COLUMNS.
 TEST_F(ProgressTest, ALiveLineInAPipeIsAsWideAsTheTerminalBehindIt) {
   setenv("STRATA_PROGRESS", "live", 1);
   const auto write = [&](std::FILE* out) {

@@ -132,7 +132,7 @@ TEST_F(RunTextTest, TheEndQuotesPaths) {
                     HasSubstr("strata export '$c/step-00000002' -o FOLDER"), HasSubstr("strata report r -o")));
 }
 
-// The best checkpoint is what one goes on with, and not the newest one.
+// The best checkpoint is the one to continue with, not the newest.
 TEST_F(RunTextTest, TheEndNamesTheBest) {
   const auto said = [&](std::int64_t best, const char* keep) {
     const runtime::Job of = job({"checkpoint.dir=c", "data.validation=v.bin", "evaluation.every=2", keep});

@@ -144,7 +144,8 @@ TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
   EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4) << "it has learned something";
 }
 
-// Of a state_dict, of a wrapped model, and without peft's prefix: what the names are, and a command that mends them.
+// Files of a state_dict, of a wrapped model, and without peft's prefix: what the names are, and a command that mends
+// them.
 TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const fs::path file = place("peft") / kPeftWeightsName;

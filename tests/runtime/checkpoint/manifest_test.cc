@@ -97,7 +97,7 @@ TEST(Manifest, EveryFlippedBitShows) {
   }
 }
 
-// With a checksum of its own: whoever wrote it.
+// With a valid checksum, whoever wrote it.
 TEST(Manifest, NumbersThatNoRunHasAreRefused) {
   const auto refused = [](auto&& change, const char* what) {
     Manifest m = some_manifest();

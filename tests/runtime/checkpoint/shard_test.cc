@@ -36,7 +36,7 @@ std::vector<Extent> two_extents() {
 
 class ShardTest : public testing::Test {
  protected:
-  // The file with that header, and as many bytes behind it as its extents say.
+  // The file with that header, and as many bytes after it as its extents say.
   ShardEntry write(const std::string& header, std::uint64_t bytes) const {
     folder_.write("shard", header + std::string(bytes, '\0'));
     return {"shard", header.size() + bytes, header.size(), XXH3_64bits(header.data(), header.size())};

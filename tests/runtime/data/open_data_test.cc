@@ -140,7 +140,7 @@ class Counting final : public Labelling {
   std::uint64_t& rows_;
 };
 
-// Of a file that would take minutes to read, a run that evaluates over 3 sequences reads these.
+// A run that evaluates over 3 sequences reads only these of a file that would take minutes to read.
 TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
   folder_.write("t.bin", {8, 8});
   folder_.write("v.bin", std::vector<std::uint64_t>(2 * 65536, 5));

@@ -23,7 +23,7 @@ class TokenFolder {
   std::optional<std::uint32_t> mask_token;
   std::optional<std::vector<std::uint32_t>> special_tokens;
 
-  // A file of documents of these lengths, whose tokens count up from `first`; where there is a mask, "01" for each
+  // A file of documents of these lengths, whose tokens count up from `first`; if there is a mask, "01" for each
   // token, which ones count. Its path.
   std::filesystem::path write(const std::string& name, const std::vector<std::uint64_t>& lengths,
                               std::optional<std::string_view> mask = std::nullopt, std::uint32_t first = 0) const {

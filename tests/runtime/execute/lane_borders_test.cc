@@ -24,7 +24,7 @@ bool of(const std::array<bool, kLanes>& lanes, LaneId lane) {
   return lanes[static_cast<std::size_t>(lane)];
 }
 
-// The host reads once the ranks agree; the update behind that, and what is uploaded for it, run on beside the next
+// The host reads once the ranks agree; the update after that, and what is uploaded for it, continue during the next
 // step.
 TEST(LaneBorders, WhatTheHostDoesNotWaitForGoesOn) {
   Step step;
@@ -68,7 +68,7 @@ TEST(LaneBorders, WhatWaitsForAHostsLaneIsWaitedFor) {
   EXPECT_TRUE(of(borders.continues, LaneId::host_compute));
 }
 
-// A wait for the task itself, or one behind it, is for the step before, which has ended where it has to.
+// A wait for the task itself, or for a later one, is for the step before, which has ended if it has to.
 TEST(LaneBorders, WaitsForTheStepBeforeReachNothing) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);

@@ -134,7 +134,7 @@ TEST(Simulator, ADriveIsAsFastAsItIsBothWaysAndBesideProducts) {
   EXPECT_NEAR(length(half[0]), 1 / 0.75, kClock);
 }
 
-// A step among others, between what the host writes and reads: what the one before left to be done runs beside it
+// A step among others, between what the host writes and reads: what the one before left to be done runs during it
 // first, and its own after its end.
 TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
   StepPlan plan = plan_of({task_in(LaneId::host, 0), task_in(LaneId::compute, 1), task_in(LaneId::compute, 1, {3}),
@@ -161,7 +161,7 @@ TEST(Simulator, WhatTheHostDoesNotWaitForRunsBesideTheNextStep) {
   EXPECT_NEAR(exposed_ms(plan, begun_late, 0)[static_cast<std::size_t>(LaneId::gather)], 500, 1e-3);
   EXPECT_NEAR(sum_of(critical_path(plan, machine, begun_late)), 2.5, kClock);
 
-  // What the host waits for does not run beside the next step.
+  // What the host waits for does not run during the next step.
   plan.tasks[0].waits = {3};
   EXPECT_NEAR(makespan_s(plan, simulate(plan, machine)), 2.5, kClock);
   EXPECT_NEAR(static_cast<double>(simulate(plan, machine)[1].begin) * 1e-9, 0, kClock);
@@ -244,7 +244,7 @@ TEST(Simulator, SharingConservesWork) {
   }
 }
 
-// Where nothing is shared; processors that are shared can be slower for a faster drive, as real ones.
+// Holds if nothing is shared; shared processors can become slower with a faster drive, as real ones do.
 TEST(Simulator, MoreBandwidthIsNeverSlower) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {

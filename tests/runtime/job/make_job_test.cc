@@ -22,7 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What a run does beside its steps is planned with them, and in their memory.
+// What a run does besides its steps is planned with them, and in their memory.
 TEST(JobTest, EvaluationsAndAnswersHaveAPlanBesideTheSteps) {
   const std::vector<std::string> asked = {"evaluation.every=1", "data.validation=none.bin"};
   const Job without = tiny_job({}, 1), evaluated = tiny_job(asked, 1);

@@ -18,7 +18,7 @@ TEST(MemoryMeter, CountsWhatIsAliveAtTheSameTime) {
   plan.buffers = {{"lasting", Kind::parameters, Tier::device, 4096, true, true, 0},
                   {"first", Kind::workspace, Tier::device, 8192, false, false, 4096},
                   {"second", Kind::workspace, Tier::device, 4096, false, false, 4096},
-                  {"beside it", Kind::staging, Tier::device, 4096, false, false, 8192}};
+                  {"next to it", Kind::staging, Tier::device, 4096, false, false, 8192}};
   plan.tasks = {task_with({0, 1}), task_with({1}), task_with({2, 3}), task_with({2})};
   MemoryMeter meter(plan);
   const auto kind = [&](Kind k) {

@@ -109,7 +109,7 @@ class WrittenRecipe : public testing::Test {
     return all[below(all.size())];
   }
 
-  // Of an entry, or text: without a dot, which in a name would be between two.
+  // An entry's name, or a text. It has no dot, which would separate two names.
   // None begins with DEL, which marks numbers that Python alone writes (models/files/python_numbers.cc).
   const std::string& name() {
     static const std::vector<std::string> kNames = {

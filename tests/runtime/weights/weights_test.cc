@@ -59,7 +59,7 @@ std::unique_ptr<models::Model> tied_model() {
                     {1, 4, device::DType::fp32, 1});
 }
 
-// Reads a file of the model's tensors and, behind them, one of the token table's shape whose elements are `value`.
+// Reads a file of the model's tensors and, after them, one of the token table's shape whose elements are `value`.
 void read_with(const std::string& name, float value) {
   const auto model = tied_model();
   std::vector<models::TensorSpec> tensors;
@@ -116,7 +116,8 @@ std::unique_ptr<models::Model> small_bert() {
                     run);
 }
 
-// A classifier of three classes read as one of two: only the layer that scores them is drawn, whatever the file has.
+// A classifier of three classes read as one of two: only the layer that scores them is initialised at random, whatever
+// the file has.
 TEST(WeightsTest, ANewHeadIsDrawnAndTheRestIsRead) {
   const auto classifier = [](const std::string& names) {
     models::RunShape run{1, 4, device::DType::fp32, 1};

@@ -65,7 +65,7 @@ TEST_F(LabelsTest, MarksOfTheTemplateCount) {
 TEST_F(LabelsTest, WithoutMarksThePrefixesCount) {
   EXPECT_EQ(shown(kPlain, kTwo), "user: p\n\nassistant: [q\n\n]user: r\n\nassistant: [s\n\n]");
   EXPECT_EQ(shown(kPlain, kTwo, TrainOn::last), "user: p\n\nassistant: q\n\nuser: r\n\nassistant: [s\n\n]");
-  // A prompt that is no beginning of the whole: the turn begins behind the turns before it.
+  // A prompt with which the whole does not begin: the turn begins after the turns before it.
   EXPECT_EQ(
       shown("{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}think{% endif %}", kTwo),
       "<p>[<q>]<r>[<s>]");
@@ -170,11 +170,11 @@ TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
   EXPECT_THAT(find("<|im_start|>")->remarks(), testing::IsEmpty());
   const auto made = find("<|user|><|im_start|><|user|><|assistant|>");
   EXPECT_EQ(made->render(chat, 1, false).text, "<|user|><|im_start|><|user|><|assistant|>");
-  EXPECT_THAT(made->remarks(), testing::ElementsAre(HasSubstr("writes <|user|>, <|assistant|>, which are no tokens")));
+  EXPECT_THAT(made->remarks(), testing::ElementsAre(HasSubstr("writes <|user|>, <|assistant|>, which are not tokens")));
 }
 
 // What the folder's lists promise and the tokenizer does not keep is a mistake: transformers does not read the map
-// beside added_tokens_decoder, so that a token of the map alone is none.
+// if there is an added_tokens_decoder, so that a token of the map alone is none.
 TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
   std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
                         folder_.path() / "tokenizer.json");
@@ -186,7 +186,7 @@ TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
   EXPECT_THAT(find("<turn>{{ bos_token }}")->remarks(), testing::IsEmpty());
   folder_.write("tokenizer_config.json", R"({"added_tokens_decoder": {}})");
   EXPECT_FAILURE(find("<turn>"), Exit::usage, AllOf(HasSubstr("writes <turn>"), HasSubstr("lists as a special token")));
-  EXPECT_THAT(find("<|turn|>")->remarks(), testing::ElementsAre(HasSubstr("writes <|turn|>, which is no token")));
+  EXPECT_THAT(find("<|turn|>")->remarks(), testing::ElementsAre(HasSubstr("writes <|turn|>, which is not a token")));
 }
 
 class NamedTemplatesTest : public testing::Test {

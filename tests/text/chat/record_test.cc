@@ -57,7 +57,7 @@ TEST(RecordTest, FieldsOfOtherNamesAreToBeRenamed) {
               HasSubstr(R"(rename "response" to "output")"));
   EXPECT_THAT(fault([] { return found(R"({"question": "a", "answer": "b", "id": 1})"); }),
               HasSubstr(R"(rename "question" to "prompt" and "answer" to "completion")"));
-  // The texts beside them, too: without them the advice would lose one.
+  // The other texts, too: without them the advice would lose one.
   EXPECT_THAT(fault([] { return found(R"({"instruction": "a", "context": "", "response": "b", "category": "c"})"); }),
               HasSubstr(R"(rename "context" to "input" and "response" to "output")"));
   EXPECT_THAT(

@@ -114,7 +114,7 @@ TEST(LabelWriterTest, NumbersWithAPointAreARegression) {
   EXPECT_TRUE(write({one(1.0), one(0.0)}).summary.all_whole);
 }
 
-// A table's NaN is no class beside numbers, nor is a number with a point beside names.
+// A table's NaN is no class among numbers, nor is a number with a point among names.
 TEST(LabelWriterTest, NumbersBesideNamesAreRefused) {
   EXPECT_FAILURE(write({one(1.5), one("joy"), one("NaN")}), Exit::usage,
                  HasSubstr("--labels y: record 2 has \"joy\", and record 1 the number 1.5"));

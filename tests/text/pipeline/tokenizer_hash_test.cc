@@ -30,7 +30,7 @@ class TokenizerHashTest : public testing::Test {
     const std::string bytes = read(folder_.path() / file);
     return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
   }
-  // Of the file, and of the tokenizer that is loaded from it: the two are the same.
+  // The hash of the file and that of the tokenizer loaded from it are the same.
   std::string hash(const char* file) const {
     const std::string out = tokenizer_hash(folder_.path() / file);
     EXPECT_EQ(load_tokenizer(folder_.path() / file)->hash(), out);

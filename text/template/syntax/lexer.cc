@@ -261,7 +261,7 @@ class Lexer {
       code = code * static_cast<std::uint64_t>(base) + static_cast<std::uint64_t>(digit_of(c));
     }
     if (digits.size() < wanted) wrong(fmt::format("the escape of a character needs {} digits", wanted));
-    if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) wrong(fmt::format("U+{:04X} is no character", code));
+    if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) wrong(fmt::format("U+{:04X} is not a character", code));
     append_character(static_cast<char32_t>(code), out);
   }
 

@@ -10,7 +10,7 @@ namespace strata::device::cpu {
 // One call of attention; see device/ops/attention/attention.h. Unused pointers are null.
 struct AttentionCall {
   std::size_t batch, seq, heads, kv_heads, head_dim;
-  std::size_t behind, ahead;  // rows before and behind its own that a query sees in its document
+  std::size_t behind, ahead;  // rows before and after its own that a query sees in its document
   std::size_t q_stride, k_stride, v_stride;
   float scale;
   const void *q, *k, *v, *d_o;
@@ -21,7 +21,7 @@ struct AttentionCall {
   float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
   float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
   std::uint32_t* turns;       // [batch, heads, seq]: contributions to dq_sum so far of the query tile that starts there
-  RandomStream random;        // of dropout, which counts heads in the whole layer
+  RandomStream random;        // for dropout, which counts heads in the whole layer
   std::uint32_t layer_heads, first_head;
   std::uint32_t threshold;  // 0: no dropout
   float keep_scale;         // 1 / (1 - p)

@@ -60,7 +60,7 @@ struct Weights {
 // How scores become weights: e^(score + shift) of scores whose operand was scaled.
 template <typename T>
 struct Softmax {
-  struct Mode {};  // of the floating-point unit
+  struct Mode {};  // the floating-point unit's, which stays as it is
   const float scale;
 
   float operand_scale() const { return scale; }  // the factor of one operand of the scores

@@ -7,7 +7,7 @@ namespace strata::device::cpu {
 // Each call does `rounds` rounds and returns their floating-point operations.
 struct PeakKernels {
   double (*fp32)(std::size_t rounds);  // by FMA
-  double (*bf16)(std::size_t rounds);  // by VDPBF16PS; null where kernels do not have it
+  double (*bf16)(std::size_t rounds);  // by VDPBF16PS; null if the kernels do not have it
 };
 // Not chosen by select.h, which chooses by what they measure (device/cpu/bf16_products.h).
 namespace avx2 {

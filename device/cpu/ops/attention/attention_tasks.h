@@ -8,7 +8,7 @@ namespace strata::device::cpu {
 
 // How a call's tiles become a team's tasks. A task of more tiles packs less, one of fewer leaves no thread without work
 // at the end: tasks have as many tiles as leave each thread several tasks. They start in the order of their numbers,
-// the longest of all heads first where queries see what is before them. Bits do not depend on any of this.
+// the longest of all heads first if queries see what is before them. Bits do not depend on any of this.
 class AttentionTasks {
  public:
   AttentionTasks(const AttentionCall& c, int threads)
@@ -22,8 +22,8 @@ class AttentionTasks {
       query_tiles_ = std::min(std::max<std::size_t>(tiles / heads_, 1), windows(1));
       if (spread(forward_tasks(), team)) break;
     }
-    // A thread waits for the one that adds to dq before it where two have the same head: then the lag is a task's
-    // tiles.
+    // If two threads have the same head, each waits for the one that adds to dq before it, by as many tiles as a task
+    // has.
     key_tiles_ = across() >= team ? std::min(backward_tiles(c.padded()), windows(1)) : 1;
     while (key_tiles_ > 1 && !spread(backward_tasks(), team)) key_tiles_ /= 2;
   }

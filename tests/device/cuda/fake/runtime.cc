@@ -31,7 +31,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  // As CUDA's: whoever queues waits while so much is queued.
+  // As in CUDA, queueing blocks while this much is queued.
   static constexpr std::size_t kRoom = 1024;
 
   CUstream_st() : thread([this] { loop(); }) {}
@@ -165,7 +165,7 @@ struct CUevent_st {
 
 namespace {
 
-// Of a call that no capture allows: it breaks the capture.
+// A call that no capture allows breaks the capture.
 cudaError_t refuse(CUstream_st& stream, cudaError_t error) {
   stream.capture->broken = true;
   return error;

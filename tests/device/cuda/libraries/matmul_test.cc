@@ -105,7 +105,7 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   const ProductShape gradient = shape_with(Epilogue::sums_b);
   const std::vector shapes{kShape, sum, gradient, kShape};
   search_algorithms(kDevice, shapes, table);
-  EXPECT_EQ(table.size(), 5u);  // with and without its epilogue, where one has one
+  EXPECT_EQ(table.size(), 5u);  // with and without its epilogue, if it has one
   const AlgorithmTable sent = AlgorithmTable::parse(table.text(), "rank 0");
   ASSERT_NE(sent.find({sum, 16}), nullptr);
   EXPECT_EQ(sent.find({sum, 16})->size(), sizeof(cublasLtMatmulAlgo_t));

@@ -49,7 +49,7 @@ inline void PrintTo(const Case& c, std::ostream* out) {
   }
 }
 
-// Sequences of documents so long, and rows of none behind them.
+// Sequences of documents of these lengths, then rows without a document.
 inline std::vector<RowRange> documents_of(std::size_t seq, const std::vector<std::vector<std::size_t>>& lengths) {
   std::vector<RowRange> documents;
   for (const std::vector<std::size_t>& sequence : lengths) {

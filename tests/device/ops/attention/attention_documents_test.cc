@@ -10,7 +10,7 @@
 
 #include "tests/device/ops/attention/attention_case.h"
 
-// Attention where sequences hold other than one document, or queries see the keys behind them.
+// Attention over sequences that hold several documents or none, or whose queries see the keys after them.
 namespace strata::device {
 namespace {
 

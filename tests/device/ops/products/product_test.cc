@@ -293,7 +293,7 @@ TEST(Product, SumsOfAnOperandAreItsColumnSums) {
       const Array& operand = first ? x.a : x.b;
       for (std::size_t j = 0; j < x.second.size(); ++j) {
         if (j >= count) {
-          ASSERT_EQ(x.second[j], before[j]) << "behind the sums";
+          ASSERT_EQ(x.second[j], before[j]) << "after the sums";
           continue;
         }
         double sum = 0, size = 0;
@@ -329,8 +329,8 @@ TEST(Product, ServesLanesOfDifferentWidth) {
   }
 }
 
-// The library's kernels are made at run time, where no sanitizer looks: behind these bytes lies a page that may not be
-// touched.
+// The library's kernels are made at run time, where no sanitizer looks: these bytes are followed by a page that may not
+// be touched.
 class Guarded {
  public:
   explicit Guarded(Array& from) : from_(from), pages_((from.view().bytes() + page() - 1) / page() * page()) {

@@ -46,7 +46,7 @@ Outcome resolve(const std::vector<double>& squares, const std::vector<double>& l
 }
 
 TEST(Consensus, MergesExactly) {
-  // The small terms would be lost in fp64 beside the large ones, which cancel.
+  // The small terms would be lost in fp64 next to the large ones, which cancel.
   const Outcome out = resolve({64.0, 0x1p80, 0x1p-30, -0x1p80, 36.0, 0.0}, {1e300, 2.5, -1e300, 0.25}, 0.0f);
   EXPECT_EQ(out.result.gradient_norm, std::sqrt(100.0 + 0x1p-30) * 0.125);
   EXPECT_EQ(out.result.loss_sum, 2.75);

@@ -34,7 +34,7 @@ inline Array moment_array(StorageFormat format, std::size_t n) {
   return {DType::fp32, stored_bytes(format, whole_blocks) / sizeof(float)};
 }
 
-// Of n elements.
+// The state of n elements.
 struct State {
   Algorithm algorithm;
   StorageFormat format;

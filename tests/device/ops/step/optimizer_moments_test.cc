@@ -100,7 +100,7 @@ TEST(OptimizerMoments, Block8KeepsTheNearestCodes) {
           for (std::size_t i = 0; i < 256; ++i) {
             const float x = i < size ? wanted[block * 256 + i] * (1.0f / scale) : 0.0f;
             ASSERT_EQ(codes[i], encoded(x)) << "block " << block << ", " << i;
-            if (i < size) wanted.set(block * 256 + i, decoded(codes[i]) * scale);  // go on from what is kept
+            if (i < size) wanted.set(block * 256 + i, decoded(codes[i]) * scale);  // continue from what is kept
           }
         }
       };

@@ -181,7 +181,7 @@ TEST(Optimizer, SkipsWhenToldInTime) {
     state.parameter = Array(DType::bf16, 300);
     in_lane(2, [&](Lane& lane) { state.update(lane, s, g, nullptr, true, OnSkip::rewrite_parameter); });
     for (std::size_t k = 0; k < 4; ++k) EXPECT_TRUE(state.outputs()[k] == before.outputs()[k]) << k;
-    // Where the master is the parameter there is nothing to write.
+    // If the master is the parameter, there is nothing to write.
     in_lane(1, [&](Lane& lane) { state.update(lane, s, g, nullptr, false, OnSkip::rewrite_parameter); });
     for (std::size_t k = 0; k < 4; ++k) EXPECT_TRUE(state.outputs()[k] == before.outputs()[k]) << k;
   }

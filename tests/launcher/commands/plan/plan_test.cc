@@ -175,7 +175,7 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(4 * parameters))));
 }
 
-// State in groups of a node's ranks beside that over all, and what crosses nodes then.
+// State sharded within each node next to state sharded over all ranks, and what crosses nodes then.
 TEST_F(Plan, NodesAndGroupsOfTheirRanks) {
   const auto crossing = [&] { return number("between_nodes"); };
   const auto unfolded = [&](int ranks, int ranks_per_node, const std::vector<std::string>& sets) {
@@ -245,7 +245,7 @@ TEST_F(Plan, ColumnsOfStagesDoNotRunTogether) {
   EXPECT_THAT(row, testing::Not(testing::ContainsRegex("[a-zA-Z][0-9]"))) << row;
 }
 
-// Also where the program cannot use a GPU.
+// Even if the program cannot use a GPU.
 TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
   const std::filesystem::path machines = tests::source_dir() / "examples/machines";
   std::vector<double> times;

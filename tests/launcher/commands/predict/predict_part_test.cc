@@ -32,7 +32,7 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
   folder.write("o.tokens", "mine");
   EXPECT_FAILURE(require_free_names(part, {tokens}), Exit::usage,
                  AllOf(HasSubstr("o.tokens"), HasSubstr("in the way")));
-  // Of an earlier prediction, which was killed.
+  // What an earlier prediction, which was killed, left.
   folder.write("o.part", "strata predict by 1 of 2\n");
   require_free_names(part, {tokens});
   folder.write("o.part", "");  // killed before that line was written

@@ -37,7 +37,7 @@ TEST_F(TokenizeLabelsTest, LabelsOfDocuments) {
   EXPECT_EQ(file.sidecar()->labels->problem, "single_label_classification");
   EXPECT_EQ(file.sidecar()->labels->names, (std::vector<std::string>{"no", "yes"}));
   EXPECT_EQ(file.sidecar()->labels->count, 2u);
-  // Types: what is behind the first [SEP] of each document.
+  // Types: 1 after the first [SEP] of each document.
   ASSERT_TRUE(file.sidecar()->types);
   const std::string bits = folder_.read("out.bin.types");
   const auto tokens = tokens_of(path("out.bin"));
@@ -123,7 +123,7 @@ TEST_F(TokenizeLabelsTest, WhatTheLabelsAreIsSaidShort) {
   EXPECT_THAT(said("vectors.jsonl"),
               AllOf(HasSubstr("labels: 120 classes"), testing::Not(HasSubstr("different labels"))));
   EXPECT_THAT(said("one.csv"), AllOf(HasSubstr("labels: 1 class ("), testing::Not(HasSubstr("different labels"))));
-  // Tags of words beside a text that is one string are taken for classes of the text, which nobody may have meant.
+  // With a text that is one string, tags of words are taken for its classes, which may not have been meant.
   const std::string tagged = "{\"text\": \"Anna  sings\", \"label\": [\"B-PER\", \"O\"]}\n";
   folder_.write("tags.jsonl", tagged + tagged);
   EXPECT_THAT(said("tags.jsonl"), HasSubstr("each list is as long as its text has words"));

@@ -66,7 +66,7 @@ TEST_F(TokenizeTest, AByteOrderMarkIsNoText) {
   EXPECT_FAILURE(run({"a.jsonl"}), Exit::corrupt, HasSubstr("this is not JSON"));
 }
 
-// Of the fields that nobody reads any number will do.
+// Fields that nobody reads may be any number.
 TEST_F(TokenizeTest, NumbersThatNobodyReads) {
   folder_.write("a.jsonl",
                 "{\"text\":\"a\",\"id\":123456789012345678901234567890}\n"

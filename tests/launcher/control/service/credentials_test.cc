@@ -87,7 +87,7 @@ TEST_F(CredentialsTest, RefusesAKeyThatOthersCanRead) {
     recipe_.tls_key = key;
     EXPECT_FAILURE(read_credentials(recipe_), Exit::usage,
                    HasSubstr("control.tls_key: others can read " + key +
-                             fmt::format(" (mode {:03o}), so it is no secret: chmod 600 it", mode)));
+                             fmt::format(" (mode {:03o}), so it is not a secret: chmod 600 it", mode)));
     EXPECT_FAILURE(read_key(key, "--key"), Exit::usage, HasSubstr("--key: others can read"));
   }
   recipe_.tls_key = write("key", made.key);

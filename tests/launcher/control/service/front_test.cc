@@ -115,7 +115,7 @@ TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
     return std::string(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what());
   };
   for (const char* host : {"-oProxyCommand=touch x", "a b", "", "n1;x", "n1\n"})
-    EXPECT_THAT(refusal_of({host, 1, "/s", "", false}), HasSubstr("its host is no name")) << host;
+    EXPECT_THAT(refusal_of({host, 1, "/s", "", false}), HasSubstr("its host is not a name")) << host;
   for (const char* address : {"unix:/s", "dns://10.0.0.1/x:5", "n1", "n1:", "-x:5"})
     EXPECT_THAT(refusal_of({"n1", 1, "", address, false}), HasSubstr("is not HOST:PORT")) << address;
   folder_.write("ck/control.json", to_json({"n1", 1, "", "10.1.2.3:5", false}));

@@ -183,7 +183,7 @@ std::string ask_by_tls(int port, const Credentials& own, const std::string& toke
   return out;
 }
 
-// control.tls_client_ca is for whoever reads metrics, too.
+// control.tls_client_ca also applies to readers of the metrics.
 TEST(MetricsTest, WithAnAuthorityOfClientsAnswersThoseThatItHasSigned) {
   Credentials own = make_credentials();
   const Credentials client = make_credentials();

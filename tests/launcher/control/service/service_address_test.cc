@@ -38,7 +38,7 @@ TEST_F(TargetTest, FindsRunsByFolderSocketAndName) {
   EXPECT_TRUE(target_of({.target = "10.1.2.3:5"}).tls) << "nothing is sent in plain text to another machine";
   EXPECT_THAT(failure_of([&] { (void)find_service(folder_.path().string()); }).what(),
               HasSubstr("control.json is not there"));
-  EXPECT_THAT(failure_of([&] { (void)find_service("nonsense"); }).what(), HasSubstr("is no folder of a run"));
+  EXPECT_THAT(failure_of([&] { (void)find_service("nonsense"); }).what(), HasSubstr("is neither a run's folder"));
   EXPECT_THAT(failure_of([&] { (void)find_service(""); }).what(), HasSubstr("no run of this user is found"));
   folder_.write("ck/control.json", "{\"host\": 1}");
   EXPECT_THAT(failure_of([&] { (void)find_service((folder_.path() / "ck").string()); }).what(),
@@ -54,7 +54,7 @@ TEST_F(TargetTest, WhatNamesNoRunIsRefused) {
        {":5", "h:", "h:0", "h:65536", "h:80x", "h:-1", "h: 5", "::1:50051", "[::1", "[::1]", "[]:5", "a b:5", "-x:5",
         "a\nb:5", "%00:5", "dns:///a:1", "http://localhost:5", "\xc3\xa9:5"})
     EXPECT_FAILURE((void)find_service(target), Exit::usage,
-                   StartsWith(target + " is no folder of a run, no socket, and not HOST:PORT"));
+                   StartsWith(target + " is neither a run's folder, nor a socket, nor HOST:PORT"));
   EXPECT_FAILURE((void)find_service("unix:"), Exit::usage, HasSubstr("unix: names no socket"));
   EXPECT_FAILURE((void)find_service("unix:/" + std::string(200, 'x')), Exit::usage, HasSubstr("too long for a socket"));
   for (const std::string target : {"h:1", "h:65535", "n-1.a_b:5", "[::1]:50051", "10.0.0.1:7000"})

@@ -20,7 +20,7 @@
 
 namespace strata::launcher::control {
 
-// A service behind a socket, of a run that is played: steps are posted by the test.
+// A service on a socket, for a simulated run: the test posts its steps.
 class ServiceCase : public testing::Test {
  protected:
   void open(const Credentials& credentials = {}, bool can_save = true, bool tcp = false, std::size_t most = 128,

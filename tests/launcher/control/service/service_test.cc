@@ -107,7 +107,7 @@ TEST_F(ServiceTest, TheLastStepIsShownToo) {
   EXPECT_EQ(seen.back(), 120);
 }
 
-// The run stands still, or does not: whoever watches it may leave.
+// Someone who watches may leave, whether the run stands still or not.
 TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
   open();
   Client watcher(target());

@@ -180,7 +180,7 @@ TEST_F(StuckHubTest, ARunThatGoesOnToItsEndMeanwhileLeavesNoFile) {
   }
   ASSERT_GT(hub_->dump_number(), 0U) << "nobody asked what its ranks do";
   hub_->leave();
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a file would be written beside
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a file would be written meanwhile
   hub_->look(false);
   EXPECT_FALSE(std::filesystem::exists(file()));
   EXPECT_FALSE(ended_);

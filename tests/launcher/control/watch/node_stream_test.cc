@@ -92,7 +92,7 @@ TEST_F(NodeStreamTest, BringsReportsAndOrders) {
   EXPECT_TRUE(comes([&] { return verdict.load(); }));
 }
 
-// Its thread that looks may hang while gRPC's own go on: the nodes are to miss it.
+// Its watching thread may hang while gRPC's own threads continue: the nodes must miss it.
 TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
   looks_.store(false);
   serve();

@@ -1,4 +1,4 @@
-// Of ranks that wait for each other in groups (watch.h): who waits for whom in which.
+// Ranks that wait for each other in groups (watch.h): which rank waits for which, and in which group.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST(WatchGroups, AStagesTasksHaveTheirOwnNames) {
   EXPECT_THAT(lost[0].text, testing::StartsWith("node n1 (ranks 0 to 3: data 0 to 1, stage 0 to 1) is lost"));
 }
 
-// Of a plan whose parameters lie in groups of two ranks: what is reduced is among all.
+// A plan that shards parameters over groups of two ranks, and reduces among all ranks.
 TEST(WatchGroups, AreThoseOfThePlan) {
   runtime::PlanCase c = runtime::make_case(runtime::small(false), 4, 1, 3, device::DType::bf16, false, false, 1, {});
   c.request.placement.parameters.group = 2;

@@ -272,7 +272,8 @@ TEST_F(WatchTest, SaysThatARankGoesOn) {
   tell(ranks, 100);
   EXPECT_EQ(look(100, Kind::warning).size(), 1U);
   tell(all_reducing(0.1), 101);
-  EXPECT_THAT(look(101, Kind::recovered), ElementsAre("rank 5 on n3 goes on: it is in 'reduce block 3' of step 120"));
+  EXPECT_THAT(look(101, Kind::recovered),
+              ElementsAre("rank 5 on n3 is moving again: it is in 'reduce block 3' of step 120"));
 }
 
 TEST_F(WatchTest, ARankThatStandsStillForTooLongIsStuck) {
@@ -343,7 +344,7 @@ TEST_F(WatchTest, NodesThatComeBackAreToldOf) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].kind, Kind::recovered);
   EXPECT_EQ(found[0].text,
-            "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard of again after 7 s without a word; the run goes on");
+            "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard of again after 7 s without a word; the run continues");
   for (const int node : {0, 1, 2}) hear(node, 10.9);
   EXPECT_THAT(watch_.look(10.9), IsEmpty()) << "less than 5 s is nothing to tell of";
 }

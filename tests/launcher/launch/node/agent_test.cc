@@ -27,14 +27,14 @@ TEST(EndRanks, EndsThoseOfItsRunAlone) {
   EXPECT_TRUE(end_ranks("", 0).empty());
 }
 
-// Of a node that was lost and came back: the agent of before would take the next start's ranks for its own.
+// A node that was lost and came back: the earlier agent would take the next start's ranks for its own.
 TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
   const tests::ScratchFolder folder;
   folder.write("node-agent", "echo begun; read nothing\n");
   std::size_t begun = 0;
   const auto count = [&](std::string_view) { ++begun; };
   const auto nothing = [](std::string_view) {};
-  // A script of the name, as the first word behind the program's.
+  // A script of that name, as the first word after the program's.
   const std::string path = folder.path().string() + ":" + std::getenv("PATH");
   const auto agent = [&](std::vector<std::string> words) { return Program{std::move(words), {"PATH=" + path}, true}; };
   Child older(agent({"bash", "node-agent", "--run", "r", "--host", "n1", "--timeout", "4"}), count, nothing);

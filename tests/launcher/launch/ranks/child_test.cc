@@ -48,7 +48,7 @@ TEST(Child, WhatTakesTooLongIsKilledWithItsChildren) {
   const Said said = shell("sleep 60 & echo $!; sleep 60", 2);
   EXPECT_EQ(said.code, std::nullopt);
   const int grandchild = std::stoi(said.out);
-  // Gone, or dead and not yet reaped by whoever inherited it.
+  // Gone, or dead and not yet reaped by the process that inherited it.
   const auto alive = [&] {
     return shell("grep -q '^State:.[^Z]' /proc/" + std::to_string(grandchild) + "/status").code == 0;
   };

@@ -38,7 +38,7 @@ TEST_F(Environment, WhatGoesToEveryRank) {
 TEST_F(Environment, ANameThatIsNotSetOrNoneIsRefused) {
   EXPECT_FAILURE(forwarded_names({"MY_NEW"}), Exit::usage, AllOf(HasSubstr("MY_NEW is not set"), HasSubstr("export")));
   for (const char* wrong : {"", "=x", "1X=2", "A B=1", "A-B"})
-    EXPECT_FAILURE(forwarded_names({wrong}), Exit::usage, HasSubstr("is no name of a variable"));
+    EXPECT_FAILURE(forwarded_names({wrong}), Exit::usage, HasSubstr("is not a variable's name"));
 }
 
 TEST_F(Environment, WhatAgentsNeed) {

@@ -93,7 +93,7 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
 }
 
-// A sentence is its rank's own, and does not grow with whatever is said behind it.
+// A sentence is its rank's own, and does not grow with what is said after it.
 TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   (void)screen(output, {"[1,1]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:NCCL INFO x",
@@ -150,7 +150,7 @@ TEST_F(RankOutputTest, AFilePerRankThatARestartGoesOnIn) {
   EXPECT_EQ(folder.read("launch.log"), "mpirun: a word of its own\nmpirun: a word of its own\n");
 }
 
-// Of weeks of warnings the last ones say why it ended.
+// After weeks of warnings, the last ones say why the run ended.
 TEST_F(RankOutputTest, OfWhatMpirunSaysTheLastIsKept) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 1);
   for (int line = 0; line < 5000; ++line) output.take(true, std::to_string(line));

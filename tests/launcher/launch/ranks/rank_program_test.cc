@@ -13,7 +13,7 @@ namespace {
 using testing::Contains;
 using testing::Not;
 
-// The word behind `option`.
+// The word after `option`.
 std::string after(const std::vector<std::string>& words, const std::string& option) {
   const auto it = std::find(words.begin(), words.end(), option);
   return it == words.end() || it + 1 == words.end() ? "" : *(it + 1);
@@ -98,7 +98,7 @@ TEST_F(RankProgram, OneInterfaceForAll) {
   EXPECT_THAT(by_srun.words, Not(Contains("-x")));
 }
 
-// Where only the nodes' names say which, what the user has exported wins; --interface is said now, and wins over it.
+// If only the nodes' names say which, what the user has exported wins; --interface is said now, and wins over it.
 TEST_F(RankProgram, TheUsersVariablesWinOverTheRoutes) {
   setenv("NCCL_SOCKET_IFNAME", "eth1", 1);
   setenv("OMPI_MCA_btl_tcp_if_exclude", "lo", 1);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int32_t kNone = device::kIgnoredLabel;
 
-// The last label that fits, beside the one that does not count, and the bytes that each takes.
+// The last label that fits next to the one that does not count, and the bytes that each takes.
 TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
   struct Case {
     std::uint64_t kinds;

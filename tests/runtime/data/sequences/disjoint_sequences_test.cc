@@ -50,7 +50,7 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   EXPECT_THAT(second.tokens, ElementsAre(6, 7, 0, 200, 201, 202));
   EXPECT_THAT(second.labels, ElementsAre(7, 8, -100, 201, 202, 203));
   EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 0, 1, 2));
-  EXPECT_THAT(behind.tokens, Each(0u)) << "behind the end";
+  EXPECT_THAT(behind.tokens, Each(0u)) << "after the end";
   EXPECT_THAT(behind.labels, Each(-100));
   const device::RowRange shorter{0, 2}, none{}, whole{0, 3};
   EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, none, whole, whole, whole))

@@ -242,7 +242,7 @@ TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
   }
 }
 
-// Nothing behind the window that holds them is looked at, nothing but their own tokens counted, and they are what they
+// Nothing after the window that holds them is looked at, nothing but their own tokens counted, and they are what they
 // are among all.
 TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
   const TokenFolder folder;
@@ -276,7 +276,7 @@ TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
 TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
   const TokenFolder folder;
   std::vector<std::uint64_t> lengths(65536, 5);
-  lengths.push_back(3);  // fits beside each of them, but comes in the next window
+  lengths.push_back(3);  // fits next to each of them, but comes in the next window
   folder.write("a.bin", lengths);
   const PackedSequences packed(folder.open({"a.bin"}), 8, LongDocuments::cut);
   EXPECT_EQ(packed.size(), 65537u);
@@ -284,7 +284,7 @@ TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
 }
 
 // Ten million documents are to open in 3 s, so a million in 0.3 s; three times that is a change of its order. Of the
-// process, not of the clock: other tests run beside it.
+// process, not of the clock: other tests run at the same time.
 TEST(PackedSequencesTest, AMillionDocumentsOpenInAMoment) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take several times as long";

@@ -90,7 +90,7 @@ TEST(MicroBatchTest, TheLargestFitsAndTheNextDoesNot) {
   EXPECT_GT(above_one, 15);
 }
 
-// Of a global batch the largest that divides a rank's part and fits, although a single micro-batch may fit where two
+// With a global batch, the largest that divides a rank's part and fits, although a single micro-batch may fit where two
 // halves, whose gradients have to be summed, do not.
 TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
   std::mt19937 random(7);
@@ -178,7 +178,7 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
   EXPECT_THAT(of_five, AllOf(HasSubstr("training.micro_batch_size = auto: 5, the largest that fits memory.device ("),
                              HasSubstr(bytes_text(room)), HasSubstr(", with 6 it would take device ")));
   EXPECT_EQ(settled({}, room - 1).first, 4);
-  // Of twelve micro-batches of 6, whose gradients are summed, 5 would fit, too.
+  // With twelve micro-batches of 6, whose gradients are summed, 5 would fit, too.
   const std::vector<std::string> parts = {"training.micro_batch_size=6", "training.gradient_accumulation_steps=12"};
   const auto [of_all, text] = settled({"training.global_batch_size=72"}, tiny_job(parts, 1).plan.memory[0].peak);
   EXPECT_EQ(of_all, 6);
@@ -193,7 +193,7 @@ TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
   EXPECT_EQ(given.recipe.training.micro_batch_size, 3);
 }
 
-// Where the activations go to the host it is the host's memory that bounds.
+// If the activations go to the host, the host's memory is the limit.
 TEST(MicroBatchTest, ActivationsOfTheHost) {
   const std::vector<std::string> sets = {"training.micro_batch_size=auto", "memory.device=1GiB",
                                          "training.recompute=block", "zero.activations=host"};
@@ -239,7 +239,7 @@ TEST(MicroBatchTest, AResumedRunKeepsTheCheckpoints) {
   EXPECT_EQ(settled((folder.path() / "step-00000002").string()).first, 6);
   EXPECT_EQ(settled(folder.path().string()).first, 7);
   EXPECT_EQ(settled("none").first, 1);
-  // Where no run has written yet, there is nothing to keep.
+  // If no run has written yet, there is nothing to keep.
   Workload first = open_workload(recipe_of(
       {"training.micro_batch_size=auto", "memory.device=1KiB", "checkpoint.dir=" + (folder.path() / "new").string()}));
   EXPECT_THAT(settle_micro_batch(first, 2, {}), IsEmpty());

@@ -299,8 +299,8 @@ TEST(SuggestionTest, RefusalsOfRandomRecipesAreTrue) {
   EXPECT_GT(refused - without, 3);
 }
 
-// A large head takes memory beside all activations of the model, but not beside those of the last stage alone. The
-// losses stay the same.
+// A large head does not fit next to all activations of the model, but it fits next to those of the last stage alone.
+// The losses stay the same.
 TEST(SuggestionTest, StagesAreSuggestedWhenNothingElseFits) {
   std::vector<std::string> sets = {"model.config.n_layer=6",
                                    "model.config.n_embd=64",

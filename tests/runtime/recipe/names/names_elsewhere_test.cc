@@ -130,7 +130,7 @@ std::vector<std::string> quoted(const std::string& text) {
 }
 
 // docs/coming-from.md and what the program answers are one: each name in a first column of its tables is known, and the
-// answer is among the keys that stand beside it.
+// answer is among the keys that stand next to it.
 TEST(NamesElsewhere, ThePageSaysWhatTheProgramSays) {
   std::set<std::string, std::less<>> keys, parts;
   for (const RecipeKey& key : recipe_keys()) {
