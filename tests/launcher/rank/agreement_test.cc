@@ -20,13 +20,15 @@ using testing::HasSubstr;
 
 const std::vector<std::string> kTrains = {"model.preset=tiny-gpt2", "data.train=t.bin", "training.max_steps=1"};
 
-// What each of these ranks, with keys of its own, throws: as agreed on, and with this exit code.
-std::vector<std::string> refusals(const std::vector<std::vector<std::string>>& sets, bool trains = true) {
+// What each of these ranks, with keys of its own, throws: as agreed on, and with this exit code. `trains`: by rank;
+// empty: all ranks train.
+std::vector<std::string> refusals(const std::vector<std::vector<std::string>>& sets,
+                                  const std::vector<bool>& trains = {}) {
   std::vector<std::string> out(sets.size());
   comm::run_threads(static_cast<int>(sets.size()), [&](comm::World& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     try {
-      (void)read_recipe({}, sets[rank], world, trains);
+      (void)read_recipe({}, sets[rank], world, trains.empty() || trains[rank]);
     } catch (const comm::AgreedError& error) {
       EXPECT_EQ(error.code(), Exit::usage);
       out[rank] = error.what();
@@ -44,6 +46,12 @@ TEST(ReadRecipe, AllRanksHaveTheSame) {
   EXPECT_THAT(refusals({kTrains, kTrains, kTrains}), Each(""));
   EXPECT_THAT(refusals({kTrains, kTrains, with(kTrains, "training.seed=7")}),
               Each(HasSubstr("rank 2 was given another recipe than rank 0")));
+  EXPECT_THAT(refusals({kTrains, with(kTrains, "training.seed=7")}),
+              Each(HasSubstr("rank 1 was given another recipe than rank 0")));
+}
+
+TEST(ReadRecipe, AllRanksHaveTheSameCommand) {
+  EXPECT_THAT(refusals({kTrains, kTrains}, {true, false}), Each(HasSubstr("or another command")));
 }
 
 TEST(ReadRecipe, AMistakeOfOneRankIsThrownOnAll) {
@@ -54,7 +62,7 @@ TEST(ReadRecipe, AMistakeOfOneRankIsThrownOnAll) {
 TEST(ReadRecipe, OnlyATrainingNeedsSteps) {
   const std::vector<std::string> model = {"model.preset=tiny-gpt2"};
   EXPECT_THAT(refusals({model, model}), Each(HasSubstr("training.max_steps is missing")));
-  EXPECT_THAT(refusals({model, model}, false), Each(""));
+  EXPECT_THAT(refusals({model, model}, {false, false}), Each(""));
 }
 
 TEST(ReadRecipe, AFileThatOtherNodesLackIsNamed) {

@@ -95,6 +95,24 @@ TEST_F(WaitsTest, WhatFollowsFromAnotherWaitIsLeftOut) {
   EXPECT_THAT(waits(2), ElementsAre(1)) << "task 1 has waited for task 0";
 }
 
+TEST_F(WaitsTest, AWriteWaitsForTheReadersOfEveryLane) {
+  const int a = buffer(0);
+  task(LaneId::gather, {write(a)});
+  task(LaneId::compute, {read(a)});
+  task(LaneId::reduce, {read(a)});
+  task(LaneId::gather, {write(a)});
+  EXPECT_THAT(waits(3), ElementsAre(1, 2));
+}
+
+// The tasks of an occasion may run without the task between them, in which case the order must hold, too.
+TEST_F(WaitsTest, TasksThatMayRunAloneWaitForEachOther) {
+  const int a = buffer(0);
+  task(LaneId::checkpoint, {write(a)}, When::checkpoint);
+  task(LaneId::compute, {write(a)});
+  task(LaneId::reduce, {read(a)}, When::checkpoint);
+  EXPECT_THAT(waits(2), ElementsAre(0, 1));
+}
+
 // A step may lack the task in the middle, and the order must hold then, too.
 TEST_F(WaitsTest, NoTaskReliesOnOneThatAStepMayLeaveOut) {
   const int a = buffer(0), b = buffer(kBytes);

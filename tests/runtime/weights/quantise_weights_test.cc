@@ -18,9 +18,12 @@
 namespace strata::runtime {
 namespace {
 
-// A small Llama whose last block is frozen.
+// A small Llama whose last block is frozen. Its MLP's matrices are several blocks of NF4, and end within a block of
+// elements that share a scale.
 Job job_of(int ranks, int stage = 0, bool double_quant = true) {
   const std::vector<std::string> sets = {"model.preset=tiny-llama",
+                                         "model.config.hidden_size=120",
+                                         "model.config.intermediate_size=353",
                                          "data.seq_len=16",
                                          "training.max_steps=1",
                                          R"(training.freeze=["model.layers.1.*"])",
@@ -67,23 +70,37 @@ TEST(ScaleOffsets, AreTheSameIfRanksReadTheirShards) {
   }
 }
 
-TEST(QuantiseWeights, StoresTheBlocksOfEachMatrix) {
-  const Job job = job_of(1);
-  const auto world = comm::solo_world();
-  Trainer trainer(job, *world, 1, Trainer::Weights::later);
-  Executor& executor = trainer.executor();
+void expect_blocks_stored(int ranks, int stage) {
+  const Job job = job_of(ranks, stage);
   const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 1);
-  const Pool& pool = job.plan.layout.units[kUnit].quantised;
-  quantise_weights(executor, job.plan, IndexWeights(), offsets[kUnit], kUnit, {0, pool.padded()});
-  constexpr device::StorageFormat kFormat = device::StorageFormat::nf4;
-  for (std::size_t r = 0; r < pool.ranges.size(); ++r) {
-    const std::vector<float> values = values_of(job, pool.ranges[r]);
-    std::vector<std::byte> wanted(stored_bytes(kFormat, device::kNf4Block)), stored(wanted.size());
-    const auto first = std::span(values).first(std::min(values.size(), device::kNf4Block));
-    write_nf4_block(kFormat, first, offsets[kUnit][r], wanted);
-    executor.storage().read_state(kUnit, StateKind::quantised, stored_bytes(kFormat, pool.ranges[r].begin), stored);
-    EXPECT_EQ(stored, wanted) << "matrix " << r;
-  }
+  comm::run_threads(ranks, [&](comm::World& world) {
+    Trainer trainer(job, world, 1, Trainer::Weights::later);
+    Executor& executor = trainer.executor();
+    const models::ElementRange held = executor.storage().held(kUnit, StateKind::quantised);
+    quantise_weights(executor, job.plan, IndexWeights(), offsets[kUnit], kUnit, held);
+    constexpr device::StorageFormat kFormat = device::StorageFormat::nf4;
+    const auto& ranges = job.plan.layout.units[kUnit].quantised.ranges;
+    for (std::size_t r = 0; r < ranges.size(); ++r) {
+      const std::vector<float> values = values_of(job, ranges[r]);
+      for (std::size_t at = 0; at < values.size(); at += device::kNf4Block) {
+        const std::size_t place = ranges[r].begin + at;
+        if (place < held.begin || place >= held.end) continue;  // another rank's
+        std::vector<std::byte> wanted(stored_bytes(kFormat, device::kNf4Block)), stored(wanted.size());
+        const auto block = std::span(values).subspan(at, std::min(values.size() - at, device::kNf4Block));
+        write_nf4_block(kFormat, block, offsets[kUnit][r], wanted);
+        executor.storage().read_state(kUnit, StateKind::quantised, stored_bytes(kFormat, place - held.begin), stored);
+        EXPECT_EQ(stored, wanted) << "matrix " << r << ", element " << at;
+      }
+    }
+  });
+}
+
+TEST(QuantiseWeights, StoresTheBlocksOfEachMatrix) {
+  expect_blocks_stored(1, 0);
+}
+
+TEST(QuantiseWeights, ARankStoresTheBlocksOfItsShard) {
+  expect_blocks_stored(2, 3);
 }
 
 }  // namespace

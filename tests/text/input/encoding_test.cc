@@ -33,6 +33,7 @@ TEST(GuessOfZeros, GoesByTheirPlaces) {
   EXPECT_EQ(guess_of_zeros("a\0\0\0b\0\0\0"sv), Encoding::utf32_little);
   EXPECT_EQ(guess_of_zeros("\0\0\0a\0\0\0b"sv), Encoding::utf32_big);
   EXPECT_EQ(guess_of_zeros("abcdefgh"sv), Encoding::utf8);
+  EXPECT_EQ(guess_of_zeros("a\0b\0c\0\0\0"sv), Encoding::utf8) << "too many zeros for UTF-16, too few for UTF-32";
   EXPECT_EQ(guess_of_zeros("a\0"sv), Encoding::utf8) << "too little to tell";
 }
 

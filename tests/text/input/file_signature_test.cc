@@ -22,6 +22,16 @@ TEST(FileKind, IsFoundByTheFirstBytes) {
               HasSubstr("is a program"));
 }
 
+TEST(FileKind, FormatsOfTablesAndWeightsAreFoundByTheirFirstBytes) {
+  for (const std::string_view pickle : {"\x80\x02}q"sv, "\x80\x05\x95\x10\0"sv})
+    EXPECT_THAT(file_kind(pickle, "a"), HasSubstr("a Python pickle")) << int{pickle[1]};
+  EXPECT_EQ(file_kind("\x80\x01}q"sv, "a"), "") << "a protocol that writes no such byte";
+  EXPECT_THAT(file_kind("PAR1\x15\x04"sv, "a.parquet"), StartsWith("is Parquet"));
+  EXPECT_EQ(file_kind("PAR1 is a golf term.", "a.txt"), "");
+  EXPECT_THAT(file_kind("\x40\0\0\0\0\0\0\0{\"a\""sv, "a"), HasSubstr("safetensors"));
+  EXPECT_THAT(file_kind("ORC\x0a\x03"sv, "a"), HasSubstr("is ORC"));
+}
+
 // A text may begin with the same letters.
 TEST(FileKind, LettersCountOnlyWithBytesThatNoTextHas) {
   EXPECT_EQ(file_kind("GGUF is a format of weights.", "a.txt"), "");
@@ -54,6 +64,8 @@ TEST(FileKind, IsNothingForText) {
 TEST(KindOfEnding, SaysACommandForTheFile) {
   EXPECT_THAT(kind_of_ending("parquet", "my data.parquet"),
               AllOf(StartsWith("is Parquet"), HasSubstr("'my data.parquet'"), HasSubstr("my data.jsonl")));
+  EXPECT_THAT(kind_of_ending("parquet", "v1.0/data"), HasSubstr("v1.0/data.jsonl")) << "the dot is the folder's";
+  EXPECT_THAT(kind_of_ending("parquet", "data/.parquet"), HasSubstr("data/.parquet.jsonl")) << "a name, not an ending";
   EXPECT_EQ(kind_of_ending("txt", "a.txt"), "");
   EXPECT_EQ(kind_of_ending("jsonl", "a.jsonl"), "");
 }

@@ -1,5 +1,6 @@
 #include "text/pipeline/decoder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,6 +65,14 @@ TEST(Decoder, ASequenceWorksInItsOrder) {
       {"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},
       {"type":"Strip","content":" ","start":1,"stop":0}]})";
   EXPECT_EQ(decoded(json, {"\xe2\x96\x81", "\xe2\x96\x81the", "<0x0A>", "\xe2\x96\x81"}), " the\n ");
+}
+
+TEST(Decoder, StripTakesSoManyCharactersFromEitherEnd) {
+  const auto strip = [](int start, int stop) {
+    return fmt::format(R"({{"type":"Strip","content":"_","start":{},"stop":{}}})", start, stop);
+  };
+  EXPECT_EQ(decoded(strip(1, 2), {"___a___"}), "__a_");
+  EXPECT_EQ(decoded(strip(2, 0), {"_a", "___b"}), "a_b") << "each token's own";
 }
 
 TEST(Decoder, WhatIsNotSupportedIsNamed) {

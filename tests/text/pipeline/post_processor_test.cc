@@ -59,9 +59,21 @@ TEST(PostProcessor, ASequencePutsOneIntoAnother) {
   const TextTemplate one = made(fmt::format(R"({{"type":"Sequence","processors":[{},{}]}})", bytes, kTemplate));
   EXPECT_EQ(shown(one.single), "1:0 A:0");
   EXPECT_EQ(shown(one.pair), "A:0 2:0 3:0 B:1");
+  const TextTemplate before = made(fmt::format(R"({{"type":"Sequence","processors":[{},{}]}})", kTemplate, bytes));
+  EXPECT_EQ(shown(before.single), "1:0 A:0");
+  EXPECT_EQ(shown(before.pair), "A:0 2:0 3:0 B:1");
   const TextTemplate two = made(fmt::format(R"({{"type":"Sequence","processors":[{0},{0}]}})", kTemplate));
   EXPECT_EQ(shown(two.single), "1:0 1:0 A:0");
   EXPECT_EQ(shown(two.pair), "") << "the library does not define it";
+}
+
+TEST(PostProcessor, ALaterTemplateGoesAroundAnEarlierOne) {
+  const std::string bert = R"({"type":"BertProcessing","cls":["[CLS]",101],"sep":["[SEP]",102]})";
+  const auto both = [](const std::string& first, const std::string& second) {
+    return shown(made(fmt::format(R"({{"type":"Sequence","processors":[{},{}]}})", first, second)).single);
+  };
+  EXPECT_EQ(both(kTemplate, bert), "101:0 1:0 A:0 102:0");
+  EXPECT_EQ(both(bert, kTemplate), "1:0 101:0 A:0 102:0");
 }
 
 TEST(PostProcessor, WhatIsNotSupportedIsNamed) {

@@ -56,7 +56,7 @@ TEST(Link, APortThatIsClosedIsNamed) {
   { port = LinkListener("token").port(); }
   EXPECT_FAILURE(measure_link("127.0.0.1", port, "token"), Exit::failed,
                  testing::AllOf(HasSubstr("no connection to 127.0.0.1"), HasSubstr("open the ports")));
-  EXPECT_FAILURE(measure_link("n1", 1, "token"), Exit::failed, HasSubstr("no address"));
+  EXPECT_FAILURE(measure_link("n1", 1, "token"), Exit::failed, HasSubstr("not an address"));
 }
 
 }  // namespace

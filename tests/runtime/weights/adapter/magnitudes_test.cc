@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "tests/runtime/weights/adapted_llama.h"
+#include "tests/runtime/weights/adapted_models.h"
 #include "tests/runtime/weights/index_weights.h"
 
 namespace strata::runtime {
 namespace {
 
 constexpr std::size_t kIn = 8, kOut = 12;
-const std::string kLayer = "model.layers.0.mlp.up_proj";
+const std::string kLayer = "model.layers.0.mlp.up_proj", kConv1d = "transformer.h.0.mlp.c_fc";
 
 TEST(Magnitudes, AreTheLengthsOfTheRows) {
   models::Adapter adapter{.rank = 2};
@@ -31,6 +31,22 @@ TEST(Magnitudes, AreTheLengthsOfTheRows) {
   std::vector<float> other(5);
   weights->read(1, matrix, 7, other);
   for (std::size_t i = 0; i < other.size(); ++i) EXPECT_EQ(other[i], IndexWeights::value(1, matrix, 7 + i));
+}
+
+TEST(Magnitudes, RowsOfAMatrixStoredInputsFirstAreItsColumns) {
+  models::Adapter adapter{.rank = 2};
+  adapter.dora = true;
+  adapter.target_modules = {{"c_fc"}, {}};
+  const auto model = small_gpt2(std::make_shared<models::Adapter>(adapter));
+  const auto weights = with_magnitudes(std::make_unique<IndexWeights>(), *model);
+  const std::size_t matrix = tensor_of(*model, kConv1d + ".weight");
+  std::vector<float> read(kOut);
+  weights->read(1, tensor_of(*model, kConv1d + std::string(models::kMagnitude)), 0, read);
+  for (std::size_t o = 0; o < kOut; ++o) {
+    double squares = 0;
+    for (std::size_t i = 0; i < kIn; ++i) squares += std::pow(double{IndexWeights::value(1, matrix, i * kOut + o)}, 2);
+    EXPECT_NEAR(read[o], std::sqrt(squares), 1e-6) << o;
+  }
 }
 
 TEST(Magnitudes, WithoutDoraTheSourceIsReturned) {

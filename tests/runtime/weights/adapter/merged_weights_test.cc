@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/failure.h"
-#include "tests/runtime/weights/adapted_llama.h"
+#include "tests/runtime/weights/adapted_models.h"
 #include "tests/runtime/weights/index_weights.h"
 
 namespace strata::runtime {
@@ -70,6 +70,48 @@ TEST_P(MergedWeightsTest, OtherLayersStay) {
 
 INSTANTIATE_TEST_SUITE_P(, MergedWeightsTest, testing::Bool(),
                          [](const auto& test) { return test.param ? "DoRA" : "LoRA"; });
+
+// W + 2 B A of a layer of unit 1, for W stored as [out, in], or as [in, out] if `input_major`.
+std::vector<float> merged(const models::Model& adapted, const std::string& layer, bool input_major) {
+  const auto value = [&](const char* tensor, std::size_t element) {
+    return double{IndexWeights::value(1, tensor_of(adapted, layer + tensor), element)};
+  };
+  std::vector<float> out(kOut * kIn);
+  for (std::size_t o = 0; o < kOut; ++o)
+    for (std::size_t i = 0; i < kIn; ++i) {
+      const std::size_t at = input_major ? i * kOut + o : o * kIn + i;
+      double sum = value(".weight", at);
+      for (std::size_t r = 0; r < kRank; ++r)
+        sum += 2 * value(".lora_B.weight", o * kRank + r) * value(".lora_A.weight", r * kIn + i);
+      out[at] = static_cast<float>(sum);
+    }
+  return out;
+}
+
+void expect_merged(const models::Model& adapted, const models::Model& plain, const std::vector<std::string>& layers,
+                   bool input_major) {
+  const auto weights = merged_weights(std::make_unique<IndexWeights>(), adapted, plain);
+  for (const std::string& layer : layers) {
+    std::vector<float> read(kOut * kIn);
+    weights->read(1, tensor_of(plain, layer + ".weight"), 0, read);
+    EXPECT_THAT(read, testing::Pointwise(testing::FloatNear(1e-5f), merged(adapted, layer, input_major))) << layer;
+  }
+}
+
+std::shared_ptr<const models::Adapter> adapter_of(std::vector<std::string> modules) {
+  models::Adapter out{.rank = kRank, .alpha = 6};
+  out.target_modules = {std::move(modules), {}};
+  return std::make_shared<models::Adapter>(out);
+}
+
+TEST(MergedWeights, EachLayerHasItsOwnAdapter) {
+  const std::string other = "model.layers.0.mlp.gate_proj";
+  expect_merged(*small_llama(adapter_of({"up_proj", "gate_proj"})), *small_llama(), {kLayer, other, kLayer}, false);
+}
+
+TEST(MergedWeights, AMatrixMayBeStoredInputsFirst) {
+  expect_merged(*small_gpt2(adapter_of({"c_fc"})), *small_gpt2(), {"transformer.h.0.mlp.c_fc"}, true);
+}
 
 // A source whose adapter was trained on a base with a certain hash.
 class Based final : public WeightSource {
