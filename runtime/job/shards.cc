@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +59,11 @@ void require_mesh(const Recipe& recipe, int ranks) {
          counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica());
   }
   if (parallel.shards() > 1) require_supported(recipe);
+  if (parallel.stages == 1 && !parallel.split.empty())
+    fail(Exit::usage,
+         "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = "
+         "{}, or leave parallel.split out",
+         fmt::join(parallel.split, ", "), std::max<std::size_t>(parallel.split.size(), 2));
 }
 
 std::string note_of_shards(std::size_t shards) {

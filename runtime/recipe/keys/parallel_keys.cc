@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <bit>
 #include <utility>
 
@@ -59,7 +61,7 @@ RecipeKey split() {
     return recipe.parallel.split.empty() ? json_string("auto") : text_of_list(recipe.parallel.split);
   };
   return {"parallel.split",
-          "\"auto\" or a list of integers",
+          fmt::format("\"auto\" or a list of integers from 0 to {}", kMostRanks),
           "blocks per stage, in the order of the model; auto: the fastest split whose stages fit",
           set,
           text,

@@ -157,6 +157,25 @@ TEST(ControlLine, TheLowestOfRanksThatFailAtOnceCounts) {
   }
 }
 
+// Whichever of the notices comes first.
+TEST(ControlLine, TheLowestOfSeveralNoticesCounts) {
+  Gate all(3);
+  fake_mpi::run_well(
+      3,
+      [&](int number) {
+        Rank rank;
+        rank.line.report_failure("the disk is full", Exit::failed);
+        all.come();
+        if (number == 2) expect_failure(rank.line.failure(), 0, "rank 0 failed: the disk is full");
+        EXPECT_FALSE(rank.line.leave_together());
+      },
+      {},
+      [] {
+        for (const int from : {0, 1, 2})
+          for (const int to : {0, 1, 2}) fake_mpi::delay_notices(from, to, from == 0 ? 3 : 10);
+      });
+}
+
 // A failure that had been reported here, though nobody had read it, was first: this rank is silent. `in_a_lane`: its
 // own work has set the token by then.
 TEST(ControlLine, ARankThatFailsAfterANoticeHasComeIsSilent) {

@@ -46,6 +46,9 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=2"}, 3, "3 ranks cannot be divided into parallel.tensor = 2: start a multiple of 2");
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
           "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: start a multiple of 4");
+  refused(
+      {"parallel.split=[1, 1]"}, 2,
+      "parallel.split = [1, 1] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = 2");
   refused({"parallel.tensor=8"}, 8, "parallel.tensor_shards = 8 does not divide this model's blocks");
 }
 
