@@ -18,10 +18,19 @@ CLI::Validator within(double least, double most);
 // Expands ~/x to a path: a shell leaves it as it is in --out=~/x.
 CLI::Validator as_path();
 
+// An option that may be given several times, with one value each time: what is behind its value is an argument of its
+// own.
+inline CLI::Option* given_repeatedly(CLI::Option* option) {
+  return option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+}
+
 // Adds an option that names a file or folder, or several.
 template <typename Path>
 CLI::Option* add_path(CLI::App* command, std::string name, Path& path, std::string meaning) {
-  return command->add_option(std::move(name), path, std::move(meaning))->transform(as_path());
+  CLI::Option* option = command->add_option(std::move(name), path, std::move(meaning))->transform(as_path());
+  if constexpr (requires { path.push_back({}); })
+    if (!option->get_positional()) given_repeatedly(option);
+  return option;
 }
 
 template <typename Options>
@@ -45,15 +54,11 @@ void add_adapter(CLI::App* command, Options& options, const char* meaning) {
 
 template <typename Options>
 void add_sets(CLI::App* command, Options& options) {
-  command
-      ->add_option_function<std::vector<std::string>>(
-          "--set",
-          // After the assignments of other options.
-          [&options](const auto& given) { options.sets.insert(options.sets.end(), given.begin(), given.end()); },
-          "override a recipe key: KEY=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+  given_repeatedly(command->add_option_function<std::vector<std::string>>(
+      "--set",
+      // After the assignments of other options.
+      [&options](const auto& given) { options.sets.insert(options.sets.end(), given.begin(), given.end()); },
+      "override a recipe key: KEY=VALUE"));
 }
 
 template <typename Options>

@@ -94,12 +94,9 @@ void add_bench(CLI::App& app, int& status) {
   command->add_option("--size", options->size, "io: bytes per pass; kernels: bytes that one pass moves")
       ->capture_default_str();
   command->add_option("--rounds", options->rounds, "io: passes")->check(integer(1, 1000))->capture_default_str();
-  command
-      ->add_option("--only", options->only,
-                   "memory: only these settings, KEY=A,B; KEY is precision, recompute, accumulation or optimizer")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+  given_repeatedly(command->add_option(
+      "--only", options->only,
+      "memory: only these settings, KEY=A,B; KEY is precision, recompute, accumulation or optimizer"));
   add_path(command, "--json", options->json, "write the figures as JSON");
   add_path(command, "--svg", options->svg, "memory: write a chart of memory against time");
   add_force(command, *options);

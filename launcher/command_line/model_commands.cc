@@ -67,10 +67,10 @@ void add_generate(CLI::App& app, int& status) {
       ->required();
   add_adapter(command, *options, "a peft folder with an adapter of that model");
   auto* text = command->add_option("--prompt", options->prompt, "text to continue");
-  command
-      ->add_option_function<std::vector<std::string>>(
-          "--prompt-tokens", [options](const auto& arguments) { options->prompt_tokens = token_ids(arguments); },
-          "token ids to continue, instead of a text: 1,2,3")
+  given_repeatedly(command->add_option_function<std::vector<std::string>>(
+                       "--prompt-tokens",
+                       [options](const auto& arguments) { options->prompt_tokens = token_ids(arguments); },
+                       "token ids to continue, instead of a text: 1,2,3"))
       ->excludes(text);
   add_path(
       command, "--chat", options->chat,
@@ -188,12 +188,9 @@ void add_tokenize(CLI::App& app, int& status) {
                    "what is trained on: assistant, last (its last turn), completion, all (default: assistant for chat "
                    "and sharegpt, completion for prompt/completion and alpaca, all for text)")
       ->check(CLI::IsMember({"assistant", "last", "completion", "all"}));
-  command
-      ->add_option("--labels", options->labels,
-                   "field(s) with the class label; also adds the tokenizer's special tokens")
-      ->delimiter(',')
-      ->expected(1, 64)
-      ->allow_extra_args(false);
+  given_repeatedly(command->add_option("--labels", options->labels,
+                                       "field(s) with the class label; also adds the tokenizer's special tokens"))
+      ->delimiter(',');
   command->add_option("--pair", options->pair, "record field that holds the second text");
   command->add_option("--max-length", options->max_length, "most tokens of a text, including those of the template")
       ->check(integer(1, std::int64_t{1} << 24));

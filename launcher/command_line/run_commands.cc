@@ -48,12 +48,8 @@ void add_launch(CLI::App& app, int& status, std::vector<std::string> ranks_comma
                    "fewest nodes to start and to continue with (default: all to start, 1 to continue)")
       ->check(integer(1, 1 << 20));
   add_path(command, "--logs", options->logs, "folder for a file per rank and events.jsonl");
-  command
-      ->add_option("--env", options->env,
-                   "NAME or NAME=VALUE to pass to every rank, in addition to STRATA_*, OMPI_*, NCCL_*")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+  given_repeatedly(command->add_option(
+      "--env", options->env, "NAME or NAME=VALUE to pass to every rank, in addition to STRATA_*, OMPI_*, NCCL_*"));
   command->add_option("--interface", options->interface,
                       "network interface for MPI, NCCL and control (default: by the routes)");
   command->add_flag_callback(
@@ -70,7 +66,7 @@ void add_node_agent(CLI::App& app, int& status) {
   command->add_option("--run", options->run)->required();
   command->add_option("--host", options->host)->required();
   command->add_option("--timeout", options->timeout)->check(within(0, 1e9));
-  command->add_option("--dir", options->folders);
+  given_repeatedly(command->add_option("--dir", options->folders));
   command->callback([options, &status] { status = node_agent(*options); });
 }
 

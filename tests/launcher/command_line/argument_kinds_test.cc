@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "launcher/command_line/commands.h"
 
@@ -58,6 +59,23 @@ std::string taken(CLI::Option& option, const std::string& text, std::string* why
     if (why) *why = error.what();
     return {};
   }
+}
+
+// A file behind an option and its value is no further value: strata tokenize --labels label train.csv.
+TEST(ArgumentKinds, NoOptionTakesTheArgumentsBehindItsValue) {
+  Program program;
+  int options = 0;
+  for (CLI::App* command : program.app.get_subcommands([](const CLI::App*) { return true; }))
+    for (const CLI::Option* option :
+         command->get_options([](const CLI::Option* one) { return !one->get_positional(); })) {
+      ++options;
+      EXPECT_LE(option->get_items_expected_max(), 1) << command->get_name() << " " << option->get_name();
+      EXPECT_FALSE(option->get_allow_extra_args()) << command->get_name() << " " << option->get_name();
+    }
+  EXPECT_GT(options, 100);
+  CLI::Option& labels = *program.app.get_subcommand("tokenize")->get_option("--labels");
+  labels.add_result("toxic,threat");
+  EXPECT_THAT(labels.as<std::vector<std::string>>(), testing::ElementsAre("toxic", "threat"));
 }
 
 TEST(ArgumentKinds, EveryIntegerOfACommandIsDecimal) {
