@@ -70,7 +70,8 @@ struct Fake {
 };
 using Lock = std::unique_lock<std::mutex>;
 
-// Those of the run (null before the first one) and of the calling thread. Every function below is called with the fake's mutex locked.
+// Those of the run (null before the first one) and of the calling thread. Every function below is called with the
+// fake's mutex locked.
 extern std::unique_ptr<Fake> fake;
 extern thread_local int this_rank;
 
