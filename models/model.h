@@ -92,6 +92,7 @@ struct Context {
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
+  bool meanwhile = false;  // run what the stretch left to do while ranks exchange, instead of the stretch
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -158,6 +159,7 @@ struct Seam {
   std::size_t elements;  // of the sum: [tokens, hidden], and what else crosses with it; of a rank's piece if it gathers
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
+  bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
 };
 
 class LossUnit;

@@ -200,6 +200,13 @@ class Block final : public BlockUnit<BlockPlan> {
     else
       add_residual(lane, sum_of(c, narrow), dx, dx);
   }
+  void backward_parameters_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
+                              const GradientRange& gradients) const override {
+    const BlockPlan& b = *plan_;
+    const SplitLinear& layer = product == kUp ? b.up : b.qkv;
+    const ConstView dy = b.wide.of(c.workspace).sub(0, b.tokens * layer.out());
+    layer.backward_parameters(lane, product == kUp ? b.middle.of(saved) : x, dy, gradients, b.scratch.of(c.workspace));
+  }
   Seam seam_after(Pass pass, std::size_t product) const override {
     const BlockPlan& b = *plan_;
     if (pass == Pass::backward) return {b.tokens * b.hidden};

@@ -247,6 +247,16 @@ class Block final : public BlockUnit<BlockPlan> {
     else
       add_residual(lane, d_normed, dx, dx);
   }
+  void backward_parameters_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
+                              const GradientRange& gradients) const override {
+    const BlockPlan& b = *plan_;
+    const View scratch = b.scratch.of(c.workspace), wide = b.wide.of(c.workspace);
+    if (product == kUp)
+      return b.up.backward_parameters(lane, b.normed2.of(saved), wide.sub(0, b.tokens * b.up.out()), gradients,
+                                      scratch);
+    b.qkv.backward_parameters(lane, b.layer.has_norm ? b.normed1.of(saved) : x, wide.sub(0, b.tokens * b.qkv.out()),
+                              gradients, scratch);
+  }
   // After attention's gradient, those of the heads' norms cross with it.
   Seam seam_after(Pass pass, std::size_t product) const override {
     const BlockPlan& b = *plan_;

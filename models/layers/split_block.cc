@@ -27,6 +27,7 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
 
 void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy,
                           View dx, const GradientRange& gradients) const {
+  if (c.meanwhile) return backward_parameters_of(lane, c, c.stretch == 0 ? kUp : kAttention, x, saved, gradients);
   const std::size_t first = in_one_part() ? 0 : part, last = in_one_part() ? std::size_t{kProducts} : part + 1;
   std::size_t stretch = 0;
   const auto due = [&] { return !shared() || stretch == c.stretch; };
@@ -44,7 +45,9 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
   const std::size_t last = pass == Pass::backward || wants_output ? std::size_t{kProducts} : saving_products();
   for (std::size_t product = 0; product < last; ++product)
     if (is_sum(pass, product)) all.push_back(seam_after(pass, product));
-  if (pass == Pass::backward) std::ranges::reverse(all);
+  if (pass == Pass::forward) return all;
+  std::ranges::reverse(all);
+  for (Seam& seam : all) seam.meanwhile = trains();
   return all;
 }
 

@@ -63,6 +63,10 @@ class SplitBlock : public Unit {
   virtual void after_backward(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx,
                               const GradientRange&) const = 0;
+  // If ranks share the block: the gradients of the tensors of a product whose input's gradient is a sum over shards,
+  // while the ranks add that.
+  virtual void backward_parameters_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
+                                      device::ConstView saved, const GradientRange&) const = 0;
   // Elements of the sum that the product leaves, which the caller of the block adds over ranks.
   virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
 

@@ -117,8 +117,19 @@ void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstVi
   }
   const View partials{scratch.data, count * input, device::DType::fp32}, rest = after(scratch, partial_bytes());
   for (std::size_t v = 0; v < count; ++v)
-    shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest);
+    if (shared())
+      shards_[v].backward_input(lane, parameters, of(dy, v, output), of(partials, v, input), rest);
+    else
+      shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest);
   tree_sum(lane, count, partials, {}, dx.sub(0, input));
+}
+
+void SplitLinear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
+                                      View scratch) const {
+  STRATA_CHECK(shared() && side_ == CutSide::outputs);
+  const std::size_t output = rows_ * shards_[0].out();
+  for (std::size_t v = 0; v < shards_.size(); ++v)
+    shards_[v].backward_parameters(lane, x, of(dy, v, output), gradients, scratch);
 }
 
 std::size_t scratch_bytes(std::span<const SplitLinear* const> linears, int threads) {

@@ -23,7 +23,8 @@ enum class CutSide : std::uint8_t { outputs, inputs };
 //
 // If ranks share the layer, each computes neighbouring shards, so its stacks have these alone. A sum over shards is
 // then the rank's partial sum, in fp32 and without the bias; the partial sums of all ranks, added by the same tree, and
-// the bias are the whole.
+// the bias are the whole. The gradients of cut outputs' tensors then have a call of their own, for which the exchange
+// of dx need not wait.
 class SplitLinear {
  public:
   // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
@@ -51,6 +52,9 @@ class SplitLinear {
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}) const;
+  // The gradients of the layer's tensors, which backward() does not compute if ranks share outputs that are cut.
+  void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
+                           device::View scratch) const;
 
  private:
   bool split() const { return all_ > 1; }

@@ -164,6 +164,7 @@ struct Task {
   std::size_t frozen_begin = 0, quantised_begin = 0;
   std::size_t at_once = 0;  // reduce: elements exchanged at once; exchange: those that a rank adds
   int stretch = -1;  // of a call with seams: the stretch; exchange: the one that it follows; -1: the call runs at once
+  bool meanwhile = false;             // of such a call: what does not wait for the exchange after the stretch
   bool backward = false;              // exchange: of a backward
   bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool

@@ -148,12 +148,20 @@ class Builder {
       one.stretches = static_cast<int>(seams.size()) + 1;
       one.starts = i == 0;
       one.ends = i == seams.size();
+      one.leaves_work = !one.ends && seams[i].meanwhile;
+      one.meanwhile = false;
       partial_ = -1;
       if (!one.ends)
         partial_ = d_.add_buffer("partial sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
                                  Exchange::partial_bytes(d_, seams[i]), false);
       run(one);
-      if (!one.ends) exchange(one, seams[i]);
+      if (one.ends) continue;
+      exchange(one, seams[i]);
+      if (!one.leaves_work) continue;
+      partial_ = -1;
+      one.starts = false;
+      one.meanwhile = true;
+      run(one);
     }
     partial_ = total_ = -1;
   }
@@ -262,8 +270,10 @@ class Builder {
     c.of_whole = call.of_whole;
     c.stretch = call.stretch;
     c.stretches = call.stretches;
+    c.leaves_work = call.leaves_work;
+    c.meanwhile = call.meanwhile;
     c.partial = partial_;
-    c.total = total_;
+    c.total = call.meanwhile ? -1 : total_;
     if (call.kind != TaskKind::backward || ports.parameters_in_backward) {
       const int gathered = call.of_whole ? -1 : call.part;
       c.parameters = fetches_.buffer({call.unit, gathered});

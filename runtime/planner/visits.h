@@ -16,9 +16,10 @@ struct Call {
   bool wants_output = true;  // recompute: whether the next unit of the segment needs y
   int part = -1;             // -1: the whole unit; in a step of the loss: the tile of the table
   bool starts = true, ends = true;
-  std::optional<models::LossStep> step = {};  // for a loss whose table is gathered by tiles
-  bool of_whole = false;                      // a part of a unit that is gathered as a whole
-  int stretch = -1, stretches = 1;            // of a call with seams: the stretch, and how many there are
+  std::optional<models::LossStep> step = {};    // for a loss whose table is gathered by tiles
+  bool of_whole = false;                        // a part of a unit that is gathered as a whole
+  int stretch = -1, stretches = 1;              // of a call with seams: the stretch, and how many there are
+  bool leaves_work = false, meanwhile = false;  // the stretch leaves work for the time of the exchange; that work
 };
 
 // Consecutive calls of one unit or part, for which its parameters are gathered once.

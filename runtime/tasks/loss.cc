@@ -73,8 +73,8 @@ void Loss::run(Site& site, const Task& task, Lane& lane) {
   unit.loss(lane, context, x, loss_of(site), dx, gradients);
   count_once(site, lane);
   if (!dx) return;  // a forward-only plan
-  if (gradients && task.stretch <= 0) UnitCall::zero_gaps(site, task, lane, gradients);
-  if (task.buffer(Role::partial) < 0) UnitCall::count_nonfinite(site, task, lane, dx);
+  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(site, task, lane, gradients);
+  if (task.buffer(Role::partial) < 0 && !task.meanwhile) UnitCall::count_nonfinite(site, task, lane, dx);
 }
 
 void TiledLoss::add(Draft& draft) const {

@@ -50,7 +50,7 @@ void Norm::run(Site& site, const Task& task, device::Lane& lane) {
     if (begin < end) add(gradients.sub(begin, end - begin), begin);
   };
   alone(0, shared.begin);
-  if (shared.size() && counted == 0)  // a table is not cut
+  if (shared.size() && shared.begin >= counted)
     gradient_square_sum(lane, site.view(task, Role::shared_gradients).sub(0, shared.size()),
                         gradients.sub(shared.begin, shared.size()), squares);
   alone(shared.end, site.layout(task).padded());

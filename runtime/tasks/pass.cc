@@ -58,6 +58,7 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   Draft::use_if_any(task, shared_parameters, Role::shared_parameters, Access::read);
   Draft::use_if_any(task, x, Role::x, Access::read);
   task.stretch = stretch;
+  task.meanwhile = meanwhile;
   Draft::use_if_any(task, partial, Role::partial, Access::write);
   Draft::use_if_any(task, total, Role::total, Access::read);
   return task;
@@ -65,8 +66,9 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
 
 models::Work UnitCall::share_of(models::Work work) const {
   if (stretches == 1) return work;
-  const double share = stretch + 1 == stretches ? 0 : 1.0 / (stretches - 1);
-  return {work.flops * share, work.attention_flops * share, work.bytes / stretches};
+  const double part = leaves_work || meanwhile ? 0.5 : 1;
+  const double share = stretch + 1 == stretches ? 0 : part / (stretches - 1);
+  return {work.flops * share, work.attention_flops * share, work.bytes * part / stretches};
 }
 
 void UnitCall::set_work(const Draft& draft, Task& task, const models::Work& work) {
@@ -103,6 +105,7 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
   }
   c.workspace = site.view(task, Role::workspace, DType::fp32);
   if (task.stretch >= 0) c.stretch = index(task.stretch);
+  c.meanwhile = task.meanwhile;
   c.partial = site.view(task, Role::partial, DType::fp32);
   c.total = site.view(task, Role::total);
   c.cache = {site.view(task, Role::cache), site.generation.first, site.generation.rows};
@@ -195,7 +198,7 @@ void Backward::run(Site& site, const Task& task, Lane& lane) {
   for (std::size_t part = last; part-- > first;)
     unit.backward(lane, UnitCall::context(site, task), part, x, site.view(task, Role::saved, DType::fp32), residual,
                   residual, {gradients, task.begin});
-  if (gradients && task.stretch <= 0) UnitCall::zero_gaps(site, task, lane, gradients);
+  if (gradients && task.stretch <= 0 && !task.meanwhile) UnitCall::zero_gaps(site, task, lane, gradients);
 }
 
 }  // namespace strata::runtime

@@ -17,9 +17,10 @@ struct UnitCall {
   int x = -1;                  // the unit's input
   Written workspace = {};      // shared by all parts of a call
   bool of_whole = false;       // a part, but the unit's own buffers except `unpacked` hold the whole unit
-  // Of a call with seams: the stretch and how many there are, the partial sums that it leaves, and the total of those
-  // that the stretch before left.
+  // Of a call with seams: the stretch and how many there are, whether it leaves work for the time of the exchange or is
+  // that work, the partial sums that it leaves, and the total of those that the stretch before left.
   int stretch = -1, stretches = 1;
+  bool leaves_work = false, meanwhile = false;
   int partial = -1, total = -1;
 
   // Adds the task and its uses of these operands.
@@ -27,7 +28,8 @@ struct UnitCall {
   // use_control adds uses of the batch, scalars and constants; set_work adds the cost that the unit reports.
   static void use_control(const Draft& draft, Task& task);
   static void set_work(const Draft& draft, Task& task, const models::Work& work);
-  // The share of a call's work that belongs to its stretch. The last one has no products.
+  // The share of a call's work that belongs to its stretch. The last one has no products; what is left for the time of
+  // an exchange is counted as half of a stretch.
   models::Work share_of(models::Work work) const;
   // The operands as the unit's functions take them.
   static models::Context context(const Site& site, const Task& task);

@@ -158,7 +158,7 @@ class ChunkedHead final : public LossUnit {
     for (std::size_t row = 0; row < rows_; row += chunk_rows_)
       all.push_back(
           {.elements = shards_.count * rows_from(row) * sizeof(RowStatistics) / sizeof(float), .gathers = true});
-    if (pass == Pass::backward) all.push_back({.elements = rows_ * spec_.hidden});
+    if (pass == Pass::backward) all.push_back({.elements = rows_ * spec_.hidden, .meanwhile = table_.learns_rows()});
     return all;
   }
 
@@ -167,6 +167,7 @@ class ChunkedHead final : public LossUnit {
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
     const bool learn = static_cast<bool>(dx), all = !shared_over_ranks();
     const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
+    if (c.meanwhile) return round_table(lane, c, table);
     const std::size_t chunks = (rows_ + chunk_rows_ - 1) / chunk_rows_;
     if (all || c.stretch == 0) normalize(lane, c, whole_, x);
     if ((all || c.stretch == 0) && learn && !split()) zero(lane, d_normed(c, whole_));
@@ -186,10 +187,8 @@ class ChunkedHead final : public LossUnit {
     if (all || c.stretch == chunks) {
       add_loss(lane, c, whole_, loss);
       if (!learn) return;
-      for (std::size_t tile = 0; table_.learns_rows() && tile < table_.count(); ++tile)
-        round_gradients(lane, tile, sum_of(tile, whole_.d_weight.of(c.workspace), table), table);
-      if (tied() && table_.learns_rows()) zero_gaps(lane, table);
       if (!all) return cast(lane, d_normed(c, whole_), c.partial.sub(0, rows_ * spec_.hidden));
+      round_table(lane, c, table);
     }
     finish(lane, c, whole_, x, dx, GradientRange{gradients});
   }
@@ -357,6 +356,13 @@ class ChunkedHead final : public LossUnit {
   }
   void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
     if (dtype_ != DType::fp32) cast(lane, sum, table_.rows_in(gradients, tile));
+  }
+  void round_table(Lane& lane, const Context& c, const GradientRange& gradients) const {
+    if (!table_.learns_rows()) return;
+    const View d_weight = whole_.d_weight.of(c.workspace);
+    for (std::size_t tile = 0; tile < table_.count(); ++tile)
+      round_gradients(lane, tile, sum_of(tile, d_weight, gradients), gradients);
+    if (tied()) zero_gaps(lane, gradients);
   }
   // Of a table that another unit holds: the range is rounded up to whole blocks.
   void zero_gaps(Lane& lane, const GradientRange& table) const {

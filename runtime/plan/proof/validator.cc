@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/plan/proof/cells.h"
+#include "runtime/plan/proof/gradient_counts.h"
 #include "runtime/plan/proof/partial_sums.h"
 
 namespace strata::runtime {
@@ -327,7 +328,8 @@ std::optional<std::string> find_violation(const StepPlan& plan, const std::array
   Sweep sweep(plan);
   for (const Occasions occasions : steps_of(plan))
     if (auto violation = sweep.step(occasions)) return violation;
-  return find_unsummed(plan);
+  if (auto violation = find_unsummed(plan)) return violation;
+  return find_miscounted(plan);
 }
 
 }  // namespace strata::runtime
