@@ -62,8 +62,8 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
     if (!fits(job.plan, capacity)) return std::nullopt;
   }
   const Job job = make_job(workload, ranks, capacity, purpose);
-  tasks += job.plan.tasks.size();
-  if (!every_stage_fits(job, capacity)) return std::nullopt;
+  tasks += job.plan.tasks.size() * static_cast<std::size_t>(recipe.parallel.stages);
+  if (!fits(job.plan, capacity) || !every_stage_fits(job, capacity)) return std::nullopt;
   return fit_of(job.plan);
 }
 
@@ -71,7 +71,9 @@ std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity&
 class Search {
  public:
   // `refused`: the workload's job, or that of the same model and ranks. `bf16`: the precision may be changed as well.
-  Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16)
+  // `planned`: the number of tasks that earlier searches have planned; together they plan at most kMostInAll.
+  Search(const Workload& workload, const Job& refused, const Capacity& capacity, Purpose purpose, bool bf16,
+         std::size_t& planned)
       : workload_(workload),
         recipe_(workload.recipe),
         ranks_(refused.ranks),
@@ -79,7 +81,8 @@ class Search {
         layout_(refused.plan.layout),
         capacity_(capacity),
         purpose_(purpose),
-        bf16_(bf16) {}
+        bf16_(bf16),
+        planned_(planned) {}
 
   std::vector<Suggestion> run() {
     // Check first whether a solution exists: the rest of the search plans hundreds of candidates.
@@ -109,6 +112,7 @@ class Search {
 
  private:
   static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
+  static constexpr std::size_t kMostInAll = std::size_t{1} << 20;
 
   // What the candidate needs, if it can be planned and fits.
   std::optional<Fit> fit(const Candidate& c) {
@@ -120,7 +124,11 @@ class Search {
     // The layout is that of ranks which all have all units.
     const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
     if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
-    return find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
+    if (planned_ > kMostInAll) return std::nullopt;
+    const std::size_t before = tasks_;
+    std::optional<Fit> found = find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
+    planned_ += tasks_ - before;
+    return found;
   }
 
   // Whether state and activations exceed the device in every choice of tiers; each choice lies between some of these.
@@ -160,7 +168,7 @@ class Search {
       if (fit(candidate_of(recipe_, fewer))) steps = std::move(fewer);
     }
     const Candidate least = candidate_of(recipe_, steps);
-    return suggestion_of(least.changes, *fit(least));
+    return suggestion_of(least.changes, *find_fit(workload_.with(least.recipe), ranks_, capacity_, purpose_, tasks_));
   }
 
   std::vector<Suggestion> few_changes() {
@@ -203,11 +211,13 @@ class Search {
   Purpose purpose_;
   bool bf16_;
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
+  std::size_t& planned_;   // by all searches
 };
 
 // The recipe on the same ranks with these degrees, and nearest changes with which it fits. A step keeps its sequences:
 // fewer data ranks take more micro-batches each.
-std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages) {
+std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages,
+                                       std::size_t& planned) {
   const Recipe& recipe = refused.recipe;
   Workload shared = refused;
   Recipe& r = shared.recipe;
@@ -226,7 +236,7 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
     changes.emplace_back("training.gradient_accumulation_steps",
                          std::to_string(*r.training.gradient_accumulation_steps));
   }
-  std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false).nearest();
+  std::optional<Suggestion> found = Search(shared, refused, capacity, Purpose::train, false, planned).nearest();
   if (!found) return found;
   // A later value of the same key holds.
   for (const auto& change : found->changes) {
@@ -245,24 +255,26 @@ bool can_share(const Job& refused, Purpose purpose) {
 }
 
 // The fewest pipeline stages with which it fits; losses keep their bits.
-std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose) {
+std::optional<Suggestion> in_stages(const Job& refused, const Capacity& capacity, Purpose purpose,
+                                    std::size_t& planned) {
   if (!can_share(refused, purpose)) return std::nullopt;
   const int tensor = refused.recipe.parallel.tensor, ranks = refused.ranks / tensor;
   for (int stages = 2; stages <= ranks && stages <= static_cast<int>(refused.model->units.size()); ++stages) {
     if (ranks % stages != 0) continue;
-    if (auto found = with_degrees(refused, capacity, tensor, stages)) return found;
+    if (auto found = with_degrees(refused, capacity, tensor, stages, planned)) return found;
   }
   return std::nullopt;
 }
 
 // The fewest ranks that share each layer with which it fits: if one layer is too large for a rank. Sums over a layer's
 // shards round differently, unless the recipe has shards already.
-std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& capacity, Purpose purpose) {
+std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& capacity, Purpose purpose,
+                                            std::size_t& planned) {
   if (!can_share(refused, purpose)) return std::nullopt;
   for (int tensor = 2 * refused.recipe.parallel.tensor; tensor <= refused.ranks; tensor *= 2) {
     if (refused.ranks % tensor != 0) continue;
     try {
-      if (auto found = with_degrees(refused, capacity, tensor, 1)) return found;
+      if (auto found = with_degrees(refused, capacity, tensor, 1, planned)) return found;
     } catch (const Error&) {
       return std::nullopt;  // the model or another key does not allow so many
     }
@@ -273,8 +285,9 @@ std::optional<Suggestion> over_tensor_ranks(const Job& refused, const Capacity& 
 }  // namespace
 
 std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& capacity, Purpose purpose) {
+  std::size_t planned = 0;
   const auto search = [&](const Workload& workload, bool bf16) {
-    return Search(workload, refused, capacity, purpose, bf16).run();
+    return Search(workload, refused, capacity, purpose, bf16, planned).run();
   };
   // Changes of the losses come last, even after solutions that need a drive to be named.
   for (const bool bf16 : {false, true}) {
@@ -288,8 +301,8 @@ std::vector<Suggestion> nearest_that_fit(const Job& refused, const Capacity& cap
       if (!found.empty()) return found;
     }
     if (bf16) continue;
-    if (auto found = in_stages(refused, capacity, purpose)) return {*std::move(found)};
-    if (auto found = over_tensor_ranks(refused, capacity, purpose)) return {*std::move(found)};
+    if (auto found = in_stages(refused, capacity, purpose, planned)) return {*std::move(found)};
+    if (auto found = over_tensor_ranks(refused, capacity, purpose, planned)) return {*std::move(found)};
   }
   return {};
 }
