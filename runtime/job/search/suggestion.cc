@@ -112,7 +112,7 @@ class Search {
 
  private:
   static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
-  static constexpr std::size_t kMostInAll = std::size_t{1} << 20;
+  static constexpr std::size_t kMostInAll = std::size_t{1} << 18;
 
   // What the candidate needs, if it can be planned and fits.
   std::optional<Fit> fit(const Candidate& c) {
