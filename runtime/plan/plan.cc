@@ -81,14 +81,16 @@ void add(Hash& hash, const Layout& layout) {
     if (unit.shared) hash << unit.shared->unit << unit.shared->elements.begin << unit.shared->elements.end;
     for (const PoolKind kind : kPools)
       for (const TensorRange& range : unit.pool(kind).ranges)
-        hash << range.begin << range.end << range.parameter << range.decay << range.moments;
+        // Of a vocabulary, the last ranks that share each layer have fewer words, in as much memory.
+        hash << range.begin << std::max(range.end, range.reserved_end) << range.parameter << range.decay
+             << range.moments;
   }
 }
 
 void add(Hash& hash, const Task& task) {
   hash << task.kind << task.lane << task.unit << task.micro_batch << task.shared << task.pool << task.first
        << task.when;
-  if (task.stretch >= 0) hash << task.stretch << task.backward;
+  if (task.stretch >= 0) hash << task.stretch << task.backward << task.meanwhile;
   hash << task.part << (task.step ? static_cast<int>(*task.step) : -1) << task.begin << task.end << task.frozen_begin
        << task.quantised_begin << task.at_once;
   hash << task.uses.size();
