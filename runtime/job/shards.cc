@@ -70,7 +70,7 @@ std::string note_of_shards(std::size_t shards) {
   std::vector<std::size_t> degrees;
   for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);
   return fmt::format(
-      "parallel.tensor_shards = {}: blocks are computed in {} virtual shards, which are part of the numerics; with "
+      "parallel.tensor_shards = {}: layers are computed in {} virtual shards, which are part of the numerics; with "
       "parallel.tensor = {} or {} the bits are the same",
       shards, shards, fmt::join(degrees, ", "), shards);
 }

@@ -125,7 +125,8 @@ class ChunkedHead final : public LossUnit {
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
   // In addition to the products, the loss passes over the fp32 logits.
-  Work loss_work(bool learns) const override { return work_of(table_.own_words(), learns); }
+  // Costs are those of full shards, so that ranks which decide by them decide alike.
+  Work loss_work(bool learns) const override { return work_of(shards_.count * table_.tiles().shard_words(), learns); }
   Work whole_work(Pass pass) const override {
     const double forward = work_of(spec_.vocabulary, false).flops;
     return {pass == Pass::forward ? forward : work_of(spec_.vocabulary, true).flops - forward};

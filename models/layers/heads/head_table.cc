@@ -39,10 +39,4 @@ std::size_t HeadTable::bias_workspace() const {
   return most;
 }
 
-std::size_t HeadTable::own_words() const {
-  std::size_t words = 0;
-  for (std::size_t tile = 0; tile < count(); ++tile) words += rows(tile);
-  return words;
-}
-
 }  // namespace strata::models

@@ -30,7 +30,6 @@ class HeadTable {
   std::size_t rows(std::size_t tile) const { return tiles_.rows(tile); }
   std::size_t shard(std::size_t tile) const { return tiles_.shard(tile); }
   std::size_t size(std::size_t tile) const { return tiles_.rows(tile) * hidden_; }
-  std::size_t own_words() const;  // of this rank's shards
   bool biased() const { return !biases_.empty(); }
   bool learns_rows() const { return !is_frozen(rows_[0]); }
   bool learns_words() const { return biased() && !is_frozen(biases_[0]); }
