@@ -1,6 +1,6 @@
 #pragma once
-// runtime/plan/proof/ proves plans without knowing how they were made: one rank's plan (here; cells.h and partial_sums.h
-// are its parts), and that the plans of a pipeline's stages go together (stage_match.h).
+// runtime/plan/proof/ proves plans without knowing how they were made: one rank's plan (here; cells.h and
+// partial_sums.h are its parts), and that the plans of a pipeline's stages go together (stage_match.h).
 
 #include <array>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
-// runtime/recipe/names/ answers a user who writes a name that Strata does not have: the counterpart of another trainer's
-// or framework's key (here; names_of_trainers.cc, names_of_frameworks.cc), and how far a word is from the one that was
-// meant (edits.h).
+// runtime/recipe/names/ answers a user who writes a name that Strata does not have: the counterpart of another
+// trainer's or framework's key (here; names_of_trainers.cc, names_of_frameworks.cc), and how far a word is from the one
+// that was meant (edits.h).
 
 #include <span>
 #include <string>
