@@ -62,6 +62,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
                 int threads = 1) {
     auto given = sets(precision, stage);
     given.push_back(fmt::format("data.seq_len={}", kLength));
+    given.push_back(fmt::format("device.threads={}", threads));  // workspaces grow with them on some processors
     const Recipe recipe = load_recipe(std::nullopt, given);
     std::vector<Logits> all(static_cast<std::size_t>(ranks));
     comm::run_threads(ranks, [&](comm::World& world) {
