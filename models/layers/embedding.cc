@@ -65,7 +65,7 @@ class Embedding final : public Unit {
     return {.bytes = static_cast<double>(trained * element_)};
   }
 
-  // Of the words of a row, one shard has the one that is looked up. The others add -0, which changes no number.
+  // One rank has the word that is looked up. The others add -0, which changes no number; +0 would change -0.
   std::vector<Seam> seams(Pass pass, bool) const override {
     if (!shared_over_ranks() || pass == Pass::backward) return {};
     return {{.elements = tokens_ * spec_.hidden}};

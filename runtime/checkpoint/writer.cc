@@ -99,7 +99,8 @@ void CheckpointWriter::plan_file(const Job& job) {
   for (std::size_t unit = 0; unit < job.plan.layout.units.size(); ++unit) {
     first_extent_.push_back(extents_.size());
     const UnitLayout& layout = job.plan.layout.units[unit];
-    for (const TensorRange& range : layout.ranges) manifest_.boxes |= range.box.has_value();
+    for (const PoolKind pool : kPools)
+      for (const TensorRange& range : layout.pool(pool).ranges) manifest_.boxes |= range.box.has_value();
     if (!saved[unit]) continue;
     const auto parameters = job.model->units[unit]->parameters();
     const std::size_t part_begin = job.plan.parts_of(unit).piece(rank).begin;

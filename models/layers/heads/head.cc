@@ -104,7 +104,7 @@ class ChunkedHead final : public LossUnit {
                             .scratch_bytes = scratch,
                             .logit_stride = tiles.sum_over_full_shards(logit_stride),
                             .table_rows = shards_.count * tiles.shard_words(),
-                            .words = biased() ? shards_.count * tiles.shard_words() : 0,
+                            .words = biased() ? shards_.count * table_.room() : 0,
                             .most_words = tiles.widths()[0],
                             .learns = training_,
                             .learns_table = table_.learns_rows(),
@@ -143,15 +143,14 @@ class ChunkedHead final : public LossUnit {
   void list_products(std::vector<ProductShape>& out) const override {
     input_.list_products(out);
     for (std::size_t row = 0; !generates_ && row < rows_; row += chunk_rows_)
-      for (std::size_t tile = 0; tile < table_.count(); ++tile) {
-        const TileProducts& p = products(row, tile);
+      table_.for_listed(rows_from(row), [&](const TileProducts& p) {
         out.push_back(p.logits.shape());
         out.push_back(p.input.shape());
         if (table_.learns_rows()) out.push_back((row == 0 ? p.weights_first : p.weights_more).shape());
-      }
+      });
   }
 
-  // A row's statistics, once per chunk of rows; the gradient of the norm's output, once.
+  // The statistics of each chunk's rows, and then the gradient of the norm's output.
   std::vector<Seam> seams(Pass pass, bool) const override {
     if (!shared_over_ranks()) return {};
     if (generates_) return {{.elements = shards_.count * table_.tiles().shard_words(), .gathers = true}};
@@ -159,7 +158,7 @@ class ChunkedHead final : public LossUnit {
     for (std::size_t row = 0; row < rows_; row += chunk_rows_)
       all.push_back(
           {.elements = shards_.count * rows_from(row) * sizeof(RowStatistics) / sizeof(float), .gathers = true});
-    if (pass == Pass::backward) all.push_back({.elements = rows_ * spec_.hidden, .meanwhile = table_.learns_rows()});
+    if (pass == Pass::backward) all.push_back({.elements = rows_ * spec_.hidden});
     return all;
   }
 
@@ -168,7 +167,6 @@ class ChunkedHead final : public LossUnit {
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
     const bool learn = static_cast<bool>(dx), all = !shared_over_ranks();
     const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
-    if (c.meanwhile) return round_table(lane, c, table);
     const std::size_t chunks = (rows_ + chunk_rows_ - 1) / chunk_rows_;
     if (all || c.stretch == 0) normalize(lane, c, whole_, x);
     if ((all || c.stretch == 0) && learn && !split()) zero(lane, d_normed(c, whole_));
@@ -188,8 +186,10 @@ class ChunkedHead final : public LossUnit {
     if (all || c.stretch == chunks) {
       add_loss(lane, c, whole_, loss);
       if (!learn) return;
+      for (std::size_t tile = 0; table_.learns_rows() && tile < table_.count(); ++tile)
+        round_gradients(lane, tile, sum_of(tile, whole_.d_weight.of(c.workspace), table), table);
+      if (tied() && table_.learns_rows()) zero_gaps(lane, table);
       if (!all) return cast(lane, d_normed(c, whole_), c.partial.sub(0, rows_ * spec_.hidden));
-      round_table(lane, c, table);
     }
     finish(lane, c, whole_, x, dx, GradientRange{gradients});
   }
@@ -206,7 +206,7 @@ class ChunkedHead final : public LossUnit {
     input_.norm().forward(lane, c.parameters, x.sub((c.cache.rows - 1) * d, d), normed, row_mean_.of(c.workspace),
                           row_rstd_.of(c.workspace), row_no_bias_.of(c.workspace));
     for (std::size_t tile = 0; tile < table_.count(); ++tile)
-      matvec(lane, {table_.rows(tile), d}, weight(c, tile), normed, {}, table_.words_in(own, tile));
+      matvec(lane, {table_.rows(tile), d}, weight(c, tile), normed, {}, table_.logits_in(own, tile));
   }
 
   void loss_step(Lane& lane, const Context& c, LossStep step, std::size_t tile, ConstView x, device::ExactSum* loss,
@@ -311,7 +311,7 @@ class ChunkedHead final : public LossUnit {
       f(tile, logits.sub(std::exchange(at, at + size), size));
     }
   }
-  // Of several shards, the statistics of each go to `of_shards`, [shards, rows of the chunk].
+  // With several shards, the statistics of each go to `of_shards`, [shards, rows of the chunk].
   void add_statistics_of_chunk(Lane& lane, const Context& c, std::size_t row, std::byte* of_shards) const {
     RowStatistics* to = split() ? reinterpret_cast<RowStatistics*>(of_shards) : statistics(c, whole_) + row;
     for_logits(c, row, [&](std::size_t tile, View logits) {
@@ -358,14 +358,8 @@ class ChunkedHead final : public LossUnit {
   void round_gradients(Lane& lane, std::size_t tile, View sum, const GradientRange& gradients) const {
     if (dtype_ != DType::fp32) cast(lane, sum, table_.rows_in(gradients, tile));
   }
-  void round_table(Lane& lane, const Context& c, const GradientRange& gradients) const {
-    if (!table_.learns_rows()) return;
-    const View d_weight = whole_.d_weight.of(c.workspace);
-    for (std::size_t tile = 0; tile < table_.count(); ++tile)
-      round_gradients(lane, tile, sum_of(tile, d_weight, gradients), gradients);
-    if (tied()) zero_gaps(lane, gradients);
-  }
-  // Of a table that another unit holds: the range is rounded up to whole blocks.
+  // The gradients of a table that another unit holds have gaps: its shards, and its end, are rounded up to whole
+  // blocks.
   void zero_gaps(Lane& lane, const GradientRange& table) const {
     table_.for_gaps(table, [&](std::size_t begin, std::size_t end) { zero(lane, table.sub(begin, end - begin)); });
   }

@@ -12,9 +12,9 @@
 
 namespace strata::models {
 
-// What a head does before its table: takes the rows that enter the loss, and applies the transform of a masked language
-// model, with a norm before it if it has one, and the final norm. A piece of the head, in whose flat buffer its tensors
-// lie.
+// The part of a head before its table: it selects the rows that enter the loss and applies the transform of a masked
+// language model, with a norm before it if it has one, and the final norm. A piece of the head, in whose flat buffer
+// its tensors lie.
 class HeadInput {
  public:
   HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden) {}

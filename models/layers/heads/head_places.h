@@ -12,7 +12,7 @@ struct HeadPlaces {
     std::size_t rows, chunk_rows, hidden;
     device::DType dtype;
     std::size_t scratch_bytes;
-    // Of the tiles whose logits, and whose sums of gradients, exist at once: the sum of their strides, and their rows.
+    // The tiles whose logits exist at once have strides of this sum; those whose sums of gradients do, so many rows.
     std::size_t logit_stride, table_rows;
     std::size_t words, most_words;  // with a bias: all, and the most of a tile
     bool learns, learns_table, learns_words;
@@ -31,7 +31,7 @@ struct HeadPlaces {
   // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
   // not available in between.
   Slot logit_bias, d_logit_bias, chunk_bias;
-  // Of virtual shards, for one chunk of rows: the gradients of the norm's output, and the statistics.
+  // For one chunk of rows, by virtual shard: the gradients of the norm's output, and the statistics.
   Slot d_normed_of_shards, of_shards;
   std::size_t bytes = 0;
 };

@@ -37,8 +37,24 @@ class HeadTable {
     return products_[rows == chunk_rows_ ? 0 : 1][tiles_.width(tile)];
   }
 
-  // The tile's rows in the holder's buffer, its part of the bias in the head's, and its part of a vector over all words
-  // for which this rank's shards have room, or of a matrix with such rows.
+  // Calls f(products) for each tile, and then for the widths that other ranks' tiles alone have: algorithms are chosen
+  // for the listed products, and must not depend on the rank.
+  template <typename F>
+  void for_listed(std::size_t rows, F&& f) const {
+    std::vector<bool> seen(tiles_.widths().size());
+    for (std::size_t tile = 0; tile < count(); ++tile) {
+      f(products(rows, tile));
+      seen[tiles_.width(tile)] = true;
+    }
+    for (std::size_t width = 0; width < seen.size(); ++width)
+      if (!seen[width]) f(products_[rows == chunk_rows_ ? 0 : 1][width]);
+  }
+  // The words for which a vector over the words has room in each shard: every shard begins at a cache line, so that
+  // products see the same alignment on every rank.
+  std::size_t room() const { return (tiles_.shard_words() + 31) / 32 * 32; }
+
+  // The tile's rows in the holder's buffer, its part of the bias in the head's, its part of a vector with room() words
+  // for each shard, and its part of logits or of a matrix of rows, which are dense.
   template <typename V>
   V rows_in(const FlatRange<V>& holder, std::size_t tile) const {
     return holder.sub(begin(tile), size(tile));
@@ -47,7 +63,10 @@ class HeadTable {
   V bias_in(const FlatRange<V>& head, std::size_t tile) const {
     return head.sub(biases_[shard(tile)] + tiles_.row_in_shard(tile), rows(tile));
   }
-  device::View words_in(device::View words, std::size_t tile) const { return words.sub(own_row(tile), rows(tile)); }
+  device::View words_in(device::View words, std::size_t tile) const {
+    return words.sub(shard(tile) * room() + tiles_.row_in_shard(tile), rows(tile));
+  }
+  device::View logits_in(device::View logits, std::size_t tile) const { return logits.sub(own_row(tile), rows(tile)); }
   device::View rows_of_sum(device::View sum, std::size_t tile) const {
     return sum.sub(own_row(tile) * hidden_, size(tile));
   }
@@ -70,7 +89,7 @@ class HeadTable {
   std::size_t hidden_, chunk_rows_ = 0;
   TableTiles tiles_;
   std::vector<std::size_t> rows_, biases_;
-  // Of full chunks and of the last one; by TableTiles::widths().
+  // Full chunks come first, then the last one; each has the products of TableTiles::widths().
   std::array<std::vector<TileProducts>, 2> products_;
 };
 

@@ -25,7 +25,7 @@ class TableTiles {
   std::size_t count() const { return tiles_.size(); }
   std::size_t first(std::size_t tile) const { return tiles_[tile].first; }
   std::size_t rows(std::size_t tile) const { return tiles_[tile].rows; }
-  // Of this rank's shards, the one that has the tile, and the tile's first row in it.
+  // The shard that has the tile, counted among this rank's, and the tile's first row in it.
   std::size_t shard(std::size_t tile) const { return tiles_[tile].shard; }
   std::size_t row_in_shard(std::size_t tile) const { return tiles_[tile].row; }
   // Which of widths() the tile has: the different numbers of rows of all ranks' tiles, the largest first.

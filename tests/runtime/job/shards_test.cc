@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/failure.h"
@@ -50,6 +53,31 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
       {"parallel.split=[1, 1]"}, 2,
       "parallel.split = [1, 1] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = 2");
   refused({"parallel.tensor=8"}, 8, "parallel.tensor_shards = 8 does not divide this model's blocks");
+}
+
+// Of 301 words in four shards the last has 73, the others 76. Ranks choose algorithms for the products that they list,
+// and decide by the costs of their tasks: both must be the same on every rank.
+TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
+  const Job whole = tiny_job({"model.config.n_head=4", "model.config.vocab_size=301", "parallel.tensor_shards=4"}, 1);
+  const auto job_of = [&](int rank) {
+    Recipe shared = whole.recipe;
+    shared.parallel.tensor = 4;
+    return make_job(whole.with(std::move(shared)), 4, capacity_of(whole.recipe.memory, 1), Purpose::train, {}, rank);
+  };
+  const auto products_of = [](const Job& job) {
+    std::vector<device::ProductShape> all;
+    job.model->units.back()->list_products(all);
+    std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>> sizes;
+    for (const device::ProductShape& p : all) sizes.emplace(p.m, p.n, p.k, p.accumulate);
+    return sizes;
+  };
+  const auto alone = products_of(whole);
+  const Job first = job_of(0), last = job_of(3);
+  EXPECT_EQ(products_of(first), alone);
+  EXPECT_EQ(products_of(last), alone);
+  EXPECT_EQ(hash_of(first.plan), hash_of(last.plan));
+  for (std::size_t i = 0; i < first.plan.tasks.size(); ++i)
+    EXPECT_EQ(first.plan.tasks[i].cost.flops, last.plan.tasks[i].cost.flops) << i;
 }
 
 // The shards of all ranks of a group are those of one rank, in the same order.
