@@ -60,8 +60,20 @@ struct RunShape {
   // The virtual shards that blocks are computed in (models/layers/split_linear.h). Their number, a power of two, is
   // part of the numerics; which of them this rank computes is not.
   ShardRange shards = {};
+  // Ranks that share the blocks divide the rows between them, except in products and attention (sequence parallelism,
+  // Korthikanti et al. 2022). Their number divides tokens(), and the model's width is a multiple of 4.
+  bool sequence = false;
 
   std::size_t tokens() const { return batch * seq; }
+  bool divides_rows() const { return sequence && shards.count < shards.of; }
+  // The blocks in which norms sum their gradients (models/layers/norm_part.h): all, or those of this rank's rows.
+  ShardRange row_blocks() const { return divides_rows() ? shards : ShardRange{0, shards.of, shards.of}; }
+  // The rows of this rank: all, or its part of them.
+  ElementRange own_rows() const {
+    if (!divides_rows()) return {0, tokens()};
+    const std::size_t rows = tokens() * shards.count / shards.of, begin = rows * (shards.first / shards.count);
+    return {begin, begin + rows};
+  }
   float adapter_dropout() const { return adapter ? static_cast<float>(adapter->dropout) : 0; }
 };
 
@@ -144,6 +156,8 @@ struct Ports {
   bool input = true;                   // false: the unit makes y from the batch, without x and dx
   bool output_by_parts = false;        // every part writes some of y; otherwise the last one writes all of it
   bool parameters_in_backward = true;  // backward reads the parameters
+  // If ranks divide the rows (RunShape::divides_rows), x, y and their gradients have this rank's rows alone.
+  bool own_rows = false;
 };
 
 // The cost of a call, for forecasts.
@@ -160,6 +174,9 @@ struct Seam {
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
   bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
+  bool own_rows = false;   // the total has this rank's rows of the sum alone
+  // Above 0: the total has so many matrices [tokens, hidden] in the compute dtype, of which each rank has its rows.
+  std::size_t row_matrices = 0;
 };
 
 class LossUnit;

@@ -41,7 +41,7 @@ class HostLane final : public Lane::Impl {
   }
 
  private:
-  static constexpr std::size_t kSlotBytes = 384, kSlots = 512;
+  static constexpr std::size_t kSlotBytes = 448, kSlots = 512;
   struct Slot {
     alignas(std::max_align_t) std::byte storage[kSlotBytes];
     void (*run)(void*, Team&);

@@ -9,6 +9,7 @@ void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, Vi
   STRATA_CHECK(x.dtype == out.dtype);
   STRATA_CHECK(!residual || (residual.size == x.size && residual.dtype == x.dtype));
   STRATA_CHECK(use.probability >= 0.0f && use.probability < 1.0f);
+  STRATA_CHECK_EQ(use.first % 4, 0u);
   lane.operations().dropout(lane, use, x, residual, out);
 }
 

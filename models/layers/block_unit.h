@@ -14,6 +14,7 @@
 #include "device/ops/dropout.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_work.h"
+#include "models/layers/slots.h"
 #include "models/layers/split_block.h"
 #include "models/layers/split_linear.h"
 #include "models/model.h"
@@ -29,6 +30,11 @@ struct BlockOperations {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
   }
 
+  // The rows of x that a slot of the workspace holds.
+  device::View rows_of(const Slot& slot, device::View workspace) const {
+    return slot.of(workspace).sub(0, rows * hidden);
+  }
+
   // Matrix `v` of a stack with one per virtual shard of this rank.
   template <typename AnyView>
   AnyView shard(AnyView stack, std::size_t v) const {
@@ -37,6 +43,7 @@ struct BlockOperations {
   }
 
   std::size_t tokens, hidden;
+  std::size_t rows;  // of x and y: the tokens, or this rank's
   device::DType dtype;
   int threads;
   AttentionPart attention;
@@ -69,7 +76,7 @@ class BlockUnit : public SplitBlock {
 
  protected:
   BlockUnit(std::size_t layer, const RunShape& run)
-      : SplitBlock("block " + std::to_string(layer), run.shards), layer_(layer) {
+      : SplitBlock("block " + std::to_string(layer), run), layer_(layer), first_row_(run.own_rows().begin) {
     freeze(run.freeze, run.adapter);
     if (run.quantise) quantise_matrices(run.not_quantised);
   }
@@ -80,6 +87,12 @@ class BlockUnit : public SplitBlock {
   // belong to the embeddings.
   device::Dropout dropout_at(const Context& c, std::uint32_t place, float probability) const {
     return {probability, static_cast<std::uint32_t>(layer_ * 4 + place + 4), c.micro_batch, c.scalars};
+  }
+  // The same of rows [rows, hidden), of which this rank may have some.
+  device::Dropout row_dropout_at(const Context& c, std::uint32_t place, float probability) const {
+    device::Dropout use = dropout_at(c, place, probability);
+    use.first = first_row_ * plan_->hidden;
+    return use;
   }
   // The gradient before dropout: dy itself or, if anything was dropped, in `dropped`.
   static device::ConstView through_dropout(device::Lane& lane, const device::Dropout& use, device::ConstView dy,
@@ -93,6 +106,7 @@ class BlockUnit : public SplitBlock {
   std::shared_ptr<const Plan> plan_;
 
  private:
+  std::size_t first_row_;
   std::shared_ptr<const Plan> one_row_;
 };
 

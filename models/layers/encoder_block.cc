@@ -1,12 +1,12 @@
 #include "models/layers/encoder_block.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "device/ops/dropout.h"
+#include "device/ops/elementwise.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
 #include "models/layers/norm_part.h"
@@ -36,6 +36,7 @@ struct BlockPlan : BlockOperations {
   BlockPlan(const EncoderBlockSpec& s, const RunShape& run, const Offsets& o)
       : BlockOperations{run.tokens(),
                         s.hidden,
+                        run.own_rows().size(),
                         run.dtype,
                         run.threads,
                         AttentionPart({.heads = s.heads / run.shards.of,
@@ -51,32 +52,34 @@ struct BlockPlan : BlockOperations {
                         linear(run, CutSide::inputs, s.inner, o.down, Gelu::none, /*gelu_before=*/Gelu::erf)},
         shape(s),
         shards(run.shards),
-        attention_norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.gain,
-                       o.attention_norm.bias),
-        norm(NormKind::layer, norm_of_rows(tokens, s.hidden, s.eps), o.norm.gain, o.norm.bias) {
-    const std::size_t rows = tokens * s.hidden, own = shards.share(s.hidden), inner_width = shards.share(s.inner);
+        attention_norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.attention_norm.gain,
+                       o.attention_norm.bias, run.row_blocks()),
+        norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.norm.gain, o.norm.bias, run.row_blocks()) {
+    const std::size_t elements = rows * s.hidden, own = shards.share(s.hidden), inner_width = shards.share(s.inner);
     const DType t = run.dtype;
     Slots save;
     heads = save.add(3 * tokens * own, t);
     mixed = save.add(tokens * own, t);
     lse = save.add(tokens * shards.share(s.heads), DType::fp32);
-    attended = save.add(rows, t);
-    mean1 = save.add(tokens, DType::fp32);
-    rstd1 = save.add(tokens, DType::fp32);
-    middle = save.add(rows, t);
+    attended = save.add(elements, t);
+    mean1 = save.add(rows, DType::fp32);
+    rstd1 = save.add(rows, DType::fp32);
+    middle = save.add(elements, t);
     inner = save.add(tokens * inner_width, t);
     active = save.add(tokens * inner_width, t);
-    sum = save.add(rows, t);
-    mean2 = save.add(tokens, DType::fp32);
-    rstd2 = save.add(tokens, DType::fp32);
+    sum = save.add(elements, t);
+    mean2 = save.add(rows, DType::fp32);
+    rstd2 = save.add(rows, DType::fp32);
     bytes.saved = save.bytes();
 
     Slots work;
     scratch = work.add_bytes(std::max(scratch_bytes(), norm.scratch_bytes()));
-    narrow = work.add(rows, t);
+    narrow = work.add(std::max(elements, tokens * own), t);
     bytes.forward_workspace = work.bytes();
-    other = work.add(rows, t);
+    other = work.add(elements, t);
     wide = work.add(tokens * std::max(inner_width, 3 * own), t);
+    norm_sums1 = work.add(attention_norm.sums(), DType::fp32);
+    norm_sums2 = work.add(norm.sums(), DType::fp32);
     bytes.backward_workspace = work.bytes();
   }
   static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
@@ -90,7 +93,7 @@ struct BlockPlan : BlockOperations {
   ShardRange shards;
   NormPart attention_norm, norm;
   Slot heads, mixed, lse, attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
-  Slot scratch, narrow, other, wide;                                                         // workspace
+  Slot scratch, narrow, other, wide, norm_sums1, norm_sums2;                                 // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -119,10 +122,10 @@ class Block final : public BlockUnit<BlockPlan> {
  private:
   void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View, View saved) const override {
     const BlockPlan& b = *plan_;
-    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace);
+    const View scratch = b.scratch.of(c.workspace), narrow = b.rows_of(b.narrow, c.workspace);
     switch (product) {
       case kAttention:
-        b.qkv.forward(lane, c.parameters, x, b.heads.of(saved), scratch, {}, adapter_dropout(c, 0));
+        b.qkv.forward(lane, c.parameters, whole_rows(c, x), b.heads.of(saved), scratch, {}, adapter_dropout(c, 0));
         for (std::size_t v = 0; v < b.shards.count; ++v)
           b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
                               b.shard(b.lse.of(saved), v), dropout_of(c, 0), scratch, v);
@@ -131,8 +134,8 @@ class Block final : public BlockUnit<BlockPlan> {
         return b.projection.forward(lane, c.parameters, b.mixed.of(saved), sum_in(c, narrow), scratch, {},
                                     adapter_dropout(c, 3));
       case kUp:
-        b.up.forward(lane, c.parameters, b.middle.of(saved), b.inner.of(saved), scratch, b.active.of(saved),
-                     adapter_dropout(c, 4));
+        b.up.forward(lane, c.parameters, whole_rows(c, b.middle.of(saved)), b.inner.of(saved), scratch,
+                     b.active.of(saved), adapter_dropout(c, 4));
         return;
       case kDown:
         return b.down.forward(lane, c.parameters, b.active.of(saved), sum_in(c, narrow), scratch, {},
@@ -142,7 +145,7 @@ class Block final : public BlockUnit<BlockPlan> {
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
                      View saved) const override {
     const BlockPlan& b = *plan_;
-    const View narrow = b.narrow.of(c.workspace);
+    const View narrow = b.rows_of(b.narrow, c.workspace);
     if (product == kProjection) {
       dropout(lane, dropout_of(c, 1), sum_of(c, narrow), x, b.attended.of(saved));
       return b.attention_norm.forward(lane, c.parameters, b.attended.of(saved), b.middle.of(saved), b.mean1.of(saved),
@@ -153,20 +156,25 @@ class Block final : public BlockUnit<BlockPlan> {
     b.norm.forward(lane, c.parameters, b.sum.of(saved), y ? y : narrow, b.mean2.of(saved), b.rstd2.of(saved));
   }
 
+  void leave_input(Lane& lane, const Context&, std::size_t product, ConstView x, View saved, View to) const override {
+    cast(lane, product == kAttention ? x : plan_->middle.of(saved), to);
+  }
+
   // From product to product, `narrow`, `wide` and dx hold gradients. After the last norm nothing reads dy, so dx may
   // overwrite it.
   void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                    View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
-    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace), other = b.other.of(c.workspace);
+    const View scratch = b.scratch.of(c.workspace), other = b.other.of(c.workspace);
+    const View narrow = b.rows_of(b.narrow, c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner));
     const std::size_t own = b.tokens * b.shards.share(b.shape.hidden);
-    const View d_heads = b.wide.of(c.workspace).sub(0, 3 * own), d_mixed = narrow.sub(0, own);
+    const View d_heads = b.wide.of(c.workspace).sub(0, 3 * own), d_mixed = b.narrow.of(c.workspace).sub(0, own);
     switch (product) {
       case kDown: {
-        b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {}, narrow,
-                        gradients, scratch);
-        const ConstView d_down = through_dropout(lane, dropout_of(c, 2), narrow, other);
+        if (!divides_rows()) backward_norm(lane, c, saved, dy, gradients);
+        const ConstView d_down =
+            divides_rows() ? whole_rows(c, dy) : through_dropout(lane, dropout_of(c, 2), narrow, other);
         b.down.backward(lane, c.parameters, b.active.of(saved), d_down, d_inner, gradients, scratch, b.inner.of(saved),
                         adapter_dropout(c, 5));
         return;
@@ -175,9 +183,9 @@ class Block final : public BlockUnit<BlockPlan> {
         return b.up.backward(lane, c.parameters, b.middle.of(saved), d_inner, sum_in(c, other), gradients, scratch, {},
                              adapter_dropout(c, 4));
       case kProjection: {
-        b.attention_norm.backward(lane, c.parameters, narrow, b.attended.of(saved), b.mean1.of(saved),
-                                  b.rstd1.of(saved), {}, dx, gradients, scratch);
-        const ConstView d_projection = through_dropout(lane, dropout_of(c, 1), dx, other);
+        if (!divides_rows()) backward_attention_norm(lane, c, saved, dx, gradients);
+        const ConstView d_projection =
+            divides_rows() ? whole_rows(c, dx) : through_dropout(lane, dropout_of(c, 1), dx, other);
         b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
                               adapter_dropout(c, 3));
         return;
@@ -191,10 +199,50 @@ class Block final : public BlockUnit<BlockPlan> {
                               adapter_dropout(c, 0));
     }
   }
+  void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
+                      View dx, View to, View input) const override {
+    const BlockPlan& b = *plan_;
+    const bool of_mlp = product == kDown;
+    if (of_mlp)
+      backward_norm(lane, c, saved, dy, {});
+    else
+      backward_attention_norm(lane, c, saved, dx, {});
+    // A copy if nothing is dropped.
+    dropout(lane, dropout_of(c, of_mlp ? 2 : 1), of_mlp ? b.rows_of(b.narrow, c.workspace) : dx, {}, to);
+    if (input) cast(lane, of_mlp ? b.middle.of(saved) : x, input);
+  }
+  std::size_t crossing_gradients() const override { return plan_->attention_norm.crossing() + plan_->norm.crossing(); }
+  void leave_gradients(Lane& lane, const Context& c, View to) const override {
+    const BlockPlan& b = *plan_;
+    const std::size_t first = b.attention_norm.crossing();
+    b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), to.sub(0, first));
+    b.norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), to.sub(first, b.norm.crossing()));
+  }
+  void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
+    const std::size_t first = plan_->attention_norm.crossing();
+    plan_->attention_norm.take_gradients(lane, from.sub(0, first), gradients);
+    plan_->norm.take_gradients(lane, from.sub(first, plan_->norm.crossing()), gradients);
+  }
+  // From dy to `narrow`.
+  void backward_norm(Lane& lane, const Context& c, ConstView saved, ConstView dy,
+                     const GradientRange& gradients) const {
+    const BlockPlan& b = *plan_;
+    b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {},
+                    b.rows_of(b.narrow, c.workspace), gradients, b.scratch.of(c.workspace), {},
+                    b.norm_sums2.of(c.workspace));
+  }
+  // From `narrow` to dx.
+  void backward_attention_norm(Lane& lane, const Context& c, ConstView saved, View dx,
+                               const GradientRange& gradients) const {
+    const BlockPlan& b = *plan_;
+    b.attention_norm.backward(lane, c.parameters, b.rows_of(b.narrow, c.workspace), b.attended.of(saved),
+                              b.mean1.of(saved), b.rstd1.of(saved), {}, dx, gradients, b.scratch.of(c.workspace), {},
+                              b.norm_sums1.of(c.workspace));
+  }
   void after_backward(Lane& lane, const Context& c, std::size_t product, ConstView, ConstView, ConstView, View dx,
                       const GradientRange&) const override {
     const BlockPlan& b = *plan_;
-    const View narrow = b.narrow.of(c.workspace);
+    const View narrow = b.rows_of(b.narrow, c.workspace);
     if (product == kUp)
       add_residual(lane, sum_of(c, b.other.of(c.workspace)), narrow, narrow);
     else
@@ -205,7 +253,8 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     const SplitLinear& layer = product == kUp ? b.up : b.qkv;
     const ConstView dy = b.wide.of(c.workspace).sub(0, b.tokens * layer.out());
-    layer.backward_parameters(lane, product == kUp ? b.middle.of(saved) : x, dy, gradients, b.scratch.of(c.workspace));
+    layer.backward_parameters(lane, whole_input(c, product == kUp ? b.middle.of(saved) : x), dy, gradients,
+                              b.scratch.of(c.workspace));
   }
   Seam seam_after(Pass pass, std::size_t product) const override {
     const BlockPlan& b = *plan_;
@@ -221,7 +270,8 @@ class Block final : public BlockUnit<BlockPlan> {
   // For the attention's probabilities (0), the projection (1) and the output of the block's second half (2).
   device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const EncoderBlockSpec& s = plan_->shape;
-    return dropout_at(c, place, std::array{s.attention_dropout, s.projection_dropout, s.down_dropout}[place]);
+    if (place == 0) return dropout_at(c, place, s.attention_dropout);
+    return row_dropout_at(c, place, place == 1 ? s.projection_dropout : s.down_dropout);
   }
 
   Offsets o_{};

@@ -1,10 +1,12 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "device/lane.h"
 #include "device/ops/norm.h"
 #include "models/flat_range.h"
+#include "models/slice.h"
 
 namespace strata::models {
 
@@ -25,34 +27,58 @@ inline device::NormShape norm_of_rows(std::size_t rows, std::size_t width, float
 }
 
 // A norm as a piece of a unit. Its tensors lie in the unit's flat buffer.
+//
+// The gradients of gain and bias are sums over rows. In several virtual shards V, block v of n rows has rows [v n / V,
+// (v + 1) n / V); the blocks' sums, in fp32, are added by a balanced tree and rounded once. So they have the same bits
+// if each rank has some of the blocks.
 class NormPart {
  public:
-  // gain, bias: their offsets there; only NormKind::layer has a bias.
-  NormPart(NormKind kind, const device::NormShape& shape, std::size_t gain, std::size_t bias = 0);
+  // gain, bias: their offsets there; only NormKind::layer has a bias. `blocks`: those that the shape's rows are; if
+  // they are not all, the caller adds what leave_gradients() leaves over the ranks.
+  NormPart(NormKind kind, const device::NormShape& shape, std::size_t gain, std::size_t bias = 0,
+           const ShardRange& blocks = {});
 
   // Bytes of scratch that backward() needs.
-  std::size_t scratch_bytes() const {
-    return unwanted_bytes() > 0 ? unwanted_at() + unwanted_bytes() : device::norm_backward_workspace(shape_);
-  }
+  std::size_t scratch_bytes() const;
+  // Elements of fp32 memory for the blocks' sums; 0: there is one block.
+  std::size_t sums() const { return blocks_.of == 1 ? 0 : blocks_.count * sums_of_block(); }
+  // Elements that leave_gradients() writes: those of the trained tensors.
+  std::size_t crossing() const;
 
   // mean and rstd are for backward(); root_mean_square has no mean. `no_bias`: memory of `width` elements for
   // layer_without_bias; backward() writes it too.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View mean,
                device::View rstd, device::View no_bias = {}) const;
   // dx is the gradient of x, plus dresidual if there is one (dx may be dresidual). Also writes the gradients of the
-  // norm's trained tensors.
+  // norm's trained tensors, unless other ranks have some of the blocks. `sums`: memory of so many elements.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::ConstView x,
                 device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
-                const GradientRange& gradients, device::View scratch, device::View no_bias = {}) const;
+                const GradientRange& gradients, device::View scratch, device::View no_bias = {},
+                device::View sums = {}) const;
+  // Adds `sums` over this rank's blocks into `to`, in fp32; and takes the sums over all ranks as the gradients.
+  void leave_gradients(device::Lane&, device::View sums, device::View to) const;
+  void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
 
  private:
   // The operation writes all gradients; those of frozen tensors go to the end of the scratch, where nothing reads them.
   std::size_t unwanted_at() const { return (device::norm_backward_workspace(shape_) + 63) / 64 * 64; }
   std::size_t unwanted_bytes() const;
+  // The gain's and, except for root_mean_square, the bias's.
+  std::size_t sums_of_block() const { return (kind_ == NormKind::root_mean_square ? 1 : 2) * shape_.width; }
+  bool all_blocks() const { return blocks_.count == blocks_.of; }
+  // The rows of this rank's block v, counted from its first one.
+  std::pair<std::size_t, std::size_t> rows_of(std::size_t v) const;
+  void backward_blocks(device::Lane&, device::ConstView gain, device::ConstView dy, device::ConstView x,
+                       device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
+                       device::View scratch, device::View sums) const;
+  // Calls f(sums of each of this rank's blocks, offset) for each trained tensor.
+  template <typename F>
+  void for_trained(device::View sums, F&& f) const;
 
   NormKind kind_;
   device::NormShape shape_;
   std::size_t gain_, bias_;
+  ShardRange blocks_;
 };
 
 }  // namespace strata::models

@@ -1,15 +1,16 @@
 #include "models/layers/pre_norm_block.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "device/ops/activation.h"
 #include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "device/ops/tree_sum.h"
 #include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
+#include "models/layers/head_norms.h"
 #include "models/layers/slots.h"
 #include "models/layers/split_linear.h"
 
@@ -36,6 +37,7 @@ struct BlockPlan : BlockOperations {
   BlockPlan(const PreNormBlockSpec& s, const RunShape& run, const Offsets& o, const PreNormBlockSpec::Layer& kind)
       : BlockOperations{run.tokens(),
                         s.hidden,
+                        run.own_rows().size(),
                         run.dtype,
                         run.threads,
                         AttentionPart({.heads = s.heads / run.shards.of,
@@ -54,45 +56,45 @@ struct BlockPlan : BlockOperations {
         spec(s),
         layer(kind),
         shards(run.shards),
-        attention_norm(s.norm, norm_of_rows(tokens, s.hidden, s.eps), o.attention_norm.gain, o.attention_norm.bias),
-        mlp_norm(s.norm, norm_of_rows(tokens, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias),
-        q_norm(NormKind::root_mean_square, norm_of_heads(s.heads), o.q_norm.gain),
-        k_norm(NormKind::root_mean_square, norm_of_heads(s.kv_heads), o.k_norm.gain) {
+        attention_norm(s.norm, norm_of_rows(rows, s.hidden, s.eps), o.attention_norm.gain, o.attention_norm.bias,
+                       run.row_blocks()),
+        mlp_norm(s.norm, norm_of_rows(rows, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias, run.row_blocks()) {
     const DType t = run.dtype;
-    const std::size_t rows = tokens * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : tokens;
+    const std::size_t own = rows * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : rows;
     const std::size_t qkv_width = shards.share(s.qkv_width()), query_width = shards.share(s.query_width());
-    const bool norms_heads = !s.q_norm.empty();
-    Slots save;
+    Slots save, of_heads;
+    if (!s.q_norm.empty())
+      head_norms.emplace(
+          HeadNorms::Spec{tokens, s.heads, s.kv_heads, s.head_dim, s.eps, o.q_norm.gain, o.k_norm.gain, shards}, save,
+          of_heads);
     mean1 = save.add(kind.has_norm ? means : 0, DType::fp32);
-    rstd1 = save.add(kind.has_norm ? tokens : 0, DType::fp32);
-    normed1 = save.add(kind.has_norm ? rows : 0, t);
+    rstd1 = save.add(kind.has_norm ? rows : 0, DType::fp32);
+    normed1 = save.add(kind.has_norm ? own : 0, t);
     heads = save.add(tokens * qkv_width, t);
-    raw = save.add(norms_heads ? tokens * qkv_width : 0, t);
-    q_rstd = save.add(norms_heads ? tokens * shards.share(s.heads) : 0, DType::fp32);
-    k_rstd = save.add(norms_heads ? tokens * shards.share(s.kv_heads) : 0, DType::fp32);
+    raw = save.add(head_norms ? tokens * qkv_width : 0, t);
     mixed = save.add(tokens * query_width, t);
     lse = save.add(tokens * shards.share(s.heads), DType::fp32);
-    middle = save.add(rows, t);
+    middle = save.add(own, t);
     mean2 = save.add(means, DType::fp32);
-    rstd2 = save.add(tokens, DType::fp32);
-    normed2 = save.add(rows, t);
+    rstd2 = save.add(rows, DType::fp32);
+    normed2 = save.add(own, t);
     inner = save.add(tokens * up.out(), t);
     active = save.add(tokens * shards.share(s.inner), t);
     bytes.saved = save.bytes();
     bytes.cache = attention.cache_bytes();
 
     Slots work;
-    const std::size_t norms =
-        std::max(mlp_norm.scratch_bytes(), norms_heads ? std::max(q_norm.scratch_bytes(), k_norm.scratch_bytes()) : 0);
+    const std::size_t norms = std::max(mlp_norm.scratch_bytes(), head_norms ? head_norms->scratch_bytes() : 0);
     scratch = work.add_bytes(std::max(scratch_bytes(), norms));
-    narrow = work.add(std::max(rows, tokens * query_width), t);
+    narrow = work.add(std::max(own, tokens * query_width), t);
     no_bias = work.add(s.norm == NormKind::layer_without_bias ? s.hidden : 0, t);
     bytes.forward_workspace = work.bytes();
     wide = work.add(tokens * std::max(up.out(), qkv_width), t);
     d_active = work.add(s.mlp == MlpKind::gelu_tanh ? 0 : tokens * shards.share(s.inner), t);
-    dropped = work.add(s.residual_dropout > 0 ? rows : 0, t);
-    d_q_gain = work.add(norms_heads && shards.of > 1 ? shards.count * s.head_dim : 0, DType::fp32);
-    d_k_gain = work.add(norms_heads && shards.of > 1 ? shards.count * s.head_dim : 0, DType::fp32);
+    dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
+    head_sums = work.add_bytes(of_heads.bytes());
+    norm_sums1 = work.add(kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
+    norm_sums2 = work.add(mlp_norm.sums(), DType::fp32);
     bytes.backward_workspace = work.bytes();
   }
   static Gelu gelu_of(const PreNormBlockSpec& s) { return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : Gelu::none; }
@@ -112,22 +114,16 @@ struct BlockPlan : BlockOperations {
              run.adapter_dropout()},
             offsets};
   }
-  // The heads of one shard.
-  device::NormShape norm_of_heads(std::size_t heads_of_all) const {
-    const std::size_t stride = spec.qkv_width() / shards.of;
-    return {tokens, spec.head_dim, heads_of_all / shards.of, stride, stride, spec.eps};
-  }
-
   PreNormBlockSpec spec;
   PreNormBlockSpec::Layer layer;
   ShardRange shards;
   // The index of each product's first linear layer in the block.
   std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
               down_at = up_at + spec.up.matrices.size();
-  NormPart attention_norm, mlp_norm, q_norm, k_norm;
-  Slot mean1, rstd1, normed1, heads, raw, q_rstd, k_rstd, mixed, lse, middle, mean2, rstd2, normed2, inner,
-      active;                                                                  // saved
-  Slot scratch, narrow, no_bias, wide, d_active, dropped, d_q_gain, d_k_gain;  // workspace
+  NormPart attention_norm, mlp_norm;
+  std::optional<HeadNorms> head_norms;
+  Slot mean1, rstd1, normed1, heads, raw, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
+  Slot scratch, narrow, no_bias, wide, d_active, dropped, head_sums, norm_sums1, norm_sums2;         // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -158,7 +154,7 @@ class Block final : public BlockUnit<BlockPlan> {
   void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View y, View saved) const override {
     const BlockPlan& b = plan_of(c);
     const PreNormBlockSpec& s = b.spec;
-    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
+    const View scratch = b.scratch.of(c.workspace), narrow = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
     const View inner = b.inner.of(saved), active = b.active.of(saved);
     const std::size_t stacked = b.tokens * b.shards.count, width = s.inner / b.shards.of;
     switch (product) {
@@ -168,8 +164,8 @@ class Block final : public BlockUnit<BlockPlan> {
         return b.projection.forward(lane, c.parameters, b.mixed.of(saved), sum_in(c, narrow), scratch, {},
                                     adapter_dropout(c, b.projection_at));
       case kUp:
-        if (s.mlp_norm_with_up) forward_mlp_norm(lane, b, c, saved);
-        b.up.forward(lane, c.parameters, b.normed2.of(saved), inner, scratch,
+        if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
+        b.up.forward(lane, c.parameters, whole_rows(c, b.normed2.of(saved)), inner, scratch,
                      s.mlp == MlpKind::gelu_tanh ? active : View{}, adapter_dropout(c, b.up_at));
         if (s.mlp == MlpKind::swiglu) swiglu_forward(lane, stacked, width, inner, active);
         if (s.mlp == MlpKind::geglu) geglu_forward(lane, stacked, width, inner, active);
@@ -183,7 +179,7 @@ class Block final : public BlockUnit<BlockPlan> {
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
                      View saved) const override {
     const BlockPlan& b = plan_of(c);
-    const ConstView sum = sum_of(c, b.narrow.of(c.workspace).sub(0, b.tokens * b.hidden));
+    const ConstView sum = sum_of(c, b.narrow.of(c.workspace).sub(0, b.rows * b.hidden));
     const View middle = b.middle.of(saved);
     if (product == kProjection) {
       dropout(lane, residual_dropout(c, 1), sum, x, middle);
@@ -193,6 +189,14 @@ class Block final : public BlockUnit<BlockPlan> {
     }
   }
 
+  void leave_input(Lane& lane, const Context& c, std::size_t product, ConstView x, View saved, View to) const override {
+    const BlockPlan& b = plan_of(c);
+    if (product == kAttention)
+      return cast(lane, b.layer.has_norm ? forward_attention_norm(lane, b, c, x, saved) : x, to);
+    if (b.spec.mlp_norm_with_up) forward_mlp_norm(lane, b, c, saved);
+    cast(lane, b.normed2.of(saved), to);
+  }
+
   // From product to product, `narrow` holds the gradients of the MLP norm's output and of the mixed heads, `wide` those
   // of `inner` and of the heads, and dx that of the residual stream.
   void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
@@ -200,13 +204,15 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
-    const View d_normed = b.narrow.of(c.workspace).sub(0, b.tokens * s.hidden);
+    const View d_normed = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
     const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * b.shards.share(s.query_width()));
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.up.out());
     const std::size_t stacked = b.tokens * b.shards.count, width = s.inner / b.shards.of;
     switch (product) {
       case kDown: {
-        const ConstView inner = b.inner.of(saved), d_down = through_dropout(lane, residual_dropout(c, 2), dy, dropped);
+        const ConstView inner = b.inner.of(saved);
+        const ConstView d_down =
+            divides_rows() ? whole_rows(c, dy) : through_dropout(lane, residual_dropout(c, 2), dy, dropped);
         const ConstView active = b.active.of(saved);
         if (s.mlp == MlpKind::gelu_tanh)
           return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner,
@@ -222,8 +228,10 @@ class Block final : public BlockUnit<BlockPlan> {
         return b.up.backward(lane, c.parameters, b.normed2.of(saved), d_inner, sum_in(c, d_normed), gradients, scratch,
                              {}, adapter_dropout(c, b.up_at));
       case kProjection: {
-        if (!s.mlp_norm_with_up) backward_mlp_norm(lane, c, sum_of(c, d_normed), saved, dy, dx, gradients);
-        const ConstView d_projection = through_dropout(lane, residual_dropout(c, 1), dx, dropped);
+        if (!s.mlp_norm_with_up && !divides_rows())
+          backward_mlp_norm(lane, c, sum_of(c, d_normed), saved, dy, dx, gradients);
+        const ConstView d_projection =
+            divides_rows() ? whole_rows(c, dx) : through_dropout(lane, residual_dropout(c, 1), dx, dropped);
         b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
                               adapter_dropout(c, b.projection_at));
         return;
@@ -235,15 +243,17 @@ class Block final : public BlockUnit<BlockPlan> {
   void after_backward(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                       View dx, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
-    const ConstView d_normed = sum_of(c, b.narrow.of(c.workspace).sub(0, b.tokens * b.hidden));
+    const ConstView d_normed = sum_of(c, b.narrow.of(c.workspace).sub(0, b.rows * b.hidden));
     if (product == kUp) {
       if (b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
       return;
     }
-    if (c.total) write_gains(lane, c, gradients);
+    if (c.total && b.head_norms && !divides_rows())
+      b.head_norms->write_gains(lane, c.total.sub(b.rows * b.hidden, gains()), gradients);
     if (b.layer.has_norm)
       b.attention_norm.backward(lane, c.parameters, d_normed, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
-                                gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace));
+                                gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace),
+                                b.norm_sums1.of(c.workspace));
     else
       add_residual(lane, d_normed, dx, dx);
   }
@@ -252,44 +262,77 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), wide = b.wide.of(c.workspace);
     if (product == kUp)
-      return b.up.backward_parameters(lane, b.normed2.of(saved), wide.sub(0, b.tokens * b.up.out()), gradients,
-                                      scratch);
-    b.qkv.backward_parameters(lane, b.layer.has_norm ? b.normed1.of(saved) : x, wide.sub(0, b.tokens * b.qkv.out()),
-                              gradients, scratch);
+      return b.up.backward_parameters(lane, whole_input(c, b.normed2.of(saved)), wide.sub(0, b.tokens * b.up.out()),
+                                      gradients, scratch);
+    b.qkv.backward_parameters(lane, whole_input(c, b.layer.has_norm ? b.normed1.of(saved) : x),
+                              wide.sub(0, b.tokens * b.qkv.out()), gradients, scratch);
   }
-  // After attention's gradient, those of the heads' norms cross with it.
+  // After attention's gradient, those of the heads' norms cross with it, unless each rank takes its rows alone.
   Seam seam_after(Pass pass, std::size_t product) const override {
     const BlockPlan& b = *plan_;
     const std::size_t rows = b.tokens * b.hidden;
     if (pass == Pass::forward) return {rows, product == kProjection ? b.projection.bias() : b.down.bias()};
-    return {rows + (product == kAttention && !b.spec.q_norm.empty() ? 2 * b.spec.head_dim : 0)};
+    return {rows + (product == kAttention && !divides_rows() ? gains() : 0)};
   }
+  void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
+                      View dx, View to, View input) const override {
+    const BlockPlan& b = *plan_;
+    const bool of_mlp = product == kDown;
+    if (!of_mlp && !b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, c.total.sub(0, dx.size), saved, dy, dx, {});
+    // A copy if nothing is dropped.
+    dropout(lane, residual_dropout(c, of_mlp ? 2 : 1), of_mlp ? dy : dx, {}, to);
+    if (input) cast(lane, of_mlp ? b.normed2.of(saved) : b.layer.has_norm ? b.normed1.of(saved) : x, input);
+  }
+  // The gains of the heads' norms come after those of the norms of rows.
+  std::size_t crossing_gradients() const override {
+    if (!divides_rows()) return 0;
+    const BlockPlan& b = *plan_;
+    return (b.layer.has_norm ? b.attention_norm.crossing() : 0) + b.mlp_norm.crossing() + gains();
+  }
+  void leave_gradients(Lane& lane, const Context& c, View to) const override {
+    const BlockPlan& b = *plan_;
+    std::size_t at = 0;
+    const auto next = [&](std::size_t count) { return to.sub(std::exchange(at, at + count), count); };
+    if (b.layer.has_norm)
+      b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
+    b.mlp_norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
+    if (b.head_norms) b.head_norms->sum_gains(lane, b.head_sums.of(c.workspace), next(gains()), {});
+  }
+  void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
+    const BlockPlan& b = *plan_;
+    std::size_t at = 0;
+    const auto next = [&](std::size_t count) { return from.sub(std::exchange(at, at + count), count); };
+    if (b.layer.has_norm) b.attention_norm.take_gradients(lane, next(b.attention_norm.crossing()), gradients);
+    b.mlp_norm.take_gradients(lane, next(b.mlp_norm.crossing()), gradients);
+    if (b.head_norms) b.head_norms->write_gains(lane, next(gains()), gradients);
+  }
+  // Elements of the gains of the heads' norms, which are sums over the shards' heads.
+  std::size_t gains() const { return plan_->head_norms ? plan_->head_norms->gains() : 0; }
 
   NormOffsets add_norm(NormKind kind, const std::string& name, std::size_t width) {
     const auto n = static_cast<std::int64_t>(width);
     const std::size_t gain = add_parameter(name + ".weight", {n}, false, {1, 0});
     return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", {n}, false, {0, 0}) : 0};
   }
+  static ConstView forward_attention_norm(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) {
+    const View normed = b.normed1.of(saved);
+    b.attention_norm.forward(lane, c.parameters, x, normed, b.mean1.of(saved), b.rstd1.of(saved),
+                             b.no_bias.of(c.workspace));
+    return normed;
+  }
   void forward_attention(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
     const View scratch = b.scratch.of(c.workspace), heads = b.heads.of(saved);
-    if (b.layer.has_norm) {
-      const View normed = b.normed1.of(saved);
-      b.attention_norm.forward(lane, c.parameters, x, normed, b.mean1.of(saved), b.rstd1.of(saved),
-                               b.no_bias.of(c.workspace));
-      x = normed;
-    }
-    if (b.spec.q_norm.empty()) {
+    if (divides_rows())
+      x = whole_rows(c, x);
+    else if (b.layer.has_norm)
+      x = forward_attention_norm(lane, b, c, x, saved);
+    if (!b.head_norms) {
       b.qkv.forward(lane, c.parameters, x, heads, scratch, {}, adapter_dropout(c, 0));
     } else {
       const View raw = b.raw.of(saved);
       b.qkv.forward(lane, c.parameters, x, raw, scratch, {}, adapter_dropout(c, 0));
-      cast(lane, raw, heads);  // v, and what the norms below overwrite
-      const AttentionPart& a = b.attention;
-      for (std::size_t v = 0; v < b.shards.count; ++v) {
-        const View from = b.shard(raw, v), to = b.shard(heads, v);
-        b.q_norm.forward(lane, c.parameters, a.queries(from), a.queries(to), {}, b.shard(b.q_rstd.of(saved), v));
-        b.k_norm.forward(lane, c.parameters, a.keys(from), a.keys(to), {}, b.shard(b.k_rstd.of(saved), v));
-      }
+      cast(lane, raw, heads);  // v, and what the norms overwrite
+      b.head_norms->forward(lane, b.attention, c.parameters, raw, heads, saved);
     }
     for (std::size_t v = 0; v < b.shards.count; ++v) {
       rotate(lane, b, c, b.shard(heads, v), false);
@@ -310,48 +353,15 @@ class Block final : public BlockUnit<BlockPlan> {
                  b.shard(d_heads, v), attention_dropout(c), scratch, v);
       rotate(lane, b, c, b.shard(d_heads, v), true);
     }
-    if (!b.spec.q_norm.empty()) {
-      // The gradients of the gains are sums over the shards' heads. Those of one shard are kept in fp32 until the tree.
-      const std::size_t dim = b.spec.head_dim;
-      const View d_q = b.d_q_gain.of(c.workspace), d_k = b.d_k_gain.of(c.workspace);
-      for (std::size_t v = 0; v < b.shards.count; ++v) {
-        const ConstView from = b.shard(b.raw.of(saved), v);
-        const View to = b.shard(d_heads, v);
-        const bool whole = b.shards.of == 1;
-        const GradientRange q = whole ? gradients : GradientRange{d_q.sub(v * dim, dim), o_.q_norm.gain};
-        const GradientRange k = whole ? gradients : GradientRange{d_k.sub(v * dim, dim), o_.k_norm.gain};
-        b.q_norm.backward(lane, c.parameters, a.queries(to), a.queries(from), {}, b.shard(b.q_rstd.of(saved), v), {},
-                          a.queries(to), q, scratch);
-        b.k_norm.backward(lane, c.parameters, a.keys(to), a.keys(from), {}, b.shard(b.k_rstd.of(saved), v), {},
-                          a.keys(to), k, scratch);
-      }
-      if (b.shards.of > 1) sum_gains(lane, c, gradients);
+    if (b.head_norms) {
+      const View sums = b.head_sums.of(c.workspace);
+      b.head_norms->backward(lane, a, c.parameters, b.raw.of(saved), saved, d_heads, gradients, sums, scratch);
+      if (b.shards.of > 1 && !divides_rows())
+        b.head_norms->sum_gains(lane, sums, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
     }
     const ConstView normed = b.layer.has_norm ? b.normed1.of(saved) : x;
     b.qkv.backward(lane, c.parameters, normed, d_heads, d_normed, gradients, scratch, {}, adapter_dropout(c, 0));
   }
-  // Adds the gains' gradients of this rank's shards: they are whole, or follow the partial sum of the input's gradient.
-  void sum_gains(Lane& lane, const Context& c, const GradientRange& gradients) const {
-    const BlockPlan& b = *plan_;
-    const std::size_t dim = b.spec.head_dim, rows = b.tokens * b.hidden, count = b.shards.count;
-    const auto sum = [&](std::size_t gain, View partials, std::size_t place) {
-      if (is_frozen(gain)) return;
-      tree_sum(lane, count, partials, {}, shared() ? c.partial.sub(rows + place * dim, dim) : gradients.sub(gain, dim));
-    };
-    sum(o_.q_norm.gain, b.d_q_gain.of(c.workspace), 0);
-    sum(o_.k_norm.gain, b.d_k_gain.of(c.workspace), 1);
-  }
-  void write_gains(Lane& lane, const Context& c, const GradientRange& gradients) const {
-    const BlockPlan& b = *plan_;
-    if (b.spec.q_norm.empty()) return;
-    const std::size_t dim = b.spec.head_dim, rows = b.tokens * b.hidden;
-    const auto write = [&](std::size_t gain, std::size_t place) {
-      if (!is_frozen(gain)) cast(lane, c.total.sub(rows + place * dim, dim), gradients.sub(gain, dim));
-    };
-    write(o_.q_norm.gain, 0);
-    write(o_.k_norm.gain, 1);
-  }
-
   static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, View saved) {
     b.mlp_norm.forward(lane, c.parameters, b.middle.of(saved), b.normed2.of(saved), b.mean2.of(saved),
                        b.rstd2.of(saved), b.no_bias.of(c.workspace));
@@ -360,7 +370,7 @@ class Block final : public BlockUnit<BlockPlan> {
                          const GradientRange& gradients) const {
     const BlockPlan& b = *plan_;
     b.mlp_norm.backward(lane, c.parameters, d_normed, b.middle.of(saved), b.mean2.of(saved), b.rstd2.of(saved), dy, dx,
-                        gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace));
+                        gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace), b.norm_sums2.of(c.workspace));
   }
 
   // Rotates a shard's queries and keys by their rows' positions.
@@ -380,7 +390,7 @@ class Block final : public BlockUnit<BlockPlan> {
   device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }
   // For the outputs of the projection (1) and the MLP (2).
   device::Dropout residual_dropout(const Context& c, std::uint32_t place) const {
-    return dropout_at(c, place, plan_->spec.residual_dropout);
+    return row_dropout_at(c, place, plan_->spec.residual_dropout);
   }
 
   Offsets o_{};

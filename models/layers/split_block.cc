@@ -1,6 +1,5 @@
 #include "models/layers/split_block.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -18,6 +17,10 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
   std::size_t stretch = 0;
   const auto due = [&] { return !shared() || stretch == c.stretch; };
   for (std::size_t product = first; product < last; ++product) {
+    if (divides_rows_ && starts_half(Pass::forward, product)) {
+      if (due()) leave_input(lane, c, product, x, saved, rows_in(c, x, 0));
+      ++stretch;
+    }
     if (due()) forward_of(lane, c, product, x, y, saved);
     if (!is_sum(Pass::forward, product)) continue;
     ++stretch;
@@ -27,27 +30,53 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
 
 void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstView x, ConstView saved, ConstView dy,
                           View dx, const GradientRange& gradients) const {
-  if (c.meanwhile) return backward_parameters_of(lane, c, c.stretch == 0 ? kUp : kAttention, x, saved, gradients);
+  if (c.meanwhile) {
+    const bool of_mlp = c.stretch <= (divides_rows_ ? 1 : 0);
+    return backward_parameters_of(lane, c, of_mlp ? kUp : kAttention, x, saved, gradients);
+  }
   const std::size_t first = in_one_part() ? 0 : part, last = in_one_part() ? std::size_t{kProducts} : part + 1;
   std::size_t stretch = 0;
   const auto due = [&] { return !shared() || stretch == c.stretch; };
   for (std::size_t product = last; product-- > first;) {
+    if (divides_rows_ && starts_half(Pass::backward, product)) {
+      if (due())
+        leave_gradient(lane, c, product, x, saved, dy, dx, rows_in(c, x, 0), trains() ? rows_in(c, x, 1) : View{});
+      ++stretch;
+    }
     if (due()) backward_of(lane, c, product, x, saved, dy, dx, gradients);
     if (!is_sum(Pass::backward, product)) continue;
     ++stretch;
     if (due()) after_backward(lane, c, product, x, saved, dy, dx, gradients);
   }
+  if (crossing_gradients() == 0) return;
+  if (due()) leave_gradients(lane, c, c.partial);
+  ++stretch;
+  if (due()) take_gradients(lane, c.total, gradients);
+}
+
+View SplitBlock::rows_in(const Context& c, ConstView x, std::size_t i) {
+  return {c.partial.data + i * x.bytes(), x.size, x.dtype};
 }
 
 std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
   std::vector<Seam> all;
   if (!shared()) return all;
-  const std::size_t last = pass == Pass::backward || wants_output ? std::size_t{kProducts} : saving_products();
-  for (std::size_t product = 0; product < last; ++product)
-    if (is_sum(pass, product)) all.push_back(seam_after(pass, product));
-  if (pass == Pass::forward) return all;
-  std::ranges::reverse(all);
-  for (Seam& seam : all) seam.meanwhile = trains();
+  const bool backward = pass == Pass::backward;
+  const std::size_t last = backward || wants_output ? std::size_t{kProducts} : saving_products();
+  for (std::size_t i = 0; i < last; ++i) {
+    const std::size_t product = backward ? last - 1 - i : i;
+    if (divides_rows_ && starts_half(pass, product)) {
+      Seam rows = seam_after(pass, kProjection);
+      rows.bias.reset();
+      rows.row_matrices = backward && trains() ? 2 : 1;
+      all.push_back(rows);
+    }
+    if (!is_sum(pass, product)) continue;
+    all.push_back(seam_after(pass, product));
+    all.back().own_rows = divides_rows_;
+    all.back().meanwhile = backward && trains();
+  }
+  if (backward && crossing_gradients() > 0) all.push_back({.elements = crossing_gradients()});
   return all;
 }
 

@@ -26,7 +26,9 @@ struct JoinedLayers {
 
 // A transformer block with four products: for attention, its projection, and the MLP's two. In one virtual shard each
 // product is a part of the unit. In several, the block is one part, since each shard has a piece of every product. If
-// ranks share the block, its calls have seams after the products whose results are sums over shards.
+// ranks share the block, its calls have seams after the products whose results are sums over shards. If they also
+// divide the rows, each takes its rows of such a sum, and there are seams before a block's half (attention and
+// projection, or the MLP), at which they put together its input or, in backward, the gradient of its output.
 class SplitBlock : public Unit {
  public:
   std::size_t saving_parts() const final { return in_one_part() ? std::size_t{1} : saving_products(); }
@@ -39,7 +41,8 @@ class SplitBlock : public Unit {
  protected:
   enum : std::size_t { kAttention, kProjection, kUp, kDown, kProducts };
 
-  SplitBlock(std::string name, const ShardRange& shards) : Unit(std::move(name)), shards_(shards) {}
+  SplitBlock(std::string name, const RunShape& run)
+      : Unit(std::move(name), {.own_rows = true}), shards_(run.shards), divides_rows_(run.divides_rows()) {}
 
   // Adds tensors in the order of the products: the layers of each, and end_product() after the last tensor that is used
   // with it, except for the last, which end_block() follows. That is when `places` are known.
@@ -69,6 +72,18 @@ class SplitBlock : public Unit {
                                       device::ConstView saved, const GradientRange&) const = 0;
   // Elements of the sum that the product leaves, which the caller of the block adds over ranks.
   virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
+  // If ranks divide the rows, what comes before a half of the block: this rank's rows of the half's input go to `to`.
+  virtual void leave_input(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View saved,
+                           device::View to) const = 0;
+  // The same in backward: the rows of the gradient of the half's output and, if the block trains, of its input again,
+  // for backward_parameters_of(); otherwise `input` is empty.
+  virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
+                              device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
+                              device::View input) const = 0;
+  // The norms' gradients, of which each rank then has a part: how many elements, what it leaves, and the sums taken.
+  virtual std::size_t crossing_gradients() const = 0;
+  virtual void leave_gradients(device::Lane&, const Context&, device::View to) const = 0;
+  virtual void take_gradients(device::Lane&, device::ConstView from, const GradientRange&) const = 0;
 
   // Where a product leaves its sum over shards: in `own` or, if other ranks add to it, in the call's partial sum. And
   // where what uses the sum finds it.
@@ -79,7 +94,17 @@ class SplitBlock : public Unit {
   // Whether a forward, or its stretch, is to make y or what y is made of.
   static bool makes_output(const Context& c, device::View y) { return y || c.partial; }
   bool shared() const { return shards_.count < shards_.of; }
+  bool divides_rows() const { return divides_rows_; }
   const ShardRange& shards() const { return shards_; }
+  // The input of a half of the block, or in backward its output's gradient: all rows, which ranks have put together, or
+  // `own`. And the input in backward.
+  device::ConstView whole_rows(const Context& c, device::ConstView own) const {
+    return divides_rows_ ? c.total.sub(0, own.size / shards_.count * shards_.of) : own;
+  }
+  device::ConstView whole_input(const Context& c, device::ConstView own) const {
+    const std::size_t size = own.size / shards_.count * shards_.of;
+    return divides_rows_ ? c.total.sub(size, size) : own;
+  }
 
  private:
   // Layers whose tensors are given by their indices among the unit's parameters.
@@ -96,7 +121,15 @@ class SplitBlock : public Unit {
   }
   std::size_t add(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay, Init init);
 
+  // Whether the product is the first of a half of the block in the pass.
+  static bool starts_half(Pass pass, std::size_t product) {
+    return pass == Pass::forward ? product == kAttention || product == kUp : product == kProjection || product == kDown;
+  }
+  // Row matrix `i` of those that the call leaves for the other ranks.
+  static device::View rows_in(const Context& c, device::ConstView x, std::size_t i);
+
   ShardRange shards_;
+  bool divides_rows_;
   std::vector<Added> added_;  // until end_block()
 };
 

@@ -8,6 +8,7 @@
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
 #include "runtime/tasks/reduce.h"
+#include "runtime/tasks/rows.h"
 #include "runtime/tasks/save.h"
 #include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/unpack.h"
@@ -30,6 +31,10 @@ RunTask run_of(TaskKind kind) {
       return Backward::run;
     case TaskKind::exchange:
       return Exchange::run;
+    case TaskKind::gather_rows:
+      return GatherRows::run;
+    case TaskKind::take_rows:
+      return TakeRows::run;
     case TaskKind::send:
       return SendToStage::run;
     case TaskKind::receive:

@@ -81,6 +81,7 @@ models::RunShape shape_of(const Workload& workload, const device::Device& device
                          recipe.model.quantised()};
   const std::size_t shards = recipe.parallel.shards(), own = shards / static_cast<std::size_t>(recipe.parallel.tensor);
   shape.shards = {static_cast<std::size_t>(tensor_rank) * own, own, shards};
+  shape.sequence = recipe.parallel.sequence;
   return shape;
 }
 
@@ -275,6 +276,9 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
   require_stages(recipe);
   job.recipe.training.objective = job.model->objective;
+  if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
+  if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && purpose == Purpose::train)
+    job.notes.push_back("parallel.sequence = true changes nothing with parallel.tensor = 1");
   if (shape.shards.of > 1) job.recipe.parallel.tensor_shards = static_cast<std::int64_t>(shape.shards.of);
   if (purpose == Purpose::train && recipe.adapter.of_checkpoint)
     fail(Exit::usage,

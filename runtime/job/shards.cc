@@ -66,6 +66,19 @@ void require_mesh(const Recipe& recipe, int ranks) {
          fmt::join(parallel.split, ", "), std::max<std::size_t>(parallel.split.size(), 2));
 }
 
+void require_divisible_rows(const Recipe& recipe, const models::Model& model) {
+  const std::int64_t batch = recipe.training.micro_batch_size, length = recipe.data.seq_len;
+  if (batch * length % recipe.parallel.tensor != 0)
+    fail(Exit::usage,
+         "parallel.sequence divides the rows of a micro-batch, {} x {} tokens, over parallel.tensor = {} ranks: make "
+         "training.micro_batch_size or data.seq_len a multiple of {}, or leave parallel.sequence out",
+         batch, length, recipe.parallel.tensor, recipe.parallel.tensor);
+  if (model.hidden % 4 != 0)
+    fail(Exit::usage,
+         "parallel.sequence needs a model whose width is a multiple of 4, and this one has {}: leave it out",
+         model.hidden);
+}
+
 std::string note_of_shards(std::size_t shards) {
   std::vector<std::size_t> degrees;
   for (std::size_t degree = 1; degree < shards; degree *= 2) degrees.push_back(degree);

@@ -16,6 +16,7 @@ Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(forma
   plan.own = plan.stages[static_cast<std::size_t>(r.stage)];
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
+  plan.rows = r.shape.own_rows().size();
   plan.dtype = r.shape.dtype;
   plan.reduce_group = r.reduce_group;
   plan.fast = r.fast && r.accumulation > 1 && r.mesh.data() > 1;  // otherwise there is nothing to sum locally

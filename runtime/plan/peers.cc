@@ -41,6 +41,7 @@ Peers peers_of(TaskKind kind) {
     case TaskKind::node_sum:
       return Peers::node;
     case TaskKind::exchange:
+    case TaskKind::gather_rows:
       return Peers::tensor;
     case TaskKind::send:
     case TaskKind::receive:

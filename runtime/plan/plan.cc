@@ -47,9 +47,8 @@ std::string name_of(const Task& task, const models::Model& model) {
   }
   if (task.part >= 0) name += fmt::format(", part {}", task.part);
   if (task.stretch >= 0)
-    name +=
-        fmt::format(", {}{}", task.kind == TaskKind::exchange ? task.backward ? "backward " : "forward " : "stretch ",
-                    task.stretch);
+    name += fmt::format(", {}{}", task.lane == LaneId::exchange ? task.backward ? "backward " : "forward " : "stretch ",
+                        task.stretch);
   if (task.micro_batch >= 0) name += fmt::format(", micro-batch {}", task.micro_batch);
   return name;
 }
@@ -116,7 +115,7 @@ std::size_t StepPlan::moment_bytes(std::size_t unit, std::size_t first, std::siz
 
 std::uint64_t hash_of(const StepPlan& plan) {
   Hash hash;
-  hash << plan.ranks() << plan.accumulation << plan.tokens << plan.dtype << plan.fast << plan.vertical
+  hash << plan.ranks() << plan.accumulation << plan.tokens << plan.rows << plan.dtype << plan.fast << plan.vertical
        << plan.reduce_group << plan.forward_only << plan.cyclic << plan.device.kind;
   const Placement& placement = plan.placement;
   for (const StatePlacement state : {placement.parameters, placement.gradients, placement.optimizer})

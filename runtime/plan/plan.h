@@ -162,10 +162,12 @@ struct Task {
   std::size_t begin = 0, end = 0;
   // forward, backward, loss: the first elements that its buffers of the other pools hold.
   std::size_t frozen_begin = 0, quantised_begin = 0;
-  std::size_t at_once = 0;  // reduce: elements exchanged at once; exchange: those that a rank adds
+  // reduce: elements exchanged at once; exchange: those that a rank adds; gather rows: the matrices
+  std::size_t at_once = 0;
   int stretch = -1;  // of a call with seams: the stretch; exchange: the one that it follows; -1: the call runs at once
   bool meanwhile = false;             // of such a call: what does not wait for the exchange after the stretch
-  bool backward = false;              // exchange: of a backward
+  bool backward = false;              // exchange, gather rows: of a backward
+  bool own_rows = false;              // exchange: the total has this rank's rows of the sum alone
   bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
@@ -234,6 +236,7 @@ struct StepPlan {
   int accumulation;
   device::Device device;
   std::size_t tokens;  // of a micro-batch
+  std::size_t rows;    // of its activations between blocks: the tokens, or this rank's part of them
   device::DType dtype;
   bool fast, vertical;
   int reduce_group = 1;  // consecutive micro-batches that are summed and rounded as one run (training.reduce_group)

@@ -15,6 +15,8 @@ enum class TaskKind : std::uint8_t {
   loss,         // forward, loss and backward of the last unit, for one micro-batch
   backward,     // a unit's backward of one micro-batch
   exchange,     // adds the partial sums of the ranks that share a layer
+  gather_rows,  // all-gather of activations of which each of these ranks has some rows
+  take_rows,    // copies this rank's rows of an activation
   send,         // sends activations to the next pipeline stage, or their gradient to the one before
   receive,      // receives what the neighbouring stage sends
   accumulate,   // `fast`: adds a gradient to the local fp32 sum
@@ -62,6 +64,8 @@ inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::loss, "loss", Collective::none, Traffic::loss},
     {TaskKind::backward, "backward"},
     {TaskKind::exchange, "exchange", Collective::all_to_all, Traffic::sums},
+    {TaskKind::gather_rows, "gather rows", Collective::all_gather, Traffic::sums},
+    {TaskKind::take_rows, "take rows"},
     {TaskKind::send, "send"},
     {TaskKind::receive, "receive"},
     {TaskKind::accumulate, "accumulate", Collective::none, Traffic::sums},

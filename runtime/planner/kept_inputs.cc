@@ -44,7 +44,7 @@ void KeptInputs::find_returns(const std::vector<Visit>& visits) {
 void KeptInputs::put_away(int unit, int micro_batch, int x) {
   const std::string what = fmt::format("input of {}", d_.unit(unit).name());
   const int home = d_.add_buffer(what, Kind::activations, d_.plan.placement.activations,
-                                 d_.bytes_of(d_.request.shape.tokens() * d_.model.hidden), false);
+                                 d_.bytes_of(d_.plan.rows * d_.model.hidden), false);
   home_of(unit, micro_batch) = home;
   put(d_, {d_.whole(x)}, {d_.whole(home)}, unit, what);
 }

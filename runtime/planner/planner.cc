@@ -19,6 +19,7 @@
 #include "runtime/tasks/loss.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
+#include "runtime/tasks/rows.h"
 #include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/unpack.h"
 
@@ -47,7 +48,7 @@ class Builder {
         updates_(d_, gradients_),
         fetches_(d_),
         kept_(d_),
-        activation_(d_.bytes_of(request.shape.tokens() * d_.model.hidden)),
+        activation_(GatherRows::rows_bytes(d_)),
         lowest_(static_cast<int>(d_.model.lowest_trained())) {
     caches_ = add_lasting_buffers(d_);
     border_.emplace(d_);
@@ -142,10 +143,15 @@ class Builder {
   }
   void run_stretches(const Call& call, const std::vector<models::Seam>& seams) {
     total_ = -1;
+    // The last stretch has no products, and neither have those that only leave rows.
+    const bool divided = std::ranges::any_of(seams, [](const models::Seam& seam) { return seam.row_matrices > 0; });
+    const auto has_products = [&](const models::Seam& seam) { return !divided || seam.own_rows; };
+    const double share = 1.0 / static_cast<double>(std::ranges::count_if(seams, has_products));
     for (std::size_t i = 0; i <= seams.size(); ++i) {
       Call one = call;
       one.stretch = static_cast<int>(i);
       one.stretches = static_cast<int>(seams.size()) + 1;
+      one.share = i < seams.size() && has_products(seams[i]) ? share : 0;
       one.starts = i == 0;
       one.ends = i == seams.size();
       one.leaves_work = !one.ends && seams[i].meanwhile;
@@ -153,25 +159,44 @@ class Builder {
       partial_ = -1;
       if (!one.ends)
         partial_ = d_.add_buffer("partial sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
-                                 Exchange::partial_bytes(d_, seams[i]), false);
+                                 seams[i].row_matrices > 0 ? GatherRows::rows_bytes(d_, seams[i].row_matrices)
+                                                           : Exchange::partial_bytes(d_, seams[i]),
+                                 false);
       run(one);
       if (one.ends) continue;
+      const int before = total_;
       exchange(one, seams[i]);
       if (!one.leaves_work) continue;
+      // That work may need the rows that the seam before it put together, and not the total that is on its way.
+      const int after = std::exchange(total_, i > 0 && seams[i - 1].row_matrices > 0 ? before : -1);
       partial_ = -1;
       one.starts = false;
       one.meanwhile = true;
       run(one);
+      total_ = after;
     }
     partial_ = total_ = -1;
   }
   void exchange(const Call& call, const models::Seam& seam) {
+    const bool backward = call.kind == TaskKind::backward;
+    if (seam.row_matrices > 0) {
+      total_ = d_.add_buffer("rows of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
+                             GatherRows::whole_bytes(d_, seam.row_matrices), false);
+      return GatherRows{.unit = call.unit,
+                        .micro_batch = call.micro_batch,
+                        .stretch = call.stretch,
+                        .backward = backward,
+                        .matrices = seam.row_matrices,
+                        .rows = partial_,
+                        .whole = total_}
+          .add(d_);
+    }
     total_ = d_.add_buffer("sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
                            Exchange::total_bytes(d_, seam), false);
     Exchange{.unit = call.unit,
              .micro_batch = call.micro_batch,
              .stretch = call.stretch,
-             .backward = call.kind == TaskKind::backward,
+             .backward = backward,
              .seam = seam,
              .partial = partial_,
              .total = total_,
@@ -242,7 +267,7 @@ class Builder {
         return SendToStage{{last, g, r_.stage + 1, false, input_of(last + 1, g)}}.add(d_);
       case StageStep::What::receive_gradient:
         if (!goes_back(last + 1)) return;
-        return ReceiveFromStage{{last, g, r_.stage + 1, true, add_residual(g)}}.add(d_);
+        return ReceiveFromStage{{last, g, r_.stage + 1, true, add_residual(g, activation_)}}.add(d_);
       case StageStep::What::send_gradient:
         if (!goes_back(first)) return;
         return SendToStage{{first, g, r_.stage - 1, true, residual_[at(g)]}}.add(d_);
@@ -270,10 +295,11 @@ class Builder {
     c.of_whole = call.of_whole;
     c.stretch = call.stretch;
     c.stretches = call.stretches;
+    c.share = call.share;
     c.leaves_work = call.leaves_work;
     c.meanwhile = call.meanwhile;
     c.partial = partial_;
-    c.total = call.meanwhile ? -1 : total_;
+    c.total = total_;
     if (call.kind != TaskKind::backward || ports.parameters_in_backward) {
       const int gathered = call.of_whole ? -1 : call.part;
       c.parameters = fetches_.buffer({call.unit, gathered});
@@ -282,7 +308,7 @@ class Builder {
     }
     if (const auto& shared = d_.layout(call.unit).shared)
       c.shared_parameters = fetches_.buffer({shared->unit, -1, shared->pool()});
-    if (ports.input) c.x = input_of(call.unit, call.micro_batch);
+    if (ports.input) c.x = takes_all_rows(call.unit) ? all_rows_ : input_of(call.unit, call.micro_batch);
     c.workspace = workspace_for(call, workspace);
     return c;
   }
@@ -304,10 +330,28 @@ class Builder {
     if (call.wants_output && (makes_output || by_parts)) {
       int& y = input_of(call.unit + 1, call.micro_batch);
       if (makes_output)
-        y = d_.add_buffer("output of " + unit.name(), Kind::activations, Tier::device, activation_, false);
+        y = d_.add_buffer("output of " + unit.name(), Kind::activations, Tier::device,
+                          takes_all_rows(call.unit) ? GatherRows::whole_bytes(d_) : activation_, false);
       f.y = {y, makes_output};
     }
     f.add(d_);
+    if (call.ends && call.wants_output && takes_all_rows(call.unit)) {
+      const int whole = input_of(call.unit + 1, call.micro_batch);
+      const int rows =
+          d_.add_buffer("rows of the output of " + unit.name(), Kind::activations, Tier::device, activation_, false);
+      TakeRows{call.unit, call.micro_batch, whole, rows}.add(d_);
+      input_of(call.unit + 1, call.micro_batch) = rows;
+    }
+  }
+
+  // Whether ranks divide the rows, and the unit takes all of them nevertheless.
+  bool takes_all_rows(int unit) const { return d_.plan.rows < d_.plan.tokens && !d_.unit(unit).ports().own_rows; }
+  // All rows of an activation of which `rows` has this rank's.
+  int gather_rows(int unit, int g, bool backward, int rows, const char* what) {
+    const int whole =
+        d_.add_buffer(what + d_.unit(unit).name(), Kind::activations, Tier::device, GatherRows::whole_bytes(d_), false);
+    GatherRows{.unit = unit, .micro_batch = g, .backward = backward, .rows = rows, .whole = whole}.add(d_);
+    return whole;
   }
 
   // The buffer of the gradient; -1 if nothing of `which` is trained.
@@ -317,25 +361,30 @@ class Builder {
   }
   // The buffer of the gradient of everything that the unit shares with another.
   int add_shared_gradients(int unit, int g) { return gradients_.add_shared({unit}, shared_range(unit, -1), g); }
-  int add_residual(int g) {
+  int add_residual(int g, std::size_t bytes) {
     return residual_[at(g)] =
-               d_.add_buffer("gradient of the residual stream", Kind::activations, Tier::device, activation_, false);
+               d_.add_buffer("gradient of the residual stream", Kind::activations, Tier::device, bytes, false);
   }
 
   void loss(const Call& call) {
     if (call.step) return tiled_loss(call);
+    const bool all_rows = takes_all_rows(call.unit);
+    if (all_rows && call.starts)
+      all_rows_ = gather_rows(call.unit, call.micro_batch, false, input_of(call.unit, call.micro_batch), "rows for ");
     Loss l{unit_call(call, d_.model.loss_unit().loss_workspace())};
     if (!r_.forward_only) {
       if (call.starts) {
-        add_residual(call.micro_batch);
+        all_residual_ = add_residual(call.micro_batch, all_rows ? GatherRows::whole_bytes(d_) : activation_);
         written_ = add_gradients({call.unit}, call.micro_batch);
         if (d_.layout(call.unit).trains_shared()) shared_ = add_shared_gradients(call.unit, call.micro_batch);
       }
-      l.residual = {residual_[at(call.micro_batch)], call.starts};
+      l.residual = {all_residual_, call.starts};
       if (written_ >= 0) l.gradients = {written_, call.starts};
       if (d_.layout(call.unit).trains_shared()) l.shared_gradients = {shared_, call.starts};
     }
     l.add(d_);
+    if (all_rows && call.ends && !r_.forward_only)
+      TakeRows{call.unit, call.micro_batch, all_residual_, add_residual(call.micro_batch, activation_)}.add(d_);
   }
 
   // Steps of the norm work on the unit's first part, the other steps on a tile of the table.
@@ -357,7 +406,7 @@ class Builder {
                 .workspace = workspace_for(call, d_.model.loss_unit().tiled_loss_workspace())};
     if (!shares) l.frozen = fetches_.buffer({gathered.unit, gathered.part, PoolKind::frozen});
     if (of_norm) l.x = input_of(call.unit, g);
-    if (step == LossStep::finish && !r_.forward_only) l.residual = add_residual(g);
+    if (step == LossStep::finish && !r_.forward_only) l.residual = add_residual(g, activation_);
     if (!r_.forward_only && (step == LossStep::gradients || step == LossStep::finish)) {
       if (!shares)
         l.gradients = add_gradients(gathered, g);
@@ -371,7 +420,10 @@ class Builder {
     const models::UnitBytes bytes = d_.unit(call.unit).bytes();
     Backward b{unit_call(call, bytes.backward_workspace)};
     if (bytes.saved) b.saved = saved_of(call.unit, call.micro_batch);
-    b.residual = residual_[at(call.micro_batch)];
+    if (takes_all_rows(call.unit) && call.starts)
+      all_residual_ =
+          gather_rows(call.unit, call.micro_batch, true, residual_[at(call.micro_batch)], "gradient of all rows for ");
+    b.residual = takes_all_rows(call.unit) ? all_residual_ : residual_[at(call.micro_batch)];
     if (call.of_whole || call.stretch >= 0) {
       if (call.starts) written_ = add_gradients({call.unit}, call.micro_batch);
       const bool writes = call.stretch >= 0 ? written_ >= 0 : d_.range_of({call.unit, call.part}).size() > 0;
@@ -401,6 +453,7 @@ class Builder {
   int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none
   // The unit's gradients, of which each part or stretch of a call writes some, and those of what it shares; -1: none.
   int written_ = -1, shared_ = -1;
+  int all_rows_ = -1, all_residual_ = -1;  // of a call that takes all rows of its input; its gradient
 };
 
 }  // namespace

@@ -34,7 +34,8 @@ std::size_t Exchange::partial_bytes(const Draft& draft, const models::Seam& seam
 
 std::size_t Exchange::total_bytes(const Draft& draft, const models::Seam& seam) {
   if (seam.gathers) return ranks_of(draft) * device::fp32_bytes(seam.elements);
-  return draft.bytes_of(elements_for(draft, seam));
+  const std::size_t elements = elements_for(draft, seam);
+  return draft.bytes_of(seam.own_rows ? elements / ranks_of(draft) : elements);
 }
 
 void Exchange::add(Draft& draft) const {
@@ -62,6 +63,7 @@ void Exchange::add(Draft& draft) const {
   Task& task = draft.add_task(TaskKind::exchange, LaneId::exchange, unit, micro_batch);
   task.stretch = stretch;
   task.at_once = own;
+  task.own_rows = seam.own_rows;
   task.backward = backward;
   const auto staging = draft.add_buffer(draft.text_of("partial sums of", {unit}), Kind::staging, Tier::device,
                                         device::fp32_bytes(elements), false);
@@ -75,9 +77,10 @@ void Exchange::add(Draft& draft) const {
     Draft::use(task, is_frozen ? frozen : parameters, is_frozen ? Role::frozen : Role::parameters, Access::read);
   }
   Draft::use(task, total, Role::total, Access::write);
-  const std::size_t rounded = draft.bytes_of(own);
+  const std::size_t rounded = seam.own_rows ? 0 : draft.bytes_of(own);
   send(task, device::fp32_bytes(own), rounded,
-       levels.exchanged(range_of(elements, ranks, device::StorageFormat::fp32)) + levels.gathered(rounded));
+       levels.exchanged(range_of(elements, ranks, device::StorageFormat::fp32)) +
+           (rounded > 0 ? levels.gathered(rounded) : 0));
 }
 
 void Exchange::run(Site& site, const Task& task, device::Lane& lane) {
@@ -97,9 +100,10 @@ void Exchange::run(Site& site, const Task& task, device::Lane& lane) {
   auto& pieces = site.received[static_cast<std::size_t>(&task - site.plan.tasks.data())];
   pieces.resize(ranks);
   over.all_to_all(range_of(elements, ranks, device::StorageFormat::fp32), partial.data, staging.data, pieces.data());
-  const View sum = total.sub(static_cast<std::size_t>(over.rank()) * own, own);
+  const View sum = total.sub(task.own_rows ? 0 : static_cast<std::size_t>(over.rank()) * own, own);
   tree_sum_of_pieces(lane, pieces, bias, sum);
   over.release();
+  if (task.own_rows) return;
   over.all_gather(range_of(elements, ranks, format_of(site.plan.dtype)), sum.data, total.data);
 }
 

@@ -13,7 +13,7 @@ using device::Lane;
 using device::View;
 
 View gradient_of_input(const Site& site, const Task& task) {
-  if (const View residual = site.view(task, Role::residual)) return residual.sub(0, UnitCall::activations(site));
+  if (const View residual = site.view(task, Role::residual)) return residual.sub(0, UnitCall::activations(site, task));
   return {};
 }
 

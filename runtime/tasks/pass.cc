@@ -22,6 +22,14 @@ models::PartRange parts_of(const models::Unit& unit, const Task& task) {
   return task.part < 0 ? unit.all_parts() : models::PartRange{index(task.part), index(task.part) + 1};
 }
 
+// An activation of a unit has all rows or, if ranks divide them and the unit takes its own alone, this rank's: nothing
+// reads some as all, or all as some.
+void check_rows(const Draft& draft, int unit, int buffer) {
+  if (buffer < 0) return;
+  const std::size_t rows = draft.unit(unit).ports().own_rows ? draft.plan.rows : draft.plan.tokens;
+  STRATA_CHECK_EQ(draft.whole(buffer).bytes, aligned(draft.bytes_of(rows * draft.model.hidden)));
+}
+
 }  // namespace
 
 void UnitCall::use_control(const Draft& draft, Task& task) {
@@ -56,6 +64,7 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
   use_control(draft, task);
   Draft::use_if_any(task, workspace, Role::workspace);
   Draft::use_if_any(task, shared_parameters, Role::shared_parameters, Access::read);
+  check_rows(draft, which.unit, x);
   Draft::use_if_any(task, x, Role::x, Access::read);
   task.stretch = stretch;
   task.meanwhile = meanwhile;
@@ -67,8 +76,7 @@ Task& UnitCall::add(Draft& draft, TaskKind kind) const {
 models::Work UnitCall::share_of(models::Work work) const {
   if (stretches == 1) return work;
   const double part = leaves_work || meanwhile ? 0.5 : 1;
-  const double share = stretch + 1 == stretches ? 0 : part / (stretches - 1);
-  return {work.flops * share, work.attention_flops * share, work.bytes * part / stretches};
+  return {work.flops * share * part, work.attention_flops * share * part, work.bytes * part / stretches};
 }
 
 void UnitCall::set_work(const Draft& draft, Task& task, const models::Work& work) {
@@ -113,12 +121,13 @@ models::Context UnitCall::context(const Site& site, const Task& task) {
 }
 
 ConstView UnitCall::input(const Site& site, const Task& task) {
-  if (const View x = site.view(task, Role::x)) return x.sub(0, activations(site));
+  if (const View x = site.view(task, Role::x)) return x.sub(0, activations(site, task));
   return {};
 }
 
-std::size_t UnitCall::activations(const Site& site) {
-  return (site.generation.rows == 1 ? 1 : site.plan.tokens) * site.model.hidden;
+std::size_t UnitCall::activations(const Site& site, const Task& task) {
+  const std::size_t rows = site.unit(task).ports().own_rows ? site.plan.rows : site.plan.tokens;
+  return (site.generation.rows == 1 ? 1 : rows) * site.model.hidden;
 }
 
 std::pair<std::size_t, std::size_t> UnitCall::parts(const Site& site, const Task& task) {
@@ -152,6 +161,7 @@ void Forward::add(Draft& draft) const {
   Task& task = call.add(draft, again ? TaskKind::recompute : TaskKind::forward);
   Draft::use_if_any(task, saved, Role::saved);
   Draft::use_if_any(task, cache, Role::cache, Access::update);
+  check_rows(draft, call.which.unit, y.buffer);
   Draft::use_if_any(task, y, Role::y);
   Draft::use(task, draft.plan.control.losses, Role::losses, Access::update);
   UnitCall::set_work(draft, task, call.share_of(unit.work(models::Pass::forward, parts_of(unit, task))));
@@ -160,7 +170,7 @@ void Forward::add(Draft& draft) const {
 void Forward::run(Site& site, const Task& task, Lane& lane) {
   const ConstView x = UnitCall::input(site, task);
   View y;
-  if (const View output = site.view(task, Role::y)) y = output.sub(0, UnitCall::activations(site));
+  if (const View output = site.view(task, Role::y)) y = output.sub(0, UnitCall::activations(site, task));
   const models::Unit& unit = site.unit(task);
   const auto [first, last] = UnitCall::parts(site, task);
   for (std::size_t part = first; part < last; ++part)
@@ -179,6 +189,7 @@ void Backward::add(Draft& draft) const {
   Task& task = call.add(draft, TaskKind::backward);
   STRATA_CHECK_EQ(gradients.buffer >= 0, task.end > task.begin);
   Draft::use_if_any(task, saved, Role::saved, Access::read);
+  check_rows(draft, call.which.unit, residual);
   Draft::use(task, residual, Role::residual, Access::update);
   if (gradients.buffer >= 0 && call.of_whole)
     Draft::use(task, Slice{gradients.buffer, draft.bytes_of(task.begin), draft.bytes_of(task.end - task.begin)},
@@ -192,7 +203,7 @@ void Backward::add(Draft& draft) const {
 void Backward::run(Site& site, const Task& task, Lane& lane) {
   const ConstView x = UnitCall::input(site, task);
   const View gradients = site.view(task, Role::gradients);
-  const View residual = site.view(task, Role::residual).sub(0, UnitCall::activations(site));
+  const View residual = site.view(task, Role::residual).sub(0, UnitCall::activations(site, task));
   const models::Unit& unit = site.unit(task);
   const auto [first, last] = UnitCall::parts(site, task);
   for (std::size_t part = last; part-- > first;)

@@ -20,6 +20,7 @@ struct UnitCall {
   // Of a call with seams: the stretch and how many there are, whether it leaves work for the time of the exchange or is
   // that work, the partial sums that it leaves, and the total of those that the stretch before left.
   int stretch = -1, stretches = 1;
+  double share = 1;  // of the call's products
   bool leaves_work = false, meanwhile = false;
   int partial = -1, total = -1;
 
@@ -28,15 +29,15 @@ struct UnitCall {
   // use_control adds uses of the batch, scalars and constants; set_work adds the cost that the unit reports.
   static void use_control(const Draft& draft, Task& task);
   static void set_work(const Draft& draft, Task& task, const models::Work& work);
-  // The share of a call's work that belongs to its stretch. The last one has no products; what is left for the time of
-  // an exchange is counted as half of a stretch.
+  // The share of a call's work that belongs to its stretch; what is left for the time of an exchange is counted as half
+  // of it.
   models::Work share_of(models::Work work) const;
   // The operands as the unit's functions take them.
   static models::Context context(const Site& site, const Task& task);
   static device::ConstView input(const Site& site, const Task& task);
-  // Elements of the unit's input and output: of a micro-batch's rows, or of one row if the run generates token by
-  // token.
-  static std::size_t activations(const Site& site);
+  // Elements of the unit's input and output: of a micro-batch's rows, of this rank's if ranks divide them, or of one
+  // row if the run generates token by token.
+  static std::size_t activations(const Site& site, const Task& task);
   // The parts of its unit that a task runs: [first, last).
   static std::pair<std::size_t, std::size_t> parts(const Site& site, const Task& task);
   // Writes zeros to the gaps between parameters in the task's gradients, because units write only parameters'

@@ -24,7 +24,7 @@ void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, Vi
       const std::byte* base = residual ? residual.sub(begin, n).data : nullptr;
       std::byte* to = out.sub(begin, n).data;
       if (use.probability > 0.0f)
-        drop(stream, begin, threshold, scale, from, base, to, n);
+        drop(stream, use.first + begin, threshold, scale, from, base, to, n);
       else if (base)
         add(from, base, to, n);
       else if (from != to)

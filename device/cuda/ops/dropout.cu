@@ -35,9 +35,9 @@ struct DropElements {
       const RandomStream stream{use.scalars->seed, use.scalars->first_micro_batch + use.micro_batch, use.site};
       std::uint32_t words[kN];
       if constexpr (kN % 4 == 0)
-        random_words(stream, unit * (kN / 4), kN / 4, words);
+        random_words(stream, use.first / 4 + unit * (kN / 4), kN / 4, words);
       else
-        words[0] = random_word(stream, unit);
+        words[0] = random_word(stream, use.first + unit);
       for (int i = 0; i < kN; ++i) y.at[i] = words[i] >= threshold ? y.at[i] * scale : 0.0f;
     }
     if constexpr (kResidual) {

@@ -33,7 +33,8 @@ std::optional<std::string> find_unsummed(const StepPlan& plan) {
   for (const Task& task : plan.tasks)
     for (const Use& use : task.uses) {
       State& state = states[static_cast<std::size_t>(use.buffer)];
-      const bool sums = task.kind == TaskKind::exchange && use.role == Role::partial;
+      const bool over_ranks = task.kind == TaskKind::exchange || task.kind == TaskKind::gather_rows;
+      const bool sums = over_ranks && use.role == Role::partial;
       const bool partial = state.kind == State::Kind::partial;
       if (sums && !partial)
         return fmt::format("{} adds partial sums that {}", text_of(plan, task),

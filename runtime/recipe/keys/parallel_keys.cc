@@ -109,7 +109,8 @@ std::vector<RecipeKey> parallel_keys() {
       integer("parallel.tensor", 1, kMostRanks, STRATA_AT(parallel.tensor),
               "ranks that share each block (tensor parallelism): a power of two that divides parallel.tensor_shards"),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
-           "between shared layers each rank keeps its part of the rows; only false in this version"),
+           "with parallel.tensor: between products, each rank has its part of the rows alone (sequence parallelism), "
+           "with the same bits"),
       integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages),
               "pipeline stages, each of which holds consecutive units of the model"),
       choice<Schedule>("parallel.schedule",
@@ -130,8 +131,6 @@ std::vector<RecipeKey> parallel_keys() {
         return name && *name == "interleaved";
       };
       key.why_not_built = " in this version: use \"1f1b\" or \"all_forward_all_backward\"";
-    } else if (key.name == "parallel.sequence") {
-      key = only_default(std::move(key), "each rank of a tensor group has all rows between blocks");
     } else if (key.name == "parallel.chunks") {
       key = only_default(std::move(key), "each stage holds consecutive units");
     }

@@ -121,7 +121,7 @@ constexpr NamesElsewhere kRows[] = {
      "parallel.split", "a list of blocks per stage"},
     {"virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage num_virtual_stages_per_pipeline_rank",
      "parallel.chunks", kOnlyDefault},
-    {"sequence_parallel", "parallel.sequence", kOnlyDefault},
+    {"sequence_parallel", "parallel.sequence", "with parallel.tensor above 1; the same bits with and without it"},
     {"context_parallel_size cp_size sequence_parallel_size expert_model_parallel_size num_experts "
      "moe",
      "", "not supported"},

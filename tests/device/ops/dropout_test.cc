@@ -51,6 +51,25 @@ TEST(Dropout, FollowsTheStream) {
     }
 }
 
+// A rank with some of the rows drops what a rank with all of them does.
+TEST(Dropout, CountsFromTheOperandsFirstElement) {
+  const StepScalars scalars = scalars_of(7, 11);
+  Dropout use{.probability = 0.3f, .site = 9, .micro_batch = 1, .scalars = &scalars};
+  for (const DType dtype : kDTypes) {
+    Array all = Array::random(dtype, kOdd, 3);
+    const Array x = all;
+    in_lane(2, [&](Lane& lane) { dropout(lane, use, all.view(), {}, all.view()); });
+    for (const std::size_t first : {4, 4 * 777, 65536 + 44}) {
+      Array rest(dtype, kOdd - first);
+      for (std::size_t i = 0; i < rest.size(); ++i) rest.set(i, x[first + i]);
+      use.first = first;
+      in_lane(2, [&](Lane& lane) { dropout(lane, use, rest.view(), {}, rest.view()); });
+      for (std::size_t i = 0; i < rest.size(); ++i) ASSERT_EQ(rest[i], all[first + i]) << name_of(dtype) << ", " << i;
+      use.first = 0;
+    }
+  }
+}
+
 TEST(Dropout, KeepsTheShareItShould) {
   const StepScalars scalars = scalars_of(1, 0);
   for (const float p : {0.1f, 0.5f, 0.9f}) {

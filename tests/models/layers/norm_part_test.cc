@@ -7,7 +7,9 @@
 
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
+#include "device/ops/tree_sum.h"
 #include "models/layers/slots.h"
+#include "tests/device/arrays.h"
 #include "tests/models/block_checks.h"
 
 namespace strata::models {
@@ -33,7 +35,7 @@ class NormUnit final : public Unit {
           const bool biased = kind == NormKind::layer;
           const std::size_t bias = biased ? add_parameter("norm.bias", {kHidden}, false, {0, 0}) : 0;
           end_part();
-          return NormPart(kind, norm_of_rows(run.tokens(), kHidden, kEps), gain, bias);
+          return NormPart(kind, norm_of_rows(run.tokens(), kHidden, kEps), gain, bias, run.row_blocks());
         }()) {
     Slots save, work;
     mean_ = save.add(run.tokens(), DType::fp32);
@@ -42,6 +44,7 @@ class NormUnit final : public Unit {
     scratch_ = work.add_bytes(piece_.scratch_bytes());
     no_bias_ = work.add(kHidden, run.dtype);
     spare_ = work.add(run.tokens() * kHidden, run.dtype);
+    sums_ = work.add(piece_.sums(), DType::fp32);
     bytes_.forward_workspace = bytes_.backward_workspace = work.bytes();
   }
   UnitBytes bytes() const override { return bytes_; }
@@ -59,18 +62,20 @@ class NormUnit final : public Unit {
     cast(lane, dy, spare);  // dx may be dy
     zero(lane, gradients.sub(0, 3));
     piece_.backward(lane, c.parameters, spare, x, mean_.of(saved), rstd_.of(saved), dy, dx, gradients,
-                    scratch_.of(c.workspace), no_bias_.of(c.workspace));
+                    scratch_.of(c.workspace), no_bias_.of(c.workspace), sums_.of(c.workspace));
   }
 
  private:
   NormPart piece_;
-  Slot mean_, rstd_, scratch_, no_bias_, spare_;
+  Slot mean_, rstd_, scratch_, no_bias_, spare_, sums_;
   UnitBytes bytes_;
 };
 
 struct Norm {
-  Norm(NormKind kind, DType dtype, int threads = 1)
-      : run{2, 21, dtype, threads}, unit(std::make_unique<NormUnit>(kind, run)), runner(*unit, run, kHidden) {}
+  Norm(NormKind kind, DType dtype, int threads = 1, std::size_t blocks = 1)
+      : run{.batch = 2, .seq = 21, .dtype = dtype, .threads = threads, .shards = {0, blocks, blocks}},
+        unit(std::make_unique<NormUnit>(kind, run)),
+        runner(*unit, run, kHidden) {}
   UnitRunner* operator->() { return &runner; }
 
   RunShape run;
@@ -81,9 +86,14 @@ struct Norm {
 constexpr NormKind kKinds[] = {NormKind::layer, NormKind::layer_without_bias, NormKind::root_mean_square};
 
 TEST(NormPartTest, EachKindMatchesTheReference) {
-  for (const NormKind kind : kKinds) {
+  for (const auto& [kind, blocks] : {std::pair{NormKind::layer, 1},
+                                     {NormKind::layer_without_bias, 1},
+                                     {NormKind::root_mean_square, 1},
+                                     {NormKind::layer, 4},
+                                     {NormKind::layer_without_bias, 64},
+                                     {NormKind::root_mean_square, 4}}) {
     SCOPED_TRACE(static_cast<int>(kind));
-    Norm norm(kind, DType::fp32);
+    Norm norm(kind, DType::fp32, 1, static_cast<std::size_t>(blocks));
     expect_block_matches(
         norm.runner, "norm.",
         [&](const Weights& w, const Doubles& x) {
@@ -102,6 +112,42 @@ TEST(NormPartTest, IsIndependentOfThePlan) {
   for (const NormKind kind : kKinds)
     for (const DType dtype : {DType::fp32, DType::bf16})
       testing::expect_block_is_independent_of_the_plan([&](int threads) { return Norm(kind, dtype, threads); });
+}
+
+// Two ranks with half of the rows each leave what, added, has the bits of one rank with all of them.
+TEST(NormPartTest, BlocksOfTwoRanksAddUp) {
+  constexpr std::size_t kRows = 44, kBlocks = 8;
+  using device::testing::Array;
+  for (const NormKind kind : kKinds)
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+      Array parameters = Array::random(dtype, 2 * kHidden, 1), x = Array::random(dtype, kRows * kHidden, 2),
+            dy = Array::random(dtype, kRows * kHidden, 3), no_bias(dtype, kHidden);
+      const std::size_t trained = kind == NormKind::layer ? 2 * kHidden : kHidden;
+      Array dx(dtype, kRows * kHidden), gradients(dtype, trained), shared(dtype, trained), dx_shared(dtype, dx.size());
+      Array partials(DType::fp32, 2 * trained);
+      device::testing::in_lane(2, [&](device::Lane& lane) {
+        const auto run = [&](const ShardRange& blocks, View to, View d_input, View left) {
+          const std::size_t rows = kRows * blocks.count / kBlocks, first = rows * (blocks.first / blocks.count);
+          const NormPart norm(kind, norm_of_rows(rows, kHidden, kEps), 0, kHidden, blocks);
+          Array mean(DType::fp32, rows), rstd(DType::fp32, rows), sums(DType::fp32, norm.sums()),
+              scratch(DType::fp32, norm.scratch_bytes() / 4 + 1), y(dtype, rows * kHidden);
+          const auto own = [&](View all) { return all.sub(first * kHidden, rows * kHidden); };
+          norm.forward(lane, {parameters.view()}, own(x.view()), y.view(), mean.view(), rstd.view(), no_bias.view());
+          norm.backward(lane, {parameters.view()}, own(dy.view()), own(x.view()), mean.view(), rstd.view(), {},
+                        own(d_input), {to}, scratch.view(), no_bias.view(), sums.view());
+          if (left) norm.leave_gradients(lane, sums.view(), left);
+          lane.synchronize();
+          return norm.crossing();
+        };
+        EXPECT_EQ(run({0, kBlocks, kBlocks}, gradients.view(), dx.view(), {}), 0u);
+        for (std::size_t rank = 0; rank < 2; ++rank)
+          EXPECT_EQ(run({rank * 4, 4, kBlocks}, {}, dx_shared.view(), partials.view().sub(rank * trained, trained)),
+                    trained);
+        tree_sum(lane, 2, partials.view(), {}, shared.view());
+      });
+      EXPECT_TRUE(shared == gradients) << static_cast<int>(kind) << device::name_of(dtype);
+      EXPECT_TRUE(dx_shared == dx) << static_cast<int>(kind) << device::name_of(dtype);
+    }
 }
 
 TEST(NormPartTest, KindsAreWhatFamiliesNameThem) {

@@ -55,6 +55,37 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=8"}, 8, "parallel.tensor_shards = 8 does not divide this model's blocks");
 }
 
+TEST(Shards, RowsThatRanksCannotDivideAreRefused) {
+  const auto refused = [](std::vector<std::string> sets, const std::string& why) {
+    EXPECT_FAILURE(tiny_job(std::move(sets), 4), Exit::usage, HasSubstr(why));
+  };
+  refused({"parallel.tensor=4", "parallel.sequence=true", "data.seq_len=9", "training.micro_batch_size=3"},
+          "parallel.sequence divides the rows of a micro-batch, 3 x 9 tokens, over parallel.tensor = 4 ranks: make "
+          "training.micro_batch_size or data.seq_len a multiple of 4");
+}
+
+// Without ranks that share layers there is nothing to divide, which is said.
+TEST(Shards, SequenceAloneIsANote) {
+  const auto notes = tiny_job({"parallel.sequence=true", "parallel.tensor_shards=2"}, 1).notes;
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("parallel.sequence = true changes nothing with parallel.tensor = 1")));
+}
+
+// What lies between products is there for a fourth of the rows. A block keeps, for each row, its norms' outputs, the
+// residual stream after attention and the norms' statistics.
+TEST(Shards, DividedRowsTakeTheirPartOfTheMemory) {
+  const std::vector<std::string> sets = {"parallel.tensor=4", "model.config.n_layer=1", "data.seq_len=64",
+                                         "training.micro_batch_size=4"};
+  const auto saved = [&](bool sequence) {
+    std::vector<std::string> all = sets;
+    all.push_back(sequence ? "parallel.sequence=true" : "parallel.sequence=false");
+    const Job job = tiny_job(std::move(all), 4);
+    return job.model->units[1]->bytes().saved;
+  };
+  const Job job = tiny_job(sets, 4);
+  const std::size_t rows = job.plan.tokens, width = job.model->hidden, element = size_of(job.plan.dtype);
+  EXPECT_EQ(saved(false) - saved(true), rows * 3 / 4 * (3 * width * element + 4 * sizeof(float)));
+}
+
 // Of 301 words in four shards the last has 73, the others 76. Ranks choose algorithms for the products that they list,
 // and decide by the costs of their tasks: both must be the same on every rank.
 TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {

@@ -287,6 +287,10 @@ TEST_F(AnswersTest, AreAlikeOverRanksThatShareBlocks) {
   const std::vector<std::string> alone = in_shards(1, 1, "parallel.tensor=1");
   EXPECT_EQ(in_shards(2, 1, "parallel.tensor=2"), alone);
   EXPECT_EQ(in_shards(4, 1, "parallel.tensor=4"), alone);
+  EXPECT_EQ(
+      answers(4, 1,
+              {"parallel.tensor_shards=4", "model.config.n_head=4", "parallel.tensor=4", "parallel.sequence=true"}),
+      alone);
   EXPECT_EQ(in_shards(8, 2, "parallel.tensor=4"), alone);
   EXPECT_EQ(
       answers(4, 1, {"parallel.tensor_shards=4", "model.config.n_head=4", "parallel.tensor=2", "parallel.stages=2"}),

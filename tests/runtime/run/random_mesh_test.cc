@@ -54,13 +54,14 @@ class RandomMesh {
     return sets;
   }
   // How ranks split it, with the number of ranks.
-  std::pair<int, std::vector<std::string>> mesh(int units) {
+  std::pair<int, std::vector<std::string>> mesh(int units, bool divides_rows) {
     const int tensor = one_of<int>({1, 2, 2, 4}), stages = between(1, std::min(units, 3)),
               data = one_of<int>({1, 2, 4});
     std::vector<std::string> sets = {
         fmt::format("parallel.tensor={}", tensor),
         fmt::format("parallel.stages={}", stages),
         fmt::format("training.gradient_accumulation_steps={}", 4 / data),
+        fmt::format("parallel.sequence={}", divides_rows && between(0, 1) == 0),
         fmt::format("parallel.schedule={}", one_of<const char*>({"1f1b", "all_forward_all_backward"})),
         fmt::format("zero.stage={}", between(0, 3)),
         fmt::format("training.recompute={}", one_of<const char*>({"none", "block", "sqrt"})),
@@ -72,7 +73,7 @@ class RandomMesh {
         {"zero.parameters=host", "zero.gradients=host", "zero.optimizer=host"},
         {"zero.parameters=nvme", "zero.gradients=host", "zero.optimizer=nvme"}};
     for (const std::string& set : one_of(tiers)) sets.push_back(set);
-    if (const bool recomputes = sets[5] != "training.recompute=none"; recomputes && between(0, 2) == 0)
+    if (const bool recomputes = sets[6] != "training.recompute=none"; recomputes && between(0, 2) == 0)
       sets.push_back("zero.activations=host");
     return {tensor * stages * data, sets};
   }
@@ -80,6 +81,15 @@ class RandomMesh {
  private:
   std::mt19937 engine_;
 };
+
+// Rows of a micro-batch.
+int rows_of(const std::vector<std::string>& sets) {
+  int rows = 1;
+  for (const std::string& set : sets)
+    for (const std::string_view key : {"data.seq_len=", "training.micro_batch_size="})
+      if (set.starts_with(key)) rows *= std::stoi(set.substr(key.size()));
+  return rows;
+}
 
 // 20 cases; STRATA_MESHES=N tries N.
 TEST(RandomMeshes, HaveTheBitsOfOneRank) {
@@ -99,7 +109,8 @@ TEST(RandomMeshes, HaveTheBitsOfOneRank) {
                              "optimizer.learning_rate=2e-3", "parallel.tensor_shards=4",
                              "training.gradient_accumulation_steps=4", "memory.nvme=" + folder.path().string()});
     const Trained alone = train_in_threads(std::nullopt, sets, 1);
-    const auto [ranks, mesh] = random.mesh(3);
+    const bool divides_rows = rows_of(sets) % 4 == 0;
+    const auto [ranks, mesh] = random.mesh(3, divides_rows);
     sets.insert(sets.end(), mesh.begin(), mesh.end());
     const Trained split = train_in_threads(std::nullopt, sets, ranks);
     const std::string text = fmt::format("case {}: {} ranks, {}", seed, ranks, fmt::join(sets, " "));

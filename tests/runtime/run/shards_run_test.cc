@@ -174,17 +174,42 @@ TEST_P(ShardsRun, SameBitsOverRanks) {
       {8, 4, 2, {"parallel.schedule=all_forward_all_backward"}},
   };
   const Trained alone = train(4);
+  bool sequence = false;
   for (const auto& [ranks, tensor, stages, sets] : cases) {
-    const std::string name =
-        fmt::format("{} ranks, {} per layer, {} stages, {}", ranks, tensor, stages, fmt::join(sets, ", "));
+    sequence = !sequence;  // every second case; the next two tests have all of it
+    const std::string name = fmt::format("{} ranks, {} per layer, {} stages, {}, rows divided: {}", ranks, tensor,
+                                         stages, fmt::join(sets, ", "), sequence);
     const std::vector<std::string> over = {
         fmt::format("training.gradient_accumulation_steps={}", 4 * tensor * stages / ranks),
-        fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.stages={}", stages)};
+        fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.stages={}", stages),
+        fmt::format("parallel.sequence={}", sequence)};
     const Trained shared = train_in_threads(recipe(), this->sets(4, 1, with(over, sets)), ranks);
     EXPECT_TRUE(shared.memory_as_planned && shared.bytes_as_planned) << name;
     EXPECT_EQ(shared.loss_hex, alone.loss_hex) << name;
     EXPECT_EQ(shared.weights_hash, alone.weights_hash) << name;
     EXPECT_EQ(shared.steps.back().grad_norm, alone.steps.back().grad_norm) << name;
+  }
+}
+
+// Ranks divide the rows between products: the same bits, in less memory.
+TEST_P(ShardsRun, SameBitsWithDividedRows) {
+  const auto over = [&](int tensor, bool sequence, const std::vector<std::string>& more) {
+    return train_in_threads(
+        recipe(),
+        sets(4, 1,
+             with({fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", sequence)}, more)),
+        tensor);
+  };
+  for (const char* recompute : {"training.recompute=none", "training.recompute=block"}) {
+    const Trained alone = train(4);
+    for (const int tensor : {2, 4}) {
+      const Trained whole = over(tensor, false, {recompute}), divided = over(tensor, true, {recompute});
+      EXPECT_TRUE(divided.memory_as_planned && divided.bytes_as_planned) << tensor << ", " << recompute;
+      EXPECT_EQ(divided.loss_hex, alone.loss_hex) << tensor << ", " << recompute;
+      EXPECT_EQ(divided.weights_hash, alone.weights_hash) << tensor << ", " << recompute;
+      EXPECT_EQ(divided.steps.back().grad_norm, alone.steps.back().grad_norm) << tensor << ", " << recompute;
+      EXPECT_EQ(whole.weights_hash, alone.weights_hash) << tensor << ", " << recompute;
+    }
   }
 }
 
@@ -201,17 +226,18 @@ TEST(ShardsOfEight, SameBitsAtEveryDegree) {
       with(kLlama, {"model.config.num_key_value_heads=8", "model.config.vocab_size=131"})};
   for (const std::vector<std::string>& model : models)
     for (const char* precision : {"fp32", "bf16"}) {
-      const auto train = [&](int ranks, int tensor, const char* stage) {
+      const auto train = [&](int ranks, int tensor, const char* stage, bool sequence = false) {
         return train_in_threads(
             std::nullopt,
             with(model, {fmt::format("data.train={}", (folder.path() / "tokens.bin").string()), "data.seq_len=16",
                          "training.micro_batch_size=2", "training.max_steps=3", "parallel.tensor_shards=8", stage,
                          fmt::format("training.precision={}", precision), "optimizer.learning_rate=2e-3",
                          fmt::format("training.gradient_accumulation_steps={}", 2 * tensor / ranks),
-                         fmt::format("parallel.tensor={}", tensor)}),
+                         fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", sequence)}),
             ranks);
       };
       const Trained alone = train(1, 1, "zero.stage=0");
+      EXPECT_EQ(train(8, 8, "zero.stage=0", true).weights_hash, alone.weights_hash) << precision << ", rows divided";
       for (const auto& [ranks, tensor, stage] :
            {std::tuple{2, 2, "zero.stage=0"}, {4, 4, "zero.stage=2"}, {8, 8, "zero.stage=3"}, {8, 4, "zero.stage=3"}}) {
         const Trained shared = train(ranks, tensor, stage);

@@ -48,6 +48,18 @@ TEST_F(PartialSums, OfAPlanAreAddedOnce) {
          "of statistics, one in backward";
 }
 
+// If ranks divide the rows, what they put together is proven in the same way.
+TEST(PartialSumsOfDividedRows, AreAddedOnce) {
+  const Job job = tiny_job({"parallel.tensor=2", "parallel.sequence=true", "training.recompute=block"}, 2);
+  EXPECT_EQ(find_unsummed(job.plan), std::nullopt);
+  StepPlan plan = job.plan;
+  const auto gather = std::ranges::find_if(
+      plan.tasks, [](const Task& task) { return task.kind == TaskKind::gather_rows && task.stretch >= 0; });
+  ASSERT_NE(gather, plan.tasks.end());
+  plan.tasks.erase(gather);
+  EXPECT_THAT(find_unsummed(plan), Optional(HasSubstr("reads a total that is not of the seam before it")));
+}
+
 TEST_F(PartialSums, ThatNothingAddsAreFound) {
   plan_.tasks.erase(plan_.tasks.begin() + static_cast<std::ptrdiff_t>(first_exchange()));
   EXPECT_THAT(find_unsummed(plan_), Optional(HasSubstr("reads a total that is not of the seam before it")));

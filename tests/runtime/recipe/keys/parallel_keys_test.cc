@@ -24,7 +24,7 @@ TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
 }
 
 TEST(ParallelKeys, WhatIsNotBuiltIsRefused) {
-  for (const char* set : {"parallel.sequence=true", "parallel.chunks=2"})
+  for (const char* set : {"parallel.chunks=2"})
     EXPECT_FAILURE(recipe_with({set}), Exit::usage,
                    AllOf(StartsWith("parallel."), HasSubstr("is not supported: in this version each ")));
   EXPECT_FAILURE(recipe_with({"parallel.schedule=interleaved"}), Exit::usage,
