@@ -8,18 +8,18 @@
 #include "runtime/plan/draft.h"
 #include "runtime/plan/offsets.h"
 #include "runtime/plan/waits.h"
+#include "runtime/planner/activations.h"
 #include "runtime/planner/border_tasks.h"
 #include "runtime/planner/fetches.h"
 #include "runtime/planner/gradients.h"
 #include "runtime/planner/kept_inputs.h"
 #include "runtime/planner/lasting_buffers.h"
+#include "runtime/planner/seams.h"
 #include "runtime/planner/updates.h"
 #include "runtime/planner/visits.h"
-#include "runtime/tasks/exchange.h"
 #include "runtime/tasks/loss.h"
 #include "runtime/tasks/norm.h"
 #include "runtime/tasks/pass.h"
-#include "runtime/tasks/rows.h"
 #include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/unpack.h"
 
@@ -48,13 +48,10 @@ class Builder {
         updates_(d_, gradients_),
         fetches_(d_),
         kept_(d_),
-        activation_(GatherRows::rows_bytes(d_)),
+        activations_(d_),
         lowest_(static_cast<int>(d_.model.lowest_trained())) {
     caches_ = add_lasting_buffers(d_);
     border_.emplace(d_);
-    residual_.assign(at(r_.accumulation), -1);
-    inputs_.assign(at(d_.units()) * at(r_.accumulation), -1);
-    saved_ = inputs_;
   }
 
   StepPlan build() {
@@ -66,7 +63,7 @@ class Builder {
       update_before(static_cast<int>(v), visits[v].unit);
       if (v > 0 || !gathers_early()) fetches_.before(static_cast<int>(v));
       for (const StageStep& message : visits[v].messages) add_message(message);
-      for (const auto& [unit, g] : kept_.due_before(v)) input_of(unit, g) = kept_.bring_back(unit, g);
+      for (const auto& [unit, g] : kept_.due_before(v)) activations_.input_of(unit, g) = kept_.bring_back(unit, g);
       const auto& calls = visits[v].calls;
       for (std::size_t c = 0; c < calls.size(); ++c) {
         const Call* next = c + 1 < calls.size()    ? &calls[c + 1]
@@ -143,29 +140,21 @@ class Builder {
   }
   void run_stretches(const Call& call, const std::vector<models::Seam>& seams) {
     total_ = -1;
-    // The last stretch has no products, and neither have those that only leave rows.
-    const bool divided = std::ranges::any_of(seams, [](const models::Seam& seam) { return seam.row_matrices > 0; });
-    const auto has_products = [&](const models::Seam& seam) { return !divided || seam.own_rows; };
-    const double share = 1.0 / static_cast<double>(std::ranges::count_if(seams, has_products));
     for (std::size_t i = 0; i <= seams.size(); ++i) {
       Call one = call;
       one.stretch = static_cast<int>(i);
       one.stretches = static_cast<int>(seams.size()) + 1;
-      one.share = i < seams.size() && has_products(seams[i]) ? share : 0;
+      one.share = share_of_products(seams, i);
       one.starts = i == 0;
       one.ends = i == seams.size();
       one.leaves_work = !one.ends && seams[i].meanwhile;
       one.meanwhile = false;
-      partial_ = -1;
-      if (!one.ends)
-        partial_ = d_.add_buffer("partial sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
-                                 seams[i].row_matrices > 0 ? GatherRows::rows_bytes(d_, seams[i].row_matrices)
-                                                           : Exchange::partial_bytes(d_, seams[i]),
-                                 false);
+      partial_ = one.ends ? -1 : add_partial(d_, call.unit, seams[i]);
       run(one);
       if (one.ends) continue;
       const int before = total_;
-      exchange(one, seams[i]);
+      total_ = add_total(d_, one, seams[i], partial_, fetches_.buffer({call.unit}),
+                         fetches_.buffer({call.unit, -1, PoolKind::frozen}));
       if (!one.leaves_work) continue;
       // That work may need the rows that the seam before it put together, and not the total that is on its way.
       const int after = std::exchange(total_, i > 0 && seams[i - 1].row_matrices > 0 ? before : -1);
@@ -176,33 +165,6 @@ class Builder {
       total_ = after;
     }
     partial_ = total_ = -1;
-  }
-  void exchange(const Call& call, const models::Seam& seam) {
-    const bool backward = call.kind == TaskKind::backward;
-    if (seam.row_matrices > 0) {
-      total_ = d_.add_buffer("rows of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
-                             GatherRows::whole_bytes(d_, seam.row_matrices), false);
-      return GatherRows{.unit = call.unit,
-                        .micro_batch = call.micro_batch,
-                        .stretch = call.stretch,
-                        .backward = backward,
-                        .matrices = seam.row_matrices,
-                        .rows = partial_,
-                        .whole = total_}
-          .add(d_);
-    }
-    total_ = d_.add_buffer("sums of " + d_.unit(call.unit).name(), Kind::activations, Tier::device,
-                           Exchange::total_bytes(d_, seam), false);
-    Exchange{.unit = call.unit,
-             .micro_batch = call.micro_batch,
-             .stretch = call.stretch,
-             .backward = backward,
-             .seam = seam,
-             .partial = partial_,
-             .total = total_,
-             .parameters = fetches_.buffer({call.unit}),
-             .frozen = fetches_.buffer({call.unit, -1, PoolKind::frozen})}
-        .add(d_);
   }
   // Unpacks a part's quantised parameters to the compute dtype, if it has any.
   void unpack(int part, const Visit& visit) {
@@ -229,16 +191,13 @@ class Builder {
     d_.when = When::always;
   }
 
-  int& input_of(int unit, int g) { return inputs_[at(g * d_.units() + unit)]; }
-  int& saved_of(int unit, int g) { return saved_[at(g * d_.units() + unit)]; }
-
   void run(const Call& call) {
     const bool parts_end = call.ends || (call.part < 0 && call.stretch < 0);
     switch (call.kind) {
       case TaskKind::forward:
         forward(call, call.unit >= lowest_ && !recomputed(call.unit));
         if (parts_end && kept_.has(call.unit))
-          kept_.put_away(call.unit, call.micro_batch, input_of(call.unit, call.micro_batch));
+          kept_.put_away(call.unit, call.micro_batch, activations_.input_of(call.unit, call.micro_batch));
         return;
       case TaskKind::recompute:
         return forward(call, true);
@@ -255,22 +214,19 @@ class Builder {
   void add_message(const StageStep& step) {
     const auto [first, last] = d_.plan.own;
     const int g = step.micro_batch;
-    const auto received = [&](int unit, const char* what) {
-      return d_.add_buffer(what + d_.unit(unit).name(), Kind::activations, Tier::device, activation_, false);
-    };
     const auto goes_back = [&](int above) { return !r_.forward_only && above > lowest_; };
     switch (step.what) {
       case StageStep::What::receive_input:
-        input_of(first, g) = received(first, "input of ");
-        return ReceiveFromStage{{first, g, r_.stage - 1, false, input_of(first, g)}}.add(d_);
+        activations_.input_of(first, g) = activations_.add("input of " + d_.unit(first).name());
+        return ReceiveFromStage{{first, g, r_.stage - 1, false, activations_.input_of(first, g)}}.add(d_);
       case StageStep::What::send_output:
-        return SendToStage{{last, g, r_.stage + 1, false, input_of(last + 1, g)}}.add(d_);
+        return SendToStage{{last, g, r_.stage + 1, false, activations_.input_of(last + 1, g)}}.add(d_);
       case StageStep::What::receive_gradient:
         if (!goes_back(last + 1)) return;
-        return ReceiveFromStage{{last, g, r_.stage + 1, true, add_residual(g, activation_)}}.add(d_);
+        return ReceiveFromStage{{last, g, r_.stage + 1, true, activations_.add_residual(g)}}.add(d_);
       case StageStep::What::send_gradient:
         if (!goes_back(first)) return;
-        return SendToStage{{first, g, r_.stage - 1, true, residual_[at(g)]}}.add(d_);
+        return SendToStage{{first, g, r_.stage - 1, true, activations_.residual_of(g)}}.add(d_);
       default:
         STRATA_CHECK(false);
     }
@@ -308,7 +264,8 @@ class Builder {
     }
     if (const auto& shared = d_.layout(call.unit).shared)
       c.shared_parameters = fetches_.buffer({shared->unit, -1, shared->pool()});
-    if (ports.input) c.x = takes_all_rows(call.unit) ? all_rows_ : input_of(call.unit, call.micro_batch);
+    if (ports.input && call.starts) input_ = activations_.input_for(call.unit, call.micro_batch);
+    if (ports.input) c.x = input_;
     c.workspace = workspace_for(call, workspace);
     return c;
   }
@@ -322,36 +279,17 @@ class Builder {
       if (call.starts)
         saving_ = d_.add_buffer("saved by " + unit.name(), Kind::activations, Tier::device, bytes.saved, false);
       f.saved = {saving_, call.starts};
-      saved_of(call.unit, call.micro_batch) = keep ? saving_ : -1;
+      activations_.saved_of(call.unit, call.micro_batch) = keep ? saving_ : -1;
     }
     f.cache = caches_[at(call.unit)];
     const bool by_parts = unit.ports().output_by_parts;
     const bool makes_output = by_parts ? call.starts : call.ends;
     if (call.wants_output && (makes_output || by_parts)) {
-      int& y = input_of(call.unit + 1, call.micro_batch);
-      if (makes_output)
-        y = d_.add_buffer("output of " + unit.name(), Kind::activations, Tier::device,
-                          takes_all_rows(call.unit) ? GatherRows::whole_bytes(d_) : activation_, false);
-      f.y = {y, makes_output};
+      if (makes_output) activations_.output_for(call.unit, call.micro_batch);
+      f.y = {activations_.input_of(call.unit + 1, call.micro_batch), makes_output};
     }
     f.add(d_);
-    if (call.ends && call.wants_output && takes_all_rows(call.unit)) {
-      const int whole = input_of(call.unit + 1, call.micro_batch);
-      const int rows =
-          d_.add_buffer("rows of the output of " + unit.name(), Kind::activations, Tier::device, activation_, false);
-      TakeRows{call.unit, call.micro_batch, whole, rows}.add(d_);
-      input_of(call.unit + 1, call.micro_batch) = rows;
-    }
-  }
-
-  // Whether ranks divide the rows, and the unit takes all of them nevertheless.
-  bool takes_all_rows(int unit) const { return d_.plan.rows < d_.plan.tokens && !d_.unit(unit).ports().own_rows; }
-  // All rows of an activation of which `rows` has this rank's.
-  int gather_rows(int unit, int g, bool backward, int rows, const char* what) {
-    const int whole =
-        d_.add_buffer(what + d_.unit(unit).name(), Kind::activations, Tier::device, GatherRows::whole_bytes(d_), false);
-    GatherRows{.unit = unit, .micro_batch = g, .backward = backward, .rows = rows, .whole = whole}.add(d_);
-    return whole;
+    if (call.wants_output && call.ends) activations_.take_output(call.unit, call.micro_batch);
   }
 
   // The buffer of the gradient; -1 if nothing of `which` is trained.
@@ -361,30 +299,22 @@ class Builder {
   }
   // The buffer of the gradient of everything that the unit shares with another.
   int add_shared_gradients(int unit, int g) { return gradients_.add_shared({unit}, shared_range(unit, -1), g); }
-  int add_residual(int g, std::size_t bytes) {
-    return residual_[at(g)] =
-               d_.add_buffer("gradient of the residual stream", Kind::activations, Tier::device, bytes, false);
-  }
 
   void loss(const Call& call) {
     if (call.step) return tiled_loss(call);
-    const bool all_rows = takes_all_rows(call.unit);
-    if (all_rows && call.starts)
-      all_rows_ = gather_rows(call.unit, call.micro_batch, false, input_of(call.unit, call.micro_batch), "rows for ");
     Loss l{unit_call(call, d_.model.loss_unit().loss_workspace())};
     if (!r_.forward_only) {
       if (call.starts) {
-        all_residual_ = add_residual(call.micro_batch, all_rows ? GatherRows::whole_bytes(d_) : activation_);
+        loss_residual_ = activations_.new_residual_for(call.unit, call.micro_batch);
         written_ = add_gradients({call.unit}, call.micro_batch);
         if (d_.layout(call.unit).trains_shared()) shared_ = add_shared_gradients(call.unit, call.micro_batch);
       }
-      l.residual = {all_residual_, call.starts};
+      l.residual = {loss_residual_, call.starts};
       if (written_ >= 0) l.gradients = {written_, call.starts};
       if (d_.layout(call.unit).trains_shared()) l.shared_gradients = {shared_, call.starts};
     }
     l.add(d_);
-    if (all_rows && call.ends && !r_.forward_only)
-      TakeRows{call.unit, call.micro_batch, all_residual_, add_residual(call.micro_batch, activation_)}.add(d_);
+    if (call.ends && !r_.forward_only) activations_.take_residual(call.unit, call.micro_batch, loss_residual_);
   }
 
   // Steps of the norm work on the unit's first part, the other steps on a tile of the table.
@@ -405,8 +335,8 @@ class Builder {
                 .parameters = fetches_.buffer(gathered),
                 .workspace = workspace_for(call, d_.model.loss_unit().tiled_loss_workspace())};
     if (!shares) l.frozen = fetches_.buffer({gathered.unit, gathered.part, PoolKind::frozen});
-    if (of_norm) l.x = input_of(call.unit, g);
-    if (step == LossStep::finish && !r_.forward_only) l.residual = add_residual(g, activation_);
+    if (of_norm) l.x = activations_.input_of(call.unit, g);
+    if (step == LossStep::finish && !r_.forward_only) l.residual = activations_.add_residual(g);
     if (!r_.forward_only && (step == LossStep::gradients || step == LossStep::finish)) {
       if (!shares)
         l.gradients = add_gradients(gathered, g);
@@ -419,11 +349,9 @@ class Builder {
   void backward(const Call& call) {
     const models::UnitBytes bytes = d_.unit(call.unit).bytes();
     Backward b{unit_call(call, bytes.backward_workspace)};
-    if (bytes.saved) b.saved = saved_of(call.unit, call.micro_batch);
-    if (takes_all_rows(call.unit) && call.starts)
-      all_residual_ =
-          gather_rows(call.unit, call.micro_batch, true, residual_[at(call.micro_batch)], "gradient of all rows for ");
-    b.residual = takes_all_rows(call.unit) ? all_residual_ : residual_[at(call.micro_batch)];
+    if (bytes.saved) b.saved = activations_.saved_of(call.unit, call.micro_batch);
+    if (call.starts) residual_ = activations_.residual_for(call.unit, call.micro_batch);
+    b.residual = residual_;
     if (call.of_whole || call.stretch >= 0) {
       if (call.starts) written_ = add_gradients({call.unit}, call.micro_batch);
       const bool writes = call.stretch >= 0 ? written_ >= 0 : d_.range_of({call.unit, call.part}).size() > 0;
@@ -442,18 +370,16 @@ class Builder {
   Updates updates_;
   Fetches fetches_;
   KeptInputs kept_;
-  const std::size_t activation_;  // bytes of a micro-batch's residual stream
-  const int lowest_;              // the lowest unit that trains something: backward ends there
+  Activations activations_;
+  const int lowest_;  // the lowest unit that trains something: backward ends there
   std::optional<BorderTasks> border_;
-  std::vector<int> caches_;  // by unit; -1: none
-  // The newest buffer by micro-batch (residual_) or by micro-batch and unit (the others); -1: none.
-  std::vector<int> residual_, inputs_, saved_;
+  std::vector<int> caches_;           // by unit; -1: none
   int workspace_ = -1, saving_ = -1;  // of the call whose parts are being added
   int unpacked_ = -1;                 // of the part being added; -1: none
   int partial_ = -1, total_ = -1;     // of the stretch being added; -1: none
   // The unit's gradients, of which each part or stretch of a call writes some, and those of what it shares; -1: none.
   int written_ = -1, shared_ = -1;
-  int all_rows_ = -1, all_residual_ = -1;  // of a call that takes all rows of its input; its gradient
+  int input_ = -1, residual_ = -1, loss_residual_ = -1;  // as the call takes them
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST(NamesElsewhere, ModelParallelismLeadsToItsKeys) {
   for (const char* name : {"tensor_model_parallel_size", "tp_size"})
     EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.tensor"));
   EXPECT_FAILURE(recipe_with({"sequence_parallel=true"}), Exit::usage,
-                 AllOf(HasSubstr("use parallel.sequence"), HasSubstr("takes the default alone")));
+                 AllOf(HasSubstr("use parallel.sequence"), HasSubstr("with parallel.tensor above 1")));
   for (const char* name : {"pipeline_model_parallel_size", "pp_size"})
     EXPECT_FAILURE(recipe_with({std::string(name) + "=2"}), Exit::usage, HasSubstr("use parallel.stages ("));
 }
