@@ -166,19 +166,24 @@ std::vector<std::string> wrapped(const std::string& label, const std::vector<std
 
 namespace {
 
+std::string schedule_text(const runtime::Recipe::Parallel& parallel) {
+  if (parallel.schedule == runtime::Schedule::all_forward_all_backward) return "all forwards first";
+  if (parallel.schedule == runtime::Schedule::interleaved)
+    return fmt::format("interleaved, {} chunks", parallel.chunks);
+  return "one forward, one backward";
+}
+
 // "3 of 2 ranks each", "1F1B", "4, 5 and 5 units".
 std::vector<std::string> stages_text(const runtime::Job& job) {
   const runtime::Mesh& mesh = job.plan.mesh();
   std::vector<std::size_t> units;
-  for (const runtime::UnitRange& stage : job.plan.stages)
-    units.push_back(static_cast<std::size_t>(stage.last - stage.first + 1));
+  for (int stage = 0; stage < mesh.stages; ++stage)
+    units.push_back(runtime::units_of_stage(job.plan.pieces, mesh.stages, stage).all().size());
   const std::string last = plural(units.back(), "unit", "units");
   units.pop_back();
   return {fmt::format("{} of {} each", mesh.stages,
                       plural(static_cast<std::uint64_t>(mesh.data() * mesh.tensor), "rank", "ranks")),
-          job.recipe.parallel.schedule == runtime::Schedule::all_forward_all_backward ? "all forwards first"
-                                                                                      : "one forward, one backward",
-          fmt::format("{} and {}", fmt::join(units, ", "), last)};
+          schedule_text(job.recipe.parallel), fmt::format("{} and {}", fmt::join(units, ", "), last)};
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ constexpr std::size_t kCheckpointStaging = std::size_t{4} << 20;
 
 PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models::Model& model,
                        const models::RunShape& shape, const Mesh& mesh, bool vertical, std::size_t tile_bytes,
-                       const std::vector<UnitRange>& stages, int stage) {
+                       const std::vector<UnitRange>& pieces, int stage) {
   PlanRequest request{&model, shape, mesh, shape.training ? recipe.accumulation_steps(mesh.world) : 1,
                       placement_of(recipe.zero, mesh.data_per_node())};
   request.forward_only = !shape.training;
@@ -98,11 +98,11 @@ PlanRequest request_of(const Recipe& recipe, const DataFacts& data, const models
   request.reduce_group = static_cast<int>(recipe.training.reduce_group);
   request.vertical = vertical;
   request.prefetch = static_cast<int>(recipe.memory.prefetch);
-  if (mesh.stages > 1) request.stages = stages;
+  if (mesh.stages > 1) request.pieces = pieces;
   request.stage = stage;
-  request.all_forward_first = recipe.parallel.schedule == Schedule::all_forward_all_backward;
+  request.schedule = recipe.parallel.schedule;
   request.segments = segments_of(recipe.training.recompute, model);
-  if (mesh.stages > 1) request.segments = within(request.segments, stages[static_cast<std::size_t>(stage)]);
+  if (mesh.stages > 1) request.segments = within(request.segments, units_of_stage(pieces, mesh.stages, stage));
   request.algorithm = recipe.optimizer.algorithm();
   request.moments = recipe.optimizer.moment_format();
   request.tile_bytes = tile_bytes;
@@ -137,7 +137,7 @@ struct Beside {
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes,
-                                     training.stages, training.stage);
+                                     training.pieces, training.stage);
     request.beside = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
@@ -171,9 +171,31 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
 }
 
 // What a pipeline cannot be combined with.
-void require_stages(const Recipe& recipe) {
-  const int stages = recipe.parallel.stages;
+void require_stages(const Recipe& recipe, int ranks, Purpose purpose) {
+  const int stages = recipe.parallel.stages, chunks = static_cast<int>(recipe.parallel.chunks);
+  const bool interleaved = recipe.parallel.schedule == Schedule::interleaved;
+  if (chunks > 1 && !interleaved)
+    fail(Exit::usage,
+         "parallel.chunks = {} is for the interleaved schedule: set parallel.schedule = \"interleaved\", or leave "
+         "parallel.chunks out",
+         chunks);
+  if (interleaved && stages == 1)
+    fail(Exit::usage,
+         "parallel.schedule = \"interleaved\" takes micro-batches through several pieces of each pipeline stage, and "
+         "parallel.stages is 1: set parallel.stages, or leave parallel.schedule out");
+  if (interleaved && chunks == 1)
+    fail(Exit::usage,
+         "parallel.schedule = \"interleaved\" needs several pieces of the model per stage: set parallel.chunks to 2 or "
+         "more, or use \"1f1b\"");
   if (stages == 1) return;
+  if (const int steps = recipe.accumulation_steps(ranks);
+      purpose == Purpose::train && chunks > 1 && steps % stages != 0)
+    fail(Exit::usage,
+         "the interleaved schedule takes as many micro-batches at a time as there are stages: {} of a rank and step "
+         "(training.gradient_accumulation_steps or global_batch_size) are no multiple of parallel.stages = {}: make "
+         "them {}",
+         counted(static_cast<std::uint64_t>(steps), "micro-batch", "micro-batches"), stages,
+         (steps + stages - 1) / stages * stages);
   if (recipe.memory.order == AccumulationOrder::vertical)
     fail(Exit::usage,
          "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
@@ -253,7 +275,7 @@ std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capac
   const Mesh mesh = jobs[0].plan.mesh();
   for (int stage = 1; stage < mesh.stages; ++stage)
     jobs.push_back(
-        make_job(workload, ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage), jobs[0].plan.stages));
+        make_job(workload, ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage), jobs[0].plan.pieces));
   return jobs;
 }
 
@@ -274,7 +296,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const int tensor_rank = mesh.at(rank).tensor;
   const models::RunShape shape = shape_of(workload, capacity.device, purpose, tensor_rank);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
-  require_stages(recipe);
+  require_stages(recipe, ranks, purpose);
   job.recipe.training.objective = job.model->objective;
   if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
   if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && purpose == Purpose::train)
@@ -322,9 +344,9 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const bool both_orders = recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 &&
                            purpose == Purpose::train && recipe.accumulation_steps(ranks) > 1 &&
                            calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
-  const auto plan_stage = [&](const Recipe& asked, int stage, const std::vector<UnitRange>& stages) {
+  const auto plan_stage = [&](const Recipe& asked, int stage, const std::vector<UnitRange>& pieces) {
     const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
-      PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, stages, stage);
+      PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, pieces, stage);
       add_scores(workload.data, config, *job.model, request);
       const auto make = [&] {
         StepPlan plan = make_plan(request);
@@ -366,8 +388,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     const auto whole = [&](const Recipe& few) {
       return make_plan(request_of(few, workload.data, *job.model, shape, mesh.in_one_stage(), false, 0, {}, 0));
     };
-    const auto fits_stage = [&](const Recipe& few, int stage, const std::vector<UnitRange>& stages) {
-      StepPlan plan = plan_stage(few, stage, stages);
+    const auto fits_stage = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
+      StepPlan plan = plan_stage(few, stage, pieces);
       // The batch is the only memory that all micro-batches of a step have at once.
       const int left_out = recipe.accumulation_steps(ranks) - plan.accumulation;
       plan.memory[0].peak += static_cast<std::size_t>(left_out) * job.model->batch.bytes();
@@ -393,7 +415,7 @@ bool every_stage_fits(const Job& job, const Capacity& capacity) {
   for (int stage = 0; stage < mesh.stages; ++stage) {
     if (stage == job.plan.stage) continue;
     const int rank = mesh.rank_of(0, 0, stage);
-    if (!fits(make_job(job, job.ranks, capacity, Purpose::train, {}, rank, job.plan.stages).plan, capacity))
+    if (!fits(make_job(job, job.ranks, capacity, Purpose::train, {}, rank, job.plan.pieces).plan, capacity))
       return false;
   }
   return true;

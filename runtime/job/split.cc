@@ -46,10 +46,11 @@ Loads loads_of(const models::Model& model) {
 }
 
 // The recipe with at least `least` micro-batches per rank and step, if it has so many, in whole runs of
-// training.reduce_group.
+// training.reduce_group, and of the interleaved schedule.
 Recipe with_few(const Recipe& recipe, int ranks, int least) {
   const auto group = static_cast<int>(recipe.training.reduce_group);
-  const int run = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
+  const int of_group = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
+  const int run = recipe.parallel.chunks > 1 ? std::lcm(of_group, recipe.parallel.stages) : of_group;
   Recipe few = recipe;
   few.training.global_batch_size.reset();
   few.training.gradient_accumulation_steps = std::min((least + run - 1) / run * run, recipe.accumulation_steps(ranks));
@@ -64,32 +65,39 @@ constexpr int kMostSplits = 64;
 
 }  // namespace
 
-std::vector<UnitRange> balanced_split(const models::Model& model, int stages, const StageTime& time,
+std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
                                       const StageFits& fits) {
   const auto units = static_cast<int>(model.units.size());
   const Loads loads = loads_of(model);
   const auto load_of_range = [&](const UnitRange& range) -> const Load& {
     return loads[static_cast<std::size_t>(range.first)][static_cast<std::size_t>(range.last)];
   };
-  std::vector<std::vector<Load>> too_much(static_cast<std::size_t>(stages));  // by stage
-  const auto may_have = [&](int stage, const UnitRange& range) {
-    return std::ranges::none_of(too_much[static_cast<std::size_t>(stage)],
+  std::vector<std::vector<Load>> too_much(static_cast<std::size_t>(stages * chunks));  // by piece
+  const auto may_have = [&](int piece, const UnitRange& range) {
+    return std::ranges::none_of(too_much[static_cast<std::size_t>(piece)],
                                 [&](const Load& known) { return load_of_range(range).covers(known); });
   };
-  std::map<std::tuple<int, int, int>, bool> known;  // by stage, first and last unit
+  std::map<std::vector<int>, bool> known;  // by stage, first and last unit of each of its pieces
   std::vector<UnitRange> fastest;
   for (int tried = 0; tried < kMostSplits; ++tried) {
-    std::vector<UnitRange> split = fastest_split(units, stages, time, may_have);
+    std::vector<UnitRange> split = fastest_split(units, stages * chunks, time, may_have);
     if (split.empty()) break;
     if (fastest.empty()) fastest = split;
     bool all = true;
     for (int stage = 0; stage < stages; ++stage) {
-      const UnitRange& range = split[static_cast<std::size_t>(stage)];
-      const auto [it, is_new] = known.try_emplace({stage, range.first, range.last});
+      std::vector<int> key = {stage};
+      int largest = stage;  // piece
+      for (int piece = stage; piece < stages * chunks; piece += stages) {
+        const UnitRange& range = split[static_cast<std::size_t>(piece)];
+        key.insert(key.end(), {range.first, range.last});
+        if (load_of_range(range).parameters > load_of_range(split[static_cast<std::size_t>(largest)]).parameters)
+          largest = piece;
+      }
+      const auto [it, is_new] = known.try_emplace(std::move(key));
       if (is_new) it->second = fits(stage, split);
       if (it->second) continue;
       all = false;
-      too_much[static_cast<std::size_t>(stage)].push_back(load_of_range(range));
+      too_much[static_cast<std::size_t>(largest)].push_back(load_of_range(split[static_cast<std::size_t>(largest)]));
     }
     if (all) return split;
   }
@@ -99,20 +107,20 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, co
 std::vector<UnitRange> choose_split(
     const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
     const std::function<bool(const Recipe&, int stage, const std::vector<UnitRange>&)>& fits_stage) {
-  const int stages = recipe.parallel.stages;
-  if (!recipe.parallel.split.empty()) return split_into_stages(model, stages, recipe.parallel.split);
-  require_units(model, stages);
+  const int stages = recipe.parallel.stages, chunks = static_cast<int>(recipe.parallel.chunks);
+  if (!recipe.parallel.split.empty()) return split_into_pieces(model, stages, chunks, recipe.parallel.split);
+  require_units(model, stages, chunks);
   const int micro_batches = recipe.accumulation_steps(ranks);
   const StepPlan plan = whole(with_few(recipe, ranks, 2));
   StageTimes times(model.units.size());
   times.add(plan, nominal_profile(plan), micro_batches);
-  // A stage keeps activations of at most as many micro-batches as there are stages, so a long step is planned with
-  // fewer.
+  // A stage keeps activations of at most as many micro-batches as there are stages, or about twice as many with several
+  // chunks, so a long step is planned with fewer.
   const bool keeps_all = recipe.parallel.schedule == Schedule::all_forward_all_backward;
   const bool is_short = static_cast<std::size_t>(micro_batches) * model.units.size() <= kShortStep;
-  const Recipe few = keeps_all || is_short ? recipe : with_few(recipe, ranks, stages + 1);
+  const Recipe few = keeps_all || is_short ? recipe : with_few(recipe, ranks, chunks == 1 ? stages + 1 : 4 * stages);
   return balanced_split(
-      model, stages, [&](const UnitRange& units) { return times.of(units); },
+      model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
       [&](int stage, const std::vector<UnitRange>& split) { return fits_stage(few, stage, split); });
 }
 

@@ -12,8 +12,8 @@ namespace strata::runtime {
 Draft::Draft(const PlanRequest& r) : request(r), model(*r.model), computed(format_of(r.shape.dtype)) {
   plan.accumulation = r.accumulation;
   plan.stage = r.stage;
-  plan.stages = r.stages.empty() ? std::vector<UnitRange>{{0, last()}} : r.stages;
-  plan.own = plan.stages[static_cast<std::size_t>(r.stage)];
+  plan.pieces = r.pieces.empty() ? std::vector<UnitRange>{{0, last()}} : r.pieces;
+  plan.own = units_of_stage(plan.pieces, r.mesh.stages, r.stage);
   plan.device = r.shape.device;
   plan.tokens = r.shape.tokens();
   plan.rows = r.shape.own_rows().size();
@@ -36,9 +36,9 @@ bool Draft::copies(int unit, PoolKind pool) const {
 }
 
 int Draft::stage_of(int unit) const {
-  const auto has = [&](const UnitRange& stage) { return stage.has(unit); };
-  const auto found = std::ranges::find_if(request.stages, has);
-  return static_cast<int>(found - request.stages.begin());
+  const auto has = [&](const UnitRange& piece) { return piece.has(unit); };
+  const auto found = std::ranges::find_if(plan.pieces, has);
+  return static_cast<int>(found - plan.pieces.begin()) % request.mesh.stages;
 }
 
 std::vector<int> Draft::copying_stages(int unit, PoolKind pool) const {

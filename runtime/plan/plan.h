@@ -260,8 +260,8 @@ struct StepPlan {
   IoBytes io_bytes;            // predicted
 
   int stage = 0;                  // of the pipeline
-  UnitRange own;                  // the units of this stage; the plan lists these alone
-  std::vector<UnitRange> stages;  // the units of every stage
+  StageUnits own;                 // the units of this stage; the plan lists these alone
+  std::vector<UnitRange> pieces;  // of all stages
 
   const Mesh& mesh() const { return layout.mesh; }
   int ranks() const { return mesh().world; }

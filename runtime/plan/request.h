@@ -22,10 +22,11 @@ struct PlanRequest {
   bool fast = false;      // training.reduce
   int reduce_group = 1;   // training.reduce_group
   bool vertical = false;  // memory.order
-  // The units of each pipeline stage, and the stage whose plan is made. Empty: there is one.
-  std::vector<UnitRange> stages = {};
+  // The pieces of the model, a multiple of the mesh's pipeline stages, and the stage whose plan is made. Empty: there
+  // is one stage.
+  std::vector<UnitRange> pieces = {};
   int stage = 0;
-  bool all_forward_first = false;  // parallel.schedule
+  Schedule schedule = Schedule::one_forward_one_backward;
   // Plan forwards and losses alone: no gradients, no optimizer, no consensus, no dropout.
   bool forward_only = false;
   int prefetch = 2;

@@ -43,9 +43,8 @@ void BorderTasks::copy(bool up, std::initializer_list<Member> buffers) {
 // longer: a checkpoint begins with a drain, so the next step has no pending update.
 void BorderTasks::save_state() {
   if (checkpoint_ < 0) return;
-  const auto [first, last] = d_.plan.own;
-  for (int unit = first; unit <= last; ++unit)
-    Save{.unit = unit, .staging = {.buffer = checkpoint_, .starts = unit == first}}.add(d_);
+  for (const int unit : d_.plan.own.all())
+    Save{.unit = unit, .staging = {.buffer = checkpoint_, .starts = unit == d_.plan.own.first()}}.add(d_);
   Publish{.staging = checkpoint_}.add(d_);
 }
 

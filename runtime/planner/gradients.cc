@@ -214,9 +214,9 @@ int Gradients::brought(const Owner& owner, int holder) {
 // At the end of the step, after the gradients of activations: stages in between wait for these, and the holder's stage
 // receives this one after them. Holders complete their sums in the order of backward, so the last one's comes first.
 void Gradients::send_shared() {
-  for (int holder = d_.plan.own.first - 1; holder >= 0; --holder)
+  for (int holder = d_.last(); holder >= 0; --holder)
     for (const int sharer : d_.layout(holder).sharers) {
-      if (!d_.owns(sharer)) continue;
+      if (d_.owns(holder) || !d_.owns(sharer)) continue;
       SendToStage{{sharer, -1, d_.stage_of(holder), true, brought({sharer, true}, holder)}}.add(d_);
     }
 }

@@ -210,23 +210,27 @@ class Builder {
     }
   }
 
-  // What crosses the borders of the pipeline stage. Gradients go back only if something below the border is trained.
+  // What crosses the borders of a piece of the pipeline. Gradients go back only if something below the border is
+  // trained.
   void add_message(const StageStep& step) {
-    const auto [first, last] = d_.plan.own;
-    const int g = step.micro_batch;
+    const auto [first, last] = d_.plan.pieces[at(step.piece)];
+    const int g = step.micro_batch, stages = r_.mesh.stages;
+    const int before = (r_.stage + stages - 1) % stages, next = (r_.stage + 1) % stages;
     const auto goes_back = [&](int above) { return !r_.forward_only && above > lowest_; };
     switch (step.what) {
-      case StageStep::What::receive_input:
-        activations_.input_of(first, g) = activations_.add("input of " + d_.unit(first).name());
-        return ReceiveFromStage{{first, g, r_.stage - 1, false, activations_.input_of(first, g)}}.add(d_);
+      case StageStep::What::receive_input: {
+        const int input = activations_.add("input of " + d_.unit(first).name());
+        activations_.input_of(first, g) = input;
+        return ReceiveFromStage{{first, g, before, false, input}}.add(d_);
+      }
       case StageStep::What::send_output:
-        return SendToStage{{last, g, r_.stage + 1, false, activations_.input_of(last + 1, g)}}.add(d_);
+        return SendToStage{{last, g, next, false, activations_.input_of(last + 1, g)}}.add(d_);
       case StageStep::What::receive_gradient:
         if (!goes_back(last + 1)) return;
-        return ReceiveFromStage{{last, g, r_.stage + 1, true, activations_.add_residual(g)}}.add(d_);
+        return ReceiveFromStage{{last, g, next, true, activations_.add_residual(g)}}.add(d_);
       case StageStep::What::send_gradient:
         if (!goes_back(first)) return;
-        return SendToStage{{first, g, r_.stage - 1, true, activations_.residual_of(g)}}.add(d_);
+        return SendToStage{{first, g, before, true, activations_.residual_of(g)}}.add(d_);
       default:
         STRATA_CHECK(false);
     }

@@ -210,9 +210,10 @@ void Updates::send_copies(int unit) {
 }
 
 int Updates::last_copied() const {
-  int unit = d_.plan.own.last;
-  while (unit >= d_.plan.own.first && d_.copying_stages(unit, PoolKind::trained).empty()) --unit;
-  return unit >= d_.plan.own.first ? unit : -1;
+  int last = -1;
+  for (const int unit : d_.plan.own.all())
+    if (!d_.copying_stages(unit, PoolKind::trained).empty()) last = unit;
+  return last;
 }
 
 void Updates::receive_copies() {

@@ -13,28 +13,25 @@ namespace {
 class VisitList {
  public:
   VisitList(const PlanRequest& request, const Tiling& tiling)
-      : r_(request),
-        model_(*request.model),
-        tiling_(tiling),
-        loss_(static_cast<int>(model_.units.size()) - 1),
-        own_(request.stages.empty() ? UnitRange{0, loss_} : request.stages[static_cast<std::size_t>(request.stage)]) {}
+      : r_(request), model_(*request.model), tiling_(tiling), loss_(static_cast<int>(model_.units.size()) - 1) {}
 
   void add_step(std::span<const int> micro_batches) {
-    add_forward(micro_batches);
-    add_backward(micro_batches);
+    add_forward({0, loss_}, micro_batches);
+    add_backward({0, loss_}, micro_batches);
   }
-  // The units of the stage but the loss.
-  void add_forward(std::span<const int> micro_batches) {
-    for (int unit = own_.first; unit <= std::min(own_.last, loss_ - 1); ++unit)
+  // The units of a piece but the loss.
+  void add_forward(const UnitRange& piece, std::span<const int> micro_batches) {
+    for (int unit = piece.first; unit <= std::min(piece.last, loss_ - 1); ++unit)
       add_calls(TaskKind::forward, unit, micro_batches);
   }
-  // The loss, if it is the stage's, and the backwards.
-  void add_backward(std::span<const int> micro_batches) {
-    if (own_.has(loss_)) add_loss(micro_batches);
+  // The loss, if it is the piece's, and the backwards.
+  void add_backward(const UnitRange& piece, std::span<const int> micro_batches) {
+    if (piece.has(loss_)) add_loss(micro_batches);
     if (r_.forward_only) return;
-    const int lowest = std::max(own_.first, static_cast<int>(model_.lowest_trained()));
-    int unit = std::min(own_.last, loss_ - 1);
+    const int lowest = std::max(piece.first, static_cast<int>(model_.lowest_trained()));
+    int unit = std::min(piece.last, loss_ - 1);
     for (auto segment = r_.segments.rbegin(); segment != r_.segments.rend(); ++segment) {
+      if (!piece.has(segment->first)) continue;
       for (; unit > segment->last; --unit) add_backward(unit, false, micro_batches);
       if (segment->recompute)
         for (int again = segment->first; again < segment->last; ++again)
@@ -118,7 +115,6 @@ class VisitList {
   const models::Model& model_;
   const Tiling& tiling_;
   const int loss_;
-  const UnitRange own_;  // the units of the stage
   std::vector<Visit> visits_;
   std::vector<StageStep> messages_;  // not in a visit yet
 };
@@ -166,15 +162,20 @@ std::vector<Visit> make_visits(const PlanRequest& request, const Tiling& tiling)
   VisitList visits(request, tiling);
   std::vector<int> all(static_cast<std::size_t>(request.accumulation));
   std::iota(all.begin(), all.end(), 0);
-  if (request.stages.size() > 1) {
-    const auto stages = static_cast<int>(request.stages.size());
-    for (const StageStep& step : steps_of_stage(request.stage, stages, request.accumulation, request.all_forward_first))
+  if (request.mesh.stages > 1) {
+    const int stages = request.mesh.stages, chunks = static_cast<int>(request.pieces.size()) / stages;
+    // Without backwards, any number of micro-batches goes through the pieces.
+    const bool forwards_first = request.forward_only && chunks > 1;
+    const Pipeline pipeline{stages, chunks, forwards_first ? Schedule::all_forward_all_backward : request.schedule};
+    for (const StageStep& step : steps_of_stage(request.stage, pipeline, request.accumulation)) {
+      const UnitRange& piece = request.pieces[static_cast<std::size_t>(step.piece)];
       if (step.what == StageStep::What::forward)
-        visits.add_forward({&step.micro_batch, 1});
+        visits.add_forward(piece, {&step.micro_batch, 1});
       else if (step.what == StageStep::What::backward)
-        visits.add_backward({&step.micro_batch, 1});
+        visits.add_backward(piece, {&step.micro_batch, 1});
       else
         visits.add_message(step);
+    }
   } else if (request.vertical) {
     visits.add_step(all);
   } else {

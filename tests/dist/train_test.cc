@@ -141,7 +141,8 @@ TEST_F(Train, SameBitsOverRanksThatShareBlocks) {
         const Result result =
             // `tensor` stands for stages in the number of micro-batches.
             train(data * tensor, transport, data == 1 ? 0 : 3, tensor,
-                  {shards[0], shards[1], shards[2], fmt::format("parallel.tensor={}", tensor), "parallel.stages=1"});
+                  {shards[0], shards[1], shards[2], fmt::format("parallel.tensor={}", tensor), "parallel.stages=1",
+                   fmt::format("parallel.sequence={}", tensor == 4)});
         EXPECT_EQ(result.losses, alone.losses);
         EXPECT_EQ(result.weights, alone.weights);
         EXPECT_EQ(result.measured, result.planned);

@@ -53,7 +53,8 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   request.prefetch = static_cast<int>(r.memory.prefetch);
   request.segments = segments_of(r.training.recompute, *job.model);
   if (job.plan.mesh().stages > 1) {
-    request.stages = job.plan.stages;
+    request.pieces = job.plan.pieces;
+    request.schedule = r.parallel.schedule;
     request.stage = job.plan.mesh().at(rank).stage;
     request.segments = within(request.segments, job.plan.own);
   }

@@ -21,19 +21,20 @@ std::size_t device_peak(const runtime::StepPlan& plan) {
   return plan.memory[static_cast<std::size_t>(runtime::Tier::device)].peak;
 }
 
-// "embedding, block 0 to block 3".
+// "embedding, block 0 to block 3, block 8".
 std::string units_text(const runtime::Job& job) {
   const auto& units = job.model->units;
-  const auto [first, last] = job.plan.own;
   const auto name = [&](int unit) { return units[static_cast<std::size_t>(unit)]->name(); };
   const int head = static_cast<int>(units.size()) - 1;
   std::string text;
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
-  const int from = std::max(first, 1), to = std::min(last, head - 1);
-  if (first == 0) add(name(0));
-  if (from == to) add(name(from));
-  if (from < to) add(name(from) + " to " + name(to));
-  if (last == head && head > 0) add(name(head));
+  for (const auto& [first, last] : job.plan.own.ranges) {
+    const int from = std::max(first, 1), to = std::min(last, head - 1);
+    if (first == 0) add(name(0));
+    if (from == to) add(name(from));
+    if (from < to) add(name(from) + " to " + name(to));
+    if (last == head && head > 0) add(name(head));
+  }
   return text;
 }
 
@@ -46,13 +47,14 @@ std::string balance_text(const std::vector<PlannedStage>& stages) {
   for (const PlannedStage& stage : stages) times.add(stage.job.plan, profile, plan.accumulation);
   const auto of = [&](const runtime::UnitRange& units) { return times.of(units); };
   const auto units = static_cast<int>(stages[0].job.model->units.size());
-  const double asked = runtime::slowest_stage(plan.stages, of);
-  const double best = runtime::slowest_stage(runtime::fastest_split(units, plan.mesh().stages, of), of);
+  const double asked = runtime::slowest_piece(plan.pieces, of);
+  const double best =
+      runtime::slowest_piece(runtime::fastest_split(units, static_cast<int>(plan.pieces.size()), of), of);
   if (asked <= 1.03 * best) return "";
   return fmt::format(
-      "parallel.split = \"auto\" would balance better, if it fits: its slowest stage takes {:.0f}% of the time of this "
+      "parallel.split = \"auto\" would balance better, if it fits: its slowest {} takes {:.0f}% of the time of this "
       "one's",
-      100 * best / asked);
+      static_cast<int>(plan.pieces.size()) > plan.mesh().stages ? "chunk" : "stage", 100 * best / asked);
 }
 
 }  // namespace
@@ -118,7 +120,7 @@ JsonArray pipeline_json(const std::vector<PlannedStage>& stages) {
   JsonArray out;
   for (const PlannedStage& stage : stages) {
     JsonArray units;
-    for (int unit = stage.job.plan.own.first; unit <= stage.job.plan.own.last; ++unit)
+    for (const int unit : stage.job.plan.own.all())
       units.add(stage.job.model->units[static_cast<std::size_t>(unit)]->name());
     JsonObject one;
     one.add("units", units).add("memory", JsonText{runtime::memory_json(stage.job.plan.memory, nullptr)});

@@ -203,8 +203,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
   const runtime::MachineProfile profile =
       machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
-  const runtime::StageFigures mine{world.rank(), job.plan.own, job.plan.memory,
-                                   evaluations.measured_with(executor.measured_memory()),
+  const runtime::StageFigures mine{world.rank(), job.plan.memory, evaluations.measured_with(executor.measured_memory()),
                                    runtime::idle_share(job.plan, summary.spans, summary.timed_ms.value_or(0))};
   summary.stages = runtime::figures_of_stages(mine, job.plan.mesh(), world);
   // The run waited for all tasks of that step, including an update for which usually only the next step waits.

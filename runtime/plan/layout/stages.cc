@@ -11,24 +11,48 @@
 #include "base/error.h"
 
 namespace strata::runtime {
-void require_units(const models::Model& model, int stages) {
-  const auto units = static_cast<int>(model.units.size());
-  if (stages > units)
-    fail(Exit::usage,
-         "parallel.stages = {}, and this model has {} units (embedding, {} blocks, head): set at most {} stages",
-         stages, units, units - 2, units);
+bool StageUnits::has(int unit) const {
+  return std::ranges::any_of(ranges, [&](const UnitRange& range) { return range.has(unit); });
 }
 
-std::vector<UnitRange> fastest_split(int units, int stages, const StageTime& time, const MayHave& may_have) {
-  STRATA_CHECK_LE(stages, units);
+std::vector<int> StageUnits::all() const {
+  std::vector<int> out;
+  for (const UnitRange& range : ranges)
+    for (int unit = range.first; unit <= range.last; ++unit) out.push_back(unit);
+  return out;
+}
+
+StageUnits units_of_stage(std::span<const UnitRange> pieces, int stages, int stage) {
+  StageUnits out;
+  for (std::size_t piece = static_cast<std::size_t>(stage); piece < pieces.size();
+       piece += static_cast<std::size_t>(stages))
+    out.ranges.push_back(pieces[piece]);
+  return out;
+}
+
+void require_units(const models::Model& model, int stages, int chunks) {
+  const auto units = static_cast<int>(model.units.size());
+  if (stages * chunks <= units) return;
+  if (chunks > 1)
+    fail(Exit::usage,
+         "parallel.stages = {} with parallel.chunks = {} are {} pieces, and this model has {} units (embedding, {} "
+         "blocks, head): set at most {} pieces",
+         stages, chunks, stages * chunks, units, units - 2, units);
+  fail(Exit::usage,
+       "parallel.stages = {}, and this model has {} units (embedding, {} blocks, head): set at most {} stages", stages,
+       units, units - 2, units);
+}
+
+std::vector<UnitRange> fastest_split(int units, int pieces, const PieceTime& time, const MayHave& may_have) {
+  STRATA_CHECK_LE(pieces, units);
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  // slowest[s][n]: of the first n units in s + 1 stages; cut[s][n]: where the last of these stages begins.
+  // slowest[s][n]: of the first n units in s + 1 pieces; cut[s][n]: where the last of these pieces begins.
   const auto size = static_cast<std::size_t>(units) + 1;
-  std::vector<std::vector<double>> slowest(static_cast<std::size_t>(stages), std::vector<double>(size, kNever));
-  std::vector<std::vector<int>> cut(static_cast<std::size_t>(stages), std::vector<int>(size));
-  for (int s = 0; s < stages; ++s) {
+  std::vector<std::vector<double>> slowest(static_cast<std::size_t>(pieces), std::vector<double>(size, kNever));
+  std::vector<std::vector<int>> cut(static_cast<std::size_t>(pieces), std::vector<int>(size));
+  for (int s = 0; s < pieces; ++s) {
     const auto at = static_cast<std::size_t>(s);
-    for (int n = s + 1; n <= units - (stages - 1 - s); ++n)
+    for (int n = s + 1; n <= units - (pieces - 1 - s); ++n)
       for (int first = s; first < (s == 0 ? 1 : n); ++first) {
         const UnitRange last{first, n - 1};
         const double before = s == 0 ? 0 : slowest[at - 1][static_cast<std::size_t>(first)];
@@ -40,8 +64,8 @@ std::vector<UnitRange> fastest_split(int units, int stages, const StageTime& tim
       }
   }
   if (slowest.back().back() == kNever) return {};
-  std::vector<UnitRange> out(static_cast<std::size_t>(stages));
-  for (int s = stages - 1, end = units; s >= 0; --s) {
+  std::vector<UnitRange> out(static_cast<std::size_t>(pieces));
+  for (int s = pieces - 1, end = units; s >= 0; --s) {
     const int first = cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(end)];
     out[static_cast<std::size_t>(s)] = {first, end - 1};
     end = first;
@@ -49,94 +73,121 @@ std::vector<UnitRange> fastest_split(int units, int stages, const StageTime& tim
   return out;
 }
 
-double slowest_stage(std::span<const UnitRange> stages, const StageTime& time) {
+double slowest_piece(std::span<const UnitRange> pieces, const PieceTime& time) {
   double most = 0;
-  for (const UnitRange& stage : stages) most = std::max(most, time(stage));
+  for (const UnitRange& piece : pieces) most = std::max(most, time(piece));
   return most;
 }
 
-std::vector<UnitRange> split_into_stages(const models::Model& model, int stages, std::span<const std::int64_t> blocks) {
-  require_units(model, stages);
+std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages, int chunks,
+                                         std::span<const std::int64_t> blocks) {
+  require_units(model, stages, chunks);
+  const int pieces = stages * chunks;
   const auto units = static_cast<int>(model.units.size());
+  const std::string of = chunks == 1 ? counted(static_cast<std::uint64_t>(stages), "stage")
+                                     : fmt::format("{} of {}", counted(static_cast<std::uint64_t>(stages), "stage"),
+                                                   counted(static_cast<std::uint64_t>(chunks), "chunk"));
   const std::int64_t sum = std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
-  if (static_cast<int>(blocks.size()) != stages || sum != units - 2)
+  if (static_cast<int>(blocks.size()) != pieces || sum != units - 2)
     fail(Exit::usage,
-         "parallel.split = [{}] has {} for {} and {} blocks for the model's {}: give {} numbers with the sum {}, or "
-         "\"auto\"",
-         fmt::join(blocks, ", "), counted(blocks.size(), "number"),
-         counted(static_cast<std::uint64_t>(stages), "stage"), sum, units - 2, stages, units - 2);
+         "parallel.split = [{}] has {} for {} and {} blocks for the model's {}: give {} with the sum {}, or \"auto\"",
+         fmt::join(blocks, ", "), counted(blocks.size(), "number"), of, sum, units - 2,
+         counted(static_cast<std::uint64_t>(pieces), "number"), units - 2);
   std::vector<UnitRange> out;
   int first = 0;
-  for (int s = 0; s < stages; ++s) {
+  for (int p = 0; p < pieces; ++p) {
     const int own =
-        static_cast<int>(blocks[static_cast<std::size_t>(s)]) + (s == 0 ? 1 : 0) + (s + 1 == stages ? 1 : 0);
+        static_cast<int>(blocks[static_cast<std::size_t>(p)]) + (p == 0 ? 1 : 0) + (p + 1 == pieces ? 1 : 0);
     if (own == 0)
       fail(Exit::usage,
-           "parallel.split = [{}] leaves stage {} without units: the first stage also has the embedding and the last "
-           "one "
-           "the head; give every other stage a block",
-           fmt::join(blocks, ", "), s);
+           "parallel.split = [{}] leaves {} {} without units: the first {} also has the embedding and the last one the "
+           "head; give every other one a block",
+           fmt::join(blocks, ", "), chunks == 1 ? "stage" : "piece", p, chunks == 1 ? "stage" : "piece");
     out.push_back({first, first + own - 1});
     first += own;
   }
   return out;
 }
 
-std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage) {
-  for (Segment& segment : segments) {
-    segment.first = std::max(segment.first, stage.first);
-    segment.last = std::min(segment.last, stage.last);
-  }
-  std::erase_if(segments, [](const Segment& segment) { return segment.first > segment.last; });
-  return segments;
+std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage) {
+  std::vector<Segment> out;
+  for (const UnitRange& range : stage.ranges)
+    for (const Segment& segment : segments) {
+      const int first = std::max(segment.first, range.first), last = std::min(segment.last, range.last);
+      if (first <= last) out.push_back({first, last, segment.recompute});
+    }
+  return out;
 }
 
 namespace {
 
 using What = StageStep::What;
 
-std::vector<StageStep> passes_of_stage(int stage, int stages, int micro_batches, bool all_forward_first) {
-  const int ahead = all_forward_first ? micro_batches : std::min(micro_batches, stages - 1 - stage);
+// All forwards, or all backwards, of a stage in their order.
+std::vector<StageStep> passes(What what, int stage, const Pipeline& pipeline, int micro_batches) {
   std::vector<StageStep> out;
-  for (int g = 0; g < ahead; ++g) out.push_back({What::forward, g});
-  for (int g = 0; g < micro_batches; ++g) {
-    if (ahead + g < micro_batches) out.push_back({What::forward, ahead + g});
-    out.push_back({What::backward, g});
+  for (int group = 0; group < micro_batches; group += pipeline.stages)
+    for (int i = 0; i < pipeline.chunks; ++i) {
+      const int chunk = what == What::forward ? i : pipeline.chunks - 1 - i;
+      for (int g = group; g < std::min(group + pipeline.stages, micro_batches); ++g)
+        out.push_back({what, g, chunk * pipeline.stages + stage});
+    }
+  return out;
+}
+
+// How many forwards a stage starts before its first backward.
+std::size_t forwards_ahead(int stage, const Pipeline& pipeline, std::size_t all) {
+  if (pipeline.schedule == Schedule::all_forward_all_backward) return all;
+  const int follow = pipeline.stages - 1 - stage;
+  const int ahead = pipeline.chunks == 1 ? follow : 2 * follow + (pipeline.chunks - 1) * pipeline.stages;
+  return std::min(all, static_cast<std::size_t>(ahead));
+}
+
+std::vector<StageStep> passes_of_stage(int stage, const Pipeline& pipeline, int micro_batches) {
+  const auto forwards = passes(What::forward, stage, pipeline, micro_batches);
+  const auto backwards = passes(What::backward, stage, pipeline, micro_batches);
+  const std::size_t ahead = forwards_ahead(stage, pipeline, forwards.size());
+  std::vector<StageStep> out(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
+  for (std::size_t i = 0; i < backwards.size(); ++i) {
+    if (ahead + i < forwards.size()) out.push_back(forwards[ahead + i]);
+    out.push_back(backwards[i]);
   }
   return out;
 }
 
-// When each pass of each stage would end if all took one unit of time and messages none.
+// When each pass through each piece would end if all took one unit of time and messages none.
 class UnitTimes {
  public:
-  UnitTimes(int stages, int micro_batches, bool all_forward_first)
-      : micro_batches_(micro_batches), ends_(at(stages) * 2 * at(micro_batches)) {
-    std::vector<std::vector<StageStep>> passes;
-    for (int s = 0; s < stages; ++s) passes.push_back(passes_of_stage(s, stages, micro_batches, all_forward_first));
-    std::vector<std::size_t> next(at(stages));
-    std::vector<int> free(at(stages));
+  UnitTimes(const Pipeline& pipeline, int micro_batches)
+      : micro_batches_(micro_batches), ends_(at(pipeline.pieces()) * 2 * at(micro_batches)) {
+    std::vector<std::vector<StageStep>> all;
+    for (int s = 0; s < pipeline.stages; ++s) all.push_back(passes_of_stage(s, pipeline, micro_batches));
+    std::vector<std::size_t> next(at(pipeline.stages));
+    std::vector<int> free(at(pipeline.stages));
     for (bool moved = true; moved;) {
       moved = false;
-      for (int s = 0; s < stages; ++s)
-        for (; next[at(s)] < passes[at(s)].size(); ++next[at(s)]) {
-          const auto [what, g] = passes[at(s)][next[at(s)]];
+      for (int s = 0; s < pipeline.stages; ++s)
+        for (; next[at(s)] < all[at(s)].size(); ++next[at(s)]) {
+          const auto [what, g, piece] = all[at(s)][next[at(s)]];
           int ready = 1;  // 0: what it needs has no time yet
-          if (what == What::forward && s > 0) ready = end(s - 1, what, g);
-          if (what == What::backward) ready = s + 1 < stages ? end(s + 1, what, g) : end(s, What::forward, g);
+          if (what == What::forward && piece > 0) ready = end(piece - 1, what, g);
+          if (what == What::backward)
+            ready = piece + 1 < pipeline.pieces() ? end(piece + 1, what, g) : end(piece, What::forward, g);
           if (ready == 0) break;
-          end(s, what, g) = free[at(s)] = std::max(ready, free[at(s)]) + 1;
+          end(piece, what, g) = free[at(s)] = std::max(ready, free[at(s)]) + 1;
           moved = true;
         }
     }
+    for (int s = 0; s < pipeline.stages; ++s) STRATA_CHECK_EQ(next[at(s)], all[at(s)].size());
   }
-  int end(int stage, What pass, int micro_batch) const {
-    return ends_[(2 * at(stage) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(micro_batch)];
+  int end(int piece, What pass, int micro_batch) const {
+    return ends_[(2 * at(piece) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(micro_batch)];
   }
 
  private:
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  int& end(int stage, What pass, int g) {
-    return ends_[(2 * at(stage) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(g)];
+  int& end(int piece, What pass, int g) {
+    return ends_[(2 * at(piece) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(g)];
   }
 
   int micro_batches_;
@@ -145,8 +196,8 @@ class UnitTimes {
 
 }  // namespace
 
-std::vector<StageStep> steps_of_stage(int stage, int stages, int micro_batches, bool all_forward_first) {
-  const UnitTimes times(stages, micro_batches, all_forward_first);
+std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches) {
+  const UnitTimes times(pipeline, micro_batches);
   // A message is sent when its pass ends, before any pass that begins then. Its place among those of the same time is
   // given by its sender, so that both ends agree on it.
   struct Placed {
@@ -154,21 +205,23 @@ std::vector<StageStep> steps_of_stage(int stage, int stages, int micro_batches, 
     StageStep step;
   };
   std::vector<Placed> all;
-  const auto add = [&](What what, int g, int sender, What pass) {
-    all.push_back({{times.end(sender, pass, g), false, sender, pass == What::backward}, {what, g}});
+  const auto add = [&](What what, int g, int piece, int sender, What pass) {
+    const bool backward = pass == What::backward;
+    all.push_back({{times.end(sender, pass, g), false, sender % pipeline.stages, backward}, {what, g, piece}});
   };
-  for (const StageStep& pass : passes_of_stage(stage, stages, micro_batches, all_forward_first))
-    all.push_back({{times.end(stage, pass.what, pass.micro_batch) - 1, true, 0, false}, pass});
-  for (int g = 0; g < micro_batches; ++g) {
-    if (stage > 0) {
-      add(What::receive_input, g, stage - 1, What::forward);
-      add(What::send_gradient, g, stage, What::backward);
+  for (const StageStep& pass : passes_of_stage(stage, pipeline, micro_batches))
+    all.push_back({{times.end(pass.piece, pass.what, pass.micro_batch) - 1, true, 0, false}, pass});
+  for (int g = 0; g < micro_batches; ++g)
+    for (int piece = stage; piece < pipeline.pieces(); piece += pipeline.stages) {
+      if (piece > 0) {
+        add(What::receive_input, g, piece, piece - 1, What::forward);
+        add(What::send_gradient, g, piece, piece, What::backward);
+      }
+      if (piece + 1 < pipeline.pieces()) {
+        add(What::send_output, g, piece, piece, What::forward);
+        add(What::receive_gradient, g, piece, piece + 1, What::backward);
+      }
     }
-    if (stage + 1 < stages) {
-      add(What::send_output, g, stage, What::forward);
-      add(What::receive_gradient, g, stage + 1, What::backward);
-    }
-  }
   std::ranges::sort(all, {}, &Placed::place);
   std::vector<StageStep> steps;
   for (const Placed& one : all) steps.push_back(one.step);

@@ -9,7 +9,7 @@
 
 namespace strata::runtime {
 
-// Consecutive units [first, last]: those of one pipeline stage.
+// Consecutive units [first, last].
 struct UnitRange {
   int first = 0, last = -1;
 
@@ -17,45 +17,70 @@ struct UnitRange {
   bool operator==(const UnitRange&) const = default;
 };
 
-// Throws Error{usage} if there are more pipeline stages than units.
-void require_units(const models::Model& model, int stages);
+// A pipeline of `stages` stages cuts the model into pieces of consecutive units, `chunks` times as many as stages:
+// stage s has pieces s, s + stages, s + 2 stages, ... (Narayanan et al. 2021). These are the units of one stage, a
+// range for each of its pieces.
+struct StageUnits {
+  std::vector<UnitRange> ranges;
 
-// The units of each of `stages` pipeline stages. `blocks` (parallel.split) has the number of blocks per stage; the
-// first stage also has the embedding, the last one the head. Throws Error{usage} if there are more stages than units,
-// or if `blocks` does not have the model's blocks.
-std::vector<UnitRange> split_into_stages(const models::Model& model, int stages, std::span<const std::int64_t> blocks);
+  int first() const { return ranges.front().first; }
+  int last() const { return ranges.back().last; }
+  bool has(int unit) const;
+  std::vector<int> all() const;
+};
+StageUnits units_of_stage(std::span<const UnitRange> pieces, int stages, int stage);
 
-// The time that a stage of these units takes, and whether a stage may have them.
-using StageTime = std::function<double(const UnitRange&)>;
-using MayHave = std::function<bool(int stage, const UnitRange&)>;
-// The split of `units` units whose slowest stage is the fastest; of equal ones, that with the earliest cuts. Empty if
-// `may_have` allows none. Every stage has a unit: there are no fewer units than stages.
-std::vector<UnitRange> fastest_split(int units, int stages, const StageTime& time, const MayHave& may_have = {});
-double slowest_stage(std::span<const UnitRange> stages, const StageTime& time);
+// Throws Error{usage} if the model has fewer units than pieces.
+void require_units(const models::Model& model, int stages, int chunks = 1);
 
-// The parts of segments that lie in a stage.
-std::vector<Segment> within(std::vector<Segment> segments, const UnitRange& stage);
+// The pieces of the model. `blocks` (parallel.split) has the number of blocks per piece; the first piece also has the
+// embedding, the last one the head. Throws Error{usage} if there are more pieces than units, or if `blocks` does not
+// have the model's blocks.
+std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages, int chunks,
+                                         std::span<const std::int64_t> blocks);
 
-// What a stage does for a micro-batch: a pass through its units, or a message at one of its borders.
+// The time that a piece of these units takes, and whether a piece may have them.
+using PieceTime = std::function<double(const UnitRange&)>;
+using MayHave = std::function<bool(int piece, const UnitRange&)>;
+// The cut of `units` units into pieces whose slowest piece is the fastest; of equal ones, that with the earliest cuts.
+// Empty if `may_have` allows none. Every piece has a unit: there are no fewer units than pieces.
+std::vector<UnitRange> fastest_split(int units, int pieces, const PieceTime& time, const MayHave& may_have = {});
+double slowest_piece(std::span<const UnitRange> pieces, const PieceTime& time);
+
+// The parts of segments that lie in one of the ranges, each segment in one.
+std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage);
+
+// What a stage does for a micro-batch: a pass through the units of a piece, or a message at one of the piece's borders.
 struct StageStep {
   enum class What : std::uint8_t {
     forward,
     backward,
-    receive_input,     // from the stage before
-    send_output,       // to the next stage
-    receive_gradient,  // of the output, from the next stage
-    send_gradient,     // of the input, to the stage before
+    receive_input,     // from the stage of the piece before
+    send_output,       // to that of the next piece
+    receive_gradient,  // of the output, from that of the next piece
+    send_gradient,     // of the input, to that of the piece before
   };
   What what;
   int micro_batch;
+  int piece = 0;
   bool operator==(const StageStep&) const = default;
 };
 
+// The pipeline that a stage's steps are of.
+struct Pipeline {
+  int stages = 1, chunks = 1;
+  Schedule schedule = Schedule::one_forward_one_backward;
+
+  int pieces() const { return stages * chunks; }
+};
+
 // A stage's steps in their order. One forward, one backward (Narayanan et al. 2019, PipeDream-Flush): the stage starts
-// as many forwards as stages follow it and then alternates, so that it keeps no more activations than that. Otherwise
-// all forwards come before all backwards (GPipe). Backwards always come in the order of micro-batches. All stages list
-// the messages between them in one common order, so that none waits for another for ever, even if a send ends only with
-// its receive and tasks wait for all that are listed before them.
-std::vector<StageStep> steps_of_stage(int stage, int stages, int micro_batches, bool all_forward_first);
+// as many forwards as stages follow it and then alternates, so that it keeps no more activations than that. With
+// several chunks (interleaved), it takes as many micro-batches as there are stages through one of its pieces, then
+// through the next; their number is a multiple of the stages'. Otherwise all forwards come before all backwards
+// (GPipe). The backwards of a piece always come in the order of micro-batches. All stages list the messages between
+// them in one common order, so that none waits for another for ever, even if a send ends only with its receive and
+// tasks wait for all that are listed before them.
+std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches);
 
 }  // namespace strata::runtime

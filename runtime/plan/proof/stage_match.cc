@@ -24,6 +24,12 @@ std::string text_of(const Task& task) {
                      kLaneNames[static_cast<std::size_t>(task.lane)]);
 }
 
+// Whether what one unit sends is what the other takes: of a micro-batch, the activation between the two.
+bool are_neighbours(const Task& sent, const Task& received) {
+  if (sent.micro_batch < 0) return sent.unit == received.unit;
+  return received.unit == sent.unit + (sent.lane == LaneId::stage_backward ? -1 : 1);
+}
+
 std::optional<std::string> find_unpaired(std::span<const StepPlan* const> stages) {
   using Way = std::tuple<int, int, LaneId>;  // from, to
   std::map<Way, std::vector<const Task*>> sends, receives;
@@ -47,7 +53,7 @@ std::optional<std::string> find_unpaired(std::span<const StepPlan* const> stages
           return fmt::format("stage {} sends {} messages to stage {}, which receives {}", from, sent.size(), to,
                              received.size());
         if (sent[n]->uses[0].bytes != received[n]->uses[0].bytes || sent[n]->micro_batch != received[n]->micro_batch ||
-            sent[n]->when != received[n]->when)
+            sent[n]->when != received[n]->when || !are_neighbours(*sent[n], *received[n]))
           return fmt::format("message {} from stage {} to stage {} is a {} of {} bytes, and there a {} of {} bytes", n,
                              from, to, text_of(*sent[n]), sent[n]->uses[0].bytes, text_of(*received[n]),
                              received[n]->uses[0].bytes);

@@ -14,18 +14,6 @@ using namespace kinds;
 
 constexpr std::int64_t kMostRanks = 1 << 20, kMostShards = 1 << 10;
 
-// A key of which only the default is built. `what`: what this version does.
-RecipeKey only_default(RecipeKey key, const std::string& what) {
-  key.not_built = [set = key.set, text = key.text](const Value& v) {
-    Recipe recipe;
-    const std::string usual = text(recipe);
-    set(recipe, v, {});
-    return text(recipe) != usual;
-  };
-  key.why_not_built = ": in this version " + what + "; leave " + key.name + " out";
-  return key;
-}
-
 RecipeKey tensor_shards() {
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* shards = std::get_if<std::int64_t>(&v.value);
@@ -62,7 +50,8 @@ RecipeKey split() {
   };
   return {"parallel.split",
           fmt::format("\"auto\" or a list of integers from 0 to {}", kMostRanks),
-          "blocks per stage, in the order of the model; auto: the fastest split whose stages fit",
+          "blocks per stage, or per chunk of the stages, in the order of the model; auto: the fastest split whose "
+          "stages fit",
           set,
           text,
           {}};
@@ -118,23 +107,13 @@ std::vector<RecipeKey> parallel_keys() {
                         {"interleaved", Schedule::interleaved},
                         {"all_forward_all_backward", Schedule::all_forward_all_backward}},
                        {}, STRATA_AT(parallel.schedule),
-                       "the order of a stage's micro-batches: one forward, one backward, or all forwards first, which "
-                       "keeps the activations of all; not interleaved in this version"),
+                       "the order of a stage's micro-batches: one forward, one backward; interleaved over "
+                       "parallel.chunks pieces of the stage, which idles less and sends more; or all forwards first, "
+                       "which keeps the activations of all"),
       integer("parallel.chunks", 1, kMostRanks, STRATA_AT(parallel.chunks),
-              "pieces of the model per stage, for interleaved; only 1 in this version"),
+              "pieces of the model per stage, for the interleaved schedule"),
       split(),
   };
-  for (RecipeKey& key : keys) {
-    if (key.name == "parallel.schedule") {
-      key.not_built = [](const RecipeValue& v) {
-        const auto* name = std::get_if<std::string>(&v.value);
-        return name && *name == "interleaved";
-      };
-      key.why_not_built = " in this version: use \"1f1b\" or \"all_forward_all_backward\"";
-    } else if (key.name == "parallel.chunks") {
-      key = only_default(std::move(key), "each stage holds consecutive units");
-    }
-  }
   keys.insert(keys.begin() + 1, tensor_shards());
   return keys;
 }

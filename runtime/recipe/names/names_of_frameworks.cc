@@ -8,7 +8,6 @@ constexpr std::string_view kTokenFile = "a token file that strata tokenize write
 constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";
 constexpr std::string_view kUnits = "in units: embedding, a block, head";
 constexpr std::string_view kRecompute = R"("block", "sqrt", "none" or a list of blocks)";
-constexpr std::string_view kOnlyDefault = "of which this version takes the default alone";
 constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // docs/coming-from.md explains what these sentences only name.
@@ -116,11 +115,11 @@ constexpr NamesElsewhere kRows[] = {
      "parallel.tensor", "a power of two; the same bits for each at one parallel.tensor_shards"},
     {"pipeline pipeline_model_parallel_size pp_size pipeline_parallel_size pipeline_parallel_degree", "parallel.stages",
      ""},
-    {"pipeline_parallel_schedule", "parallel.schedule", R"("1f1b" or "all_forward_all_backward")"},
+    {"pipeline_parallel_schedule", "parallel.schedule", R"("1f1b", "interleaved" or "all_forward_all_backward")"},
     {"decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers pipeline_model_parallel_layout",
      "parallel.split", "a list of blocks per stage"},
     {"virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage num_virtual_stages_per_pipeline_rank",
-     "parallel.chunks", kOnlyDefault},
+     "parallel.chunks", "with parallel.schedule = interleaved"},
     {"sequence_parallel", "parallel.sequence", "with parallel.tensor above 1; the same bits with and without it"},
     {"context_parallel_size cp_size sequence_parallel_size expert_model_parallel_size num_experts "
      "moe",

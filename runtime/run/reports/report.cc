@@ -143,11 +143,12 @@ const StageFigures& largest_of(std::span<const StageFigures> stages) {
 
 namespace {
 
-JsonArray stages_json(const models::Model& model, std::span<const StageFigures> stages) {
+JsonArray stages_json(const StepPlan& plan, const models::Model& model, std::span<const StageFigures> stages) {
   JsonArray out;
-  for (const StageFigures& stage : stages) {
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageFigures& stage = stages[i];
     JsonArray units;
-    for (int unit = stage.units.first; unit <= stage.units.last; ++unit)
+    for (const int unit : units_of_stage(plan.pieces, plan.mesh().stages, static_cast<int>(i)).all())
       units.add(model.units[static_cast<std::size_t>(unit)]->name());
     const auto device = static_cast<std::size_t>(Tier::device);
     out.add(JsonObject()
@@ -178,7 +179,7 @@ std::string summary_json(const StepPlan& plan, const models::Model& model, const
       .add("mesh", JsonText{mesh_json(plan.mesh())})
       .add("memory", JsonText{memory_json(largest.planned, &largest.measured)})
       .add("memory_rank", largest.rank)
-      .add("stages", stages_json(model, s.stages))
+      .add("stages", stages_json(plan, model, s.stages))
       .add("process_peak_rss_bytes", JsonArray().add_all(s.peak_rss));
   if (s.gpu_before && s.gpu_at_end)
     out.add("gpu_memory", JsonObject()

@@ -56,7 +56,6 @@ std::string io_json(const IoBytes& bytes);
 // What a pipeline stage has and needs, on its first rank.
 struct StageFigures {
   int rank = 0;  // the stage's first
-  UnitRange units;
   Memory planned, measured;
   double idle_share = 0;  // of the timed step: the compute lane ran nothing
 };

@@ -157,7 +157,7 @@ TEST_F(RunTextTest, TheEndSetsMeasuredBesidePredicted) {
   runtime::Summary summary{};
   summary.steps = summary.timed_step = 5;
   summary.tokens_per_s = 1600;
-  summary.stages = {{0, planned.plan.own, planned.plan.memory, planned.plan.memory}};
+  summary.stages = {{0, planned.plan.memory, planned.plan.memory}};
   summary.peak_rss = {std::uint64_t{64} << 20};
   summary.spans.resize(planned.plan.tasks.size());
   summary.timed_ms = 16;

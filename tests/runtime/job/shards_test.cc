@@ -86,6 +86,26 @@ TEST(Shards, DividedRowsTakeTheirPartOfTheMemory) {
   EXPECT_EQ(saved(false) - saved(true), rows * 3 / 4 * (3 * width * element + 4 * sizeof(float)));
 }
 
+TEST(Stages, InterleavedSchedulesThatCannotBeAreRefused) {
+  const auto refused = [](std::vector<std::string> sets, int ranks, const std::string& why) {
+    sets.insert(sets.end(), {"model.config.n_layer=6", "training.gradient_accumulation_steps=3"});
+    EXPECT_FAILURE(tiny_job(std::move(sets), ranks), Exit::usage, HasSubstr(why));
+  };
+  const std::string interleaved = "parallel.schedule=interleaved";
+  refused({"parallel.chunks=2", "parallel.stages=2"}, 2, "parallel.chunks = 2 is for the interleaved schedule");
+  refused({interleaved, "parallel.chunks=2"}, 1, "parallel.stages is 1");
+  refused({interleaved, "parallel.stages=2"}, 2, "set parallel.chunks to 2 or more");
+  refused({interleaved, "parallel.stages=2", "parallel.chunks=2"}, 2,
+          "3 micro-batches of a rank and step (training.gradient_accumulation_steps or global_batch_size) are no "
+          "multiple of parallel.stages = 2: make them 4");
+  refused({interleaved, "parallel.stages=3", "parallel.chunks=3"}, 3,
+          "parallel.stages = 3 with parallel.chunks = 3 are 9 pieces, and this model has 8 units (embedding, 6 blocks, "
+          "head): set at most 8 pieces");
+  refused({interleaved, "parallel.stages=3", "parallel.chunks=2", "parallel.split=[1, 2, 3]"}, 3,
+          "parallel.split = [1, 2, 3] has 3 numbers for 3 stages of 2 chunks and 6 blocks for the model's 6: give 6 "
+          "numbers");
+}
+
 // Of 301 words in four shards the last has 73, the others 76. Ranks choose algorithms for the products that they list,
 // and decide by the costs of their tasks: both must be the same on every rank.
 TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {

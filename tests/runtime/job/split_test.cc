@@ -46,7 +46,7 @@ double slowest(const std::vector<Job>& stages) {
   for (const Job& stage : stages) {
     StageTimes times(stage.model->units.size());
     times.add(stage.plan, nominal_profile(stage.plan), stage.plan.accumulation);
-    most = std::max(most, times.of(stage.plan.own));
+    most = std::max(most, times.of(stage.plan.own.ranges[0]));
   }
   return most;
 }
@@ -54,12 +54,28 @@ double slowest(const std::vector<Job>& stages) {
 TEST(Split, BalancesByCostsOfHeadAndTableToo) {
   const std::vector<Job> balanced = stages_of(kLargeHead, 2);
   const double time = slowest(balanced);
-  EXPECT_GT(balanced[0].plan.own.last, 4) << "the first stage has more than half of the blocks";
+  EXPECT_GT(balanced[0].plan.own.last(), 4) << "the first stage has more than half of the blocks";
   for (int first = 0; first <= 8; ++first) {
     const std::string split = fmt::format("parallel.split=[{}, {}]", first, 8 - first);
     EXPECT_LE(time, 1.05 * slowest(stages_of(with(kLargeHead, {split}), 2))) << split;
   }
-  for (const Job& stage : balanced) EXPECT_EQ(stage.plan.stages, balanced[0].plan.stages);
+  for (const Job& stage : balanced) EXPECT_EQ(stage.plan.pieces, balanced[0].plan.pieces);
+}
+
+// Two stages of two chunks: the first stage has the first and the third of four pieces.
+TEST(Split, OfChunksIsBalancedOverPieces) {
+  const std::vector<std::string> sets = with(kLargeHead, {"parallel.schedule=interleaved", "parallel.chunks=2"});
+  const std::vector<Job> stages = stages_of(sets, 2);
+  const std::vector<UnitRange>& pieces = stages[0].plan.pieces;
+  ASSERT_EQ(pieces.size(), 4u);
+  EXPECT_EQ(stages[0].plan.own.ranges, (std::vector{pieces[0], pieces[2]}));
+  EXPECT_EQ(stages[1].plan.own.ranges, (std::vector{pieces[1], pieces[3]}));
+  EXPECT_EQ(pieces[0].first, 0);
+  EXPECT_EQ(pieces[3].last, 9);
+  EXPECT_LT(pieces[3].last - pieces[3].first, pieces[0].last - pieces[0].first) << "the head takes long";
+  // A stage that is too large is cut otherwise.
+  const std::size_t least = largest_peak(stages);
+  EXPECT_NE(stages_of(with(sets, {fmt::format("memory.device={}", least - 1)}), 2)[0].plan.pieces, pieces);
 }
 
 // The balanced split puts most blocks into the first stage, whose memory they exceed: fewer are put there, if that
@@ -77,11 +93,11 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   ASSERT_LT(least, largest_peak(balanced)) << "the balanced split has the least memory anyway";
   const std::vector<Job> fitting = stages_of(with(sets, {fmt::format("memory.device={}", least)}), 2);
   EXPECT_EQ(largest_peak(fitting), least);
-  EXPECT_NE(fitting[0].plan.stages, balanced[0].plan.stages);
+  EXPECT_NE(fitting[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_TRUE(every_stage_fits(fitting[0], capacity_of(fitting[0].recipe.memory, 1)));
   // If none fits, the fastest is what is refused.
   const std::vector<Job> refused = stages_of(with(sets, {fmt::format("memory.device={}", least - 1)}), 2);
-  EXPECT_EQ(refused[0].plan.stages, balanced[0].plan.stages);
+  EXPECT_EQ(refused[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_FALSE(every_stage_fits(refused[0], capacity_of(refused[0].recipe.memory, 1)));
 }
 

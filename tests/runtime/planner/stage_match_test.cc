@@ -12,15 +12,15 @@ namespace {
 using testing::HasSubstr;
 
 // The plans of all stages of a request.
-std::vector<StepPlan> plans_of(PlanRequest request, const std::vector<UnitRange>& stages) {
+std::vector<StepPlan> plans_of(PlanRequest request, const std::vector<UnitRange>& pieces, int stages) {
   const std::vector<Segment> segments = request.segments;
-  request.stages = stages;
-  request.mesh.stages = static_cast<int>(stages.size());
-  request.mesh.world *= request.mesh.stages;
+  request.pieces = pieces;
+  request.mesh.stages = stages;
+  request.mesh.world *= stages;
   request.vertical = false;
   std::vector<StepPlan> plans;
-  for (request.stage = 0; request.stage < request.mesh.stages; ++request.stage) {
-    request.segments = within(segments, stages[static_cast<std::size_t>(request.stage)]);
+  for (request.stage = 0; request.stage < stages; ++request.stage) {
+    request.segments = within(segments, units_of_stage(pieces, stages, request.stage));
     plans.push_back(make_plan(request));
   }
   return plans;
@@ -35,15 +35,23 @@ TEST(StageMatch, HoldsForAnyModelAndRequest) {
   EXPECT_TRUE(rc::check([] {
     PlanCase c = random_case();
     const int units = static_cast<int>(c.model->units.size());
-    std::vector<UnitRange> stages{{0, 0}};
+    std::vector<UnitRange> pieces{{0, 0}};
     for (int unit = 1; unit < units; ++unit)
       if (*rc::gen::arbitrary<bool>())
-        stages.push_back({unit, unit});
+        pieces.push_back({unit, unit});
       else
-        stages.back().last = unit;
-    RC_PRE(stages.size() > 1);
-    c.request.all_forward_first = *rc::gen::arbitrary<bool>();
-    const std::vector<StepPlan> plans = plans_of(c.request, stages);
+        pieces.back().last = unit;
+    RC_PRE(pieces.size() > 1);
+    int stages = static_cast<int>(pieces.size());
+    if (stages % 2 == 0 && stages > 2 && *rc::gen::arbitrary<bool>()) {
+      stages = *rc::gen::element(2, stages / 2);
+      if (static_cast<int>(pieces.size()) % stages != 0) stages = 2;
+      c.request.accumulation = (c.request.accumulation + stages - 1) / stages * stages;
+      c.request.schedule = Schedule::interleaved;
+    } else if (*rc::gen::arbitrary<bool>()) {
+      c.request.schedule = Schedule::all_forward_all_backward;
+    }
+    const std::vector<StepPlan> plans = plans_of(c.request, pieces, stages);
     for (const StepPlan& plan : plans)
       if (const auto violation = find_violation(plan, kUnlimited)) RC_FAIL(*violation);
     if (const auto found = mismatch(plans)) RC_FAIL(*found);
@@ -54,7 +62,7 @@ class Mismatches : public testing::Test {
  protected:
   Mismatches() {
     PlanCase c = make_case(small(true), 1, 3, 0, device::DType::bf16, false, false, 2, {});
-    plans_ = plans_of(c.request, {{0, 1}, {2, 3}, {4, 4}});
+    plans_ = plans_of(c.request, {{0, 1}, {2, 3}, {4, 4}}, 3);
   }
   Task& message(int stage, TaskKind kind, int n) {
     for (Task& task : plans_[static_cast<std::size_t>(stage)].tasks)
@@ -75,6 +83,11 @@ TEST_F(Mismatches, OtherBytesAreFound) {
 
 TEST_F(Mismatches, OtherMicroBatchIsFound) {
   std::swap(message(0, TaskKind::send, 0).micro_batch, message(0, TaskKind::send, 1).micro_batch);
+  EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
+}
+
+TEST_F(Mismatches, AnActivationOfAnotherBorderIsFound) {
+  message(0, TaskKind::send, 0).unit = 0;
   EXPECT_THAT(mismatch(plans_).value_or(""), HasSubstr("message 0 from stage 0 to stage 1"));
 }
 

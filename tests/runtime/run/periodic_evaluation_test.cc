@@ -277,6 +277,7 @@ TEST_F(AnswersTest, AreAlikeOnAnyLayout) {
   EXPECT_EQ(answers(2, 2, {"zero.stage=3"}), alone);
   EXPECT_EQ(answers(2, 1, {"parallel.stages=2"}), alone);
   EXPECT_EQ(answers(4, 2, {"parallel.stages=2"}), alone);
+  EXPECT_EQ(answers(2, 1, {"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2"}), alone);
 }
 
 // Ranks that share blocks have keys and values of their own heads, and gather the logits of their words.

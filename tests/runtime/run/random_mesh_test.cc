@@ -73,6 +73,11 @@ class RandomMesh {
         {"zero.parameters=host", "zero.gradients=host", "zero.optimizer=host"},
         {"zero.parameters=nvme", "zero.gradients=host", "zero.optimizer=nvme"}};
     for (const std::string& set : one_of(tiers)) sets.push_back(set);
+    // Pieces of a stage need a unit each, and a multiple of the stages' number of micro-batches.
+    if (stages == 2 && 4 / data % stages == 0 && units >= 4 && between(0, 1) == 0) {
+      sets.push_back("parallel.schedule=interleaved");
+      sets.push_back("parallel.chunks=2");
+    }
     if (const bool recomputes = sets[6] != "training.recompute=none"; recomputes && between(0, 2) == 0)
       sets.push_back("zero.activations=host");
     return {tensor * stages * data, sets};
@@ -89,6 +94,14 @@ int rows_of(const std::vector<std::string>& sets) {
     for (const std::string_view key : {"data.seq_len=", "training.micro_batch_size="})
       if (set.starts_with(key)) rows *= std::stoi(set.substr(key.size()));
   return rows;
+}
+
+// Blocks, embedding and head.
+int units_of(const std::vector<std::string>& sets) {
+  for (const std::string& set : sets)
+    for (const std::string_view key : {"model.config.n_layer=", "model.config.num_hidden_layers="})
+      if (set.starts_with(key)) return 2 + std::stoi(set.substr(key.size()));
+  return 0;
 }
 
 // 20 cases; STRATA_MESHES=N tries N.
@@ -110,7 +123,7 @@ TEST(RandomMeshes, HaveTheBitsOfOneRank) {
                              "training.gradient_accumulation_steps=4", "memory.nvme=" + folder.path().string()});
     const Trained alone = train_in_threads(std::nullopt, sets, 1);
     const bool divides_rows = rows_of(sets) % 4 == 0;
-    const auto [ranks, mesh] = random.mesh(3, divides_rows);
+    const auto [ranks, mesh] = random.mesh(units_of(sets), divides_rows);
     sets.insert(sets.end(), mesh.begin(), mesh.end());
     const Trained split = train_in_threads(std::nullopt, sets, ranks);
     const std::string text = fmt::format("case {}: {} ranks, {}", seed, ranks, fmt::join(sets, " "));

@@ -46,6 +46,16 @@ TEST_P(StagesContract, SameBitsInStages) {
       {8, 2, {"zero.stage=3", "zero.optimizer=host", "zero.gradients=host", "zero.parameters=host"}},
       {4, 4, {"zero.stage=3", "zero.parameters=nvme", nvme}},
       {6, 3, {"zero.stage=2", "zero.optimizer=host"}},
+      {2, 2, {"parallel.schedule=interleaved", "parallel.chunks=2"}},
+      {4, 2, {"parallel.schedule=interleaved", "parallel.chunks=2", "zero.stage=3", "training.recompute=sqrt"}},
+      {2,
+       2,
+       {"parallel.schedule=interleaved", "parallel.chunks=2", "parallel.split=[0, 1, 1, 1]", "zero.optimizer=host",
+        "zero.gradients=host"}},
+      {4,
+       2,
+       {"parallel.schedule=interleaved", "parallel.chunks=2", "zero.stage=2", "zero.parameters=host",
+        "training.recompute=block", "zero.activations=host"}},
       {4, 2, {"zero.stage=3"}, 1},
       {2, 2, {"zero.stage=3", "zero.parameters=host", "zero.gradients=host", "zero.optimizer=host"}, 1},
       {8, 4, {"zero.stage=3", "zero.parameters=host", "training.recompute=block"}, 1},
@@ -74,6 +84,7 @@ TEST_P(StagesContract, SameBitsIfAStageIsFrozen) {
   const Trained alone = run(1, 1, {frozen});
   for (const int stages : {2, 3}) EXPECT_EQ(run(stages, stages, {frozen}).weights_hash, alone.weights_hash) << stages;
   EXPECT_EQ(run(4, 2, {frozen, "zero.stage=3"}).weights_hash, alone.weights_hash);
+  EXPECT_EQ(run(2, 2, {frozen, "parallel.schedule=interleaved", "parallel.chunks=2"}).weights_hash, alone.weights_hash);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StagesContract, kContractCases, contract_name);

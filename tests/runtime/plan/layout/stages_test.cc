@@ -5,6 +5,8 @@
 
 #include <bit>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "tests/failure.h"
 #include "tests/runtime/fake_model.h"
@@ -55,14 +57,14 @@ TEST(Stages, FastestSplitIsTheBest) {
                 other.push_back({unit, unit});
               else
                 other.back().last = unit;
-            if (stages == 1 || may_have(1, other[1])) best = std::min(best, slowest_stage(other, time));
+            if (stages == 1 || may_have(1, other[1])) best = std::min(best, slowest_piece(other, time));
           }
           if (best == std::numeric_limits<double>::infinity()) {
             EXPECT_TRUE(split.empty());
             continue;
           }
           ASSERT_TRUE(covers(split, units));
-          EXPECT_EQ(slowest_stage(split, time), best);
+          EXPECT_EQ(slowest_piece(split, time), best);
           EXPECT_TRUE(stages == 1 || may_have(1, split[1]));
         }
 }
@@ -77,11 +79,11 @@ TEST(Stages, NoSplitThatMayBe) {
 TEST(Stages, ListHasBlocks) {
   const FakeModel model = model_of(4);
   using Blocks = std::vector<std::int64_t>;
-  EXPECT_THAT(split_into_stages(model, 2, Blocks{1, 3}), ElementsAre(UnitRange{0, 1}, UnitRange{2, 5}));
-  EXPECT_THAT(split_into_stages(model, 3, Blocks{0, 4, 0}),
+  EXPECT_THAT(split_into_pieces(model, 2, 1, Blocks{1, 3}), ElementsAre(UnitRange{0, 1}, UnitRange{2, 5}));
+  EXPECT_THAT(split_into_pieces(model, 3, 1, Blocks{0, 4, 0}),
               ElementsAre(UnitRange{0, 0}, UnitRange{1, 4}, UnitRange{5, 5}));
   const auto refusal = [&](int stages, const Blocks& blocks) {
-    return std::string(tests::failure_of([&] { split_into_stages(model, stages, blocks); }).what());
+    return std::string(tests::failure_of([&] { split_into_pieces(model, stages, 1, blocks); }).what());
   };
   EXPECT_EQ(
       refusal(3, {1, 3}),
@@ -93,7 +95,7 @@ TEST(Stages, ListHasBlocks) {
       "sum 4, or \"auto\"");
   EXPECT_EQ(refusal(3, {2, 0, 2}),
             "parallel.split = [2, 0, 2] leaves stage 1 without units: the first stage also has the embedding and the "
-            "last one the head; give every other stage a block");
+            "last one the head; give every other one a block");
   EXPECT_EQ(refusal(7, {}),
             "parallel.stages = 7, and this model has 6 units (embedding, 4 blocks, head): set at most 6 stages");
 }
@@ -102,7 +104,9 @@ TEST(Stages, ListHasBlocks) {
 // output (g), of the input (d).
 std::string text_of(int stage, int stages, int micro_batches, bool all_forward_first) {
   std::string out;
-  for (const StageStep& step : steps_of_stage(stage, stages, micro_batches, all_forward_first))
+  const Pipeline pipeline{stages, 1,
+                          all_forward_first ? Schedule::all_forward_all_backward : Schedule::one_forward_one_backward};
+  for (const StageStep& step : steps_of_stage(stage, pipeline, micro_batches))
     out += std::string(1, "fbiogd"[static_cast<std::size_t>(step.what)]) + std::to_string(step.micro_batch);
   return out;
 }
@@ -119,6 +123,65 @@ TEST(Stages, OneForwardOneBackward) {
   EXPECT_EQ(passes_in(text_of(2, 3, 4, false)), "f0b0f1b1f2b2f3b3");
   EXPECT_EQ(text_of(0, 1, 1, false), "f0b0");
   EXPECT_EQ(passes_in(text_of(0, 2, 3, true)), "f0f1f2b0b1b2");
+}
+
+// The passes of an interleaved stage, each with its piece as a letter.
+std::string interleaved(int stage, int stages, int chunks, int micro_batches) {
+  std::string out;
+  for (const StageStep& step : steps_of_stage(stage, {stages, chunks, Schedule::interleaved}, micro_batches))
+    if (step.what == StageStep::What::forward || step.what == StageStep::What::backward)
+      out += fmt::format("{}{}{}", step.what == StageStep::What::forward ? 'f' : 'b', step.micro_batch,
+                         static_cast<char>('a' + step.piece));
+  return out;
+}
+
+// As in Narayanan et al. 2021, figure 4: two micro-batches through the first chunk of each of two stages, then through
+// the second.
+TEST(Stages, InterleavedTakesEachGroupThroughItsChunks) {
+  EXPECT_EQ(interleaved(0, 2, 2, 4), "f0af1af0cf1cf2ab0cf3ab1cf2cb0af3cb1ab2cb3cb2ab3a");
+  EXPECT_EQ(interleaved(1, 2, 2, 4), "f0bf1bf0db0df1db1df2bb0bf3bb1bf2db2df3db3db2bb3b");
+}
+
+// Of any pipeline, each piece goes forward and backward in the order of micro-batches, and what it needs comes first.
+TEST(Stages, InterleavedKeepsTheOrderOfMicroBatches) {
+  for (int stages = 2; stages <= 5; ++stages)
+    for (int chunks = 2; chunks <= 4; ++chunks)
+      for (int groups = 1; groups <= 3; ++groups)
+        for (int stage = 0; stage < stages; ++stage) {
+          const int pieces = stages * chunks, micro_batches = groups * stages;
+          std::vector<int> forwards(static_cast<std::size_t>(pieces)), backwards(forwards);
+          std::set<std::pair<int, int>> received, gradients;
+          for (const auto& [what, g, piece] :
+               steps_of_stage(stage, {stages, chunks, Schedule::interleaved}, micro_batches)) {
+            const auto at = static_cast<std::size_t>(piece);
+            EXPECT_EQ(piece % stages, stage);
+            if (what == StageStep::What::receive_input) received.insert({piece, g});
+            if (what == StageStep::What::receive_gradient) gradients.insert({piece, g});
+            if (what == StageStep::What::forward) {
+              EXPECT_EQ(g, forwards[at]++);
+              EXPECT_TRUE(piece == 0 || received.contains({piece, g}));
+            }
+            if (what == StageStep::What::backward) {
+              EXPECT_EQ(g, backwards[at]++);
+              EXPECT_TRUE(piece + 1 == pieces ? forwards[at] > g : gradients.contains({piece, g}));
+            }
+          }
+          for (int piece = stage; piece < pieces; piece += stages)
+            EXPECT_EQ(backwards[static_cast<std::size_t>(piece)], micro_batches);
+        }
+}
+
+TEST(Stages, PiecesAreDealtToStages) {
+  const std::vector<UnitRange> pieces = {{0, 1}, {2, 2}, {3, 4}, {5, 5}};
+  const StageUnits second = units_of_stage(pieces, 2, 1);
+  EXPECT_THAT(second.all(), ElementsAre(2, 5));
+  EXPECT_TRUE(second.has(5) && !second.has(3));
+  const Segment segments[] = {{1, 3, true}, {4, 4, false}};
+  const std::vector<Segment> first = within(segments, units_of_stage(pieces, 2, 0));
+  ASSERT_EQ(first.size(), 3u);
+  EXPECT_EQ(first[0].last, 1);
+  EXPECT_EQ(first[1].first, 3);
+  EXPECT_TRUE(first[1].recompute && !first[2].recompute);
 }
 
 // The last stage has sent the first gradient before it receives the third input, and the first receives that gradient

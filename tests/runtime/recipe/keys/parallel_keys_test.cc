@@ -8,9 +8,7 @@
 namespace strata::runtime {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
   const Recipe recipe =
@@ -21,14 +19,6 @@ TEST(ParallelKeys, DefaultsAreOneRankPerModel) {
   EXPECT_EQ(Recipe().parallel.shards(), 1u);
   EXPECT_EQ(recipe_with({"parallel.tensor_shards=4"}).parallel.shards(), 4u);
   EXPECT_EQ((Recipe::Parallel{2, {}, false, 3}.data_ranks(12)), 2);
-}
-
-TEST(ParallelKeys, WhatIsNotBuiltIsRefused) {
-  for (const char* set : {"parallel.chunks=2"})
-    EXPECT_FAILURE(recipe_with({set}), Exit::usage,
-                   AllOf(StartsWith("parallel."), HasSubstr("is not supported: in this version each ")));
-  EXPECT_FAILURE(recipe_with({"parallel.schedule=interleaved"}), Exit::usage,
-                 HasSubstr("use \"1f1b\" or \"all_forward_all_backward\""));
 }
 
 TEST(ParallelKeys, ImpossibleValuesSayWhatIsAllowed) {
