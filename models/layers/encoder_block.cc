@@ -21,10 +21,6 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-struct NormOffsets {
-  std::size_t gain, bias;
-};
-
 // Offsets of a block's parameters in its flat buffer; the same for every block.
 struct Offsets {
   SplitLinear::Offsets qkv, projection, up, down;
@@ -109,12 +105,12 @@ class Block final : public BlockUnit<BlockPlan> {
     add(o_.qkv, CutSide::outputs, s.hidden, {{n.query, s.hidden}, {n.key, s.hidden}, {n.value, s.hidden}});
     end_product();
     add(o_.projection, CutSide::inputs, s.hidden, {{n.projection, s.hidden}});
-    o_.attention_norm = add_norm(p + n.attention_norm, s.hidden);
+    o_.attention_norm = add_norm(NormKind::layer, p + n.attention_norm, s.hidden);
     end_product();
     add(o_.up, CutSide::outputs, s.hidden, {{n.up, s.inner}});
     end_product();
     add(o_.down, CutSide::inputs, s.inner, {{n.down, s.hidden}});
-    o_.norm = add_norm(p + n.norm, s.hidden);
+    o_.norm = add_norm(NormKind::layer, p + n.norm, s.hidden);
     end_block();
   }
   const Offsets& offsets() const { return o_; }
@@ -262,11 +258,6 @@ class Block final : public BlockUnit<BlockPlan> {
     return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
   }
 
-  NormOffsets add_norm(const std::string& name, std::size_t width) {
-    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(width)};
-    const std::size_t gain = add_parameter(name + ".weight", shape, false, {1, 0});
-    return {gain, add_parameter(name + ".bias", shape, false, {0, 0})};
-  }
   // For the attention's probabilities (0), the projection (1) and the output of the block's second half (2).
   device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const EncoderBlockSpec& s = plan_->shape;

@@ -26,6 +26,11 @@ inline device::NormShape norm_of_rows(std::size_t rows, std::size_t width, float
   return {rows, width, 1, width, width, eps};
 }
 
+// Where a norm's tensors lie in the unit's flat buffer; only NormKind::layer has a bias.
+struct NormOffsets {
+  std::size_t gain = 0, bias = 0;
+};
+
 // A norm as a piece of a unit. Its tensors lie in the unit's flat buffer.
 //
 // The gradients of gain and bias are sums over rows. In several virtual shards V, block v of n rows has rows [v n / V,

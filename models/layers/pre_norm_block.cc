@@ -22,10 +22,6 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-struct NormOffsets {
-  std::size_t gain, bias;
-};
-
 // Offsets of a block's parameters in its flat buffer; the same for every block of a kind.
 struct Offsets {
   NormOffsets attention_norm, q_norm, k_norm, mlp_norm;
@@ -309,11 +305,6 @@ class Block final : public BlockUnit<BlockPlan> {
   // Elements of the gains of the heads' norms, which are sums over the shards' heads.
   std::size_t gains() const { return plan_->head_norms ? plan_->head_norms->gains() : 0; }
 
-  NormOffsets add_norm(NormKind kind, const std::string& name, std::size_t width) {
-    const auto n = static_cast<std::int64_t>(width);
-    const std::size_t gain = add_parameter(name + ".weight", {n}, false, {1, 0});
-    return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", {n}, false, {0, 0}) : 0};
-  }
   static ConstView forward_attention_norm(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) {
     const View normed = b.normed1.of(saved);
     b.attention_norm.forward(lane, c.parameters, x, normed, b.mean1.of(saved), b.rstd1.of(saved),

@@ -107,6 +107,12 @@ void SplitBlock::add_layers(SplitLinear::Offsets& places, const std::string& pre
   added_.push_back({&places, side, layers.biased, std::move(tensors)});
 }
 
+NormOffsets SplitBlock::add_norm(NormKind kind, const std::string& name, std::size_t width) {
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(width)};
+  const std::size_t gain = add_parameter(name + ".weight", shape, false, {1, 0});
+  return {gain, kind == NormKind::layer ? add_parameter(name + ".bias", shape, false, {0, 0}) : 0};
+}
+
 void SplitBlock::end_product() {
   if (shards_.of == 1) end_part();
 }

@@ -7,6 +7,7 @@
 #include "device/lane.h"
 #include "device/view.h"
 #include "models/flat_range.h"
+#include "models/layers/norm_part.h"
 #include "models/layers/split_linear.h"
 #include "models/model.h"
 
@@ -50,6 +51,8 @@ class SplitBlock : public Unit {
                   CutSide side, bool input_major);
   void end_product();
   void end_block();
+  // Adds a norm's tensors, name + ".weight" and, if it has one, ".bias".
+  NormOffsets add_norm(NormKind kind, const std::string& name, std::size_t width);
 
   // The number of products, from the first, whose results are saved; the others only make y.
   virtual std::size_t saving_products() const { return kProducts; }

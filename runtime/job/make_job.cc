@@ -170,38 +170,6 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
        count, counted(static_cast<std::uint64_t>(data), "rank"), steps, std::gcd(group, count));
 }
 
-// What a pipeline cannot be combined with.
-void require_stages(const Recipe& recipe, int ranks, Purpose purpose) {
-  const int stages = recipe.parallel.stages, chunks = static_cast<int>(recipe.parallel.chunks);
-  const bool interleaved = recipe.parallel.schedule == Schedule::interleaved;
-  if (chunks > 1 && !interleaved)
-    fail(Exit::usage,
-         "parallel.chunks = {} is for the interleaved schedule: set parallel.schedule = \"interleaved\", or leave "
-         "parallel.chunks out",
-         chunks);
-  if (interleaved && stages == 1)
-    fail(Exit::usage,
-         "parallel.schedule = \"interleaved\" takes micro-batches through several pieces of each pipeline stage, and "
-         "parallel.stages is 1: set parallel.stages, or leave parallel.schedule out");
-  if (interleaved && chunks == 1)
-    fail(Exit::usage,
-         "parallel.schedule = \"interleaved\" needs several pieces of the model per stage: set parallel.chunks to 2 or "
-         "more, or use \"1f1b\"");
-  if (stages == 1) return;
-  if (const int steps = recipe.accumulation_steps(ranks);
-      purpose == Purpose::train && chunks > 1 && steps % stages != 0)
-    fail(Exit::usage,
-         "the interleaved schedule takes as many micro-batches at a time as there are stages: {} of a rank and step "
-         "(training.gradient_accumulation_steps or global_batch_size) are no multiple of parallel.stages = {}: make "
-         "them {}",
-         counted(static_cast<std::uint64_t>(steps), "micro-batch", "micro-batches"), stages,
-         (steps + stages - 1) / stages * stages);
-  if (recipe.memory.order == AccumulationOrder::vertical)
-    fail(Exit::usage,
-         "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
-         "wait for: use \"horizontal\", or parallel.stages = 1");
-}
-
 // The nodes of the data ranks of the first stage.
 std::vector<int> nodes_of_data(const Mesh& mesh, const std::vector<int>& nodes) {
   std::vector<int> out;
@@ -296,7 +264,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   const int tensor_rank = mesh.at(rank).tensor;
   const models::RunShape shape = shape_of(workload, capacity.device, purpose, tensor_rank);
   Job job{workload, ranks, models::make_model(config, shape), {}, workload.data.notes};
-  require_stages(recipe, ranks, purpose);
+  if (purpose == Purpose::train) require_stages(recipe, ranks);
   job.recipe.training.objective = job.model->objective;
   if (shape.divides_rows()) require_divisible_rows(recipe, *job.model);
   if (recipe.parallel.sequence && recipe.parallel.tensor == 1 && purpose == Purpose::train)

@@ -66,6 +66,36 @@ void require_mesh(const Recipe& recipe, int ranks) {
          fmt::join(parallel.split, ", "), std::max<std::size_t>(parallel.split.size(), 2));
 }
 
+void require_stages(const Recipe& recipe, int ranks) {
+  const int stages = recipe.parallel.stages, chunks = static_cast<int>(recipe.parallel.chunks);
+  const bool interleaved = recipe.parallel.schedule == Schedule::interleaved;
+  if (chunks > 1 && !interleaved)
+    fail(Exit::usage,
+         "parallel.chunks = {} is for the interleaved schedule: set parallel.schedule = \"interleaved\", or leave "
+         "parallel.chunks out",
+         chunks);
+  if (interleaved && stages == 1)
+    fail(Exit::usage,
+         "parallel.schedule = \"interleaved\" takes micro-batches through several pieces of each pipeline stage, and "
+         "parallel.stages is 1: set parallel.stages, or leave parallel.schedule out");
+  if (interleaved && chunks == 1)
+    fail(Exit::usage,
+         "parallel.schedule = \"interleaved\" needs several pieces of the model per stage: set parallel.chunks to 2 or "
+         "more, or use \"1f1b\"");
+  if (stages == 1) return;
+  if (const int steps = recipe.accumulation_steps(ranks); chunks > 1 && steps % stages != 0)
+    fail(Exit::usage,
+         "the interleaved schedule takes as many micro-batches at a time as there are stages: {} of a rank and step "
+         "(training.gradient_accumulation_steps or global_batch_size) are no multiple of parallel.stages = {}: make "
+         "them {}",
+         counted(static_cast<std::uint64_t>(steps), "micro-batch", "micro-batches"), stages,
+         (steps + stages - 1) / stages * stages);
+  if (recipe.memory.order == AccumulationOrder::vertical)
+    fail(Exit::usage,
+         "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
+         "wait for: use \"horizontal\", or parallel.stages = 1");
+}
+
 void require_divisible_rows(const Recipe& recipe, const models::Model& model) {
   const std::int64_t batch = recipe.training.micro_batch_size, length = recipe.data.seq_len;
   if (batch * length % recipe.parallel.tensor != 0)

@@ -11,6 +11,10 @@ namespace strata::runtime {
 // parallel.tensor_shards above 1 does not support in this version.
 void require_mesh(const Recipe& recipe, int ranks);
 
+// Throws Error{usage} for a schedule of a pipeline that the training cannot have, and for what pipeline stages cannot
+// be combined with.
+void require_stages(const Recipe& recipe, int ranks);
+
 // Throws Error{usage} if the ranks that share each layer cannot divide the rows of a micro-batch (parallel.sequence).
 void require_divisible_rows(const Recipe& recipe, const models::Model& model);
 

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "runtime/plan/proof/validator.h"
 #include "tests/runtime/planner/random_case.h"
 
@@ -43,7 +45,11 @@ TEST(StageMatch, HoldsForAnyModelAndRequest) {
         pieces.back().last = unit;
     RC_PRE(pieces.size() > 1);
     int stages = static_cast<int>(pieces.size());
-    if (stages % 2 == 0 && stages > 2 && *rc::gen::arbitrary<bool>()) {
+    // In families, the last unit may share a table of the first.
+    const bool ties_ends = std::ranges::all_of(c.model->units, [&](const auto& unit) {
+      return !unit->shared() || (unit->shared()->unit == 0 && unit == c.model->units.back());
+    });
+    if (stages % 2 == 0 && stages > 2 && ties_ends && *rc::gen::arbitrary<bool>()) {
       stages = *rc::gen::element(2, stages / 2);
       if (static_cast<int>(pieces.size()) % stages != 0) stages = 2;
       c.request.accumulation = (c.request.accumulation + stages - 1) / stages * stages;
