@@ -52,6 +52,10 @@ def theirs(batch, micro_batches, words):
 
 # name, batch, micro-batches, keys of two ranks, keys of one rank, words of the peer
 cases = [("tensor 2, 4 x 256", 4, 1, ["parallel.tensor=2"], [], ["--tensor", "2"]),
+         ("tensor 2 with divided rows, 4 x 256", 4, 1, ["parallel.tensor=2", "parallel.sequence=true"], [],
+          ["--tensor", "2"]),
+         ("2 stages of 2 chunks, 8 micro-batches of 1 x 256", 1, 8,
+          ["parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2"], [], ["--stages", "2"]),
          ("2 stages, 8 micro-batches of 1 x 256", 1, 8, ["parallel.stages=2"], [], ["--stages", "2"]),
          ("4 virtual shards on one rank, 4 x 256", 4, 1, None, ["parallel.tensor_shards=4"], None)]
 cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())

@@ -24,6 +24,16 @@ Numbers numbers_with(const Changes& changes) {
   return has("training.micro_batch_size") || has("parallel.tensor") ? Numbers::rounded : Numbers::same;
 }
 
+namespace {
+
+// Whether ranks that share each layer could divide the rows of any micro-batch, and do not yet.
+bool may_divide_rows(const Recipe& recipe, Purpose purpose) {
+  return purpose == Purpose::train && recipe.parallel.tensor > 1 && !recipe.parallel.sequence &&
+         recipe.data.seq_len % recipe.parallel.tensor == 0;
+}
+
+}  // namespace
+
 void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, std::vector<Candidate>& out) {
   const auto changed = [&](const char* key) {
     return std::any_of(from.changes.begin(), from.changes.end(), [&](const auto& c) { return c.first == key; });
@@ -43,6 +53,7 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, s
       add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
     add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
   }
+  if (may_divide_rows(r, purpose)) add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
   // Half, a quarter, ... of the micro-batch with as many more accumulation steps, so that the global batch stays.
   for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
     if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
@@ -127,6 +138,7 @@ std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, co
   if (ranks > 1 && recipe.zero.stage < 3) add("zero.stage", "3", [](Recipe& c) { c.zero.stage = 3; });
   if (purpose == Purpose::train && recipe.training.recompute.kind != Recompute::Kind::block)
     add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
+  if (may_divide_rows(recipe, purpose)) add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
   for (std::size_t state = 0; state < kStates.size(); ++state) {
     const auto [key, at] = kStates[state];
     if (recipe.zero.*at == tiers[state]) continue;

@@ -226,6 +226,12 @@ std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capac
   r.parallel.stages = stages;
   if (stages != recipe.parallel.stages) changes.emplace_back("parallel.stages", std::to_string(stages));
   if (tensor != recipe.parallel.tensor) changes.emplace_back("parallel.tensor", std::to_string(tensor));
+  // A checkpoint that is named keeps its number of shards.
+  const bool may_start = recipe.checkpoint.resume == "auto" || recipe.checkpoint.resume == "none";
+  if (recipe.parallel.shards() > 1 && recipe.parallel.shards() < static_cast<std::size_t>(tensor) && may_start) {
+    r.parallel.tensor_shards = tensor;
+    changes.emplace_back("parallel.tensor_shards", std::to_string(tensor));
+  }
   if (stages > 1) {
     r.memory.order = AccumulationOrder::horizontal;
     if (recipe.memory.order == AccumulationOrder::vertical) changes.emplace_back("memory.order", "\"horizontal\"");
