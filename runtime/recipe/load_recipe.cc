@@ -83,12 +83,6 @@ class Loader {
 
   Recipe finish() {
     check_contradictions();
-    for (const RecipeKey& key : recipe_keys()) {
-      const auto value = given_.find(key.name);
-      if (value != given_.end() && key.not_built && key.not_built(value->second)) {
-        fail(Exit::usage, "{} = {} is not supported{}", key.name, value->second.shown, key.why_not_built);
-      }
-    }
     return std::move(recipe_);
   }
 

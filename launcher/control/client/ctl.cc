@@ -141,10 +141,11 @@ std::string text_of(const pb::Status& s) {
                            : fmt::format("ranks {} to {}", node.first_rank(), node.first_rank() + node.ranks() - 1),
                        node.heard_seconds());
   for (const pb::Rank& rank : s.ranks())
-    out +=
-        fmt::format("rank {} on {}: {}{}{}\n", rank.rank(), rank.node(), rank.place(),
-                    rank.compute_seconds() > 0 ? fmt::format(", computes {:.1f} ms", rank.compute_seconds() * 1e3) : "",
-                    rank.rank() == s.slowest_rank() ? " (the slowest)" : "");
+    out += fmt::format(
+        "rank {}{} on {}: {}{}{}\n", rank.rank(),
+        rank.coordinates().empty() ? "" : fmt::format(" ({})", rank.coordinates()), rank.node(), rank.place(),
+        rank.compute_seconds() > 0 ? fmt::format(", computes {:.1f} ms", rank.compute_seconds() * 1e3) : "",
+        rank.rank() == s.slowest_rank() ? " (the slowest)" : "");
   return out;
 }
 

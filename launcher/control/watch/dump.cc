@@ -188,6 +188,7 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
   pb::RankDump out;
   out.set_rank(rank);
   out.set_node(node);
+  out.set_coordinates(names.mesh.coordinates_text({&rank, 1}));
   const int pid = places.pid.load(kRelaxed);
   out.set_pid(pid);
   const RankView view = view_of(report_of(rank, places, now));
@@ -240,7 +241,9 @@ pb::RankDump dump_of(int rank, const std::string& node, const runtime::RankPlace
 std::string text_of(const pb::Dump& dump) {
   std::string out;
   for (const pb::RankDump& rank : dump.ranks()) {
-    out += fmt::format("rank {} on {}, pid {}, {}\n", rank.rank(), rank.node(), rank.pid(), rank.phase());
+    out += fmt::format("rank {}{} on {}, pid {}, {}\n", rank.rank(),
+                       rank.coordinates().empty() ? "" : fmt::format(" ({})", rank.coordinates()), rank.node(),
+                       rank.pid(), rank.phase());
     for (const pb::LaneDump& lane : rank.lanes())
       out += fmt::format("  {}: {} '{}' of step {} for {:.3f} s\n", lane.lane(), lane.running() ? "in" : "done with",
                          lane.task(), lane.step(), lane.seconds());

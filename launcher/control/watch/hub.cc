@@ -197,6 +197,7 @@ void Hub::fill(pb::Status& status) {
     pb::Rank& told = *status.add_ranks();
     told.set_rank(rank.rank);
     told.set_node(map.of(rank.rank).name);
+    told.set_coordinates(watch_.names().mesh.coordinates_text({&rank.rank, 1}));
     told.set_compute_seconds(rank.compute);
     told.set_place(rank.text(watch_.names()));
     const int lane = rank.phase == runtime::Phase::training ? rank.main_lane(watch_.names()) : -1;

@@ -38,7 +38,7 @@ RecipeKey modules(std::string name, std::string allowed, At at, std::string mean
     const Recipe defaults;  // an empty list must not read as the default if that is a pattern
     return at(defaults).pattern ? text_of_list(modules.names) : text_or_none(modules.names);
   };
-  return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
+  return {std::move(name), std::move(allowed), std::move(meaning), set, text};
 }
 
 RecipeKey modules_to_save() {
@@ -49,13 +49,10 @@ RecipeKey modules_to_save() {
     return true;
   };
   auto text = [](const Recipe& recipe) { return text_or_none(recipe.adapter.lora.modules_to_save); };
-  return {"adapter.modules_to_save",
-          "a text or a list of them",
+  return {"adapter.modules_to_save", "a text or a list of them",
           "modules that are fully trained and saved with the adapter, by the ends of their names; for classifiers, "
           "classifier and score are always among them",
-          set,
-          text,
-          {}};
+          set, text};
 }
 
 RecipeKey layers_to_transform() {
@@ -122,7 +119,7 @@ RecipeKey table(std::string name, std::string allowed, At at, NumberIn number_in
       out += fmt::format("{}{} = {}", out.empty() ? "" : ", ", json_string(pattern), number);
     return out.empty() ? std::string("none") : "{ " + out + " }";
   };
-  return {std::move(name), std::move(allowed), std::move(meaning), set, text, {}};
+  return {std::move(name), std::move(allowed), std::move(meaning), set, text};
 }
 
 using models::kMostRank;
@@ -141,7 +138,7 @@ std::optional<double> alpha_in(const Value& v) {
 std::vector<RecipeKey> adapter_keys() {
   return {
       choice<AdapterKind>(
-          "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, {}, STRATA_AT(adapter.kind),
+          "adapter.kind", {{"none", AdapterKind::none}, {"lora", AdapterKind::lora}}, STRATA_AT(adapter.kind),
           "lora: freeze the model, and train low-rank factors of its linear layers: y = W x + alpha / rank B A x"),
       integer("adapter.rank", 1, kMostRank, STRATA_AT(adapter.lora.rank), "rows of A and columns of B (r)"),
       number("adapter.alpha", kTiny, kHuge, "a number above 0", STRATA_AT(adapter.lora.alpha),
@@ -161,7 +158,7 @@ std::vector<RecipeKey> adapter_keys() {
       flag("adapter.dora", STRATA_AT(adapter.lora.dora),
            "also train the magnitudes of W's rows (DoRA): y = m / |W + s B A| (W + s B A) x"),
       choice<AdapterInit>(
-          "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}}, {},
+          "adapter.init", {{"default", AdapterInit::kaiming}, {"gaussian", AdapterInit::gaussian}},
           STRATA_AT(adapter.lora.init),
           "initialisation of A from training.seed; default: uniform with bound 1 / sqrt(in); gaussian: normal with "
           "deviation 1 / rank. B begins as zeros"),

@@ -58,15 +58,13 @@ RecipeKey sources() {
   return {"data.train",
           "a path or glob, a list of them, or a list of tables {files = ..., weight = ...} with weights above 0",
           "token files to train on; with several sources, how often a sequence comes from each (weight, default 1)",
-          set,
-          text,
-          {}};
+          set, text};
 }
 
 RecipeKey preset() {
   Choices<std::string> names;
   for (const std::string_view name : models::preset_names()) names.emplace_back(name, name);
-  return choice<std::string>("model.preset", std::move(names), {}, STRATA_AT(model.preset), "or a named shape");
+  return choice<std::string>("model.preset", std::move(names), STRATA_AT(model.preset), "or a named shape");
 }
 
 }  // namespace
@@ -75,12 +73,12 @@ std::vector<RecipeKey> model_keys() {
   return {
       path("model.path", STRATA_AT(model.path), "Hugging Face directory: config.json and safetensors"),
       preset(),
-      choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, {},
-                   STRATA_AT(model.init), "weights from model.path, or random ones from training.seed"),
+      choice<Init>("model.init", {{"pretrained", Init::pretrained}, {"random", Init::random}}, STRATA_AT(model.init),
+                   "weights from model.path, or random ones from training.seed"),
       flag("model.new_head", STRATA_AT(model.new_head),
            "continue from a classifier with other classes: the classes are those of the training data, and the layer "
            "that scores them is initialised from training.seed, whatever model.path has"),
-      choice<FrozenFormat>("model.frozen_format", {{"compute", FrozenFormat::compute}, {"nf4", FrozenFormat::nf4}}, {},
+      choice<FrozenFormat>("model.frozen_format", {{"compute", FrozenFormat::compute}, {"nf4", FrozenFormat::nf4}},
                            STRATA_AT(model.frozen_format),
                            "how frozen matrices of blocks' linear layers are stored, gathered and offloaded: in "
                            "training.precision, or in bitsandbytes' 4-bit format, unpacked before use"),
@@ -95,17 +93,17 @@ std::vector<RecipeKey> data_keys() {
       paths("data.validation", "a path or glob, or a list of them", STRATA_AT(data.validation),
             "token files to evaluate on"),
       integer("data.seq_len", 1, 1 << 24, STRATA_AT(data.seq_len), "tokens per sequence"),
-      choice<DataOrder>("data.order", {{"shuffle", DataOrder::shuffle}, {"sequential", DataOrder::sequential}}, {},
+      choice<DataOrder>("data.order", {{"shuffle", DataOrder::shuffle}, {"sequential", DataOrder::sequential}},
                         STRATA_AT(data.order), "order of the sequences; shuffle depends only on training.seed"),
       choice<Packing>(
           "data.packing",
-          {{"auto", Packing::automatic}, {"stream", Packing::stream}, {"documents", Packing::documents}}, {},
+          {{"auto", Packing::automatic}, {"stream", Packing::stream}, {"documents", Packing::documents}},
           STRATA_AT(data.packing),
           "cut one stream of tokens, or let whole documents share sequences without seeing each other; auto: documents "
           "if a token file has a mask or labels"),
       choice<LongDocuments>(
           "data.long", {{"cut", LongDocuments::cut}, {"drop", LongDocuments::drop}, {"refuse", LongDocuments::refuse}},
-          {}, STRATA_AT(data.long_documents), "what happens to documents above data.seq_len, if documents are packed"),
+          STRATA_AT(data.long_documents), "what happens to documents above data.seq_len, if documents are packed"),
       flag("data.any_tokenizer", STRATA_AT(data.any_tokenizer),
            "accept tokens from a tokenizer other than that of model.path"),
   };

@@ -21,8 +21,6 @@ struct RecipeKey {
   std::function<bool(Recipe&, const RecipeValue&, const std::filesystem::path& folder)> set;
   // The value in canonical form; "none" if it is not set.
   std::function<std::string(const Recipe&)> text;
-  // True for a value that is allowed but not yet supported.
-  std::function<bool(const RecipeValue&)> not_built;
   // The maximum of a number or size, if it is far beyond any sensible value and `allowed` therefore does not mention
   // it.
   struct Most {
@@ -30,7 +28,6 @@ struct RecipeKey {
     std::string text;
   };
   std::optional<Most> most = {};
-  std::string why_not_built = {};  // completes "KEY = VALUE is not supported"
 };
 
 }  // namespace strata::runtime

@@ -116,17 +116,11 @@ inline std::string listed(const std::vector<std::string>& names) {
   return out;
 }
 
-// `later`: names that are allowed but not yet supported, and have no value of T.
 template <typename T, typename At>
-RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> later, At at, std::string meaning) {
+RecipeKey choice(std::string name, Choices<T> choices, At at, std::string meaning) {
   std::vector<std::string> names;
   for (const auto& [text, value] : choices) names.emplace_back(text);
-  names.insert(names.end(), later.begin(), later.end());
-  const auto is_later = [later](const Value& v) {
-    const auto* text = std::get_if<std::string>(&v.value);
-    return text && std::find(later.begin(), later.end(), *text) != later.end();
-  };
-  auto set = [choices, is_later, at](Recipe& recipe, const Value& v, const fs::path&) {
+  auto set = [choices, at](Recipe& recipe, const Value& v, const fs::path&) {
     const auto* text = std::get_if<std::string>(&v.value);
     if (!text) return false;
     for (const auto& [known, value] : choices) {
@@ -134,7 +128,7 @@ RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> 
       at(recipe) = value;
       return true;
     }
-    return is_later(v);
+    return false;
   };
   auto text = [choices, at](const Recipe& recipe) {
     for (const auto& [known, value] : choices) {
@@ -142,7 +136,7 @@ RecipeKey choice(std::string name, Choices<T> choices, std::vector<std::string> 
     }
     return std::string("none");
   };
-  return {std::move(name), listed(names), std::move(meaning), set, text, is_later};
+  return {std::move(name), listed(names), std::move(meaning), set, text};
 }
 
 // The system would cut a path at a zero byte.

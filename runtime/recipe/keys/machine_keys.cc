@@ -25,7 +25,7 @@ std::vector<RecipeKey> memory_keys() {
           {{"auto", AccumulationOrder::automatic},
            {"horizontal", AccumulationOrder::horizontal},
            {"vertical", AccumulationOrder::vertical}},
-          {}, STRATA_AT(memory.order),
+          STRATA_AT(memory.order),
           "micro-batch by micro-batch, or unit by unit; auto: the one that needs less memory (device and host), unless "
           "the other is predicted to be faster by 5% for each 10% of memory, and needs no more of the device than a "
           "recipe with less state in other tiers (zero.*); or the only one that fits"),
@@ -36,7 +36,7 @@ std::vector<RecipeKey> memory_keys() {
                                               {"io_uring", offload::Engine::io_uring},
                                               {"libaio", offload::Engine::libaio},
                                               {"threads", offload::Engine::threads}},
-                                             {}, STRATA_AT(memory.io_engine),
+                                             STRATA_AT(memory.io_engine),
                                              "how the nvme tier is read and written; auto: the first that works"),
       flag_or_auto("memory.io_direct", STRATA_AT(memory.io_direct),
                    "bypass the page cache (O_DIRECT); auto: if the file system allows it"),
@@ -48,7 +48,7 @@ std::vector<RecipeKey> memory_keys() {
 std::vector<RecipeKey> device_keys() {
   return {
       choice<DeviceKind>("device.kind",
-                         {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}}, {},
+                         {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
                          STRATA_AT(device.kind), "what computes; auto: a GPU if one can be used, otherwise the CPU"),
       integer("device.threads", 1, 256, STRATA_AT(device.threads),
               "CPU threads of this rank; default: cores, or a CPU quota if that is less, / ranks on the node"),
@@ -63,13 +63,13 @@ std::vector<RecipeKey> comm_keys() {
                              {"threads", comm::Backend::threads},
                              {"mpi", comm::Backend::mpi},
                              {"nccl", comm::Backend::nccl}},
-                            {}, STRATA_AT(comm.backend),
+                            STRATA_AT(comm.backend),
                             "what connects the ranks; auto: NCCL between GPUs; solo: one rank, without mpirun"),
       choice<comm::Transport>("comm.transport",
                               {{"auto", comm::Transport::automatic},
                                {"shared", comm::Transport::shared_memory},
                                {"messages", comm::Transport::messages}},
-                              {}, STRATA_AT(comm.transport), "transport between ranks of one node"),
+                              STRATA_AT(comm.transport), "transport between ranks of one node"),
   };
 }
 

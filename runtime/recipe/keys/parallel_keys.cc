@@ -23,7 +23,8 @@ RecipeKey tensor_shards() {
     return true;
   };
   return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMostShards),
-               "virtual shards in which each block is computed, whose sums have a fixed order: part of the numerics, "
+               "virtual shards in which blocks and vocabulary are computed, whose sums have a fixed order: part of the "
+               "numerics, "
                "so a checkpoint is resumed with the same value; not with adapters or nf4 in this version; "
                "default: the checkpoint's when resuming, else parallel.tensor",
                STRATA_AT(parallel.tensor_shards), set);
@@ -48,18 +49,15 @@ RecipeKey split() {
   auto text = [](const Recipe& recipe) {
     return recipe.parallel.split.empty() ? json_string("auto") : text_of_list(recipe.parallel.split);
   };
-  return {"parallel.split",
-          fmt::format("\"auto\" or a list of integers from 0 to {}", kMostRanks),
+  return {"parallel.split", fmt::format("\"auto\" or a list of integers from 0 to {}", kMostRanks),
           "blocks per stage, or per chunk of the stages, in the order of the model; auto: the fastest split whose "
           "stages fit",
-          set,
-          text,
-          {}};
+          set, text};
 }
 
 template <typename At>
 RecipeKey tier(std::string name, At at, std::string meaning) {
-  return choice<Tier>(std::move(name), {{"device", Tier::device}, {"host", Tier::host}, {"nvme", Tier::nvme}}, {}, at,
+  return choice<Tier>(std::move(name), {{"device", Tier::device}, {"host", Tier::host}, {"nvme", Tier::nvme}}, at,
                       std::move(meaning));
 }
 
@@ -83,12 +81,8 @@ RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
            : at(recipe) == kRanksOfANode ? json_string("node")
                                          : text_of(at(recipe));
   };
-  return {std::move(name),
-          fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMostRanks),
-          std::move(meaning),
-          set,
-          text,
-          {}};
+  return {std::move(name), fmt::format("\"all\", \"node\" or an integer from 1 to {}", kMostRanks), std::move(meaning),
+          set, text};
 }
 
 }  // namespace
@@ -96,17 +90,18 @@ RecipeKey ranks_of_group(std::string name, At at, std::string meaning) {
 std::vector<RecipeKey> parallel_keys() {
   std::vector<RecipeKey> keys = {
       integer("parallel.tensor", 1, kMostRanks, STRATA_AT(parallel.tensor),
-              "ranks that share each block (tensor parallelism): a power of two that divides parallel.tensor_shards"),
+              "ranks that share each layer (tensor parallelism): a power of two that divides parallel.tensor_shards"),
       flag("parallel.sequence", STRATA_AT(parallel.sequence),
            "with parallel.tensor: between products, each rank has its part of the rows alone (sequence parallelism), "
            "with the same bits"),
       integer("parallel.stages", 1, kMostRanks, STRATA_AT(parallel.stages),
-              "pipeline stages, each of which holds consecutive units of the model"),
+              "pipeline stages, each of which holds consecutive units of the model, or several pieces of it "
+              "(parallel.chunks)"),
       choice<Schedule>("parallel.schedule",
                        {{"1f1b", Schedule::one_forward_one_backward},
                         {"interleaved", Schedule::interleaved},
                         {"all_forward_all_backward", Schedule::all_forward_all_backward}},
-                       {}, STRATA_AT(parallel.schedule),
+                       STRATA_AT(parallel.schedule),
                        "the order of a stage's micro-batches: one forward, one backward; interleaved over "
                        "parallel.chunks pieces of the stage, which idles less and sends more; or all forwards first, "
                        "which keeps the activations of all"),

@@ -27,12 +27,8 @@ RecipeKey betas() {
   auto text = [](const Recipe& recipe) {
     return fmt::format("[{}, {}]", recipe.optimizer.betas[0], recipe.optimizer.betas[1]);
   };
-  return {"optimizer.betas",
-          "two numbers from 0 to below 1",
-          "decay of adamw's first and second moment; lion's, default [0.9, 0.99]; sgd has none",
-          set,
-          text,
-          {}};
+  return {"optimizer.betas", "two numbers from 0 to below 1",
+          "decay of adamw's first and second moment; lion's, default [0.9, 0.99]; sgd has none", set, text};
 }
 
 RecipeKey class_weights() {
@@ -147,13 +143,10 @@ RecipeKey micro_batch_size() {
     const std::int64_t size = recipe.training.micro_batch_size;
     return size == kAutomaticBatch ? json_string("auto") : text_of(size);
   };
-  return {"training.micro_batch_size",
-          fmt::format("\"auto\" or an integer from 1 to {}", kMostSequences),
+  return {"training.micro_batch_size", fmt::format("\"auto\" or an integer from 1 to {}", kMostSequences),
           "sequences per rank and micro-batch; auto: the largest that fits memory.device, found once by planning; a "
           "resumed run keeps its checkpoint's",
-          set,
-          text,
-          {}};
+          set, text};
 }
 
 }  // namespace
@@ -165,7 +158,7 @@ std::vector<RecipeKey> training_keys() {
                                  {"masked_lm", models::Objective::masked_lm},
                                  {"sequence_classification", models::Objective::sequence_classification},
                                  {"token_classification", models::Objective::token_classification}},
-                                {}, STRATA_AT(training.objective),
+                                STRATA_AT(training.objective),
                                 "what the model is trained on; default: what the architectures in its configuration "
                                 "name, otherwise masked_lm for encoders, causal_lm for others"),
       mlm_probability(),
@@ -178,13 +171,13 @@ std::vector<RecipeKey> training_keys() {
               "micro-batches per rank and step; 1 if neither this nor global_batch_size is given"),
       integer("training.global_batch_size", 1, kMany, STRATA_AT(training.global_batch_size),
               "or sequences per step over all ranks"),
-      choice<DType>("training.precision", {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}}, {},
+      choice<DType>("training.precision", {{"fp32", DType::fp32}, {"bf16", DType::bf16}, {"fp16", DType::fp16}},
                     STRATA_AT(training.precision), "dtype of parameters, activations and gradients; masters are fp32"),
       integer("training.seed", 0, std::numeric_limits<std::int64_t>::max(), STRATA_AT(training.seed),
               "seed of random weights, data order and dropout"),
       number("training.max_grad_norm", 0, kHuge, "a number >= 0", STRATA_AT(training.max_grad_norm),
              "clip the gradient's norm to this; 0: no clipping"),
-      choice<Reduce>("training.reduce", {{"ordered", Reduce::ordered}, {"fast", Reduce::fast}}, {},
+      choice<Reduce>("training.reduce", {{"ordered", Reduce::ordered}, {"fast", Reduce::fast}},
                      STRATA_AT(training.reduce),
                      "exchange and add gradients after each micro-batch, in global order, or add them locally and "
                      "exchange once per step"),
@@ -203,10 +196,10 @@ std::vector<RecipeKey> optimizer_keys() {
                              {"adamw8bit", OptimizerName::adamw8bit},
                              {"lion", OptimizerName::lion},
                              {"sgd", OptimizerName::sgd}},
-                            {}, STRATA_AT(optimizer.name), "the update rule; adamw8bit: adamw with 8-bit moments"),
+                            STRATA_AT(optimizer.name), "the update rule; adamw8bit: adamw with 8-bit moments"),
       choice<StorageFormat>(
           "optimizer.moments",
-          {{"fp32", StorageFormat::fp32}, {"bf16", StorageFormat::bf16}, {"8bit", StorageFormat::block8}}, {},
+          {{"fp32", StorageFormat::fp32}, {"bf16", StorageFormat::bf16}, {"8bit", StorageFormat::block8}},
           STRATA_AT(optimizer.moments),
           "format of the moments: fp32 unless the name says 8bit; bf16 is rounded stochastically; 8bit keeps those of "
           "embeddings, biases, gains and tensors below 4,096 elements in fp32"),
@@ -228,7 +221,7 @@ std::vector<RecipeKey> scheduler_keys() {
       choice<Decay>(
           "scheduler.name",
           {{"constant", Decay::constant}, {"linear", Decay::linear}, {"cosine", Decay::cosine}, {"wsd", Decay::wsd}},
-          {}, STRATA_AT(scheduler.name), "the learning rate after the warmup"),
+          STRATA_AT(scheduler.name), "the learning rate after the warmup"),
       integer("scheduler.warmup_steps", 0, kMany, STRATA_AT(scheduler.warmup_steps),
               "steps of linear learning-rate warmup"),
       number("scheduler.min_lr_ratio", 0, 1, "a number from 0 to 1", STRATA_AT(scheduler.min_lr_ratio),

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "comm/communicator.h"
+#include "launcher/control/watch/dump.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher::control {
@@ -70,6 +71,23 @@ TEST_F(HubTest, TellsWhatItWasTold) {
   hub_->told(report());
   EXPECT_EQ(status().ranks(0).compute_seconds(), 0.005);
   EXPECT_EQ(status().nodes_size(), 1);
+}
+
+// Of a pipeline of two stages, whose first rank this is.
+TEST_F(HubTest, TellsWhereARankIsInTheMesh) {
+  hub_->told(report());
+  EXPECT_EQ(status().ranks(0).coordinates(), "");
+  TaskNames names;
+  names.stages.resize(2);
+  names.mesh = {2, {}, 0, 1, 2};
+  hub_->know(names);
+  EXPECT_EQ(status().ranks(0).coordinates(), "stage 0");
+  pb::Dump dump;
+  pb::RankDump& rank = *dump.add_ranks();
+  rank.set_rank(1);
+  rank.set_node("n1");
+  rank.set_coordinates("stage 1");
+  EXPECT_THAT(text_of(dump), testing::StartsWith("rank 1 (stage 1) on n1, pid "));
 }
 
 TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
