@@ -83,22 +83,34 @@ std::size_t Unit::add_parameter(std::string name, std::vector<std::int64_t> shap
   return place_parameter({std::move(name), std::move(shape), 0, decay, init, fp32_moments}, pool);
 }
 
-std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearShape> layers) {
+std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearShape> layers, std::size_t shards,
+                                        bool cuts_outputs) {
   std::vector<LowRank> all;
   for (const LinearShape& layer : layers) all.push_back(adapter_ ? low_rank_for(*adapter_, layer.name) : LowRank{});
-  const auto add = [&](const LinearShape& layer, const char* factor, std::size_t rows, std::size_t columns, Init init) {
-    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
-    return place_parameter({layer.name + factor, shape, 0, true, init, false, true}, PoolKind::trained);
+  const auto add = [&](const LinearShape& layer, const char* factor, std::size_t rows, std::size_t columns, Init init,
+                       const Slice& slice) {
+    std::vector<std::int64_t> shape{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
+    if (slice.shards > 1) {
+      const std::size_t index = add_cut_parameter(layer.name + factor, std::move(shape), slice, true, init);
+      parameters_[index].offset = offset_in(PoolKind::trained, 0);
+      parameters_[index].of_adapter = true;
+      return index;
+    }
+    const std::size_t offset =
+        place_parameter({layer.name + factor, std::move(shape), 0, true, init, false, true}, PoolKind::trained);
+    return shards > 1 ? parameters_.size() - 1 : offset;
   };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (all[i].rank == 0) continue;
     const Init uniform{0, 0, 1 / std::sqrt(static_cast<float>(in))};
     const Init normal{0, 1 / static_cast<float>(all[i].rank)};
-    all[i].a =
-        add(layers[i], ".lora_A.weight", all[i].rank, in, adapter_->init == AdapterInit::gaussian ? normal : uniform);
+    all[i].a = add(layers[i], ".lora_A.weight", all[i].rank, in,
+                   adapter_->init == AdapterInit::gaussian ? normal : uniform, {1, 1, cuts_outputs ? 1 : shards});
   }
   for (std::size_t i = 0; i < layers.size(); ++i)
-    if (all[i].rank > 0) all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0});
+    if (all[i].rank > 0)
+      all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0},
+                     {0, layers[i].segments, cuts_outputs ? shards : 1});
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!all[i].dora) continue;
     // The lengths of W's rows at first, which a source of weights computes (runtime/weights/adapter/magnitudes.h).

@@ -268,13 +268,16 @@ class Unit {
   // of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
   void place_shards(const ShardRange& shards);
   // Adds the adapter tensors of linear layers that multiply the same input, all A before all B, and returns each
-  // layer's adapter (rank 0: none). Names are without ".weight".
+  // layer's adapter (rank 0: none). Names are without ".weight". In several virtual shards, which cut the layers'
+  // outputs or their inputs, B or A is cut as well, and the adapters have the indices of parameters for offsets.
   struct LinearShape {
     std::string name;
     std::size_t out;
     bool input_major = false;
+    std::size_t segments = 1;
   };
-  std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers);
+  std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers, std::size_t shards = 1,
+                                    bool cuts_outputs = true);
   // Dropout of the input of linear layer `layer`'s adapter; the following layers use the following sites. These sites
   // are above those of the blocks' own dropout.
   device::Dropout adapter_dropout(const Context& c, std::size_t layer) const;

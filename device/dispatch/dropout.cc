@@ -10,6 +10,8 @@ void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, Vi
   STRATA_CHECK(!residual || (residual.size == x.size && residual.dtype == x.dtype));
   STRATA_CHECK(use.probability >= 0.0f && use.probability < 1.0f);
   STRATA_CHECK_EQ(use.first % 4, 0u);
+  STRATA_CHECK(use.columns % 4 == 0 && use.stride % 4 == 0);
+  STRATA_CHECK(use.columns == 0 || x.size % use.columns == 0);
   lane.operations().dropout(lane, use, x, residual, out);
 }
 

@@ -30,6 +30,27 @@ struct BlockOperations {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
   }
 
+  // The gradients of adapters' whole factors: their memory in backward, and what crosses ranks of them.
+  void place_sums(Slots& work) {
+    for (std::size_t i = 0; i < factor_sums.size(); ++i)
+      factor_sums[i] = work.add(linears()[i]->sums(), device::DType::fp32);
+  }
+  std::size_t crossing() const {
+    std::size_t elements = 0;
+    for (const SplitLinear* linear : linears()) elements += linear->crossing();
+    return elements;
+  }
+  void leave_gradients(device::Lane& lane, device::View workspace, device::View to) const {
+    for (std::size_t i = 0, at = 0; i < factor_sums.size(); at += linears()[i++]->crossing())
+      if (const std::size_t size = linears()[i]->crossing(); size > 0)
+        linears()[i]->leave_gradients(lane, factor_sums[i].of(workspace), to.sub(at, size));
+  }
+  void take_gradients(device::Lane& lane, device::ConstView from, const GradientRange& gradients) const {
+    for (std::size_t i = 0, at = 0; i < factor_sums.size(); at += linears()[i++]->crossing())
+      if (const std::size_t size = linears()[i]->crossing(); size > 0)
+        linears()[i]->take_gradients(lane, from.sub(at, size), gradients);
+  }
+
   // The rows of x that a slot of the workspace holds.
   device::View rows_of(const Slot& slot, device::View workspace) const {
     return slot.of(workspace).sub(0, rows * hidden);
@@ -49,6 +70,7 @@ struct BlockOperations {
   AttentionPart attention;
   SplitLinear qkv, projection, up, down;  // up: with the gate, if the MLP has one
   UnitBytes bytes = {};
+  std::array<Slot, 4> factor_sums = {};  // by linear layer
 };
 
 // A transformer block of any family. `Plan` is BlockOperations plus the family's additions; the block's queries are

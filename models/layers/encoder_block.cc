@@ -76,6 +76,7 @@ struct BlockPlan : BlockOperations {
     wide = work.add(tokens * std::max(inner_width, 3 * own), t);
     norm_sums1 = work.add(attention_norm.sums(), DType::fp32);
     norm_sums2 = work.add(norm.sums(), DType::fp32);
+    place_sums(work);
     bytes.backward_workspace = work.bytes();
   }
   static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
@@ -172,18 +173,18 @@ class Block final : public BlockUnit<BlockPlan> {
         const ConstView d_down =
             divides_rows() ? whole_rows(c, dy) : through_dropout(lane, dropout_of(c, 2), narrow, other);
         b.down.backward(lane, c.parameters, b.active.of(saved), d_down, d_inner, gradients, scratch, b.inner.of(saved),
-                        adapter_dropout(c, 5));
+                        adapter_dropout(c, 5), b.factor_sums[kDown].of(c.workspace));
         return;
       }
       case kUp:
-        return b.up.backward(lane, c.parameters, b.middle.of(saved), d_inner, sum_in(c, other), gradients, scratch, {},
-                             adapter_dropout(c, 4));
+        return b.up.backward(lane, c.parameters, whole_input(c, b.middle.of(saved)), d_inner, sum_in(c, other),
+                             gradients, scratch, {}, adapter_dropout(c, 4), b.factor_sums[kUp].of(c.workspace));
       case kProjection: {
         if (!divides_rows()) backward_attention_norm(lane, c, saved, dx, gradients);
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, dropout_of(c, 1), dx, other);
         b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
-                              adapter_dropout(c, 3));
+                              adapter_dropout(c, 3), b.factor_sums[kProjection].of(c.workspace));
         return;
       }
       case kAttention:
@@ -191,8 +192,8 @@ class Block final : public BlockUnit<BlockPlan> {
           b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
                                b.shard(b.lse.of(saved), v), b.shard(d_mixed, v), b.shard(d_heads, v), dropout_of(c, 0),
                                scratch, v);
-        return b.qkv.backward(lane, c.parameters, x, d_heads, sum_in(c, narrow), gradients, scratch, {},
-                              adapter_dropout(c, 0));
+        return b.qkv.backward(lane, c.parameters, whole_input(c, x), d_heads, sum_in(c, narrow), gradients, scratch, {},
+                              adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
     }
   }
   void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
@@ -207,17 +208,21 @@ class Block final : public BlockUnit<BlockPlan> {
     dropout(lane, dropout_of(c, of_mlp ? 2 : 1), of_mlp ? b.rows_of(b.narrow, c.workspace) : dx, {}, to);
     if (input) cast(lane, of_mlp ? b.middle.of(saved) : x, input);
   }
-  std::size_t crossing_gradients() const override { return plan_->attention_norm.crossing() + plan_->norm.crossing(); }
+  std::size_t crossing_gradients() const override {
+    return plan_->attention_norm.crossing() + plan_->norm.crossing() + plan_->crossing();
+  }
   void leave_gradients(Lane& lane, const Context& c, View to) const override {
     const BlockPlan& b = *plan_;
     const std::size_t first = b.attention_norm.crossing();
     b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), to.sub(0, first));
     b.norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), to.sub(first, b.norm.crossing()));
+    b.leave_gradients(lane, c.workspace, to.sub(first + b.norm.crossing(), b.crossing()));
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
     const std::size_t first = plan_->attention_norm.crossing();
     plan_->attention_norm.take_gradients(lane, from.sub(0, first), gradients);
     plan_->norm.take_gradients(lane, from.sub(first, plan_->norm.crossing()), gradients);
+    plan_->take_gradients(lane, from.sub(first + plan_->norm.crossing(), plan_->crossing()), gradients);
   }
   // From dy to `narrow`.
   void backward_norm(Lane& lane, const Context& c, ConstView saved, ConstView dy,

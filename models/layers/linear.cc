@@ -110,9 +110,20 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     targets.push_back({column, tensor.out, tensor.low_rank});
     column += tensor.out;
   }
-  const DType input_sum = runs.size() > 1 ? DType::fp32 : t;
-  low_rank_.emplace(
-      LowRankProducts::Spec{spec_.rows, spec_.in, out_, t, input_sum, spec_.device, spec_.adapter_dropout}, targets);
+  using Whole = LowRankProducts::Spec::Whole;
+  const DType input_sum = runs.size() > 1 || spec_.partial_input_gradient ? DType::fp32 : t;
+  low_rank_.emplace(LowRankProducts::Spec{.rows = spec_.rows,
+                                          .in = spec_.in,
+                                          .out = out_,
+                                          .dtype = t,
+                                          .input_sum = input_sum,
+                                          .device = spec_.device,
+                                          .dropout = spec_.adapter_dropout,
+                                          .output = spec_.partial_output ? DType::fp32 : t,
+                                          .whole = spec_.partial_output           ? Whole::b
+                                                   : spec_.partial_input_gradient ? Whole::a
+                                                                                  : Whole::none},
+                    targets);
 }
 
 View Linear::own_scratch(View scratch) const {
@@ -248,13 +259,13 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
 
 void Linear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
                       const GradientRange& gradients, View whole_scratch, ConstView inactive,
-                      const device::Dropout& dropout) const {
+                      const device::Dropout& dropout, View sums) const {
   const Dora dora = cut(whole_scratch);
   const ConstView dz = dora_ ? run_dora_backward(lane, parameters, x, dy, gradients, dora, dropout) : dy;
   const View scratch = dora.rest;
   backward_parameters(lane, x, dy, gradients, own_scratch(scratch));
   if (low_rank_)
-    low_rank_->backward_parameters(lane, parameters, x, dz, gradients, scratch, own_scratch(scratch), dropout);
+    low_rank_->backward_parameters(lane, parameters, x, dz, gradients, scratch, own_scratch(scratch), dropout, sums);
   const bool drops = !singles_.empty();
   input_gradient(lane, parameters, drops ? dy : dz, dx, scratch, inactive, dropout, drops ? &dora : nullptr);
 }

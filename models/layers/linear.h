@@ -38,7 +38,8 @@ class Linear {
     Gelu gelu_behind = Gelu::none;  // forward also returns gelu(y)
     Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
     float adapter_dropout = 0;      // of the input of adapters
-    // y, or dx, is one of the results that a sum over virtual shards adds: fp32, and not rounded. Not with adapters.
+    // y, or dx, is one of the results that a sum over virtual shards adds: fp32, and not rounded. Of adapters B, or A,
+    // is then whole.
     bool partial_output = false, partial_input_gradient = false;
   };
   explicit Linear(const Spec& spec);
@@ -60,7 +61,12 @@ class Linear {
   // All gradients: dW and db, dA and dB, then dx. Frozen tensors have none.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
-                const device::Dropout& dropout = {}) const;
+                const device::Dropout& dropout = {}, device::View sums = {}) const;
+  // Of a partial result: the gradients of adapters' whole factors, which backward() leaves in `sums`, in fp32.
+  std::vector<LowRankProducts::Gradient> whole_gradients() const {
+    return low_rank_ ? low_rank_->whole_gradients() : std::vector<LowRankProducts::Gradient>{};
+  }
+  bool adapted() const { return low_rank_.has_value(); }
   // The two halves of backward(), for a layer without adapters.
   // dx[rows, in] = dy W^T, multiplied by gelu'(inactive[rows, in]) if a GELU comes before.
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,

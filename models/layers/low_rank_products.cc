@@ -1,6 +1,7 @@
 #include "models/layers/low_rank_products.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
@@ -49,6 +50,8 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
   const auto rows = static_cast<std::int64_t>(spec.rows), in = static_cast<std::int64_t>(spec.in);
   const auto all = static_cast<std::int64_t>(spec.out);
   const DType t = spec.dtype;
+  const DType d_a = spec.whole == Spec::Whole::a ? DType::fp32 : t,
+              d_b = spec.whole == Spec::Whole::b ? DType::fp32 : t;
   const auto make = [&](const ProductShape& shape) { return Product(spec.device, shape); };
   for (const Run& run : runs) {
     const auto r = static_cast<std::int64_t>(run.rank);
@@ -59,15 +62,15 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
               run.scale,
               run.number,
               make({rows, r, in, false, true, in, in, r, t, t}),
-              make({r, in, rows, true, false, r, in, in, t, t}),
+              make({r, in, rows, true, false, r, in, in, t, d_a}),
               make({rows, in, r, false, false, r, in, in, t, spec.input_sum, false, spec.dropout == 0}),
               {}});
     columns_ += run.rank;
     std::size_t first = 0;
     for (const Target& target : run.targets) {
       const auto n = static_cast<std::int64_t>(target.out), k = static_cast<std::int64_t>(target.at.rank);
-      group.members.push_back({target, first, make({rows, n, k, false, true, r, k, all, t, t, false, true}),
-                               make({n, k, rows, true, false, all, r, k, t, t}),
+      group.members.push_back({target, first, make({rows, n, k, false, true, r, k, all, t, spec.output, false, true}),
+                               make({n, k, rows, true, false, all, r, k, t, d_b}),
                                make({rows, k, n, false, false, all, k, r, t, t})});
       first += target.at.rank;
     }
@@ -116,6 +119,16 @@ void LowRankProducts::list_products(std::vector<ProductShape>& out) const {
     for (const Member& m : g.members)
       for (const Product* product : {&m.up, &m.d_b, &m.d_down}) out.push_back(product->shape());
   }
+}
+
+std::vector<LowRankProducts::Gradient> LowRankProducts::whole_gradients() const {
+  std::vector<Gradient> out;
+  for (const Group& g : groups_) {
+    if (spec_.whole == Spec::Whole::a) out.push_back({g.a, g.rank * spec_.in});
+    for (const Member& m : g.members)
+      if (spec_.whole == Spec::Whole::b) out.push_back({m.target.at.b, m.target.out * m.target.at.rank});
+  }
+  return out;
 }
 
 View LowRankProducts::thin(const Group& group, View kept, bool gradient) const {
@@ -181,18 +194,23 @@ void LowRankProducts::forward_row(Lane& lane, const ParameterRange& parameters, 
 
 void LowRankProducts::backward_parameters(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy,
                                           const GradientRange& gradients, View kept, View scratch,
-                                          const device::Dropout& dropout) const {
+                                          const device::Dropout& dropout, View sums) const {
+  std::size_t left_in_sums = 0;
+  const auto gradient = [&](Spec::Whole factor, std::size_t offset, std::size_t size) {
+    return spec_.whole == factor ? sums.sub(std::exchange(left_in_sums, left_in_sums + size), size)
+                                 : gradients.sub(offset, size);
+  };
   for (const Group& g : groups_) {
     const View h = thin(g, kept, false), d_h = thin(g, kept, true);
     const ConstView left = run_down(lane, g, parameters, x, kept, scratch, dropout);
     for (const Member& m : g.members) {
       const std::size_t size = m.target.out * m.target.at.rank;
       const ConstView dy_of = from(dy, m.target.column);
-      m.d_b.run(lane, dy_of, from(ConstView(h), m.first), {}, gradients.sub(m.target.at.b, size), scratch);
+      m.d_b.run(lane, dy_of, from(ConstView(h), m.first), {}, gradient(Spec::Whole::b, m.target.at.b, size), scratch);
       m.d_down.run(lane, dy_of, parameters.sub(m.target.at.b, size), {}, from(d_h, m.first), scratch);
     }
     if (g.scale != 1) scale(lane, d_h, g.scale, d_h);
-    g.d_a.run(lane, d_h, left, {}, gradients.sub(g.a, g.rank * spec_.in), scratch);
+    g.d_a.run(lane, d_h, left, {}, gradient(Spec::Whole::a, g.a, g.rank * spec_.in), scratch);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,11 @@ class LowRankProducts {
     std::size_t rows, in, out;
     device::DType dtype, input_sum;  // dtype: of all operands; input_sum: of the dx to which backward() adds
     device::Device device = {};
-    float dropout = 0;  // of the input of A; target i uses the first site + i
+    float dropout = 0;             // of the input of A; target i uses the first site + i
+    device::DType output = dtype;  // of the y to which forward() adds
+    // Of a layer that is computed in virtual shards: the factor that every shard has whole. Its gradient is a sum over
+    // shards, of which backward_parameters() leaves this one's in fp32.
+    enum class Whole : std::uint8_t { none, a, b } whole = Whole::none;
   };
   // Targets of rank 0 have no adapter.
   LowRankProducts(const Spec& spec, std::span<const Target> targets);
@@ -38,6 +43,11 @@ class LowRankProducts {
   double forward_flops() const;
   double backward_flops() const;
   void list_products(std::vector<device::ProductShape>& out) const;
+  // Where the gradients of whole factors belong, in the order in which they are left.
+  struct Gradient {
+    std::size_t offset, size;
+  };
+  std::vector<Gradient> whole_gradients() const;
 
   // Adds to y[rows, out].
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View kept,
@@ -45,10 +55,10 @@ class LowRankProducts {
   // The same for a single row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View kept, const device::Dropout& dropout = {}) const;
-  // Computes dA and dB; leaves s dy B in `kept`.
+  // Computes dA and dB, those of whole factors into `sums`; leaves s dy B in `kept`.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                            const GradientRange& gradients, device::View kept, device::View scratch,
-                           const device::Dropout& dropout = {}) const;
+                           const device::Dropout& dropout = {}, device::View sums = {}) const;
   // Adds (s dy B) A to dx, of dtype Spec::input_sum.
   void backward_input(device::Lane&, const ParameterRange& parameters, device::View dx, device::View kept,
                       device::View scratch, const device::Dropout& dropout = {}) const;

@@ -91,6 +91,7 @@ struct BlockPlan : BlockOperations {
     head_sums = work.add_bytes(of_heads.bytes());
     norm_sums1 = work.add(kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
     norm_sums2 = work.add(mlp_norm.sums(), DType::fp32);
+    place_sums(work);
     bytes.backward_workspace = work.bytes();
   }
   static Gelu gelu_of(const PreNormBlockSpec& s) { return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : Gelu::none; }
@@ -212,24 +213,24 @@ class Block final : public BlockUnit<BlockPlan> {
         const ConstView active = b.active.of(saved);
         if (s.mlp == MlpKind::gelu_tanh)
           return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner,
-                                 adapter_dropout(c, b.down_at));
+                                 adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace));
         const View d_active = b.d_active.of(c.workspace);
         b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch, {},
-                        adapter_dropout(c, b.down_at));
+                        adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace));
         if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, stacked, width, d_active, inner, d_inner);
         if (s.mlp == MlpKind::geglu) geglu_backward(lane, stacked, width, d_active, inner, d_inner);
         return;
       }
       case kUp:
-        return b.up.backward(lane, c.parameters, b.normed2.of(saved), d_inner, sum_in(c, d_normed), gradients, scratch,
-                             {}, adapter_dropout(c, b.up_at));
+        return b.up.backward(lane, c.parameters, whole_input(c, b.normed2.of(saved)), d_inner, sum_in(c, d_normed),
+                             gradients, scratch, {}, adapter_dropout(c, b.up_at), b.factor_sums[kUp].of(c.workspace));
       case kProjection: {
         if (!s.mlp_norm_with_up && !divides_rows())
           backward_mlp_norm(lane, c, sum_of(c, d_normed), saved, dy, dx, gradients);
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, residual_dropout(c, 1), dx, dropped);
         b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
-                              adapter_dropout(c, b.projection_at));
+                              adapter_dropout(c, b.projection_at), b.factor_sums[kProjection].of(c.workspace));
         return;
       }
       case kAttention:
@@ -244,7 +245,7 @@ class Block final : public BlockUnit<BlockPlan> {
       if (b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
       return;
     }
-    if (c.total && b.head_norms && !divides_rows())
+    if (shared() && b.head_norms && !divides_rows())
       b.head_norms->write_gains(lane, c.total.sub(b.rows * b.hidden, gains()), gradients);
     if (b.layer.has_norm)
       b.attention_norm.backward(lane, c.parameters, d_normed, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
@@ -281,14 +282,16 @@ class Block final : public BlockUnit<BlockPlan> {
   }
   // The gains of the heads' norms come after those of the norms of rows.
   std::size_t crossing_gradients() const override {
-    if (!divides_rows()) return 0;
     const BlockPlan& b = *plan_;
-    return (b.layer.has_norm ? b.attention_norm.crossing() : 0) + b.mlp_norm.crossing() + gains();
+    if (!divides_rows()) return b.crossing();
+    return (b.layer.has_norm ? b.attention_norm.crossing() : 0) + b.mlp_norm.crossing() + gains() + b.crossing();
   }
   void leave_gradients(Lane& lane, const Context& c, View to) const override {
     const BlockPlan& b = *plan_;
     std::size_t at = 0;
     const auto next = [&](std::size_t count) { return to.sub(std::exchange(at, at + count), count); };
+    b.leave_gradients(lane, c.workspace, next(b.crossing()));
+    if (!divides_rows()) return;
     if (b.layer.has_norm)
       b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
     b.mlp_norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
@@ -298,6 +301,8 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     std::size_t at = 0;
     const auto next = [&](std::size_t count) { return from.sub(std::exchange(at, at + count), count); };
+    b.take_gradients(lane, next(b.crossing()), gradients);
+    if (!divides_rows()) return;
     if (b.layer.has_norm) b.attention_norm.take_gradients(lane, next(b.attention_norm.crossing()), gradients);
     b.mlp_norm.take_gradients(lane, next(b.mlp_norm.crossing()), gradients);
     if (b.head_norms) b.head_norms->write_gains(lane, next(gains()), gradients);
@@ -351,7 +356,8 @@ class Block final : public BlockUnit<BlockPlan> {
         b.head_norms->sum_gains(lane, sums, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
     }
     const ConstView normed = b.layer.has_norm ? b.normed1.of(saved) : x;
-    b.qkv.backward(lane, c.parameters, normed, d_heads, d_normed, gradients, scratch, {}, adapter_dropout(c, 0));
+    b.qkv.backward(lane, c.parameters, whole_input(c, normed), d_heads, d_normed, gradients, scratch, {},
+                   adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
   }
   static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, View saved) {
     b.mlp_norm.forward(lane, c.parameters, b.middle.of(saved), b.normed2.of(saved), b.mean2.of(saved),

@@ -1,5 +1,6 @@
 #include "models/layers/split_block.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -74,7 +75,7 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
     if (!is_sum(pass, product)) continue;
     all.push_back(seam_after(pass, product));
     all.back().own_rows = divides_rows_;
-    all.back().meanwhile = backward && trains();
+    all.back().meanwhile = backward && trains() && !adapted_[product];
   }
   if (backward && crossing_gradients() > 0) all.push_back({.elements = crossing_gradients()});
   return all;
@@ -97,13 +98,14 @@ void SplitBlock::add_layers(SplitLinear::Offsets& places, const std::string& pre
     if (input_major) std::swap(shape[0], shape[1]);
     const Slice slice{static_cast<std::size_t>(outputs == input_major), outputs ? segments : 1, shards_.of};
     tensors.push_back({out, add(prefix + name + ".weight", std::move(shape), slice, true, layers.init)});
-    shapes.push_back({prefix + name, out, input_major});
+    shapes.push_back({prefix + name, out, input_major, segments});
   }
   for (std::size_t i = 0; layers.biased && i < tensors.size(); ++i)
     tensors[i].bias = add(shapes[i].name + ".bias", {static_cast<std::int64_t>(tensors[i].out)},
                           {0, layers.matrices[i].segments, outputs ? shards_.of : 1}, false, {0, 0});
-  const std::vector<LowRank> low_ranks = add_low_rank(in, shapes);
+  const std::vector<LowRank> low_ranks = add_low_rank(in, shapes, shards_.of, outputs);
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
+  adapted_.push_back(std::ranges::any_of(low_ranks, [](const LowRank& low_rank) { return low_rank.rank > 0; }));
   added_.push_back({&places, side, layers.biased, std::move(tensors)});
 }
 
@@ -122,12 +124,17 @@ void SplitBlock::end_block() {
   end_part();
   const auto all = parameters();
   for (const Added& layers : std::exchange(added_, {})) {
+    layers.places->first = shards_.first;
     layers.places->of = shards_.of;
     for (std::size_t shard = 0; shard < shards_.count; ++shard)
       for (layers.places->shards.emplace_back(); Linear::Tensor tensor : layers.tensors) {
         if (layers.side == CutSide::outputs) tensor.out /= shards_.of;
         tensor.weight = all[tensor.weight].offset_of(shard);
         if (layers.biased) tensor.bias = all[tensor.bias].offset_of(shard);
+        if (LowRank& at = tensor.low_rank; shards_.of > 1 && at.rank > 0) {
+          at.a = all[at.a].offset_of(shard);
+          at.b = all[at.b].offset_of(shard);
+        }
         layers.places->shards.back().push_back(tensor);
       }
     if (layers.biased && layers.side == CutSide::inputs) layers.places->bias = all[layers.tensors.front().bias].offset;

@@ -83,7 +83,8 @@ class SplitBlock : public Unit {
   virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
                               device::View input) const = 0;
-  // The norms' gradients, of which each rank then has a part: how many elements, what it leaves, and the sums taken.
+  // Gradients of which each rank has a part, those of norms and of adapters' whole factors: how many elements, what the
+  // rank leaves, and the sums taken.
   virtual std::size_t crossing_gradients() const = 0;
   virtual void leave_gradients(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_gradients(device::Lane&, device::ConstView from, const GradientRange&) const = 0;
@@ -106,7 +107,7 @@ class SplitBlock : public Unit {
   }
   device::ConstView whole_input(const Context& c, device::ConstView own) const {
     const std::size_t size = own.size / shards_.count * shards_.of;
-    return divides_rows_ ? c.total.sub(size, size) : own;
+    return divides_rows_ && trains() ? c.total.sub(size, size) : own;
   }
 
  private:
@@ -133,7 +134,8 @@ class SplitBlock : public Unit {
 
   ShardRange shards_;
   bool divides_rows_;
-  std::vector<Added> added_;  // until end_block()
+  std::vector<bool> adapted_;  // by product: whether some of its layers have adapters
+  std::vector<Added> added_;   // until end_block()
 };
 
 // Throws Error{usage} if parallel.tensor_shards does not divide the heads, the heads of keys and the MLP's width.

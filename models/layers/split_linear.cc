@@ -31,7 +31,7 @@ SplitLinear::SplitLinear(Linear whole) {
 }
 
 SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets)
-    : side_(side), all_(std::max(offsets.of, offsets.shards.size())), rows_(spec.rows) {
+    : side_(side), first_(offsets.first), all_(std::max(offsets.of, offsets.shards.size())), rows_(spec.rows) {
   const bool inputs = side == CutSide::inputs;
   if (split()) {
     spec.partial_output = inputs;
@@ -45,9 +45,39 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
   }
   in_ = spec.in;
   for (const std::vector<Linear::Tensor>& tensors : offsets.shards) {
-    for (const Linear::Tensor& tensor : tensors) STRATA_CHECK(!split() || tensor.low_rank.rank == 0);
     spec.tensors = tensors;
     shards_.emplace_back(spec);
+  }
+  if (split() && inputs && spec.adapter_dropout > 0 && shards_[0].adapted() && in_ % 4 != 0)
+    fail(Exit::usage,
+         "adapter.dropout counts rows in fours, and with parallel.tensor_shards = {} a shard of this model has rows of "
+         "{}: use fewer shards, or leave adapter.dropout out",
+         all_, in_);
+}
+
+std::size_t SplitLinear::sums_of_shard() const {
+  std::size_t elements = 0;
+  for (const LowRankProducts::Gradient& gradient : shards_[0].whole_gradients()) elements += gradient.size;
+  return elements;
+}
+
+device::Dropout SplitLinear::of_shard(device::Dropout dropout, std::size_t v) const {
+  if (side_ == CutSide::outputs) return dropout;
+  dropout.first = (first_ + v) * in_;
+  dropout.columns = static_cast<std::uint32_t>(in_);
+  dropout.stride = static_cast<std::uint32_t>(in_ * all_);
+  return dropout;
+}
+
+void SplitLinear::leave_gradients(Lane& lane, ConstView sums, View to) const {
+  tree_sum(lane, shards_.size(), sums, {}, to.sub(0, sums_of_shard()));
+}
+
+void SplitLinear::take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const {
+  std::size_t at = 0;
+  for (const auto& [offset, size] : shards_[0].whole_gradients()) {
+    cast(lane, from.sub(at, size), gradients.sub(offset, size));
+    at += size;
   }
 }
 
@@ -93,40 +123,47 @@ void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstVie
   const std::size_t count = shards_.size(), output = rows_ * shards_[0].out(), input = rows_ * in_;
   if (side_ == CutSide::outputs) {
     for (std::size_t v = 0; v < count; ++v)
-      shards_[v].forward(lane, parameters, x, of(y, v, output), scratch, of(active, v, output));
+      shards_[v].forward(lane, parameters, x, of(y, v, output), scratch, of(active, v, output), dropout);
     return;
   }
   const View partials{scratch.data, count * output, device::DType::fp32};
   for (std::size_t v = 0; v < count; ++v)
-    shards_[v].forward(lane, parameters, of(x, v, input), of(partials, v, output), after(scratch, partial_bytes()));
+    shards_[v].forward(lane, parameters, of(x, v, input), of(partials, v, output), after(scratch, partial_bytes()), {},
+                       of_shard(dropout, v));
   tree_sum(lane, count, partials, bias_ && !shared() ? parameters.sub(*bias_, out()) : ConstView{}, y.sub(0, output));
 }
 
 void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
                            const GradientRange& gradients, View scratch, ConstView inactive,
-                           const device::Dropout& dropout) const {
+                           const device::Dropout& dropout, View sums) const {
   if (!split()) return shards_[0].backward(lane, parameters, x, dy, dx, gradients, scratch, inactive, dropout);
   const std::size_t count = shards_.size(), output = rows_ * shards_[0].out(), input = rows_ * in_;
+  const auto sums_of = [&](std::size_t v) { return sums.sub(v * sums_of_shard(), sums_of_shard()); };
   if (side_ == CutSide::inputs) {
     for (std::size_t v = 0; v < count; ++v)
       shards_[v].backward(lane, parameters, of(x, v, input), dy, of(dx, v, input), gradients, scratch,
-                          of(inactive, v, input));
+                          of(inactive, v, input), of_shard(dropout, v), sums_of(v));
     if (const View db = bias_ ? gradients.sub(*bias_, out()) : View{})
       column_sum(lane, rows_, out(), out(), dy, db, scratch);
-    return;
+  } else {
+    const View partials{scratch.data, count * input, device::DType::fp32}, rest = after(scratch, partial_bytes());
+    for (std::size_t v = 0; v < count; ++v)
+      if (shared() && !shards_[v].adapted())
+        shards_[v].backward_input(lane, parameters, of(dy, v, output), of(partials, v, input), rest);
+      else
+        shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest, {},
+                            dropout, sums_of(v));
+    tree_sum(lane, count, partials, {}, dx.sub(0, input));
   }
-  const View partials{scratch.data, count * input, device::DType::fp32}, rest = after(scratch, partial_bytes());
-  for (std::size_t v = 0; v < count; ++v)
-    if (shared())
-      shards_[v].backward_input(lane, parameters, of(dy, v, output), of(partials, v, input), rest);
-    else
-      shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest);
-  tree_sum(lane, count, partials, {}, dx.sub(0, input));
+  if (shared() || sums_of_shard() == 0) return;
+  tree_sum(lane, count, sums.sub(0, this->sums()), {}, sums.sub(0, sums_of_shard()));
+  take_gradients(lane, sums, gradients);
 }
 
 void SplitLinear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
                                       View scratch) const {
   STRATA_CHECK(shared() && side_ == CutSide::outputs);
+  if (shards_[0].adapted()) return;
   const std::size_t output = rows_ * shards_[0].out();
   for (std::size_t v = 0; v < shards_.size(); ++v)
     shards_[v].backward_parameters(lane, x, of(dy, v, output), gradients, scratch);

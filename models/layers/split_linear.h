@@ -28,14 +28,18 @@ enum class CutSide : std::uint8_t { outputs, inputs };
 class SplitLinear {
  public:
   // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
-  // is whole. `of`: the number of all ranks' shards; 0: there are no others.
+  // is whole. `first`: the number of this rank's first shard. `of`: the number of all ranks' shards; 0: there are no
+  // others.
   struct Offsets {
     std::vector<std::vector<Linear::Tensor>> shards;
     std::optional<std::size_t> bias = {};
-    std::size_t of = 0;
+    std::size_t first = 0, of = 0;
   };
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
-  // `spec` is that of the whole layer, without its tensors. Adapters are not supported in several shards.
+  // `spec` is that of the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
+  // cut is cut too, and the other is whole: by linearity, each shard adds its part of the adapter to its part of the
+  // layer, and the gradient of the whole factor is a sum over shards. Throws Error{usage} for an adapter's dropout of
+  // rows that are no multiple of 4 elements.
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
   std::size_t shards() const { return shards_.size(); }  // of this rank
@@ -51,8 +55,16 @@ class SplitLinear {
                device::View scratch, device::View active = {}, const device::Dropout& dropout = {}) const;
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
-                const device::Dropout& dropout = {}) const;
-  // The gradients of the layer's tensors, which backward() does not compute if ranks share outputs that are cut.
+                const device::Dropout& dropout = {}, device::View sums = {}) const;
+  // In several shards: elements of the fp32 memory `sums` for the gradients of adapters' whole factors, which are left
+  // there if ranks share the layer; and elements that then cross. leave_gradients() adds this rank's shards,
+  // take_gradients() takes the sums over all ranks.
+  std::size_t sums() const { return shards_.size() * sums_of_shard(); }
+  std::size_t crossing() const { return shared() ? sums_of_shard() : 0; }
+  void leave_gradients(device::Lane&, device::ConstView sums, device::View to) const;
+  void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
+  // The gradients of the layer's tensors, which backward() does not compute if ranks share outputs that are cut, unless
+  // the layer has an adapter.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
 
@@ -62,10 +74,13 @@ class SplitLinear {
   // The fp32 results of this rank's shards, at the start of the scratch.
   std::size_t partial_size() const;
   std::size_t partial_bytes() const;
+  std::size_t sums_of_shard() const;
+  // The adapter's dropout in shard v, whose input may be some columns of the layer's.
+  device::Dropout of_shard(device::Dropout dropout, std::size_t v) const;
 
   CutSide side_ = CutSide::outputs;
-  std::size_t all_ = 1;            // the number of all ranks' shards
-  std::size_t rows_ = 0, in_ = 0;  // in_: the input features of one shard
+  std::size_t first_ = 0, all_ = 1;  // the number of the first shard here, and of all ranks'
+  std::size_t rows_ = 0, in_ = 0;    // in_: the input features of one shard
   std::vector<Linear> shards_;
   std::optional<std::size_t> bias_;
 };

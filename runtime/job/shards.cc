@@ -41,7 +41,7 @@ void require_supported(const Recipe& recipe) {
     fail(Exit::usage, "parallel.{} = {} does not support {} in this version: leave one of the two out",
          recipe.parallel.tensor_shards ? "tensor_shards" : "tensor", recipe.parallel.shards(), what);
   };
-  if (recipe.adapter.kind != AdapterKind::none) refuse("adapters (adapter.kind)");
+  if (recipe.adapter.lora.dora) refuse("adapter.dora");
   if (recipe.model.quantised()) refuse("quantised weights (model.frozen_format)");
 }
 

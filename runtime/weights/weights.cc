@@ -1,6 +1,7 @@
 #include "runtime/weights/weights.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,34 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, P
     executor.storage().write_state(unit, StateKind::master, device::fp32_bytes(at), std::as_bytes(mine));
   });
 }
+
+namespace {
+
+// Adds to the hash of a base the frozen tensors of this stage that are cut into virtual shards. Its blocks are of whole
+// tensors, so each of the stage's ranks reads some blocks once more.
+void hash_cut_tensors(const StepPlan& plan, const WeightSource& source, const Coordinates& rank, BaseHash& hash) {
+  const Mesh& mesh = plan.mesh();
+  const auto ranks = static_cast<std::size_t>(mesh.data() * mesh.tensor);
+  const auto own = static_cast<std::size_t>(rank.data * mesh.tensor + rank.tensor);
+  constexpr std::size_t kBlock = models::kParameterAlignment, kAtOnce = std::size_t{1} << 20;
+  std::vector<float> values;
+  for (const int unit : plan.own.all()) {
+    std::map<std::size_t, std::size_t> cut;  // parameter, elements
+    for (const TensorRange& range : plan.layout.units[static_cast<std::size_t>(unit)].frozen.ranges)
+      if (range.piece.shards > 1) cut[range.parameter] = range.box->of_tensor();
+    for (const auto& [parameter, size] : cut) {
+      const std::size_t blocks = (size + kBlock - 1) / kBlock;
+      const std::size_t end = std::min(size, blocks * (own + 1) / ranks * kBlock);
+      for (std::size_t at = blocks * own / ranks * kBlock; at < end; at += kAtOnce) {
+        values.resize(std::min(kAtOnce, end - at));
+        source.read(static_cast<std::size_t>(unit), parameter, at, values);
+        hash.add(static_cast<std::size_t>(unit), parameter, at, values);
+      }
+    }
+  }
+}
+
+}  // namespace
 
 void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
                   const Advance& advance, const LoadOptions& options) {
@@ -87,7 +116,9 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
     for_ranges(i, [&](const TensorRange& range, std::size_t from, std::size_t to) {
       read_piece(source, c.unit, range.parameter, range.piece, from - range.begin,
                  {&values[from - c.begin], to - from});
-      if (c.pool == PoolKind::trained || !options.base || !plan.own.has(static_cast<int>(c.unit))) return;
+      // The tensors that are cut are hashed whole, below; of the others, ranks that share each layer have the same.
+      const bool counts = range.piece.shards == 1 && options.rank.tensor == 0;
+      if (c.pool == PoolKind::trained || !options.base || !plan.own.has(static_cast<int>(c.unit)) || !counts) return;
       const models::ElementRange own = plan.layout.units[c.unit].pool(c.pool).shards.piece_of({from, to}, options.rank);
       if (own.begin < own.end)
         options.base->add(c.unit, range.parameter, own.begin - range.begin, {&values[own.begin - c.begin], own.size()});
@@ -111,6 +142,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
   const bool own_part = plan.sharded_parameters() || plan.mesh().stages * plan.mesh().tensor > 1;
   if (!alone && !own_part && !frozen_alone) comm::require_same(source.seen_as_read(), world);
   if (!plan.layout.adapted) return {};
+  comm::agree(world, [&] { hash_cut_tensors(plan, source, plan.mesh().at(world.rank()), base); });
   std::string hash = base.whole(world);
   comm::agree(world, [&] { require_base(source, hash); });
   return hash;

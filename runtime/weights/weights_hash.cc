@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <map>
@@ -92,8 +93,8 @@ class Hasher {
 
   std::string hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
-      if (is_cut(unit))
-        add_cut(unit);
+      if (is_cut(unit, hashed_pools()))
+        add_cut(unit, hashed_pools());
       else if (plan_.layout.adapted || !plan_.layout.units[unit].has_frozen())
         add_trained(unit);
       else
@@ -103,7 +104,11 @@ class Hasher {
   // Hashes the frozen values as they are stored.
   std::string base_hash() {
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit)
-      for (const PoolKind pool : {PoolKind::frozen, PoolKind::quantised}) add_frozen(unit, pool);
+      for (const PoolKind& pool : {PoolKind::frozen, PoolKind::quantised})
+        if (is_cut(unit, {&pool, 1}))
+          add_cut(unit, {&pool, 1});
+        else
+          add_frozen(unit, pool);
     return whole();
   }
 
@@ -219,9 +224,11 @@ class Hasher {
     if (plan_.ranks() > 1) add_shared_blocks(unit, world_.exchange(parts));
   }
 
-  bool is_cut(std::size_t unit) const {
+  // Of a model with an adapter, weights are the adapter's.
+  std::span<const PoolKind> hashed_pools() const { return std::span(kPools).first(plan_.layout.adapted ? 1 : 3); }
+  bool is_cut(std::size_t unit, std::span<const PoolKind> pools) const {
     const UnitLayout& layout = plan_.layout.units[unit];
-    return std::ranges::any_of(kPools, [&](PoolKind pool) {
+    return std::ranges::any_of(pools, [&](PoolKind pool) {
       return std::ranges::any_of(layout.pool(pool).ranges,
                                  [](const TensorRange& range) { return range.piece.shards > 1; });
     });
@@ -234,9 +241,9 @@ class Hasher {
     models::Piece of_shard(std::size_t shard) const { return {shard, piece.shards, piece.length}; }
   };
   // By parameter; ranks that hold other shards have the same.
-  std::map<std::size_t, Tensor> tensors_of(std::size_t unit) const {
+  std::map<std::size_t, Tensor> tensors_of(std::size_t unit, std::span<const PoolKind> pools) const {
     std::map<std::size_t, Tensor> tensors;
-    for (const PoolKind pool : kPools)
+    for (const PoolKind pool : pools)
       for (const TensorRange& range : plan_.layout.units[unit].pool(pool).ranges)
         tensors[range.parameter] = {0, range.box ? range.box->of_tensor() : range.end - range.begin, range.piece};
     std::size_t end = 0;
@@ -252,11 +259,12 @@ class Hasher {
   };
   // What this rank adds of elements [at, at + n) of the unit with whole tensors. Of the ranks that share each layer,
   // the first sends what all of them have.
-  std::string own_stretches(std::size_t unit, std::map<std::size_t, Tensor>& tensors, std::size_t at, std::size_t n) {
+  std::string own_stretches(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
+                            std::size_t at, std::size_t n) {
     std::string own;
     std::vector<float> some;
     if (!plan_.own.has(static_cast<int>(unit))) return own;
-    for (const PoolKind pool : kPools)
+    for (const PoolKind pool : pools)
       for (const TensorRange& range : plan_.layout.units[unit].pool(pool).ranges) {
         if (range.piece.shards == 1 && rank_.tensor > 0) continue;
         const Tensor& tensor = tensors[range.parameter];
@@ -276,14 +284,14 @@ class Hasher {
   }
   // Adds a unit with tensors in virtual shards, in the layout of whole tensors: ranks exchange what they hold of a
   // stretch of it, and each adds some of its blocks.
-  void add_cut(std::size_t unit) {
-    std::map<std::size_t, Tensor> tensors = tensors_of(unit);
+  void add_cut(std::size_t unit, std::span<const PoolKind> pools) {
+    std::map<std::size_t, Tensor> tensors = tensors_of(unit, pools);
     const std::size_t end = whole_blocks(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);
     const auto ranks = static_cast<std::size_t>(plan_.ranks());
     std::vector<float> values(std::min(kAtOnce, end));
     for (std::size_t at = 0; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
-      const std::string own = own_stretches(unit, tensors, at, n);
+      const std::string own = own_stretches(unit, pools, tensors, at, n);
       std::fill_n(values.begin(), n, 0.0f);
       for (const std::string& part : ranks > 1 ? world_.exchange(own) : std::vector<std::string>{own})
         for (std::size_t from = 0; from < part.size();) {
@@ -301,8 +309,20 @@ class Hasher {
         }
       for (std::size_t block = 0; block < n / kShardAlignment; ++block)
         if (block % ranks == static_cast<std::size_t>(world_.rank()))
-          sum_.add(unit, at / kShardAlignment + block, &values[block * kShardAlignment]);
+          add_block(unit, at / kShardAlignment + block,
+                    std::span(values).subspan(block * kShardAlignment, kShardAlignment), pools[0] == PoolKind::frozen);
     }
+  }
+
+  // A base is hashed as it is stored.
+  void add_block(std::size_t unit, std::size_t block, std::span<const float> values, bool of_base) {
+    if (!of_base) return sum_.add(unit, block, values.data());
+    device::visit(plan_.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      std::array<T, kShardAlignment> stored;
+      for (std::size_t i = 0; i < values.size(); ++i) stored[i] = device::from_float<T>(values[i]);
+      sum_.add(unit, block, std::as_bytes(std::span(stored)));
+    });
   }
 
   // The range of a tensor that this rank adds, in the layout without frozen pools.

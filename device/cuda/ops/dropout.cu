@@ -34,10 +34,13 @@ struct DropElements {
     if constexpr (kDrops) {
       const RandomStream stream{use.scalars->seed, use.scalars->first_micro_batch + use.micro_batch, use.site};
       std::uint32_t words[kN];
+      // A pack lies in one row: columns are a multiple of kN.
+      const std::size_t at = unit * kN;
+      const std::size_t index = use.first + (use.columns > 0 ? at / use.columns * use.stride + at % use.columns : at);
       if constexpr (kN % 4 == 0)
-        random_words(stream, use.first / 4 + unit * (kN / 4), kN / 4, words);
+        random_words(stream, index / 4, kN / 4, words);
       else
-        words[0] = random_word(stream, use.first + unit);
+        words[0] = random_word(stream, index);
       for (int i = 0; i < kN; ++i) y.at[i] = words[i] >= threshold ? y.at[i] * scale : 0.0f;
     }
     if constexpr (kResidual) {
@@ -50,7 +53,8 @@ struct DropElements {
 
 template <bool kDrops, bool kResidual>
 void run(Lane& lane, const Dropout& use, ConstView x, ConstView residual, View out) {
-  const bool packed = aligned(x.data, 16) && aligned(residual.data, 16) && aligned(out.data, 16);
+  const bool whole_packs = use.columns % (16 / size_of(x.dtype)) == 0;
+  const bool packed = whole_packs && aligned(x.data, 16) && aligned(residual.data, 16) && aligned(out.data, 16);
   visit(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const DropElements<T, kDrops, kResidual> f{

@@ -78,7 +78,6 @@ RecipeKey layers_to_transform() {
           "restrict a list of target_modules to these layers",
           set,
           text,
-          {},
           most_of(kMany)};
 }
 

@@ -51,7 +51,6 @@ RecipeKey max_sequences() {
           "number of sequences of data.validation, from the first, that an evaluation reads",
           set,
           text,
-          {},
           most_of(kMany)};
 }
 

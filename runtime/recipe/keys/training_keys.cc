@@ -51,7 +51,6 @@ RecipeKey class_weights() {
           "classification: what a class's loss is multiplied by, in the order of the classes' numbers",
           set,
           text,
-          {},
           most_float()};
 }
 
@@ -123,7 +122,6 @@ RecipeKey recompute() {
       "activations; or these",
       set,
       text,
-      {},
       most_of(kMany)};
 }
 

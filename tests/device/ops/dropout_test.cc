@@ -70,6 +70,29 @@ TEST(Dropout, CountsFromTheOperandsFirstElement) {
   }
 }
 
+// Some columns of a matrix are dropped as those of the whole matrix are, if they are whole packs or not.
+TEST(Dropout, CountsColumnsOfAWholeMatrix) {
+  constexpr std::size_t kRows = 37, kStride = 88;
+  const StepScalars scalars = scalars_of(5, 3);
+  const Dropout use{.probability = 0.4f, .site = 2, .micro_batch = 1, .scalars = &scalars};
+  for (const DType dtype : kDTypes)
+    for (const auto& [first, columns] : {std::pair{0, 44}, {48, 40}, {84, 4}}) {
+      Array all = Array::random(dtype, kRows * kStride, 3);
+      const Array x = all;
+      in_lane(2, [&](Lane& lane) { dropout(lane, use, all.view(), {}, all.view()); });
+      const auto from = static_cast<std::size_t>(first), n = static_cast<std::size_t>(columns);
+      Array some(dtype, kRows * n);
+      const auto in_whole = [&](std::size_t i) { return i / n * kStride + from + i % n; };
+      for (std::size_t i = 0; i < some.size(); ++i) some.set(i, x[in_whole(i)]);
+      Dropout of_columns = use;
+      of_columns.first = from;
+      of_columns.columns = static_cast<std::uint32_t>(n);
+      of_columns.stride = kStride;
+      in_lane(2, [&](Lane& lane) { dropout(lane, of_columns, some.view(), {}, some.view()); });
+      for (std::size_t i = 0; i < some.size(); ++i) ASSERT_EQ(some[i], all[in_whole(i)]) << name_of(dtype) << ", " << i;
+    }
+}
+
 TEST(Dropout, KeepsTheShareItShould) {
   const StepScalars scalars = scalars_of(1, 0);
   for (const float p : {0.1f, 0.5f, 0.9f}) {

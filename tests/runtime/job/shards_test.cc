@@ -27,7 +27,8 @@ TEST(Shards, WhatTheyDoNotSupportIsRefused) {
       "parallel.tensor_shards = 8 does not divide this model's blocks, which have 4 heads, 4 of keys, and an "
       "MLP of 512: the largest value that this version supports for it is 4");
   expect_refused({"model.preset=tiny-llama", "parallel.tensor_shards=4"}, "supports for it is 2");
-  expect_refused({"parallel.tensor_shards=2", "adapter.kind=lora"}, "does not support adapters (adapter.kind)");
+  expect_refused({"parallel.tensor_shards=2", "adapter.kind=lora", "adapter.dora=true"},
+                 "does not support adapter.dora");
   expect_refused({"parallel.tensor_shards=2", "model.frozen_format=nf4", "training.freeze=*.h.*"},
                  "does not support quantised weights (model.frozen_format)");
   expect_refused({"model.preset=bert-base", "parallel.tensor_shards=8"},
@@ -45,7 +46,8 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
           "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
           "2 ranks per block");
-  refused({"parallel.tensor=2", "adapter.kind=lora"}, 2, "parallel.tensor = 2 does not support adapters");
+  refused({"parallel.tensor=2", "adapter.kind=lora", "adapter.dora=true"}, 2,
+          "parallel.tensor = 2 does not support adapter.dora");
   refused({"parallel.tensor=2"}, 3, "3 ranks cannot be divided into parallel.tensor = 2: start a multiple of 2");
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
           "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: start a multiple of 4");

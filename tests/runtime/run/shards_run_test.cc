@@ -52,6 +52,14 @@ struct Case {
 // Of the last one, some tensors do not learn: whole ones and cut ones.
 const std::vector<std::string> kPartly = with(
     kGpt2, {R"(training.freeze=["*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.1.mlp.c_proj.weight"])"});
+// Adapters, with dropout of their own. Of the second's blocks some layers have none, one is trained as a whole, and
+// ranks differ.
+const std::vector<std::string> kAdapted = with(kGpt2, {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2"});
+const std::vector<std::string> kSomeAdapted =
+    with(kQwen3,
+         {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])",
+          R"(adapter.modules_to_save=["k_proj"])", "adapter.rank_pattern={\"v_proj\" = 2}", "adapter.rslora=true"});
+const std::vector<std::string> kAllAdapted = with(kLlama, {"adapter.kind=lora", "adapter.rank=5"});
 const std::vector<std::string> kBertDropout = {"model.config.attention_probs_dropout_prob=0.1",
                                                "model.config.hidden_dropout_prob=0.1"};
 const Case kCases[] = {
@@ -60,6 +68,11 @@ const Case kCases[] = {
     {"qwen2", kQwen2},
     {"qwen3", kQwen3},
     {"gpt2, partly frozen", kPartly},
+    {"gpt2, adapted", kAdapted},
+    {"qwen3, some adapted", kSomeAdapted},
+    {"llama, adapted", kAllAdapted},
+    {"bert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "bert"},
+    {"modernbert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "modernbert"},
     {"bert", kBertDropout, "bert"},
     {"roberta, partly frozen",
      {R"(training.freeze=["*.attention.output.*", "*.layer.0.*", "*.layer.1.intermediate.dense.weight"])"},
