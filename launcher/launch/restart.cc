@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/job/shards.h"
 
 namespace strata::launcher {
 namespace {
@@ -118,7 +119,8 @@ std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const ru
                               std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits) {
   const int replica = recipe.parallel.replica();
   for (int replicas = room_on(hosts, room) / replica; replicas > 0; --replicas) {
-    if (batch % (replicas * recipe.training.micro_batch_size) != 0) continue;
+    const std::int64_t at_once = replicas * recipe.training.micro_batch_size;
+    if (batch % at_once != 0 || !runtime::takes_micro_batches(recipe.parallel, batch / at_once)) continue;
     if (std::vector<Share> shares = spread_groups(hosts, replicas * replica, recipe.parallel.tensor, room);
         fits(shares))
       return shares;

@@ -83,7 +83,7 @@ void require_stages(const Recipe& recipe, int ranks) {
          "parallel.schedule = \"interleaved\" needs several pieces of the model per stage: set parallel.chunks to 2 or "
          "more, or use \"1f1b\"");
   if (stages == 1) return;
-  if (const int steps = recipe.accumulation_steps(ranks); chunks > 1 && steps % stages != 0)
+  if (const int steps = recipe.accumulation_steps(ranks); !takes_micro_batches(recipe.parallel, steps))
     fail(Exit::usage,
          "the interleaved schedule takes as many micro-batches at a time as there are stages: {} of a rank and step "
          "(training.gradient_accumulation_steps or global_batch_size) are no multiple of parallel.stages = {}: make "
@@ -94,6 +94,10 @@ void require_stages(const Recipe& recipe, int ranks) {
     fail(Exit::usage,
          "memory.order = \"vertical\" takes each unit through all micro-batches, which stages of a pipeline cannot "
          "wait for: use \"horizontal\", or parallel.stages = 1");
+}
+
+bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches) {
+  return parallel.chunks == 1 || micro_batches % parallel.stages == 0;
 }
 
 void require_divisible_rows(const Recipe& recipe, const models::Model& model) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "models/model.h"
@@ -14,6 +15,10 @@ void require_mesh(const Recipe& recipe, int ranks);
 // Throws Error{usage} for a schedule of a pipeline that the training cannot have, and for what pipeline stages cannot
 // be combined with.
 void require_stages(const Recipe& recipe, int ranks);
+
+// Whether the pipeline's schedule takes so many micro-batches of a rank and step: with several chunks, a multiple of
+// the stages.
+bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches);
 
 // Throws Error{usage} if the ranks that share each layer cannot divide the rows of a micro-batch (parallel.sequence).
 void require_divisible_rows(const Recipe& recipe, const models::Model& model);

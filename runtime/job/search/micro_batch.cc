@@ -11,6 +11,7 @@
 #include "base/quantity.h"
 #include "models/families/families.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/job/shards.h"
 #include "runtime/recipe/keys.h"
 
 namespace strata::runtime {
@@ -65,6 +66,9 @@ class Search {
         if (part / size != size && part / size <= most()) sizes.push_back(part / size);
       }
     std::sort(sizes.rbegin(), sizes.rend());
+    // make_job() refuses the rest; if that is every size, it says of 1 what would do.
+    std::erase_if(sizes,
+                  [&](std::int64_t size) { return size > 1 && !takes_micro_batches(recipe_.parallel, part / size); });
     for (const std::int64_t size : sizes) {
       if (size < sizes.front() && part / size > kMostCalls) return;  // make_job() would refuse so long a task list
       if (fits_with(size)) return;

@@ -9,6 +9,7 @@
 #include "base/counted.h"
 #include "base/quantity.h"
 #include "runtime/job/search/candidate.h"
+#include "runtime/job/shards.h"
 
 namespace strata::runtime {
 namespace {
@@ -20,12 +21,14 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const std::int64_t batch =
       training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.recipe.parallel.data_ranks(job.ranks);
   for (int ranks = 2 * job.ranks; ranks <= 64 * job.ranks; ranks *= 2) {
-    const bool same = batch % (training.micro_batch_size * job.recipe.parallel.data_ranks(ranks)) == 0;
+    const Recipe::Parallel& parallel = job.recipe.parallel;
+    const std::int64_t at_once = training.micro_batch_size * parallel.data_ranks(ranks);
+    const bool same = batch % at_once == 0 && takes_micro_batches(parallel, batch / at_once);
     Recipe recipe = job.recipe;
     recipe.zero.stage = 3;
     recipe.training.global_batch_size.reset();
-    recipe.training.gradient_accumulation_steps =
-        same ? batch / (training.micro_batch_size * job.recipe.parallel.data_ranks(ranks)) : 1;
+    const std::int64_t fewest = parallel.chunks > 1 ? parallel.stages : 1;
+    recipe.training.gradient_accumulation_steps = same ? batch / at_once : fewest;
     if (every_stage_fits(make_job(job.with(std::move(recipe)), ranks, capacity), capacity))
       return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
                          same ? "" : " (losses change, as the batch grows)");

@@ -111,6 +111,18 @@ TEST(MostRanks, AreWholeReplicas) {
   EXPECT_THAT(most_ranks(hosts, 1, recipe, 8, any), IsEmpty());
 }
 
+// Of 12 sequences four replicas would take three micro-batches each, which two interleaved stages cannot.
+TEST(MostRanks, TakeWholeGroupsOfMicroBatchesIfInterleaved) {
+  Recipe recipe;
+  recipe.parallel.stages = 2;
+  const auto any = [](const auto&) { return true; };
+  EXPECT_EQ(total(most_ranks({{"a", 8}}, 1, recipe, 12, any)), 8);
+  recipe.parallel.schedule = runtime::Schedule::interleaved;
+  recipe.parallel.chunks = 2;
+  EXPECT_EQ(total(most_ranks({{"a", 8}}, 1, recipe, 12, any)), 6);
+  EXPECT_THAT(most_ranks({{"a", 8}}, 1, recipe, 3, any), IsEmpty());
+}
+
 TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
   Recipe recipe;
   recipe.parallel.stages = 2;

@@ -139,6 +139,19 @@ TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
   EXPECT_FALSE(largest(most - 1).fits && largest(most - 1).fits->size == 3);
 }
 
+// Two interleaved stages take an even number of micro-batches: of six sequences two of three, not one of six.
+TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
+  const std::vector<std::string> sets = {"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2",
+                                         "model.config.n_layer=4"};
+  const auto largest = [&](int batch) {
+    const Recipe recipe = recipe_of(with(sets, fmt::format("training.global_batch_size={}", batch)));
+    return largest_micro_batch(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
+  };
+  EXPECT_EQ(largest(6).fits->size, 3);
+  EXPECT_EQ(largest(12).fits->size, 6);
+  EXPECT_FAILURE(largest(3), Exit::usage, HasSubstr("no multiple of parallel.stages = 2: make them 4"));
+}
+
 // Nothing fits, and everything does: up to what a micro-batch may have.
 TEST(MicroBatchTest, BothEnds) {
   const auto largest = [](const std::vector<std::string>& sets) {
