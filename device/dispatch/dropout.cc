@@ -1,5 +1,7 @@
 #include "device/ops/dropout.h"
 
+#include <limits>
+
 #include "device/operations.h"
 
 namespace strata::device {
@@ -11,7 +13,7 @@ void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, Vi
   STRATA_CHECK(use.probability >= 0.0f && use.probability < 1.0f);
   STRATA_CHECK_EQ(use.first % 4, 0u);
   STRATA_CHECK(use.columns % 4 == 0 && use.stride % 4 == 0);
-  STRATA_CHECK(use.columns == 0 || x.size % use.columns == 0);
+  STRATA_CHECK(use.columns == 0 || (x.size % use.columns == 0 && x.size <= std::numeric_limits<std::uint32_t>::max()));
   lane.operations().dropout(lane, use, x, residual, out);
 }
 

@@ -34,9 +34,12 @@ struct DropElements {
     if constexpr (kDrops) {
       const RandomStream stream{use.scalars->seed, use.scalars->first_micro_batch + use.micro_batch, use.site};
       std::uint32_t words[kN];
-      // A pack lies in one row: columns are a multiple of kN.
-      const std::size_t at = unit * kN;
-      const std::size_t index = use.first + (use.columns > 0 ? at / use.columns * use.stride + at % use.columns : at);
+      // A pack lies in one row: columns are a multiple of kN. Division of 64 bits would take local memory.
+      std::size_t index = use.first + unit * kN;
+      if (use.columns > 0) {
+        const auto at = static_cast<std::uint32_t>(unit * kN);
+        index = use.first + std::size_t{at / use.columns} * use.stride + at % use.columns;
+      }
       if constexpr (kN % 4 == 0)
         random_words(stream, index / 4, kN / 4, words);
       else
