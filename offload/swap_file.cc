@@ -18,7 +18,7 @@
 namespace strata::offload {
 namespace {
 
-std::string text_of(int error) {
+std::string error_text(int error) {
   return std::generic_category().message(error);
 }
 
@@ -50,7 +50,7 @@ void SwapFile::open() {
     const int error = errno;
     if (error == ENOENT)
       fail(Exit::usage, "the offload folder {} does not exist: make it, or name another", folder_.string());
-    fail(Exit::usage, "the offload folder {} cannot be used: {}", folder_.string(), text_of(error));
+    fail(Exit::usage, "the offload folder {} cannot be used: {}", folder_.string(), error_text(error));
   }
   if (!S_ISDIR(status.st_mode))
     fail(Exit::usage, "the offload folder {} is not a folder: name one on the drive", folder_.string());
@@ -60,14 +60,14 @@ void SwapFile::open() {
     std::string name = (folder_ / ".strata-swap-XXXXXX").string();
     file_ = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
     if (file_.get() >= 0 && ::unlink(name.c_str()) != 0)
-      fail(Exit::failed, "{} cannot be unlinked: {}", name, text_of(errno));
+      fail(Exit::failed, "{} cannot be unlinked: {}", name, error_text(errno));
   }
   if (file_.get() >= 0) return;
   const int error = errno;
   if (error == EACCES || error == EPERM || error == EROFS || error == ENOENT)
-    fail(Exit::usage, "the offload folder {} cannot be written: {}", folder_.string(), text_of(error));
+    fail(Exit::usage, "the offload folder {} cannot be written: {}", folder_.string(), error_text(error));
   fail(error == ENOSPC || error == EDQUOT ? Exit::does_not_fit : Exit::failed, "{} cannot be made: {}", name(),
-       text_of(error));
+       error_text(error));
 }
 
 void SwapFile::too_small(std::uint64_t available) const {
@@ -88,12 +88,12 @@ void SwapFile::preallocate() {
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     (void)::ftruncate(file_.get(), 0);
     if (error == ENOSPC) too_small(free_bytes(file_.get()).value_or(0));
-    fail(Exit::does_not_fit, "{} needs {} bytes: {}", name(), bytes_, text_of(error));
+    fail(Exit::does_not_fit, "{} needs {} bytes: {}", name(), bytes_, error_text(error));
   }
   if (error != EOPNOTSUPP && error != ENOSYS)
-    fail(Exit::failed, "{}: {} bytes cannot be reserved: {}", name(), bytes_, text_of(error));
+    fail(Exit::failed, "{}: {} bytes cannot be reserved: {}", name(), bytes_, error_text(error));
   if (::ftruncate(file_.get(), size) != 0)
-    fail(Exit::failed, "{} cannot be made {} bytes long: {}", name(), bytes_, text_of(errno));
+    fail(Exit::failed, "{} cannot be made {} bytes long: {}", name(), bytes_, error_text(errno));
   notes_.push_back(fmt::format("its bytes could not be reserved ({} has no fallocate), so the folder may fill up later",
                                file_system_of(folder_)));
 }

@@ -5,7 +5,7 @@
 namespace strata::device {
 namespace {
 
-void check(ConstView x, ConstView y) {
+void check_tanh(ConstView x, ConstView y) {
   STRATA_CHECK_EQ(x.size, y.size);
   STRATA_CHECK(x.dtype == y.dtype);
 }
@@ -26,24 +26,24 @@ void class_loss(Lane& lane, const ClassScoreShape& shape, ConstView scores, cons
 }
 
 void tanh_forward(Lane& lane, ConstView x, View y) {
-  check(x, y);
+  check_tanh(x, y);
   lane.operations().tanh_forward(lane, x, y);
 }
 
 void tanh_backward(Lane& lane, ConstView dy, ConstView y, View dx) {
-  check(dy, y);
-  check(dy, dx);
+  check_tanh(dy, y);
+  check_tanh(dy, dx);
   lane.operations().tanh_backward(lane, dy, y, dx);
 }
 
 void relu_forward(Lane& lane, ConstView x, View y) {
-  check(x, y);
+  check_tanh(x, y);
   lane.operations().relu_forward(lane, x, y);
 }
 
 void relu_backward(Lane& lane, ConstView dy, ConstView y, View dx) {
-  check(dy, y);
-  check(dy, dx);
+  check_tanh(dy, y);
+  check_tanh(dy, dx);
   lane.operations().relu_backward(lane, dy, y, dx);
 }
 

@@ -93,7 +93,7 @@ std::string text(double x, double y, const std::string& words, const char* attri
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y, attributes, escaped(words));
 }
 
-std::string words(const MemorySetting& s) {
+std::string setting_words(const MemorySetting& s) {
   return fmt::format("{}, recompute {}, {} micro-batch{}, optimizer on {}", device::name_of(s.precision),
                      name_of(s.recompute), s.accumulation, s.accumulation == 1 ? "" : "es",
                      runtime::kTierNames[static_cast<std::size_t>(s.optimizer)]);
@@ -102,8 +102,8 @@ std::string words(const MemorySetting& s) {
 std::string dot(const MemoryRow& row, MemoryOf of, const Scale& x, const Scale& y) {
   const MemorySetting& s = row.setting;
   const std::uint64_t bytes = measured_bytes(row, of);
-  const std::string title =
-      fmt::format("<title>{}: {}, {:.1f} ms per step</title>", words(s), bytes_text(bytes), row.result->step_ms);
+  const std::string title = fmt::format("<title>{}: {}, {:.1f} ms per step</title>", setting_words(s),
+                                        bytes_text(bytes), row.result->step_ms);
   const std::string classes =
       fmt::format("{} {}", device::name_of(s.precision), runtime::kTierNames[static_cast<std::size_t>(s.optimizer)]);
   return shape(s.recompute, x.at(static_cast<double>(bytes)), y.at(row.result->step_ms), radius_of(s.accumulation),
@@ -196,8 +196,8 @@ std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const 
   const auto time = [](const MemoryRow& row) { return row.result->step_ms; };
   const auto bytes = [&](const MemoryRow& row) { return measured_bytes(row, of); };
   const MemoryRow *fastest = least(time), *smallest = least(bytes);
-  out += text(24, 58, "fastest: " + words(fastest->setting), " class=\"quiet\"");
-  out += text(24, 76, "least memory: " + words(smallest->setting), " class=\"quiet\"");
+  out += text(24, 58, "fastest: " + setting_words(fastest->setting), " class=\"quiet\"");
+  out += text(24, 76, "least memory: " + setting_words(smallest->setting), " class=\"quiet\"");
   out += text(24, kHeight - 8, device, " class=\"quiet\"");
 
   double most_ms = 0, most_bytes = 0;

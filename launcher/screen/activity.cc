@@ -10,7 +10,7 @@
 namespace strata::launcher {
 namespace {
 
-constexpr std::chrono::milliseconds kFirst{2000}, kRedraw{200};
+constexpr std::chrono::milliseconds kFirst{2000}, kActivityRedraw{200};
 constexpr std::chrono::seconds kLine{10};
 
 }  // namespace
@@ -29,7 +29,7 @@ void Activity::show(std::uint64_t done, std::uint64_t all, const std::string& mo
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   if (now < next_) return;
-  next_ = now + (live_ ? Clock::duration(kRedraw) : Clock::duration(kLine));
+  next_ = now + (live_ ? Clock::duration(kActivityRedraw) : Clock::duration(kLine));
   const std::string line = text(done, all, more, std::chrono::duration<double>(now - start_).count());
   // If stderr cannot be written, this line is lost and nothing else.
   std::fprintf(out_, live_ ? "\r\033[K%s" : "strata: %s\n", line.c_str());

@@ -16,14 +16,14 @@
 namespace strata::models {
 namespace {
 
-struct Shape {
+struct Gpt2Shape {
   std::size_t hidden, heads, inner, layers, vocabulary, positions;
   float eps, deviation;
   float attention_dropout, residual_dropout, embedding_dropout, classifier_dropout;
   bool tied;
 };
 
-PreNormBlockSpec blocks_of(const Shape& s) {
+PreNormBlockSpec blocks_of(const Gpt2Shape& s) {
   const Init normal{0, s.deviation};
   // Projections onto the residual stream are scaled by 1/sqrt(2 L), because its variance would otherwise grow with
   // depth.
@@ -49,8 +49,8 @@ PreNormBlockSpec blocks_of(const Shape& s) {
           .residual_dropout = s.residual_dropout};
 }
 
-Shape read_shape(const Config& config) {
-  Shape s{};
+Gpt2Shape read_gpt2_shape(const Config& config) {
+  Gpt2Shape s{};
   s.hidden = size_or_default(config, own_or_other(config, "n_embd", "hidden_size"), 768);
   s.heads = size_or_default(config, own_or_other(config, "n_head", "num_attention_heads"), 12);
   s.layers = size_or_default(config, own_or_other(config, "n_layer", "num_hidden_layers"), 12, kMostLayers);
@@ -72,7 +72,7 @@ Shape read_shape(const Config& config) {
 
 class Gpt2 final : public Model {
  public:
-  Gpt2(const Shape& s, const Classes& classes, const RunShape& run) {
+  Gpt2(const Gpt2Shape& s, const Classes& classes, const RunShape& run) {
     family = "gpt2";
     vocabulary = s.vocabulary;
     hidden = s.hidden;
@@ -121,7 +121,7 @@ class Gpt2 final : public Model {
 std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run) {
   require_objective(run, "gpt2",
                     {Objective::causal_lm, Objective::sequence_classification, Objective::token_classification});
-  Shape shape = read_shape(config);
+  Gpt2Shape shape = read_gpt2_shape(config);
   if (!run.training) shape.attention_dropout = shape.residual_dropout = shape.embedding_dropout = 0;
   if (!run.training) shape.classifier_dropout = 0;
   return std::make_unique<Gpt2>(shape, read_classes(config, *run.objective), run);

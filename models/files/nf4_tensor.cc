@@ -18,9 +18,9 @@ namespace {
 
 using device::kNf4Block, device::kNf4Scales, device::kScaleBlock;
 
-constexpr const char* kState = ".quant_state.bitsandbytes__nf4";
+constexpr const char* kQuantState = ".quant_state.bitsandbytes__nf4";
 constexpr std::array<std::string_view, 5> kEndings = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
-                                                      kState};
+                                                      kQuantState};
 
 [[noreturn]] void wrong(const StoredTensor& tensor, const std::string& expected, const std::string& found) {
   fail(Exit::corrupt, "{}: expected {} of tensor {}, found {}", tensor.file.string(), expected, tensor.name, found);
@@ -84,7 +84,7 @@ std::span<const std::byte> Nf4Tensor::codes_of(std::uint64_t begin, std::uint64_
 }
 
 bool is_nf4(const Safetensors& file, const std::string& name) {
-  return file.find(name + kState) != nullptr;
+  return file.find(name + kQuantState) != nullptr;
 }
 
 bool belongs_to_nf4(const Safetensors& file, std::string_view name) {
@@ -95,7 +95,7 @@ bool belongs_to_nf4(const Safetensors& file, std::string_view name) {
 
 Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name) {
   const StoredTensor* const codes = file.find(name);
-  const StoredTensor* const state = file.find(name + kState);
+  const StoredTensor* const state = file.find(name + kQuantState);
   STRATA_CHECK(codes && state);
   const std::string_view json(reinterpret_cast<const char*>(state->bytes.data()), state->bytes.size());
   const Config settings = Config::parse(json, fmt::format("{} of {}", state->name, state->file.string()));

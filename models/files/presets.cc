@@ -12,25 +12,25 @@
 namespace strata::models {
 namespace {
 
-struct Gpt2 {
+struct Gpt2Preset {
   std::string_view name;
   int layers, heads, hidden, vocab;
 };
-constexpr Gpt2 kGpt2[] = {
+constexpr Gpt2Preset kGpt2[] = {
     {"tiny-gpt2", 4, 4, 128, 512},      {"gpt2-124m", 12, 12, 768, 50304},   {"gpt2-350m", 24, 16, 1024, 50304},
     {"gpt2-774m", 36, 20, 1280, 50304}, {"gpt2-1558m", 48, 25, 1600, 50304},
 };
 
-// Llama and Qwen2 differ in the biases of q, k and v, which transformers derives from the model type.
-struct Llama {
+// LlamaPreset and Qwen2 differ in the biases of q, k and v, which transformers derives from the model type.
+struct LlamaPreset {
   std::string_view name, model_type;
   int layers, heads, kv_heads, hidden, ffn, vocab, positions;
   double rope_theta;
-  double rope_factor;  // the factor of Llama 3.x's scaling; 0: none
+  double rope_factor;  // the factor of LlamaPreset 3.x's scaling; 0: none
   double rms_eps;
   bool tied;
 };
-constexpr Llama kLlama[] = {
+constexpr LlamaPreset kLlama[] = {
     {"tiny-llama", "llama", 4, 4, 2, 128, 352, 512, 2048, 10000, 0, 1e-5, false},
     {"llama-1b", "llama", 16, 32, 8, 2048, 8192, 128256, 131072, 500000, 32, 1e-5, true},
     {"llama-3b", "llama", 28, 24, 8, 3072, 8192, 128256, 131072, 500000, 32, 1e-5, true},
@@ -42,11 +42,11 @@ constexpr Llama kLlama[] = {
 };
 
 // BERT and RoBERTa: trained to fill in masked tokens.
-struct Encoder {
+struct EncoderPreset {
   std::string_view name, model_type;
   int layers, heads, hidden, vocab, positions;
 };
-constexpr Encoder kEncoders[] = {
+constexpr EncoderPreset kEncoders[] = {
     {"bert-base", "bert", 12, 12, 768, 30522, 512},
     {"roberta-base", "roberta", 12, 12, 768, 50265, 514},
     {"xlm-roberta-base", "xlm-roberta", 12, 12, 768, 250002, 514},
@@ -87,7 +87,7 @@ constexpr std::string_view kModernBertConfig = R"({
 }
 )";
 
-std::string json_of(const Gpt2& m) {
+std::string json_of(const Gpt2Preset& m) {
   return fmt::format(R"({{
   "architectures": ["GPT2LMHeadModel"],
   "model_type": "gpt2",
@@ -109,7 +109,7 @@ std::string json_of(const Gpt2& m) {
                      m.hidden, m.heads, m.layers, m.vocab);
 }
 
-std::string json_of(const Llama& m) {
+std::string json_of(const LlamaPreset& m) {
   const bool qwen = m.model_type == "qwen2";
   std::string rope = fmt::format(R"("rope_theta": {:.1f}, "rope_type": "default")", m.rope_theta);
   if (m.rope_factor != 0) {
@@ -140,7 +140,7 @@ std::string json_of(const Llama& m) {
                      m.heads, m.layers, m.kv_heads, m.rms_eps, rope, m.tied, m.vocab);
 }
 
-std::string json_of(const Encoder& m) {
+std::string json_of(const EncoderPreset& m) {
   const bool bert = m.model_type == "bert";
   const std::string_view tokens =
       bert ? "\n  \"pad_token_id\": 0," : "\n  \"bos_token_id\": 0,\n  \"eos_token_id\": 2,\n  \"pad_token_id\": 1,";
@@ -183,13 +183,13 @@ std::span<const std::string_view> preset_names() {
 }
 
 std::string preset_config(std::string_view name) {
-  for (const Gpt2& m : kGpt2) {
+  for (const Gpt2Preset& m : kGpt2) {
     if (m.name == name) return json_of(m);
   }
-  for (const Llama& m : kLlama) {
+  for (const LlamaPreset& m : kLlama) {
     if (m.name == name) return json_of(m);
   }
-  for (const Encoder& m : kEncoders) {
+  for (const EncoderPreset& m : kEncoders) {
     if (m.name == name) return json_of(m);
   }
   if (name == kModernBert) return std::string(kModernBertConfig);

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using simdjson::dom::element;
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the safetensors library's own limit
-constexpr std::size_t kMaxDepth = 8;                    // levels of JSON; a header needs 4
+constexpr std::size_t kMaxHeaderDepth = 8;              // levels of JSON; a header needs 4
 constexpr std::size_t kMaxRank = 8;
 
 struct DTypeInfo {
@@ -71,16 +71,16 @@ class Header {
   void parse(std::vector<StoredTensor>& tensors, std::map<std::string, std::string>& metadata) {
     simdjson::dom::parser parser;
     element root;
-    auto error = parser.allocate(std::max<std::size_t>(length_, 64), kMaxDepth);
+    auto error = parser.allocate(std::max<std::size_t>(length_, 64), kMaxHeaderDepth);
     if (error == simdjson::SUCCESS) {
       error = parser.parse(reinterpret_cast<const char*>(bytes_.data()) + 8, length_, true).get(root);
     }
     if (error == simdjson::DEPTH_ERROR) {
-      corrupt(path_, 8, fmt::format("JSON of at most {} levels", kMaxDepth), "a deeper one");
+      corrupt(path_, 8, fmt::format("JSON of at most {} levels", kMaxHeaderDepth), "a deeper one");
     }
     if (error != simdjson::SUCCESS) {
       const auto* json = reinterpret_cast<const char*>(bytes_.data()) + 8;
-      corrupt(path_, 8, "a JSON header", found_in_json({json, length_}, kMaxDepth));
+      corrupt(path_, 8, "a JSON header", found_in_json({json, length_}, kMaxHeaderDepth));
     }
     simdjson::dom::object object;
     if (root.get_object().get(object) != simdjson::SUCCESS) corrupt(path_, 8, "a JSON object", "another value");
@@ -275,11 +275,11 @@ void Safetensors::add_index(const fs::path& index) {
   const std::string_view json(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size());
   simdjson::dom::parser parser;
   element root;
-  auto error = parser.allocate(std::max<std::size_t>(bytes.size(), 64), kMaxDepth);
+  auto error = parser.allocate(std::max<std::size_t>(bytes.size(), 64), kMaxHeaderDepth);
   if (error == simdjson::SUCCESS) {
     error = parser.parse(json.data(), json.size(), true).get(root);
   }
-  if (error != simdjson::SUCCESS) corrupt(index, 0, "a JSON index", found_in_json(json, kMaxDepth));
+  if (error != simdjson::SUCCESS) corrupt(index, 0, "a JSON index", found_in_json(json, kMaxHeaderDepth));
   simdjson::dom::object weights;
   if (root["weight_map"].get_object().get(weights) != simdjson::SUCCESS) {
     corrupt(index, 0, "an object weight_map", "none");

@@ -21,15 +21,15 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// Offsets of a block's parameters in its flat buffer; the same for every block.
-struct Offsets {
+// EncoderOffsets of a block's parameters in its flat buffer; the same for every block.
+struct EncoderOffsets {
   SplitLinear::Offsets qkv, projection, up, down;
   NormOffsets attention_norm, norm;
 };
 
 // The operations of a block, prepared once and shared by all of them.
-struct BlockPlan : BlockOperations {
-  BlockPlan(const EncoderBlockSpec& s, const RunShape& run, const Offsets& o)
+struct EncoderPlan : BlockOperations {
+  EncoderPlan(const EncoderBlockSpec& s, const RunShape& run, const EncoderOffsets& o)
       : BlockOperations{run.tokens(),
                         s.hidden,
                         run.own_rows().size(),
@@ -93,7 +93,7 @@ struct BlockPlan : BlockOperations {
   Slot scratch, narrow, other, wide, norm_sums1, norm_sums2;                                 // workspace
 };
 
-class Block final : public BlockUnit<BlockPlan> {
+class Block final : public BlockUnit<EncoderPlan> {
  public:
   Block(const EncoderBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string p = s.names.layers + std::to_string(layer) + ".";
@@ -114,11 +114,11 @@ class Block final : public BlockUnit<BlockPlan> {
     o_.norm = add_norm(NormKind::layer, p + n.norm, s.hidden);
     end_block();
   }
-  const Offsets& offsets() const { return o_; }
+  const EncoderOffsets& offsets() const { return o_; }
 
  private:
   void forward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, View, View saved) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), narrow = b.rows_of(b.narrow, c.workspace);
     switch (product) {
       case kAttention:
@@ -141,7 +141,7 @@ class Block final : public BlockUnit<BlockPlan> {
   }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
                      View saved) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     const View narrow = b.rows_of(b.narrow, c.workspace);
     if (product == kProjection) {
       dropout(lane, dropout_of(c, 1), sum_of(c, narrow), x, b.attended.of(saved));
@@ -161,7 +161,7 @@ class Block final : public BlockUnit<BlockPlan> {
   // overwrite it.
   void backward_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                    View dx, const GradientRange& gradients) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     const View scratch = b.scratch.of(c.workspace), other = b.other.of(c.workspace);
     const View narrow = b.rows_of(b.narrow, c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner));
@@ -198,7 +198,7 @@ class Block final : public BlockUnit<BlockPlan> {
   }
   void leave_gradient(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
                       View dx, View to, View input) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     const bool of_mlp = product == kDown;
     if (of_mlp)
       backward_norm(lane, c, saved, dy, {});
@@ -212,7 +212,7 @@ class Block final : public BlockUnit<BlockPlan> {
     return plan_->attention_norm.crossing() + plan_->norm.crossing() + plan_->crossing();
   }
   void leave_gradients(Lane& lane, const Context& c, View to) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     const std::size_t first = b.attention_norm.crossing();
     b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), to.sub(0, first));
     b.norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), to.sub(first, b.norm.crossing()));
@@ -227,7 +227,7 @@ class Block final : public BlockUnit<BlockPlan> {
   // From dy to `narrow`.
   void backward_norm(Lane& lane, const Context& c, ConstView saved, ConstView dy,
                      const GradientRange& gradients) const {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     b.norm.backward(lane, c.parameters, dy, b.sum.of(saved), b.mean2.of(saved), b.rstd2.of(saved), {},
                     b.rows_of(b.narrow, c.workspace), gradients, b.scratch.of(c.workspace), {},
                     b.norm_sums2.of(c.workspace));
@@ -235,14 +235,14 @@ class Block final : public BlockUnit<BlockPlan> {
   // From `narrow` to dx.
   void backward_attention_norm(Lane& lane, const Context& c, ConstView saved, View dx,
                                const GradientRange& gradients) const {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     b.attention_norm.backward(lane, c.parameters, b.rows_of(b.narrow, c.workspace), b.attended.of(saved),
                               b.mean1.of(saved), b.rstd1.of(saved), {}, dx, gradients, b.scratch.of(c.workspace), {},
                               b.norm_sums1.of(c.workspace));
   }
   void after_backward(Lane& lane, const Context& c, std::size_t product, ConstView, ConstView, ConstView, View dx,
                       const GradientRange&) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     const View narrow = b.rows_of(b.narrow, c.workspace);
     if (product == kUp)
       add_residual(lane, sum_of(c, b.other.of(c.workspace)), narrow, narrow);
@@ -251,14 +251,14 @@ class Block final : public BlockUnit<BlockPlan> {
   }
   void backward_parameters_of(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved,
                               const GradientRange& gradients) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     const SplitLinear& layer = product == kUp ? b.up : b.qkv;
     const ConstView dy = b.wide.of(c.workspace).sub(0, b.tokens * layer.out());
     layer.backward_parameters(lane, whole_input(c, product == kUp ? b.middle.of(saved) : x), dy, gradients,
                               b.scratch.of(c.workspace));
   }
   Seam seam_after(Pass pass, std::size_t product) const override {
-    const BlockPlan& b = *plan_;
+    const EncoderPlan& b = *plan_;
     if (pass == Pass::backward) return {b.tokens * b.hidden};
     return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
   }
@@ -270,14 +270,14 @@ class Block final : public BlockUnit<BlockPlan> {
     return row_dropout_at(c, place, place == 1 ? s.projection_dropout : s.down_dropout);
   }
 
-  Offsets o_{};
+  EncoderOffsets o_{};
 };
 
 }  // namespace
 
 void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run) {
   require_whole_shards(run, spec.heads, spec.heads, spec.inner);
-  add_blocks<Block, BlockPlan>(units, spec, run);
+  add_blocks<Block, EncoderPlan>(units, spec, run);
 }
 
 }  // namespace strata::models

@@ -14,17 +14,17 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-constexpr std::size_t aligned(std::size_t bytes) {
+constexpr std::size_t aligned_workspace(std::size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
 std::size_t wide_bytes(const Linear::Spec& spec, bool drops) {
-  return drops ? aligned(spec.rows * spec.in * size_of(spec.dtype)) : 0;
+  return drops ? aligned_workspace(spec.rows * spec.in * size_of(spec.dtype)) : 0;
 }
 
 // The matrix that begins at `column`.
 template <typename AnyView>
-AnyView from(AnyView matrix, std::size_t column) {
+AnyView columns_from(AnyView matrix, std::size_t column) {
   return matrix.sub(column, matrix.size - column);
 }
 
@@ -35,8 +35,8 @@ device::DoraShape Linear::dora_shape(const Tensor& tensor) const {
 }
 
 std::size_t Linear::dora_bytes() const {
-  return dora_ ? 2 * aligned(out_ * sizeof(float)) + aligned(spec_.rows * out_ * size_of(spec_.dtype)) +
-                     wide_bytes(spec_, !singles_.empty())
+  return dora_ ? 2 * aligned_workspace(out_ * sizeof(float)) +
+                     aligned_workspace(spec_.rows * out_ * size_of(spec_.dtype)) + wide_bytes(spec_, !singles_.empty())
                : 0;
 }
 
@@ -45,7 +45,7 @@ Linear::Dora Linear::cut(View scratch) const {
   std::size_t at = 0;
   const auto next = [&](std::size_t size, DType dtype) {
     const View view{scratch.data + at, size, dtype};
-    at += aligned(view.bytes());
+    at += aligned_workspace(view.bytes());
     return view;
   };
   Dora out;
@@ -76,7 +76,8 @@ void Linear::run_scales(Lane& lane, const Dora& dora, ConstView x, const Paramet
     const ConstView bias = biases && spec_.bias ? biases->sub(tensor.bias, tensor.out) : ConstView{};
     const ConstView scales = tensor.low_rank.dora ? ConstView(dora.scales.sub(column, tensor.out)) : ConstView{};
     if (scales || bias || x.data != out.data)
-      scale_columns(lane, spec_.rows, tensor.out, out_, from(x, column), scales, bias, from(out, column));
+      scale_columns(lane, spec_.rows, tensor.out, out_, columns_from(x, column), scales, bias,
+                    columns_from(out, column));
     column += tensor.out;
   }
 }
@@ -95,14 +96,14 @@ void Linear::run_dropped(Lane& lane, const ParameterRange& parameters, ConstView
     const Single& one = singles_[i];
     const ConstView w = parameters.sub(tensor.weight, tensor.out * spec_.in);
     if (!tensor.low_rank.dora) {
-      if (y) one.forward.run(lane, x, w, {}, from(y, one.column), scratch);
+      if (y) one.forward.run(lane, x, w, {}, columns_from(y, one.column), scratch);
       continue;
     }
     device::dropout(lane, of(i, dropout), x, {}, wide);
-    one.forward.run(lane, wide, w, {}, from(dora.product, one.column), scratch);
+    one.forward.run(lane, wide, w, {}, columns_from(dora.product, one.column), scratch);
     if (!y) continue;
     scale_columns(lane, 1, wide.size, wide.size, x, {}, {}, wide, wide, -1);
-    one.forward.run(lane, wide, w, {}, from(y, one.column), scratch);
+    one.forward.run(lane, wide, w, {}, columns_from(y, one.column), scratch);
   }
 }
 
@@ -116,9 +117,9 @@ void Linear::forward_dropped(Lane& lane, const ParameterRange& parameters, Const
     const Tensor& tensor = spec_.tensors[i];
     const std::size_t column = singles_[i].column;
     const ConstView bias = spec_.bias ? parameters.sub(tensor.bias, tensor.out) : ConstView{};
-    const View to = from(y, column);
+    const View to = columns_from(y, column);
     if (tensor.low_rank.dora)
-      scale_columns(lane, spec_.rows, tensor.out, out_, from(ConstView(dora.product), column),
+      scale_columns(lane, spec_.rows, tensor.out, out_, columns_from(ConstView(dora.product), column),
                     dora.scales.sub(column, tensor.out), bias, to, to);
     else if (bias)
       scale_columns(lane, spec_.rows, tensor.out, out_, to, {}, bias, to);
@@ -140,8 +141,9 @@ ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     if (tensor.low_rank.dora)
-      column_dot(lane, spec_.rows, tensor.out, out_, from(dy, column), from(ConstView(dora.product), column),
-                 dora.norms.sub(column, tensor.out), gradients.sub(tensor.low_rank.magnitude, tensor.out), scratch);
+      column_dot(lane, spec_.rows, tensor.out, out_, columns_from(dy, column),
+                 columns_from(ConstView(dora.product), column), dora.norms.sub(column, tensor.out),
+                 gradients.sub(tensor.low_rank.magnitude, tensor.out), scratch);
     column += tensor.out;
   }
   run_scales(lane, dora, dy, nullptr, dora.product);
@@ -155,9 +157,9 @@ void Linear::add_dropped(Lane& lane, const ParameterRange& parameters, ConstView
     const Tensor& tensor = spec_.tensors[i];
     const Single& one = singles_[i];
     if (!tensor.low_rank.dora) continue;
-    const View change = from(dora.product, one.column);  // dz - dy
-    scale_columns(lane, spec_.rows, tensor.out, out_, from(dy, one.column), dora.scales.sub(one.column, tensor.out), {},
-                  change, from(dy, one.column), -1);
+    const View change = columns_from(dora.product, one.column);  // dz - dy
+    scale_columns(lane, spec_.rows, tensor.out, out_, columns_from(dy, one.column),
+                  dora.scales.sub(one.column, tensor.out), {}, change, columns_from(dy, one.column), -1);
     one.input.run(lane, change, parameters.sub(tensor.weight, tensor.out * spec_.in), {}, dora.wide, scratch, {});
     device::dropout(lane, of(i, dropout), dora.wide, {}, dora.wide);
     if (sum.dtype == DType::fp32)

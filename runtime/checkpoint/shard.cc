@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The second one has boxes that are not whole tensors.
-constexpr std::string_view kFormat = "strata shard 1", kBoxFormat = "strata shard 2";
+constexpr std::string_view kShardFormat = "strata shard 1", kBoxFormat = "strata shard 2";
 constexpr std::array<std::string_view, 6> kDTypes = {"F32", "BF16", "U8", "F16", "U8", "U8"};  // by StorageFormat
 
 // Tells the formats stored as "U8" apart by their bytes for this number of elements.
@@ -129,7 +129,7 @@ std::optional<device::StorageFormat> format_of(std::string_view dtype) {
 
 std::string shard_header(std::span<const Extent> extents) {
   const bool whole = std::ranges::all_of(extents, [](const Extent& e) { return e.box.is_whole(); });
-  std::string text = "{\"__metadata__\":{" + JsonObject().add("format", whole ? kFormat : kBoxFormat).members();
+  std::string text = "{\"__metadata__\":{" + JsonObject().add("format", whole ? kShardFormat : kBoxFormat).members();
   for (const Extent& e : extents) text += ",\n" + JsonObject().add(name_text(e), place_text(e)).members();
   text += "}";
   std::uint64_t at = 0;

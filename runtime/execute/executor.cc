@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "comm/host_work.h"
 #include "runtime/execute/task_table.h"
 #include "runtime/plan/proof/validator.h"
@@ -13,13 +14,6 @@ namespace strata::runtime {
 namespace {
 
 using device::Lane;
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
-std::size_t index(LaneId lane) {
-  return static_cast<std::size_t>(lane);
-}
 
 std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();

@@ -3,15 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
+
 namespace strata::runtime {
 namespace {
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
-std::size_t index(LaneId lane) {
-  return static_cast<std::size_t>(lane);
-}
 
 std::array<bool, kLanes> lanes_that_continue(const StepPlan& plan) {
   std::array<bool, kLanes> continues{};

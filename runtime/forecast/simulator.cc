@@ -6,12 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "base/index.h"
+
 namespace strata::runtime {
 namespace {
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // A running task's demand for each shared resource, as a fraction of it. Over all running tasks the sum may exceed 1.
 struct Demand {

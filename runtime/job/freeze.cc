@@ -13,13 +13,13 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::size_t kNearest = 3, kMostLetters = 128;
+constexpr std::size_t kNearestTensors = 3, kMostPatternLetters = 128;
 
-std::vector<std::string> nearest(std::vector<std::string> names, const std::string& pattern) {
-  std::string letters = pattern.substr(0, kMostLetters);
+std::vector<std::string> nearest_tensors(std::vector<std::string> names, const std::string& pattern) {
+  std::string letters = pattern.substr(0, kMostPatternLetters);
   std::erase(letters, '*');
   std::ranges::stable_sort(names, {}, [&](const std::string& name) { return edits(letters, name); });
-  names.resize(std::min(names.size(), kNearest));
+  names.resize(std::min(names.size(), kNearestTensors));
   return names;
 }
 
@@ -34,7 +34,7 @@ void require_freezable(const models::Model& model, std::span<const std::string> 
   for (const std::string& pattern : patterns)
     if (std::ranges::none_of(names, [&](const auto& name) { return models::is_frozen_by({&pattern, 1}, name); }))
       fail(Exit::usage, "training.freeze: no tensor of this {} model has a name like {}; the nearest are {}",
-           model.family, pattern, fmt::join(nearest(names, pattern), ", "));
+           model.family, pattern, fmt::join(nearest_tensors(names, pattern), ", "));
   if (model.trained_parameters() == 0)
     fail(Exit::usage, "training.freeze = [{}] freezes all of the model, and nothing would be trained: leave some out",
          fmt::join(patterns, ", "));

@@ -9,14 +9,12 @@
 
 namespace strata::runtime {
 
-using device::Kind;
-
 Seat choose_seat(DeviceKind kind, int node_rank) {
   if (kind == DeviceKind::cpu) return {};
   device::Gpus found = device::find_gpus();
   if (!found.usable()) {
     if (kind == DeviceKind::automatic) return {};
-    (void)device::backend(Kind::cuda);  // throws its own message if CUDA was not built
+    (void)device::backend(device::Kind::cuda);  // throws its own message if CUDA was not built
     fail(Exit::usage, "device.kind = cuda, but {}; strata doctor says more, and device.kind = cpu needs no GPU",
          found.problem.empty() ? "no GPU here can be used" : found.problem);
   }
@@ -27,11 +25,11 @@ Seat choose_seat(DeviceKind kind, int node_rank) {
 
 Seat planned_seat(DeviceKind kind) {
   if (kind != DeviceKind::cuda) return choose_seat(kind, 0);
-  return {{Kind::cuda, 0}, {}};
+  return {{device::Kind::cuda, 0}, {}};
 }
 
 std::string describe(const Seat& seat) {
-  if (seat.device.kind == Kind::cpu) return device::cpu::describe();
+  if (seat.device.kind == device::Kind::cpu) return device::cpu::describe();
   std::string name = "a GPU";
   for (const device::Gpu& gpu : device::find_gpus().gpus)
     if (gpu.device == seat.device) name = gpu.name;

@@ -70,7 +70,7 @@ std::shared_ptr<Labelling> of_tokens(const Workload& workload, std::span<const T
 std::optional<std::uint32_t> one_row(const Recipe&, std::uint32_t) {
   return 1;
 }
-std::optional<std::uint32_t> all_rows(const Recipe&, std::uint32_t) {
+std::optional<std::uint32_t> every_row(const Recipe&, std::uint32_t) {
   return std::nullopt;
 }
 
@@ -208,7 +208,7 @@ void require_known(const Found& data, const models::Classes& own, const models::
 
 constinit const ObjectiveRules kSequenceClassification = {of_documents, one_row,   true,
                                                           false,        judged_of, look_at_metric};
-constinit const ObjectiveRules kTokenClassification = {of_tokens, all_rows, true, false, judged_of, look_at_metric};
+constinit const ObjectiveRules kTokenClassification = {of_tokens, every_row, true, false, judged_of, look_at_metric};
 
 void settle_classes(Workload& workload) {
   Recipe& recipe = workload.recipe;

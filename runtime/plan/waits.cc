@@ -4,13 +4,10 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/index.h"
 
 namespace strata::runtime {
 namespace {
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // Two consecutive steps of a plan: runs [0, tasks) and [tasks, 2 * tasks).
 class TwoSteps {

@@ -2,18 +2,11 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "runtime/planner/transfers.h"
 #include "runtime/tasks/gather.h"
 
 namespace strata::runtime {
-namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
-
 Fetches::Fetches(Draft& draft) : d_(draft) {
   std::size_t pieces = 0;
   for (const auto& unit : d_.model.units) {
@@ -23,8 +16,8 @@ Fetches::Fetches(Draft& draft) : d_(draft) {
   present_.assign(pieces, -1);
 }
 
-std::size_t Fetches::index(const UnitPart& which) const {
-  return first_piece_[at(which.unit)] + kPools.size() * at(which.part + 1) + static_cast<std::size_t>(which.pool);
+std::size_t Fetches::place(const UnitPart& which) const {
+  return first_piece_[index(which.unit)] + kPools.size() * index(which.part + 1) + static_cast<std::size_t>(which.pool);
 }
 
 void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
@@ -33,21 +26,21 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
   releases_after_.resize(visits.size());
   if (resident()) return;
   for (int v = 0; v < n; ++v) {
-    const bool goes_on =
-        v > 0 && visits[at(v)].part >= 0 && visits[at(v - 1)].part >= 0 && visits[at(v)].unit == visits[at(v - 1)].unit;
+    const bool goes_on = v > 0 && visits[index(v)].part >= 0 && visits[index(v - 1)].part >= 0 &&
+                         visits[index(v)].unit == visits[index(v - 1)].unit;
     pass_.push_back(goes_on ? pass_.back() : v);
   }
   std::vector<std::vector<int>> needs(present_.size());
   for (int v = 0; v < n; ++v) {
-    const Visit& visit = visits[at(v)];
+    const Visit& visit = visits[index(v)];
     if (!visit.needs_parameters) continue;
     for (const PoolKind pool : kPools)
-      if (const UnitPart which{visit.unit, visit.part, pool}; has(which)) needs[index(which)].push_back(v);
+      if (const UnitPart which{visit.unit, visit.part, pool}; has(which)) needs[place(which)].push_back(v);
     const auto& shared = d_.layout(visit.unit).shared;
-    if (shared && !tiling.tiled(shared->unit)) needs[index({shared->unit, -1, shared->pool()})].push_back(v);
+    if (shared && !tiling.tiled(shared->unit)) needs[place({shared->unit, -1, shared->pool()})].push_back(v);
   }
   const auto fetch = [&](const UnitPart& which) {
-    const auto& when = needs[index(which)];
+    const auto& when = needs[place(which)];
     const UnitLayout& layout = d_.layout(which.unit);
     const int ahead = which.part < 0 ? d_.request.prefetch : std::min(d_.request.prefetch, 1);
     const bool stays = !layout.sharers_of(which.pool).empty() && !tiling.tiled(which.unit);
@@ -55,7 +48,7 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
       const bool held = i > 0 && (stays || when[i] - ahead <= when[i - 1] + 1);
       if (!held) add(which, when[i], when[i] - ahead);
       const bool holds = i + 1 < when.size() && (stays || when[i + 1] - ahead <= when[i] + 1);
-      if (!holds) releases_after_[at(when[i])].push_back(which);
+      if (!holds) releases_after_[index(when[i])].push_back(which);
     }
   };
   for (int unit = 0; unit < d_.units(); ++unit)
@@ -69,11 +62,11 @@ void Fetches::find(const std::vector<Visit>& visits, const Tiling& tiling) {
 }
 
 void Fetches::add(const UnitPart& which, int needed, int visit) {
-  const auto before = [&](TaskKind kind, int v) { hops_before_[at(std::max(0, v))].push_back({all_.size(), kind}); };
+  const auto before = [&](TaskKind kind, int v) { hops_before_[index(std::max(0, v))].push_back({all_.size(), kind}); };
   const Tier tier = d_.plan.placement.parameters.tier;
   const int gather = d_.plan.sharded_parameters() ? 1 : 0;
   if (gather && which.part >= 0 && tier != Tier::device) {
-    const auto [found, is_new] = shards_.try_emplace({pass_[at(needed)], which.pool}, Shard{all_.size(), visit});
+    const auto [found, is_new] = shards_.try_emplace({pass_[index(needed)], which.pool}, Shard{all_.size(), visit});
     Shard& shard = found->second;
     const UnitPart unit{which.unit, -1, which.pool};
     if (is_new) all_.push_back({unit, needed, at_home(unit)});
@@ -93,7 +86,7 @@ void Fetches::add(const UnitPart& which, int needed, int visit) {
 void Fetches::add_shards() {
   for (const auto& [pass, shard] : shards_) {
     const auto before = [&](TaskKind kind, int visit) {
-      auto& hops = hops_before_[at(std::max(0, visit))];
+      auto& hops = hops_before_[index(std::max(0, visit))];
       hops.insert(hops.begin(), {shard.fetch, kind});
     };
     before(TaskKind::upload, shard.visit - 1);
@@ -139,34 +132,34 @@ void Fetches::run(const Hop& next) {
     hop(d_, f.slices, Tier::host, Tier::device, f.which.unit, what, sharded ? Kind::staging : Kind::parameters);
   else
     gather(f);
-  if (!sharded) present_[index(f.which)] = f.slices[0].buffer;
+  if (!sharded) present_[place(f.which)] = f.slices[0].buffer;
 }
 
 void Fetches::gather(const Fetch& f) {
   const ElementRange range = d_.range_of(f.which);
   const int buffer = d_.add_buffer(d_.text_of("gathered", f.which), Kind::parameters, Tier::device,
                                    d_.bytes_of(f.which.pool, range.size()), false);
-  const Fetch& source = f.shard < 0 ? f : all_[at(f.shard)];
+  const Fetch& source = f.shard < 0 ? f : all_[index(f.shard)];
   Gather{.which = f.which, .shard = source.slices[0], .parameters = buffer}.add(d_);
-  present_[index(f.which)] = buffer;
+  present_[place(f.which)] = buffer;
 }
 
 void Fetches::before(int visit) {
-  for (const Hop& hop : hops_before_[at(visit)]) run(hop);
+  for (const Hop& hop : hops_before_[index(visit)]) run(hop);
 }
 
 void Fetches::after(int visit) {
-  for (const UnitPart& which : releases_after_[at(visit)]) present_[index(which)] = -1;
+  for (const UnitPart& which : releases_after_[index(visit)]) present_[place(which)] = -1;
 }
 
 int Fetches::last_unit(int visit) const {
   int unit = -1;
-  for (const Hop& hop : hops_before_[at(visit)]) unit = std::max(unit, all_[hop.fetch].which.unit);
+  for (const Hop& hop : hops_before_[index(visit)]) unit = std::max(unit, all_[hop.fetch].which.unit);
   return unit;
 }
 
 int Fetches::buffer(const UnitPart& which) const {
-  return resident() ? home_of(which) : present_[index(which)];
+  return resident() ? home_of(which) : present_[place(which)];
 }
 
 }  // namespace strata::runtime

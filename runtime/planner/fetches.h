@@ -54,7 +54,7 @@ class Fetches {
   // Whether the unit or part has elements in its pool.
   bool has(const UnitPart& which) const { return d_.range_of(which).size() > 0; }
   bool resident() const { return !d_.plan.sharded_parameters() && d_.plan.placement.parameters.tier == Tier::device; }
-  std::size_t index(const UnitPart& which) const;
+  std::size_t place(const UnitPart& which) const;
   void add(const UnitPart& which, int needed, int visit);
   void add_shards();
   int home_of(const UnitPart& which) const;

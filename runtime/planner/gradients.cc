@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "runtime/planner/transfers.h"
 #include "runtime/tasks/gather.h"
 #include "runtime/tasks/local_sum.h"
@@ -13,27 +14,19 @@
 #include "runtime/tasks/stage_link.h"
 
 namespace strata::runtime {
-namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
-
 Gradients::Gradients(Draft& draft, const Tiling& tiling)
     : d_(draft),
       tiling_(tiling),
       has_sums_(draft.plan.has_sums()),
-      sums_(2 * at(draft.units())),
+      sums_(2 * index(draft.units())),
       local_sums_(sums_.size()),
-      whole_(at(draft.units()), -1) {
+      whole_(index(draft.units()), -1) {
   if (d_.request.forward_only) return;
   for (int unit = 0; unit < d_.units(); ++unit) {
     if (!d_.owns(unit) || !d_.layout(unit).trains()) continue;
     if (holds_whole())
-      whole_[at(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
-                                       d_.bytes_of(d_.layout(unit).padded()), true);
+      whole_[index(unit)] = d_.add_buffer(d_.text_of("gradients of", {unit, -1}), Kind::gradients, Tier::device,
+                                          d_.bytes_of(d_.layout(unit).padded()), true);
     if (d_.plan.cyclic) make_home({unit});
   }
   for (int unit = 0; unit < d_.units(); ++unit)
@@ -48,7 +41,7 @@ bool Gradients::holds_whole() const {
     return false;
   constexpr std::size_t kElements = device::kMomentBlock;
   const std::size_t moments =
-      at(moment_count(d_.request.algorithm)) * device::stored_bytes(d_.request.moments, kElements);
+      index(moment_count(d_.request.algorithm)) * device::stored_bytes(d_.request.moments, kElements);
   return (d_.fp32() ? 0 : device::fp32_bytes(kElements)) + moments >= 2 * d_.bytes_of(kElements);
 }
 
@@ -97,7 +90,7 @@ int Gradients::make_home(const Owner& owner) {
 }
 
 int Gradients::add(const UnitPart& which, const ElementRange& range, int micro_batch) {
-  return add({which, micro_batch, range, false, whole_[at(which.unit)]});
+  return add({which, micro_batch, range, false, whole_[index(which.unit)]});
 }
 
 int Gradients::add_shared(const UnitPart& which, const ElementRange& range, int micro_batch) {
@@ -117,7 +110,7 @@ int Gradients::add(CallGradient g) {
 
 void Gradients::before_call(int unit) {
   // A gradient buffer that lives from step to step must be reduced before the next micro-batch overwrites it.
-  const auto in_it = [&](const Produced& p) { return p.gradient.buffer == whole_[at(unit)]; };
+  const auto in_it = [&](const Produced& p) { return p.gradient.buffer == whole_[index(unit)]; };
   if (std::any_of(pending_.begin(), pending_.end(), in_it)) reduce_pending();
   if (!away() || !has_sums_) return;
   if (!by_tiles({unit})) open({unit});
@@ -237,8 +230,8 @@ void Gradients::receive_shared(int holder) {
 
 bool Gradients::accumulate(const Produced& p) {
   const CallGradient& g = p.gradient;
-  auto& locals = local_sums_[index(p.owner())];
-  const auto place = at(g.which.part + 1);
+  auto& locals = local_sums_[place(p.owner())];
+  const auto place = index(g.which.part + 1);
   if (locals.size() <= place) locals.resize(place + 1, -1);
   Written sum{locals[place], locals[place] < 0};
   if (sum.starts)
@@ -253,7 +246,7 @@ bool Gradients::accumulate(const Produced& p) {
 // The buffer of the owner's incomplete run of micro-batches while a call's gradient is added; none (-1) if every run
 // ends with its call.
 Written Gradients::run_of(const Owner& owner) {
-  const auto length = at(d_.plan.reduce_group), pieces = at(d_.request.mesh.data());
+  const auto length = index(d_.plan.reduce_group), pieces = index(d_.request.mesh.data());
   if (d_.plan.sums_in_nodes() || !device::GradientRuns::needs_partial(length, pieces)) return {};
   int& window = sum_of(owner).run_window;
   const bool starts = window < 0;
@@ -343,22 +336,23 @@ void Gradients::complete_by_chunks(int unit) {
 }
 
 std::vector<GradientSource> Gradients::of(int unit, std::size_t begin, std::size_t end) const {
-  const auto place = [&](const Owner& owner) {
-    const Sum& sum = sums_[index(owner)];
+  const auto holder = [&](const Owner& owner) {
+    const Sum& sum = sums_[place(owner)];
     return sum.home >= 0 ? sum.home : sum.window;
   };
   if (has_sums_) {
-    Slice sum{place({unit}), device::fp32_bytes(begin), device::fp32_bytes(end - begin)};
+    Slice sum{holder({unit}), device::fp32_bytes(begin), device::fp32_bytes(end - begin)};
     sum.own = d_.plan.copies_sums();
     return {{Role::sum, sum}};
   }
-  std::vector<GradientSource> sources{{Role::gradients, {place({unit}), d_.bytes_of(begin), d_.bytes_of(end - begin)}}};
+  std::vector<GradientSource> sources{
+      {Role::gradients, {holder({unit}), d_.bytes_of(begin), d_.bytes_of(end - begin)}}};
   for (const int sharer : d_.layout(unit).sharers) {
     const ElementRange& shared = d_.layout(sharer).shared->elements;
     const std::size_t from = std::max(begin, shared.begin), to = std::min(end, shared.end);
     if (from < to)
       sources.push_back(
-          {Role::shared_gradients, {place({sharer, true}), d_.bytes_of(from - shared.begin), d_.bytes_of(to - from)}});
+          {Role::shared_gradients, {holder({sharer, true}), d_.bytes_of(from - shared.begin), d_.bytes_of(to - from)}});
   }
   return sources;
 }

@@ -60,8 +60,8 @@ class Gradients {
   bool holds_whole() const;
   bool by_tiles(const Owner& owner) const;
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
-  static std::size_t index(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
-  Sum& sum_of(const Owner& owner) { return sums_[index(owner)]; }
+  static std::size_t place(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
+  Sum& sum_of(const Owner& owner) { return sums_[place(owner)]; }
   // The layout of the flat buffer that the gradient's elements count in: the holder's for shared parameters.
   const UnitLayout& layout_of(const Owner& owner) const;
   std::size_t sum_bytes(const Owner& owner) const;

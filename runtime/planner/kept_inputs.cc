@@ -4,18 +4,12 @@
 
 #include <algorithm>
 
+#include "base/index.h"
 #include "runtime/planner/transfers.h"
 
 namespace strata::runtime {
-namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
-}  // namespace
-
-KeptInputs::KeptInputs(Draft& draft) : d_(draft), homes_(at(draft.units()) * at(draft.request.accumulation), -1) {}
+KeptInputs::KeptInputs(Draft& draft)
+    : d_(draft), homes_(index(draft.units()) * index(draft.request.accumulation), -1) {}
 
 bool KeptInputs::has(int unit) const {
   if (d_.plan.placement.activations == Tier::device) return false;
@@ -23,7 +17,7 @@ bool KeptInputs::has(int unit) const {
 }
 
 int& KeptInputs::home_of(int unit, int micro_batch) {
-  return homes_[at(micro_batch * d_.units() + unit)];
+  return homes_[index(micro_batch * d_.units() + unit)];
 }
 
 void KeptInputs::find_returns(const std::vector<Visit>& visits) {
@@ -31,13 +25,13 @@ void KeptInputs::find_returns(const std::vector<Visit>& visits) {
   std::vector<int> forward(homes_.size(), -1);
   std::vector<bool> returned(homes_.size());
   for (int v = 0; v < static_cast<int>(visits.size()); ++v)
-    for (const Call& call : visits[at(v)].calls) {
+    for (const Call& call : visits[index(v)].calls) {
       if (!has(call.unit)) continue;
-      const std::size_t i = at(call.micro_batch * d_.units() + call.unit);
+      const std::size_t i = index(call.micro_batch * d_.units() + call.unit);
       if (call.kind == TaskKind::forward) forward[i] = v;
       if (call.kind != TaskKind::recompute || returned[i]) continue;
       returned[i] = true;
-      returns_before_[at(std::max(forward[i] + 1, v - 1))].push_back({call.unit, call.micro_batch});
+      returns_before_[index(std::max(forward[i] + 1, v - 1))].push_back({call.unit, call.micro_batch});
     }
 }
 

@@ -1,19 +1,16 @@
 #include "runtime/planner/lasting_buffers.h"
 
+#include "base/index.h"
 #include "device/step_scalars.h"
 #include "runtime/plan/step_state.h"
 
 namespace strata::runtime {
 namespace {
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 // A buffer that has contents before the first step.
 int add_filled(Draft& draft, std::string name, Kind kind, Tier tier, std::size_t bytes) {
   const int buffer = draft.add_buffer(std::move(name), kind, tier, bytes, true);
-  draft.plan.buffers[at(buffer)].filled = true;
+  draft.plan.buffers[index(buffer)].filled = true;
   return buffer;
 }
 
@@ -25,7 +22,7 @@ void add_scores(Draft& draft) {
   if (r.score_bytes)
     draft.plan.score_buffer = add_filled(draft, "kept scores", Kind::workspace, of_host, r.score_bytes);
   if (r.chunk_bytes == 0) return;
-  const std::size_t bytes = at(r.mesh.world) * r.chunk_bytes;
+  const std::size_t bytes = index(r.mesh.world) * r.chunk_bytes;
   RankChunks& chunks = draft.plan.chunks;
   chunks.bytes = r.chunk_bytes;
   chunks.buffer = add_filled(draft, "scores of all ranks", Kind::staging, Tier::device, bytes);
@@ -42,7 +39,7 @@ std::vector<int> add_lasting_buffers(Draft& draft) {
     return draft.add_buffer(name, kind, Tier::device, bytes, true);
   };
   ControlBuffers& control = draft.plan.control;
-  control.batch = add("batch", Kind::activations, at(r.accumulation) * model.batch.bytes());
+  control.batch = add("batch", Kind::activations, index(r.accumulation) * model.batch.bytes());
   control.state = add("state", Kind::workspace, sizeof(StepState));
   control.losses = add("losses", Kind::workspace, LossState::bytes(model.units.size()));
   if (!r.forward_only) control.squares = add("squares", Kind::workspace, sizeof(SquareState));
@@ -58,10 +55,10 @@ std::vector<int> add_lasting_buffers(Draft& draft) {
     control.scores = add("logits", Kind::activations, device::fp32_bytes(model.vocabulary));
   else if (const std::size_t stride = model.loss_unit().score_stride(); r.forward_only && stride > 0)
     control.scores = add("scores", Kind::activations, device::fp32_bytes(model.loss_rows() * stride));
-  std::vector<int> caches(at(draft.units()), -1);
+  std::vector<int> caches(index(draft.units()), -1);
   for (int unit = 0; unit < draft.units(); ++unit)
     if (const std::size_t cache = draft.owns(unit) ? draft.unit(unit).bytes().cache : 0)
-      caches[at(unit)] =
+      caches[index(unit)] =
           add_filled(draft, "keys and values of " + draft.unit(unit).name(), Kind::activations, Tier::device, cache);
   if (draft.plan.cyclic)
     control.pending =

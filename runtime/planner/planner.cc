@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "runtime/plan/draft.h"
 #include "runtime/plan/offsets.h"
 #include "runtime/plan/waits.h"
@@ -25,10 +26,6 @@
 
 namespace strata::runtime {
 namespace {
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // If no unit is both allowed and large enough to be tiled, the plan is made as if tiles were off.
 Draft draft_of(const PlanRequest& request) {
@@ -106,7 +103,7 @@ class Builder {
   ElementRange shared_range(int unit, int tile) const {
     const auto& shared = d_.layout(unit).shared;
     if (tile < 0) return shared->elements;
-    const models::Part& part = d_.unit(tiling_.table_unit()).parts()[at(tiling_.table_first() + tile)];
+    const models::Part& part = d_.unit(tiling_.table_unit()).parts()[index(tiling_.table_first() + tile)];
     const ElementRange& rows = part.in(shared->pool());
     return {rows.begin, tile + 1 == tiling_.tiles() ? shared->elements.end : rows.end};
   }
@@ -213,7 +210,7 @@ class Builder {
   // What crosses the borders of a piece of the pipeline. Gradients go back only if something below the border is
   // trained.
   void add_message(const StageStep& step) {
-    const auto [first, last] = d_.plan.pieces[at(step.piece)];
+    const auto [first, last] = d_.plan.pieces[index(step.piece)];
     const int g = step.micro_batch, stages = r_.mesh.stages;
     const int before = (r_.stage + stages - 1) % stages, next = (r_.stage + 1) % stages;
     const auto goes_back = [&](int above) { return !r_.forward_only && above > lowest_; };
@@ -285,7 +282,7 @@ class Builder {
       f.saved = {saving_, call.starts};
       activations_.saved_of(call.unit, call.micro_batch) = keep ? saving_ : -1;
     }
-    f.cache = caches_[at(call.unit)];
+    f.cache = caches_[index(call.unit)];
     const bool by_parts = unit.ports().output_by_parts;
     const bool makes_output = by_parts ? call.starts : call.ends;
     if (call.wants_output && (makes_output || by_parts)) {

@@ -4,16 +4,13 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "device/cpu/lane_impl.h"
 #include "device/ops/elementwise.h"
 #include "offload/swap.h"
 
 namespace strata::runtime {
 namespace {
-
-std::size_t index(Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
 
 struct Way {
   TaskKind kind;

@@ -1,5 +1,7 @@
 #include "runtime/tasks/gather.h"
 
+#include "base/index.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -13,10 +15,6 @@ void count(Draft& draft, Task& task, const Cut& cut, device::StorageFormat forma
   draft.plan.comm_bytes.between_nodes += others == 0 ? 0 : levels.gathered(stored_bytes(format, first));
   task.cost.sent_bytes = static_cast<double>(stored_bytes(format, most) * others);
   task.cost.between_bytes = others == 0 ? 0.0 : static_cast<double>(levels.gathered(stored_bytes(format, most)));
-}
-
-std::size_t index(int unit) {
-  return static_cast<std::size_t>(unit);
 }
 
 // All-gathers in place: `data` holds elements `whole` of a flat buffer, of which the rank has filled `own`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "device/ops/elementwise.h"
 #include "runtime/plan/step_state.h"
 
@@ -13,10 +14,6 @@ using device::ConstView;
 using device::DType;
 using device::Lane;
 using device::View;
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 models::PartRange parts_of(const models::Unit& unit, const Task& task) {
   return task.part < 0 ? unit.all_parts() : models::PartRange{index(task.part), index(task.part) + 1};

@@ -16,7 +16,7 @@ namespace {
 
 using device::ExactSum, device::kScaleBlock;
 
-constexpr std::size_t kAtOnce = 16 * kQuantisedAlignment;  // elements per read
+constexpr std::size_t kQuantisedAtOnce = 16 * kQuantisedAlignment;  // elements per read
 
 // A range of a matrix whose scales this rank adds up.
 struct Stretch {
@@ -44,8 +44,8 @@ class ScaleSums {
         if (source_.quantised(unit, range.parameter, plan_.layout.quantised)) continue;
         const models::ElementRange whole{range.begin, range.end};
         const auto [begin, end] = rank ? pool.shards.piece_of(whole, *rank) : whole;
-        for (std::size_t at = begin; at < end; at += kAtOnce)
-          stretches.push_back({unit, r, at - range.begin, std::min(end, at + kAtOnce) - range.begin});
+        for (std::size_t at = begin; at < end; at += kQuantisedAtOnce)
+          stretches.push_back({unit, r, at - range.begin, std::min(end, at + kQuantisedAtOnce) - range.begin});
       }
     }
     const auto parameter = [&](const Stretch& s) {

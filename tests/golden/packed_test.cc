@@ -24,7 +24,7 @@ namespace {
 const std::filesystem::path kGolden = tests::source_dir() / "tests/golden";
 
 // Sums in another order than PyTorch's, through two blocks: some 1e-6 of a gradient's norm.
-constexpr double kLoss = 1e-6, kGradient = 1e-5;
+constexpr double kPackedLoss = 1e-6, kGradient = 1e-5;
 
 class PackedGolden : public testing::TestWithParam<std::tuple<const char*, int, int>> {
  protected:
@@ -87,7 +87,7 @@ TEST_P(PackedGolden, TeachesWhatTransformersSays) {
   };
   ASSERT_EQ(trained.steps.size(), 1u);
   const double loss = recorded("loss").at(0);
-  EXPECT_NEAR(trained.steps[0].loss, loss, kLoss * loss);
+  EXPECT_NEAR(trained.steps[0].loss, loss, kPackedLoss * loss);
 
   const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
   std::size_t seen = 1;  // the loss

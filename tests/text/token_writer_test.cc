@@ -13,7 +13,7 @@ namespace strata::text {
 namespace {
 
 using testing::ElementsAre;
-using Ids = std::vector<std::uint32_t>;
+using TokenWriterIds = std::vector<std::uint32_t>;
 
 class TokenWriterTest : public testing::Test {
  protected:
@@ -61,12 +61,12 @@ TEST_F(TokenWriterTest, DocumentsBeginBehindTheSeparatorOfTheOneBefore) {
   write(9, [](TokenWriter& writer) {
     writer.begin_document();  // nothing in it
     writer.begin_document();
-    writer.add(Ids{1, 2});
-    writer.add(Ids{3});
+    writer.add(TokenWriterIds{1, 2});
+    writer.add(TokenWriterIds{3});
     writer.begin_document();
-    writer.add(Ids{});
+    writer.add(TokenWriterIds{});
     writer.begin_document();
-    writer.add(Ids{4});
+    writer.add(TokenWriterIds{4});
     writer.begin_document();
     EXPECT_EQ(writer.empty_documents(), 3u);
     EXPECT_TRUE(writer.separated());
@@ -79,11 +79,11 @@ TEST_F(TokenWriterTest, DocumentsBeginBehindTheSeparatorOfTheOneBefore) {
 TEST_F(TokenWriterTest, TheMaskHasABitOfEachTokenAndSeparatorsTakeThatBefore) {
   write(9, [](TokenWriter& writer) {
     writer.begin_document();
-    writer.add(Ids{1, 2, 3, 4}, std::vector<std::uint8_t>{0, 0, 1, 1});
+    writer.add(TokenWriterIds{1, 2, 3, 4}, std::vector<std::uint8_t>{0, 0, 1, 1});
     writer.begin_document();
-    writer.add(Ids{5, 6, 7}, false);
+    writer.add(TokenWriterIds{5, 6, 7}, false);
     writer.begin_document();
-    writer.add(Ids{8});
+    writer.add(TokenWriterIds{8});
     EXPECT_EQ(writer.labels(), 4u);
   });
   EXPECT_THAT(values<std::uint16_t>("t"), ElementsAre(1, 2, 3, 4, 9, 5, 6, 7, 9, 8));
@@ -91,7 +91,7 @@ TEST_F(TokenWriterTest, TheMaskHasABitOfEachTokenAndSeparatorsTakeThatBefore) {
 }
 
 TEST_F(TokenWriterTest, LargeFilesAreWrittenPieceByPiece) {
-  Ids ids(1'000'003);
+  TokenWriterIds ids(1'000'003);
   std::vector<std::uint8_t> counts(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     ids[i] = static_cast<std::uint16_t>(i * 31);

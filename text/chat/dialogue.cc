@@ -32,7 +32,7 @@ std::size_t records_in(std::string_view text) {
   return lines;
 }
 
-Value text_value(const char* text) {
+Value literal_text(const char* text) {
   return Value(std::string(text));
 }
 bool has(const Value& record, std::string_view key) {
@@ -42,20 +42,21 @@ bool has(const Value& record, std::string_view key) {
 // The record with one field added.
 Value with(const Value& record, const char* key, Value value) {
   std::vector<std::pair<Value, Value>> fields = record.pairs();
-  fields.emplace_back(text_value(key), std::move(value));
+  fields.emplace_back(literal_text(key), std::move(value));
   return Value::dict(std::move(fields));
 }
 
 // Turns a list of messages, one message, or a prompt without an answer into a record of messages. Anything else stays
 // as it is.
 Value with_messages(Value given) {
-  if (given.is(Kind::list)) return Value::dict({{text_value("messages"), std::move(given)}});
-  if (has(given, "role")) return Value::dict({{text_value("messages"), Value::list({std::move(given)})}});
+  if (given.is(Kind::list)) return Value::dict({{literal_text("messages"), std::move(given)}});
+  if (has(given, "role")) return Value::dict({{literal_text("messages"), Value::list({std::move(given)})}});
   if (!has(given, "prompt") || has(given, "completion") || has(given, "messages")) return given;
   const Value& prompt = *given.find("prompt");
   if (!prompt.is(Kind::text)) return with(given, "messages", prompt);
-  return with(given, "messages",
-              Value::list({Value::dict({{text_value("role"), text_value("user")}, {text_value("content"), prompt}})}));
+  return with(
+      given, "messages",
+      Value::list({Value::dict({{literal_text("role"), literal_text("user")}, {literal_text("content"), prompt}})}));
 }
 
 }  // namespace
@@ -72,7 +73,7 @@ void Dialogue::read(std::string_view json, const std::string& name) {
   }
   given = with_messages(std::move(given));
   const bool unanswered = has(given, "instruction") && !has(given, "output");
-  if (unanswered) given = with(given, "output", text_value(""));
+  if (unanswered) given = with(given, "output", literal_text(""));
   if (!given.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a list of messages, found {}", name, kind_text(given));
   try {
     conversation_ = conversation_of(given, format_of(given));

@@ -14,10 +14,10 @@ namespace {
 using jinja::Rendered;
 using jinja::Stretch;
 
-constexpr std::array<std::pair<std::string_view, TrainOn>, 4> kNames = {{{"assistant", TrainOn::assistant},
-                                                                         {"last", TrainOn::last},
-                                                                         {"completion", TrainOn::completion},
-                                                                         {"all", TrainOn::all}}};
+constexpr std::array<std::pair<std::string_view, TrainOn>, 4> kTrainOnNames = {{{"assistant", TrainOn::assistant},
+                                                                                {"last", TrainOn::last},
+                                                                                {"completion", TrainOn::completion},
+                                                                                {"all", TrainOn::all}}};
 
 // Which turns are trained on.
 std::vector<bool> wanted_turns(const Conversation& conversation, TrainOn on) {
@@ -136,12 +136,13 @@ std::vector<Stretch> complement(const std::vector<Stretch>& stretches, std::size
 }  // namespace
 
 std::optional<TrainOn> train_on(std::string_view name) {
-  for (const auto& [known, on] : kNames)
+  for (const auto& [known, on] : kTrainOnNames)
     if (known == name) return on;
   return std::nullopt;
 }
 std::string_view name_of(TrainOn on) {
-  return std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.second == on; })->first;
+  return std::find_if(kTrainOnNames.begin(), kTrainOnNames.end(), [&](const auto& known) { return known.second == on; })
+      ->first;
 }
 
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on) {

@@ -25,12 +25,12 @@ constexpr std::int64_t kIgnored = -100;
 constexpr std::size_t kLongestName = 256;
 
 template <typename... Args>
-[[noreturn]] void wrong(fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] void wrong_label(fmt::format_string<Args...> format, Args&&... args) {
   throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
 }
 
 // Shortens a text for a message.
-std::string shortened(const std::string& text) {
+std::string short_label(const std::string& text) {
   constexpr std::size_t kMost = 100;
   std::size_t end = kMost;
   if (text.size() <= kMost) return text;
@@ -90,7 +90,7 @@ LabelValue from_text(const std::string& text, std::string_view field) {
 LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
   switch (value.kind()) {
     case Kind::text:
-      if (value.text().empty()) wrong("the label \"{}\" is empty", field);
+      if (value.text().empty()) wrong_label("the label \"{}\" is empty", field);
       if (value.text().size() > kLongestName)
         throw RecordFault{fmt::format("the label \"{}\" has {} bytes, and a class has a name of {} at most: is it a "
                                       "label?",
@@ -107,12 +107,13 @@ LabelValue value_of(const Value& value, std::string_view field, bool of_table) {
     case Kind::integer:
       return value.integer();
     case Kind::real:
-      if (!std::isfinite(value.real())) wrong("the label \"{}\" is {}, which is not finite", field, value.to_text());
+      if (!std::isfinite(value.real()))
+        wrong_label("the label \"{}\" is {}, which is not finite", field, value.to_text());
       return value.real();
     case Kind::none:
-      wrong("the label \"{}\" is null", field);
+      wrong_label("the label \"{}\" is null", field);
     default:
-      wrong("expected a name or a number in the label \"{}\", found {}", field, kind_text(value));
+      wrong_label("expected a name or a number in the label \"{}\", found {}", field, kind_text(value));
   }
 }
 
@@ -122,7 +123,7 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
   std::string names;
   for (const auto& [key, value] : record.pairs()) {
     const std::string field = key.to_text();
-    if (names.size() < 100) names += (names.empty() ? "" : ", ") + shortened(field);
+    if (names.size() < 100) names += (names.empty() ? "" : ", ") + short_label(field);
     // A header "text, label" has a space after the comma.
     const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
     if (field.substr(begin, field.find_last_not_of(' ') + 1 - begin) == name)
@@ -139,7 +140,7 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
 
 std::string_view text_of_field(const Value& record, std::string_view name, const char* option, bool of_table) {
   const Value& found = field_of(record, name, option, of_table);
-  if (!found.is(Kind::text)) wrong("expected a string in \"{}\", found {}", name, kind_text(found));
+  if (!found.is(Kind::text)) wrong_label("expected a string in \"{}\", found {}", name, kind_text(found));
   return found.text();
 }
 
@@ -147,8 +148,8 @@ std::string_view text_of_field(const Value& record, std::string_view name, const
 LabelValue class_of(const Value& value, std::string_view field) {
   LabelValue out = value_of(value, field, false);
   if (std::holds_alternative<double>(out))
-    wrong("expected names or numbers of classes in the list \"{}\", or a 0 or 1 for each class, found {}", field,
-          text_of(out));
+    wrong_label("expected names or numbers of classes in the list \"{}\", or a 0 or 1 for each class, found {}", field,
+                text_of(out));
   return out;
 }
 
@@ -167,7 +168,7 @@ void find_flags(const std::vector<Value>& items, std::string_view field, Documen
   }
   const bool twice = items.size() > 2 || (items.size() == 2 && out.flags[0] == out.flags[1]);
   if (digits && items.size() > 1 && (items.size() > 2 || items[0].text() == items[1].text()))
-    wrong(
+    wrong_label(
         "the list \"{}\" has \"0\" and \"1\" in quotes, more than once: if it says of each class whether the text is "
         "of it, write numbers; if they are names of classes, write each once",
         field);
@@ -178,11 +179,11 @@ void find_flags(const std::vector<Value>& items, std::string_view field, Documen
 // Adds one label per word.
 void add_word_labels(const Value& labels, std::string_view field, ClassRecord& out) {
   if (!labels.is(Kind::list))
-    wrong("expected a list of labels in \"{}\", one per word, found {}", field, kind_text(labels));
+    wrong_label("expected a list of labels in \"{}\", one per word, found {}", field, kind_text(labels));
   if (labels.items().size() != out.words.size())
-    wrong("there {} in \"{}\", and {}",
-          labels.items().size() == 1 ? "is 1 label" : fmt::format("are {} labels", labels.items().size()), field,
-          out.words.size() == 1 ? "1 word" : fmt::format("{} words", out.words.size()));
+    wrong_label("there {} in \"{}\", and {}",
+                labels.items().size() == 1 ? "is 1 label" : fmt::format("are {} labels", labels.items().size()), field,
+                out.words.size() == 1 ? "1 word" : fmt::format("{} words", out.words.size()));
   out.labels.kind = DocumentLabels::Kind::words;
   for (const Value& label : labels.items()) {
     const bool ignored = label.is(Kind::none) || (label.is(Kind::integer) && label.integer() == kIgnored);
@@ -208,14 +209,15 @@ void add_flags(const Value& record, const LabelRules& rules, ClassRecord& out) {
     const auto* real = std::get_if<double>(&value);
     const bool yes = text == "1" || text == "true" || text == "True" || (real && *real == 1);
     const bool no = text == "0" || text == "false" || text == "False" || (real && *real == 0);
-    if (!yes && !no) wrong("with several labels each is 0 or 1, but \"{}\" is {}", name, text);
+    if (!yes && !no) wrong_label("with several labels each is 0 or 1, but \"{}\" is {}", name, text);
     if (yes) out.labels.values.emplace_back(name);
   }
 }
 
 void add_labels(const Value& record, const LabelRules& rules, ClassRecord& out) {
   if (rules.labels.size() > 1) {
-    if (out.has_words) wrong("a list of words has one list of labels, and --labels names {}", rules.labels.size());
+    if (out.has_words)
+      wrong_label("a list of words has one list of labels, and --labels names {}", rules.labels.size());
     return add_flags(record, rules, out);
   }
   const std::string& name = rules.labels.front();
@@ -250,9 +252,9 @@ ClassRecord class_record(const Value& record, const LabelRules& rules) {
   const Value& text = field_of(record, rules.text, "--field", rules.of_table);
   out.has_words = text.is(Kind::list);
   if (out.has_words) {
-    if (rules.pair) wrong("\"{}\" is a list of words, which has no pair", rules.text);
+    if (rules.pair) wrong_label("\"{}\" is a list of words, which has no pair", rules.text);
     for (const Value& word : text.items()) {
-      if (!word.is(Kind::text)) wrong("expected words in the list \"{}\", found {}", rules.text, kind_text(word));
+      if (!word.is(Kind::text)) wrong_label("expected words in the list \"{}\", found {}", rules.text, kind_text(word));
       out.words.push_back(word.text());
     }
   } else {

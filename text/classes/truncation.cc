@@ -9,7 +9,7 @@
 namespace strata::text {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Truncation>, 4> kNames = {
+constexpr std::array<std::pair<std::string_view, Truncation>, 4> kTruncationNames = {
     {{"longest_first", Truncation::longest_first},
      {"only_first", Truncation::only_first},
      {"only_second", Truncation::only_second},
@@ -18,13 +18,14 @@ constexpr std::array<std::pair<std::string_view, Truncation>, 4> kNames = {
 }  // namespace
 
 std::optional<Truncation> truncation(std::string_view name) {
-  for (const auto& [known, value] : kNames)
+  for (const auto& [known, value] : kTruncationNames)
     if (known == name) return value;
   return std::nullopt;
 }
 
 std::string_view name_of(Truncation truncation) {
-  return std::find_if(kNames.begin(), kNames.end(), [&](const auto& known) { return known.second == truncation; })
+  return std::find_if(kTruncationNames.begin(), kTruncationNames.end(),
+                      [&](const auto& known) { return known.second == truncation; })
       ->first;
 }
 

@@ -17,9 +17,9 @@ namespace {
 
 using jinja::Value;
 
-class Parser {
+class JsonParser {
  public:
-  Parser(std::string_view text, RepeatedKeys repeated, std::vector<OddNumber>* odd)
+  JsonParser(std::string_view text, RepeatedKeys repeated, std::vector<OddNumber>* odd)
       : text_(text), repeated_(repeated), odd_(odd) {}
 
   Value run() {
@@ -222,7 +222,7 @@ class Parser {
 }  // namespace
 
 Value parse_json(std::string_view text, RepeatedKeys repeated, std::vector<OddNumber>* odd) {
-  return Parser(text, repeated, odd).run();
+  return JsonParser(text, repeated, odd).run();
 }
 
 std::string_view kind_text(const jinja::Value& value) {

@@ -20,7 +20,7 @@ namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 28;
 
 // The tokenizer `byte`: each byte is its own id, 256 in all. It adds nothing and accepts any bytes.
 class Byte final : public Tokenizer {
@@ -54,7 +54,7 @@ class Byte final : public Tokenizer {
 
 std::string_view text_of(const MappedFile& file) {
   const auto bytes = file.bytes();
-  if (bytes.size() > kMaxBytes) {
+  if (bytes.size() > kMaxFileBytes) {
     fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", file.path().string(), bytes.size());
   }
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -24,7 +24,7 @@ constexpr std::size_t kLeastPartOfUnigrams = std::size_t{1} << 20;
 // Properties of a model that the library does not expose: fields of its ModelProto (sentencepiece_model.proto), with
 // the defaults of that file. The library has already parsed the model. A field that is malformed here keeps its
 // default.
-struct Spec {
+struct PieceSpec {
   bool unigrams = true, pairs = false;  // the kind of model; there are others
   bool known_rules = false;             // the rules are the library's, and leave spaces between letters alone
   bool dummy_prefix = true;             // put a space before every text
@@ -34,7 +34,7 @@ struct Spec {
   std::vector<int> of_user;  // user-defined pieces
   int pieces = 0;
 
-  explicit Spec(std::string_view model) {
+  explicit PieceSpec(std::string_view model) {
     each_field(model, [&](std::uint64_t number, std::uint64_t, std::string_view message) {
       if (number == 1)
         each_field(message, [&](std::uint64_t field, std::uint64_t value, std::string_view) {
@@ -127,7 +127,7 @@ class SentencePiece final : public Tokenizer {
     if (!numbering_.before.empty() && (processor_.unk_id() != 0 || processor_.GetPieceSize() < 3))
       fail(Exit::corrupt, "{}: expected a model of {}, whose first piece is the unknown one", path.string(),
            settings.tokenizer_class);
-    const Spec spec(model);
+    const PieceSpec spec(model);
     number_pieces();
     if (settings.is_given) add_tokens(settings, spec.of_user);
     if (spec.dummy_prefix && (llama_ || !added_.empty())) {

@@ -11,7 +11,7 @@
 // The part of the interpreter that evaluates expressions.
 namespace strata::text::jinja {
 
-using K = Expression::Kind;
+using E = Expression::Kind;
 
 Value Interpreter::evaluate(const Expression& node, Scope& scope) {
   runtime_.enter();  // left below; a Fault ends the whole rendering
@@ -19,73 +19,73 @@ Value Interpreter::evaluate(const Expression& node, Scope& scope) {
   line_ = node.line;
   Value out;
   switch (node.kind) {
-    case K::constant:
+    case E::constant:
       out = node.value;
       break;
-    case K::name:
+    case E::name:
       out = name(node, scope);
       break;
-    case K::list:
-    case K::tuple:
-    case K::dict:
+    case E::list:
+    case E::tuple:
+    case E::dict:
       out = collection(node, scope);
       break;
-    case K::attribute: {
+    case E::attribute: {
       const Value value = evaluate(*node.parts[0], scope);
       line_ = node.line;
       out = runtime_.attribute(value, node.text);
       break;
     }
-    case K::item: {
+    case E::item: {
       const Value value = evaluate(*node.parts[0], scope), key = evaluate(*node.parts[1], scope);
       line_ = node.line;
       out = runtime_.item(value, key);
       break;
     }
-    case K::slice:
+    case E::slice:
       out = slice(node, scope);
       break;
-    case K::call: {
+    case E::call: {
       const Value callee = evaluate(*node.parts[0], scope);
       Arguments given = arguments(node.arguments, scope);
       line_ = node.line;
       out = runtime_.call(callee, given);
       break;
     }
-    case K::filter:
+    case E::filter:
       out = filtered(&node, {}, scope);
       break;
-    case K::test: {
+    case E::test: {
       const Value value = evaluate(*node.parts[0], scope);
       Arguments given = arguments(node.arguments, scope);
       line_ = node.line;
       out = runtime_.test(node.text, value, given);
       break;
     }
-    case K::unary:
+    case E::unary:
       out = unary(node, scope);
       break;
-    case K::binary: {
+    case E::binary: {
       const Value left = evaluate(*node.parts[0], scope), right = evaluate(*node.parts[1], scope);
       line_ = node.line;
       out = binary(runtime_, node.text, left, right);
       break;
     }
-    case K::compare:
+    case E::compare:
       out = compared(node, scope);
       break;
-    case K::concat:
+    case E::concat:
       out = concatenated(node, scope);
       break;
-    case K::all:
+    case E::all:
       out = evaluate(*node.parts[0], scope);
       if (out.truthy()) out = evaluate(*node.parts[1], scope);
       break;
-    case K::any:
+    case E::any:
       out = evaluate(*node.parts[0], scope);
       if (!out.truthy()) out = evaluate(*node.parts[1], scope);
       break;
-    case K::choice:
+    case E::choice:
       if (evaluate(*node.parts[1], scope).truthy())
         out = evaluate(*node.parts[0], scope);
       else if (node.parts[2])
@@ -119,8 +119,8 @@ Value* Interpreter::global(std::string_view name) {
 Value Interpreter::collection(const Expression& node, Scope& scope) {
   std::vector<Value> items;
   for (const auto& part : node.parts) items.push_back(evaluate(*part, scope));
-  if (node.kind == K::list) return runtime_.list(std::move(items));
-  if (node.kind == K::tuple) return runtime_.tuple(std::move(items));
+  if (node.kind == E::list) return runtime_.list(std::move(items));
+  if (node.kind == E::tuple) return runtime_.tuple(std::move(items));
   runtime_.take(items.size() * sizeof(Value));
   std::vector<std::pair<Value, Value>> pairs;
   for (std::size_t i = 0; i < items.size(); i += 2) pairs.emplace_back(std::move(items[i]), std::move(items[i + 1]));
@@ -162,7 +162,7 @@ Value Interpreter::concatenated(const Expression& node, Scope& scope) {
 
 Value Interpreter::filtered(const Expression* chain, Value value, Scope& scope) {
   if (!chain) return value;
-  if (chain->parts[0] && chain->parts[0]->kind == K::filter)
+  if (chain->parts[0] && chain->parts[0]->kind == E::filter)
     value = filtered(chain->parts[0].get(), std::move(value), scope);
   else if (chain->parts[0])
     value = evaluate(*chain->parts[0], scope);

@@ -45,7 +45,7 @@ bool is_true(const Value& value) {
 bool is_false(const Value& value) {
   return value.is(Kind::boolean) && !value.boolean();
 }
-bool is_integer(const Value& value) {
+bool holds_integer(const Value& value) {
   return value.is(Kind::integer);
 }
 bool is_float(const Value& value) {
@@ -126,7 +126,7 @@ constexpr std::array<std::pair<std::string_view, Test>, 39> kTests = {{
     {"greaterthan", compared<kGreater>},
     {">", compared<kGreater>},
     {"in", is_in},
-    {"integer", plain<is_integer>},
+    {"integer", plain<holds_integer>},
     {"iterable", plain<is_iterable>},
     {"le", compared<kLessEqual>},
     {"<=", compared<kLessEqual>},

@@ -139,7 +139,7 @@ Value counted(Runtime& runtime, const Value& self, Arguments& arguments) {
   return static_cast<std::int64_t>(split(text, wanted, -1, false).size() - 1);
 }
 
-Value replaced(Runtime& runtime, const Value& self, Arguments& arguments) {
+Value method_replaced(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("replace", arguments, {"old", "new", "count"});
   const std::string &old = text_of(given.at("old"), "replace"), &by = text_of(given.at("new"), "replace");
   const std::string& text = self.text();
@@ -157,7 +157,7 @@ Value without(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.text(std::string(text), self.safe());
 }
 
-Value joined(Runtime& runtime, const Value& self, Arguments& arguments) {
+Value method_joined(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("join", arguments, {"iterable"});
   std::string out;
   bool first = true;
@@ -205,7 +205,7 @@ Value zero_filled(Runtime& runtime, const Value& self, Arguments& arguments) {
 }
 
 template <std::string (*kChange)(std::string_view)>
-Value changed(Runtime& runtime, const Value& self, Arguments& arguments) {
+Value method_changed(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters none("this method", arguments, {});
   return runtime.text(kChange(self.text()), self.safe());
 }
@@ -228,18 +228,18 @@ std::string swap_case(std::string_view text) {
   return out;
 }
 
-Value formatted(Runtime& runtime, const Value& self, Arguments& arguments) {
+Value method_formatted(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.text(format_braces(runtime, self.text(), arguments));
 }
 
 constexpr std::array kOfText = {
-    Known{"capitalize", changed<capitalize>},
-    Known{"casefold", changed<lower>},
+    Known{"capitalize", method_changed<capitalize>},
+    Known{"casefold", method_changed<lower>},
     Known{"center", filled<Side::both>},
     Known{"count", counted},
     Known{"endswith", begins<true>},
     Known{"find", found<false, false>},
-    Known{"format", formatted},
+    Known{"format", method_formatted},
     Known{"index", found<false, true>},
     Known{"isalnum", is<is_alphanumeric>},
     Known{"isalpha", is<is_alphabetic>},
@@ -251,14 +251,14 @@ constexpr std::array kOfText = {
     Known{"isspace", is<all_space>},
     Known{"istitle", is<is_title>},
     Known{"isupper", is<is_upper>},
-    Known{"join", joined},
+    Known{"join", method_joined},
     Known{"ljust", filled<Side::right>},
-    Known{"lower", changed<lower>},
+    Known{"lower", method_changed<lower>},
     Known{"lstrip", stripped<Side::left>},
     Known{"partition", partition<false>},
     Known{"removeprefix", without<false>},
     Known{"removesuffix", without<true>},
-    Known{"replace", replaced},
+    Known{"replace", method_replaced},
     Known{"rfind", found<true, false>},
     Known{"rindex", found<true, true>},
     Known{"rjust", filled<Side::left>},
@@ -269,9 +269,9 @@ constexpr std::array kOfText = {
     Known{"splitlines", split_lines},
     Known{"startswith", begins<false>},
     Known{"strip", stripped<Side::both>},
-    Known{"swapcase", changed<swap_case>},
-    Known{"title", changed<title>},
-    Known{"upper", changed<upper>},
+    Known{"swapcase", method_changed<swap_case>},
+    Known{"title", method_changed<title>},
+    Known{"upper", method_changed<upper>},
     Known{"zfill", zero_filled},
 };
 

@@ -191,7 +191,7 @@ Value to_real(Runtime&, const Value& value, Arguments& arguments) {
   return otherwise ? *otherwise : Value(0.0);
 }
 
-constexpr std::array<std::pair<std::string_view, Filter>, 20> kFilters = {{
+constexpr std::array<std::pair<std::string_view, Filter>, 20> kTextFilters = {{
     {"abs", absolute},
     {"capitalize", changed<capitalize>},
     {"center", centered},
@@ -217,7 +217,7 @@ constexpr std::array<std::pair<std::string_view, Filter>, 20> kFilters = {{
 }  // namespace
 
 Filter text_filter(std::string_view name) {
-  for (const auto& [known, filter] : kFilters)
+  for (const auto& [known, filter] : kTextFilters)
     if (known == name) return filter;
   return nullptr;
 }

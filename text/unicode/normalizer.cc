@@ -117,7 +117,7 @@ class Replace final : public Normalizer {
   Cut cut_;
 };
 
-class ByteLevel final : public Normalizer {
+class ByteLevelNormalizer final : public Normalizer {
  public:
   void apply(std::string_view text, RegexMatcher&, std::string& out) const override {
     append_byte_characters(text, out);
@@ -164,8 +164,8 @@ void add(const Json& json, std::vector<std::unique_ptr<Normalizer>>& out) {
     out.push_back(std::make_unique<Prepend>(std::string(json.at("prepend").text())));
   } else if (type == "Replace") {
     out.push_back(make_replace(json));
-  } else if (type == "ByteLevel") {
-    out.push_back(std::make_unique<ByteLevel>());
+  } else if (type == "ByteLevelNormalizer") {
+    out.push_back(std::make_unique<ByteLevelNormalizer>());
   } else if (type == "BertNormalizer") {
     const bool clean = json.flag_or("clean_text", true), chinese = json.flag_or("handle_chinese_chars", true);
     const bool lower = json.flag_or("lowercase", true), strip = json.flag_or("strip_accents", lower);

@@ -12,7 +12,7 @@ namespace strata::device::cpu {
 namespace {
 
 // The columns of a partial sum that one task of the last addition takes.
-constexpr std::size_t kColumnGrain = 1024;
+constexpr std::size_t kElementGrain = 1024;
 
 }  // namespace
 
@@ -75,14 +75,14 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
   submit(lane, [=](Team& team) {
     const RowBlocks blocks(rows);
     // A block of rows is also cut by columns, so that its sums stay in the L1 cache.
-    const std::size_t slices = (columns + kColumnGrain - 1) / kColumnGrain;
+    const std::size_t slices = (columns + kElementGrain - 1) / kElementGrain;
     team.run(blocks.count * slices, [&](std::size_t task, int) {
-      const std::size_t block = task / slices, column = task % slices * kColumnGrain;
+      const std::size_t block = task / slices, column = task % slices * kElementGrain;
       const std::size_t offset = (blocks.begin(block) * stride + column) * size_of(x.dtype);
-      sum_rows(x.data + offset, blocks.size(block), std::min(kColumnGrain, columns - column), stride,
+      sum_rows(x.data + offset, blocks.size(block), std::min(kElementGrain, columns - column), stride,
                partials + block * columns + column);
     });
-    team.for_range(columns, kColumnGrain, [&](std::size_t begin, std::size_t end) {
+    team.for_range(columns, kElementGrain, [&](std::size_t begin, std::size_t end) {
       add_blocks(partials + begin, blocks.count, columns, out.sub(begin, end - begin).data, end - begin);
     });
   });

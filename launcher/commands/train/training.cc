@@ -16,7 +16,7 @@ namespace {
 using comm::AgreedError;
 
 // Whether any rank was asked to stop.
-bool stop_requested(const StopSignal& stop, comm::World& world) {
+bool any_rank_stops(const StopSignal& stop, comm::World& world) {
   const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
   return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
 }
@@ -55,7 +55,7 @@ void Training::run() {
 void Training::begin() {
   start_ = SteadyClock::now();
   if (speaks()) progress_.emplace(p_.job, stderr);
-  if (stop_requested(p_.stop, p_.world)) stop_here();
+  if (any_rank_stops(p_.stop, p_.world)) stop_here();
 }
 
 void Training::step() {
@@ -105,7 +105,7 @@ void Training::evaluate() {
 }
 
 bool Training::stops_between_steps() {
-  if (!p_.trainer.done() && stop_requested(p_.stop, p_.world)) stop_here();
+  if (!p_.trainer.done() && any_rank_stops(p_.stop, p_.world)) stop_here();
   return ended_.has_value();
 }
 

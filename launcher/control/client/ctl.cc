@@ -43,7 +43,7 @@ void print_json(const google::protobuf::Message& message) {
   print(json + "\n");
 }
 
-const char* text_of(pb::State state) {
+const char* state_text(pb::State state) {
   switch (state) {
     case pb::STARTING:
       return "starting";
@@ -116,7 +116,7 @@ std::string text_of(const pb::Step& s, std::int64_t max_steps) {
 
 std::string text_of(const pb::Status& s) {
   const pb::RunInfo& run = s.run();
-  std::string out = fmt::format("{}", text_of(s.state()));
+  std::string out = fmt::format("{}", state_text(s.state()));
   if (s.state() == pb::STARTING || (!s.phase().empty() && s.phase() != "training"))
     out += fmt::format(" ({} for {})", s.phase(), duration_text(s.phase_seconds()));
   out += fmt::format(", {} of {} parameters, ZeRO-{}, pid {} on {}\n", run.family(), count_text(run.parameters()),

@@ -42,7 +42,7 @@ std::size_t width_of(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-std::string cut(const std::string& text, std::size_t columns) {
+std::string fit(const std::string& text, std::size_t columns) {
   std::size_t at = 0, shown = 0;
   while (at < text.size()) {
     std::size_t next = at + 1;
@@ -226,7 +226,7 @@ std::string step_line(const pb::Step& step, std::int64_t max_steps, double secon
   return out + "\n";
 }
 
-void print(const std::string& text) {
+void put(const std::string& text) {
   const std::string out = printable(text, true);
   if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size() || std::fflush(stdout) != 0)
     fail(Exit::failed, "standard output cannot be written");
@@ -253,13 +253,13 @@ void show_lines(Client& client, const Target& target, std::int64_t max_steps) {
         step = status.step();
         out += step_line(status.last(), max_steps, status.seconds_left());
       }
-      print(out);
+      put(out);
     } while (!follower.ends_within(1s));
   } catch (const Unavailable&) {  // the run has ended, in good order or not
     (void)follower.ends_within(1s);
   }
   const std::lock_guard lock(mutex);
-  if (last && last->step() > step) print(step_line(*last, max_steps, 0));
+  if (last && last->step() > step) put(step_line(*last, max_steps, 0));
 }
 
 void show_screen(Client& client, const Target& target) {
@@ -287,7 +287,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   const auto columns = static_cast<std::size_t>(std::max(screen.columns, 40));
   const auto rows = static_cast<std::size_t>(std::max(screen.rows, 10));
   std::vector<std::string> lines;
-  const auto add = [&](const std::string& text) { lines.push_back(cut(printable(text), columns)); };
+  const auto add = [&](const std::string& text) { lines.push_back(fit(printable(text), columns)); };
   const pb::RunInfo& run = s.run();
   add(fmt::format("{} {:.1f} M parameters, ZeRO-{}, {} on {}, pid {} on {}: {}", run.family(),
                   static_cast<double>(run.parameters()) * 1e-6, run.zero_stage(),

@@ -53,7 +53,7 @@ int no_password(char*, int, int, void*) {
   return 0;
 }
 
-std::string text_of(const Bio& bio) {
+std::string pem_of(const Bio& bio) {
   char* data = nullptr;
   const long size = BIO_get_mem_data(bio.get(), &data);
   return {data, static_cast<std::size_t>(size)};
@@ -162,8 +162,8 @@ Credentials make_credentials() {
   const Bio cert_text(BIO_new(BIO_s_mem())), key_text(BIO_new(BIO_s_mem()));
   require(PEM_write_bio_X509(cert_text.get(), cert.get()) == 1);
   require(PEM_write_bio_PrivateKey(key_text.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) == 1);
-  out.cert = text_of(cert_text);
-  out.key = text_of(key_text);
+  out.cert = pem_of(cert_text);
+  out.key = pem_of(key_text);
   unsigned char secret[32];
   require(RAND_bytes(secret, sizeof secret) == 1);
   for (const unsigned char byte : secret) out.token += fmt::format("{:02x}", byte);

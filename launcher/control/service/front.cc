@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::string_view kUnix = "unix:";
 
-std::string text_of(const std::string& host, int port) {
+std::string address_of(const std::string& host, int port) {
   return fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host, port);
 }
 
 // Where others reach the listener: "any address" is replaced by this machine's name.
 std::string reached_at(const HostPort& address, int port) {
   const bool any = address.host.empty() || address.host == "0.0.0.0" || address.host == "::";
-  return text_of(any ? host_name() : address.host, port);
+  return address_of(any ? host_name() : address.host, port);
 }
 
 bool is_address(const std::string& listen) {

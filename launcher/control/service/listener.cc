@@ -32,7 +32,7 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr int kBacklog = 64;
-constexpr int kLook = 200;            // ms between checks of who has left or proved itself
+constexpr int kListenLook = 200;      // ms between checks of who has left or proved itself
 constexpr std::size_t kLeaving = 16;  // connections that were shut down but whose owner has not noticed yet
 
 AddressList require_host(const HostPort& address, std::string_view key) {
@@ -181,7 +181,7 @@ ConnectionLimiter::ConnectionLimiter(Listener listener, std::size_t most, Take t
     while (!stop.stop_requested()) {
       const bool waiting = std::any_of(connections_.begin(), connections_.end(),
                                        [](const Connection& connection) { return connection.unproven.get() >= 0; });
-      const int ready = poll(waits, 2, waiting ? kLook : -1);
+      const int ready = poll(waits, 2, waiting ? kListenLook : -1);
       if (stop.stop_requested()) break;
       look();
       if (ready > 0 && waits[0].revents != 0) let_in();
@@ -210,8 +210,8 @@ void ConnectionLimiter::look() {
 bool ConnectionLimiter::make_place() {
   // If many connections come at once, the owner may be late in closing those that were shut down.
   const auto leaves = [](const Connection& connection) { return connection.leaving; };
-  for (int i = 0; i < kLook && connections_.size() >= most_ + kLeaving && std::ranges::any_of(connections_, leaves);
-       ++i) {
+  for (int i = 0;
+       i < kListenLook && connections_.size() >= most_ + kLeaving && std::ranges::any_of(connections_, leaves); ++i) {
     usleep(1000);
     std::erase_if(connections_, [](const Connection& known) { return !known.here(); });
   }

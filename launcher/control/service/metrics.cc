@@ -35,8 +35,8 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 constexpr std::size_t kMostHead = 8 << 10;
-constexpr auto kPatience = std::chrono::seconds(1);
-constexpr std::size_t kMostConnections = 64;
+constexpr auto kScrapePatience = std::chrono::seconds(1);
+constexpr std::size_t kMostScrapes = 64;
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
@@ -222,7 +222,7 @@ class Connection {
   Connection(Descriptor socket, SSL_CTX* tls)
       : socket_(std::move(socket)),
         port_(port_of_peer(socket_.get())),
-        until_(std::chrono::steady_clock::now() + kPatience) {
+        until_(std::chrono::steady_clock::now() + kScrapePatience) {
     if (!tls) return;
     ssl_.reset(SSL_new(tls));
     if (!ssl_ || SSL_set_fd(ssl_.get(), socket_.get()) != 1) throw std::bad_alloc();
@@ -316,7 +316,7 @@ class MetricsServer::Impl {
       const std::lock_guard lock(mutex_);
       return asked_.contains(port);
     };
-    door_.emplace(std::move(listener), kMostConnections, take, Proof{kPatience, has_asked});
+    door_.emplace(std::move(listener), kMostScrapes, take, Proof{kScrapePatience, has_asked});
   }
   ~Impl() {
     door_.reset();

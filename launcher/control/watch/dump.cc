@@ -34,8 +34,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostFrames = 32;
-constexpr auto kAnswer = std::chrono::milliseconds(100);    // for a thread to begin
-constexpr auto kToWrite = std::chrono::milliseconds(2000);  // for it to end: unwinding may wait for a drive
+constexpr auto kDumpAnswer = std::chrono::milliseconds(100);  // for a thread to begin
+constexpr auto kToWrite = std::chrono::milliseconds(2000);    // for it to end: unwinding may wait for a drive
 int the_signal() {
   return SIGRTMIN + 7;
 }
@@ -165,7 +165,7 @@ std::string backtraces() {
       asked.store(0);
       continue;
     }
-    wait(thread, kAnswer);
+    wait(thread, kDumpAnswer);
     int expected = thread;
     if (asked.compare_exchange_strong(expected, 0)) continue;
     wait(-thread, kToWrite);

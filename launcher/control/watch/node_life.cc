@@ -9,7 +9,7 @@ namespace {
 constexpr double kBroken = 3;
 // A node that was silent for so long and is heard again was cut off or stood still. The user is told, because it held
 // up the run.
-constexpr double kSilent = 5;
+constexpr double kSilentNode = 5;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ bool NodeLife::is_known() const {
 }
 
 void NodeLife::hear(double now) {
-  if (const double silence = now - heard_; is_known() && silence >= kSilent) silence_ = std::max(silence_, silence);
+  if (const double silence = now - heard_; is_known() && silence >= kSilentNode) silence_ = std::max(silence_, silence);
   heard_ = now;
   if (state_ != State::lost && state_ != State::left) state_ = State::present;
 }

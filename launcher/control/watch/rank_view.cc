@@ -11,9 +11,9 @@
 namespace strata::launcher::control {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
+constexpr auto kViewOrder = std::memory_order_relaxed;
 
-double seconds(std::int64_t ns) {
+double seconds_of(std::int64_t ns) {
   return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9;
 }
 
@@ -128,21 +128,21 @@ std::string RankView::text(const TaskNames& names) const {
 pb::RankReport report_of(int rank, const runtime::RankPlaces& places, std::int64_t now) {
   pb::RankReport out;
   out.set_rank(rank);
-  out.set_phase(static_cast<std::uint32_t>(places.phase.load(kRelaxed)));
-  out.set_counter(places.counter.load(kRelaxed));
+  out.set_phase(static_cast<std::uint32_t>(places.phase.load(kViewOrder)));
+  out.set_counter(places.counter.load(kViewOrder));
   const auto age = [&](std::int64_t since) { return since == 0 ? 0 : now - since; };
-  out.set_phase_age(age(places.phase_since.load(kRelaxed)));
-  out.set_step(places.step.load(kRelaxed));
-  out.set_compute(places.compute.load(kRelaxed));
-  out.set_beat_age(age(places.beat.load(kRelaxed)));
-  out.set_pid(places.pid.load(kRelaxed));
-  out.set_typical_step(places.typical.load(kRelaxed));
+  out.set_phase_age(age(places.phase_since.load(kViewOrder)));
+  out.set_step(places.step.load(kViewOrder));
+  out.set_compute(places.compute.load(kViewOrder));
+  out.set_beat_age(age(places.beat.load(kViewOrder)));
+  out.set_pid(places.pid.load(kViewOrder));
+  out.set_typical_step(places.typical.load(kViewOrder));
   for (const auto& lane : places.lanes) {
     // The place is read first: otherwise the age of a later place would make this one look young, and nobody would be
     // warned.
-    out.add_place(lane.place.load(kRelaxed));
-    out.add_age(age(lane.since.load(kRelaxed)));
-    out.add_typical(lane.typical.load(kRelaxed));
+    out.add_place(lane.place.load(kViewOrder));
+    out.add_age(age(lane.since.load(kViewOrder)));
+    out.add_typical(lane.typical.load(kViewOrder));
   }
   return out;
 }
@@ -153,17 +153,17 @@ RankView view_of(const pb::RankReport& report) {
   out.phase = report.phase() < runtime::kPhaseNames.size() ? static_cast<runtime::Phase>(report.phase())
                                                            : runtime::Phase::starting;
   out.counter = report.counter();
-  out.phase_age = seconds(report.phase_age());
+  out.phase_age = seconds_of(report.phase_age());
   out.step = report.step();
-  out.compute = seconds(report.compute());
-  out.beat_age = seconds(report.beat_age());
+  out.compute = seconds_of(report.compute());
+  out.beat_age = seconds_of(report.beat_age());
   out.pid = report.pid();
-  out.typical_step = seconds(report.typical_step());
+  out.typical_step = seconds_of(report.typical_step());
   const int lanes =
       std::min({static_cast<int>(runtime::kLanes), report.place_size(), report.age_size(), report.typical_size()});
   for (int lane = 0; lane < lanes; ++lane)
-    out.lanes[static_cast<std::size_t>(lane)] = {runtime::unpacked(report.place(lane)), seconds(report.age(lane)),
-                                                 seconds(report.typical(lane))};
+    out.lanes[static_cast<std::size_t>(lane)] = {runtime::unpacked(report.place(lane)), seconds_of(report.age(lane)),
+                                                 seconds_of(report.typical(lane))};
   return out;
 }
 

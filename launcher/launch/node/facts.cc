@@ -38,7 +38,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-DriveFact drive(const fs::path& folder) {
+DriveFact drive_fact(const fs::path& folder) {
   DriveFact out{folder.string(), "", "", 0};
   std::error_code error;
   if (const auto space = fs::space(folder, error); !error) out.free = space.available;
@@ -117,7 +117,7 @@ NodeFacts facts_here(std::span<const fs::path> folders) {
   out.memory = runtime::available_memory();
   rlimit limit{};
   out.memlock = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 ? limit.rlim_cur : 0;
-  for (const fs::path& folder : folders) out.drives.push_back(drive(folder));
+  for (const fs::path& folder : folders) out.drives.push_back(drive_fact(folder));
   const device::Gpus gpus = device::find_gpus();
   out.driver = gpus.driver;
   for (const device::Gpu& gpu : gpus.gpus)

@@ -23,7 +23,7 @@ using Clock = SteadyClock;
 
 // Seconds. A rank that waits for a device cannot be ended, and mpirun or srun waits for it.
 constexpr double kAfterLastWords = 30;  // for the other ranks to end by themselves
-constexpr double kToEnd = 20;           // for the kernel to free a killed rank's memory
+constexpr double kRanksToEnd = 20;      // for the kernel to free a killed rank's memory
 
 // A closed terminal sends SIGHUP twice (the kernel and the shell), and one key may reach launch in two ways. A second
 // stop ends the run at once, so only one that comes later than this counts.
@@ -201,7 +201,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
   std::vector<std::string> there;
   for (const Host& host : allocation.hosts)
     if (std::find(out.lost.begin(), out.lost.end(), host.name) == out.lost.end()) there.push_back(host.name);
-  out.held = agents.end_ranks(there, kToEnd);
+  out.held = agents.end_ranks(there, kRanksToEnd);
   if (out.code == static_cast<int>(Exit::done)) out.code = static_cast<int>(Exit::failed);
   if (too_early && output.complaint().empty()) {
     out.code = static_cast<int>(Exit::requeue);

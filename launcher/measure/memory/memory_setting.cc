@@ -42,7 +42,7 @@ std::vector<MemorySetting> all_settings() {
 }
 
 // Splits values at commas.
-std::vector<std::string> split(const std::string& list) {
+std::vector<std::string> split_list(const std::string& list) {
   std::vector<std::string> out;
   std::istringstream in(list);
   for (std::string item; std::getline(in, item, ',');) out.push_back(item);
@@ -62,7 +62,7 @@ void keep(const std::string& only, std::vector<MemorySetting>& settings) {
   const auto at = std::find(kNames.begin(), kNames.end(), only.substr(0, equals));
   if (equals == std::string::npos || at == kNames.end()) refuse(only);
   const auto key = static_cast<std::size_t>(at - kNames.begin());
-  const std::vector<std::string> values = split(only.substr(equals + 1));
+  const std::vector<std::string> values = split_list(only.substr(equals + 1));
   const std::vector<MemorySetting> all = all_settings();
   for (const std::string& value : values)
     if (std::none_of(all.begin(), all.end(), [&](const auto& s) { return values_of(s)[key] == value; })) refuse(only);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxSidecarBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostLevels = 8;
 
-[[noreturn]] void corrupt(const fs::path& sidecar, const std::string& expected, const std::string& found) {
+[[noreturn]] void corrupt_sidecar(const fs::path& sidecar, const std::string& expected, const std::string& found) {
   fail(Exit::corrupt, "{}, offset 0: expected {}, found {}", sidecar.string(), expected, found);
 }
 
@@ -63,7 +63,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxSidecarBytes) {
-    corrupt(path, "a sidecar of at most 1 MiB", fmt::format("{} bytes", bytes.size()));
+    corrupt_sidecar(path, "a sidecar of at most 1 MiB", fmt::format("{} bytes", bytes.size()));
   }
   // An empty file has no bytes to point at, and the parser copies its input.
   const std::string_view json(bytes.empty() ? "" : reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -71,14 +71,14 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   simdjson::dom::element root;
   auto error = parser.allocate(kMaxSidecarBytes, kMostLevels);
   if (error == simdjson::SUCCESS) error = parser.parse(json.data(), json.size(), true).get(root);
-  if (error != simdjson::SUCCESS) corrupt(path, "a JSON object", found_in_json(json, kMostLevels));
+  if (error != simdjson::SUCCESS) corrupt_sidecar(path, "a JSON object", found_in_json(json, kMostLevels));
   const auto integer = [&](const char* key, std::int64_t least, std::int64_t most) {
     std::int64_t value = 0;
     if (root[key].get_int64().get(value) != simdjson::SUCCESS || value < least || value > most) {
       simdjson::dom::element found;
       const bool there = root[key].get(found) == simdjson::SUCCESS;
-      corrupt(path, fmt::format("{}: an integer from {} to {}", key, least, most),
-              there ? simdjson::minify(found).substr(0, 64) : "none");
+      corrupt_sidecar(path, fmt::format("{}: an integer from {} to {}", key, least, most),
+                      there ? simdjson::minify(found).substr(0, 64) : "none");
     }
     return value;
   };
@@ -86,7 +86,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
     std::string_view value;
     const auto found = root[key].get_string().get(value);
     if (found != simdjson::SUCCESS && found != simdjson::NO_SUCH_FIELD) {
-      corrupt(path, fmt::format("{}: a string", key), "something else");
+      corrupt_sidecar(path, fmt::format("{}: a string", key), "something else");
     }
     return std::string(value);
   };
@@ -97,7 +97,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   out.tokenizer = text("tokenizer");
   out.tokenizer_hash = text("tokenizer_hash");
   out.hash = text("hash");
-  if (out.width == 3) corrupt(path, "width: 2 or 4 bytes", "3");
+  if (out.width == 3) corrupt_sidecar(path, "width: 2 or 4 bytes", "3");
   const auto beside = [&](const char* key, const char* count_key) -> std::optional<TokenSidecar::Beside> {
     simdjson::dom::element found;
     if (root[key].get(found) != simdjson::SUCCESS) return std::nullopt;
@@ -105,8 +105,8 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
     std::uint64_t count = 0;
     if (found[count_key].get_uint64().get(count) != simdjson::SUCCESS || count > out.count ||
         found["hash"].get_string().get(hash) != simdjson::SUCCESS)
-      corrupt(path, fmt::format("{}: {} up to {} and hash", key, count_key, out.count),
-              simdjson::minify(found).substr(0, 64));
+      corrupt_sidecar(path, fmt::format("{}: {} up to {} and hash", key, count_key, out.count),
+                      simdjson::minify(found).substr(0, 64));
     return TokenSidecar::Beside{count, std::string(hash)};
   };
   out.documents = beside("documents", "count");
@@ -132,23 +132,23 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
     if (std::int64_t length = 0; found["max_length"].get_int64().get(length) == simdjson::SUCCESS && length > 0)
       labels.max_length = length;
     // An array that was not found has no elements.
-    if (!right) corrupt(path, "labels: problem and a list of names", simdjson::minify(found).substr(0, 64));
+    if (!right) corrupt_sidecar(path, "labels: problem and a list of names", simdjson::minify(found).substr(0, 64));
     for (const simdjson::dom::element element : names) {
       right = right && element.get_string().get(name) == simdjson::SUCCESS;
       labels.names.emplace_back(name);
     }
     if (!right || (labels.problem == "regression") != labels.names.empty())
-      corrupt(path, "labels: problem and a list of names", "something else");
+      corrupt_sidecar(path, "labels: problem and a list of names", "something else");
   }
   if (simdjson::dom::element found; root["special_tokens"].get(found) == simdjson::SUCCESS) {
     out.special_tokens.emplace();
     simdjson::dom::array ids;
     if (found.get_array().get(ids) != simdjson::SUCCESS)
-      corrupt(path, "special_tokens: a list of tokens", simdjson::minify(found).substr(0, 64));
+      corrupt_sidecar(path, "special_tokens: a list of tokens", simdjson::minify(found).substr(0, 64));
     for (const simdjson::dom::element id : ids) {
       std::uint64_t token = 0;
       if (id.get_uint64().get(token) != simdjson::SUCCESS || token >= static_cast<std::uint64_t>(out.vocab_size))
-        corrupt(path, fmt::format("special_tokens: tokens below {}", out.vocab_size), simdjson::minify(id));
+        corrupt_sidecar(path, fmt::format("special_tokens: tokens below {}", out.vocab_size), simdjson::minify(id));
       out.special_tokens->push_back(static_cast<std::uint32_t>(token));
     }
   }

@@ -20,9 +20,9 @@ namespace {
 constexpr std::string_view kKey = "training.micro_batch_size";
 
 // Plans the recipe's step with one micro-batch size after another.
-class Search {
+class MicroBatchSearch {
  public:
-  Search(const Workload& workload, int ranks, const Capacity& capacity)
+  MicroBatchSearch(const Workload& workload, int ranks, const Capacity& capacity)
       : workload_(workload), recipe_(workload.recipe), ranks_(ranks), capacity_(capacity) {}
 
   LargestBatch run() {
@@ -123,7 +123,7 @@ std::string sentence(const LargestBatch& found, const Recipe& recipe) {
 }  // namespace
 
 LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capacity& capacity) {
-  return Search(workload, ranks, capacity).run();
+  return MicroBatchSearch(workload, ranks, capacity).run();
 }
 
 std::string resume_micro_batch(Recipe& recipe) {

@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
+#include "base/index.h"
+
 namespace strata::runtime {
-namespace {
-
-std::size_t index(Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
-
-}  // namespace
-
 Cells::Cells(const StepPlan& plan) {
   for (const Buffer& b : plan.buffers) {
     cut(b.tier, b.offset);

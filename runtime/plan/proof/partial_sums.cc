@@ -20,7 +20,7 @@ std::string text_of(const StepPlan& plan, const Task& task) {
 }
 
 // Whether `task` is the stretch that follows the seam of the exchange.
-bool follows(const Task& task, const Task& exchange) {
+bool follows_exchange(const Task& task, const Task& exchange) {
   const bool backward = task.kind == TaskKind::backward;
   return task.unit == exchange.unit && task.micro_batch == exchange.micro_batch && backward == exchange.backward &&
          task.stretch == exchange.stretch + 1;
@@ -43,7 +43,7 @@ std::optional<std::string> find_unsummed(const StepPlan& plan) {
         return fmt::format("{} uses partial sums of {} that were not added", text_of(plan, task),
                            text_of(plan, *state.of));
       if (use.role == Role::total && use.access == Access::read &&
-          (state.kind != State::Kind::total || !follows(task, *state.of)))
+          (state.kind != State::Kind::total || !follows_exchange(task, *state.of)))
         return fmt::format("{} reads a total that is not of the seam before it", text_of(plan, task));
       if (sums)
         state = {State::Kind::summed, &task};

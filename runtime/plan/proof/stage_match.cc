@@ -8,12 +8,10 @@
 #include <tuple>
 #include <vector>
 
+#include "base/index.h"
+
 namespace strata::runtime {
 namespace {
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 bool is_message(const Task& task) {
   return task.kind == TaskKind::send || task.kind == TaskKind::receive;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/index.h"
 #include "runtime/plan/proof/cells.h"
 #include "runtime/plan/proof/gradient_counts.h"
 #include "runtime/plan/proof/partial_sums.h"
@@ -13,16 +14,6 @@ namespace strata::runtime {
 namespace {
 
 constexpr int kNone = -1;
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
-std::size_t index(LaneId lane) {
-  return static_cast<std::size_t>(lane);
-}
-std::size_t index(Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
 
 std::string describe(const StepPlan& plan, int t) {
   const Task& task = plan.tasks[index(t)];

@@ -1,17 +1,11 @@
 #include "runtime/recipe/names/names_elsewhere.h"
+#include "runtime/recipe/names/value_phrases.h"
 
 namespace strata::runtime {
 namespace {
 
-constexpr std::string_view kSequences = "in sequences of data.seq_len tokens";
-constexpr std::string_view kTokenFile = "a token file that strata tokenize writes";
-constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";
-constexpr std::string_view kUnits = "in units: embedding, a block, head";
-constexpr std::string_view kRecompute = R"("block", "sqrt", "none" or a list of blocks)";
-constexpr std::string_view kTier = R"("device", "host" or "nvme")";
-
 // docs/coming-from.md explains what these sentences only name.
-constexpr NamesElsewhere kRows[] = {
+constexpr NamesElsewhere kFrameworkRows[] = {
     // DeepSpeed.
     {"zero_optimization", "zero.stage", "0 to 3"},
     {"fp16", "training.precision", R"("fp16")"},
@@ -155,7 +149,7 @@ constexpr NamesElsewhere kRows[] = {
 }  // namespace
 
 std::span<const NamesElsewhere> names_of_frameworks() {
-  return kRows;
+  return kFrameworkRows;
 }
 
 }  // namespace strata::runtime

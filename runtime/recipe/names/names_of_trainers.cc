@@ -1,19 +1,14 @@
 #include "runtime/recipe/names/names_elsewhere.h"
+#include "runtime/recipe/names/value_phrases.h"
 
 namespace strata::runtime {
 namespace {
 
 constexpr std::string_view kSteps =
     "epochs x sequences / sequences per step; strata plan says how many steps an epoch has";
-constexpr std::string_view kSequences = "in sequences of data.seq_len tokens";
-constexpr std::string_view kTokenFile = "a token file that strata tokenize writes";
-constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";
-constexpr std::string_view kUnits = "in units: embedding, a block, head";
-constexpr std::string_view kRecompute = R"("block", "sqrt", "none" or a list of blocks)";
-constexpr std::string_view kTier = R"("device", "host" or "nvme")";
 
 // docs/coming-from.md explains what these sentences only name.
-constexpr NamesElsewhere kRows[] = {
+constexpr NamesElsewhere kTrainerRows[] = {
     // The model and its data.
     {"model_name_or_path base_model", "model.path", "a folder"},
     {"ignore_mismatched_sizes", "model.new_head", "for a classifier of other classes"},
@@ -265,7 +260,7 @@ constexpr NamesElsewhere kRows[] = {
 }  // namespace
 
 std::span<const NamesElsewhere> names_of_trainers() {
-  return kRows;
+  return kTrainerRows;
 }
 
 }  // namespace strata::runtime

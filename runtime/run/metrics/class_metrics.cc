@@ -8,7 +8,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::size_t kWordBits = 32;
+constexpr std::size_t kBitsPerWord = 32;
 
 double ratio(double a, double b) {
   return b > 0 ? a / b : 0;
@@ -47,10 +47,10 @@ void ClassTally::add_one(std::size_t label, std::size_t said) {
 
 void ClassTally::add_many(std::span<const std::uint32_t> label, std::span<const std::uint32_t> said) {
   STRATA_CHECK_EQ(label.size(), said.size());
-  STRATA_CHECK_LE(counts_.size(), kWordBits * label.size());
+  STRATA_CHECK_LE(counts_.size(), kBitsPerWord * label.size());
   for (std::size_t c = 0; c < counts_.size(); ++c) {
-    const std::uint32_t there = label[c / kWordBits] >> c % kWordBits & 1,
-                        is_said = said[c / kWordBits] >> c % kWordBits & 1;
+    const std::uint32_t there = label[c / kBitsPerWord] >> c % kBitsPerWord & 1,
+                        is_said = said[c / kBitsPerWord] >> c % kBitsPerWord & 1;
     counts_[c].there += there;
     counts_[c].said += is_said;
     counts_[c].found += there & is_said;
@@ -116,7 +116,7 @@ std::size_t best_of(std::span<const float> scores) {
 void all_of(std::span<const float> scores, std::span<std::uint32_t> out) {
   std::ranges::fill(out, 0u);
   for (std::size_t c = 0; c < scores.size(); ++c)
-    if (scores[c] >= 0) out[c / kWordBits] |= std::uint32_t{1} << c % kWordBits;
+    if (scores[c] >= 0) out[c / kBitsPerWord] |= std::uint32_t{1} << c % kBitsPerWord;
 }
 
 RegressionMetrics metrics_of_numbers(std::span<const float> predictions, std::span<const float> labels) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/index.h"
 #include "base/json/json_writer.h"
 #include "runtime/forecast/simulator.h"
 
@@ -14,10 +15,6 @@ namespace {
 
 // The row above the lanes, with one slice per step.
 constexpr std::size_t kStepRow = kTrainingLanes;
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 bool ran(const Span& span) {
   return span.end != 0;

@@ -15,15 +15,15 @@ namespace strata::runtime {
 namespace {
 
 // The place of a tensor in a model.
-struct Place {
+struct MergedPlace {
   std::size_t unit, parameter;
 };
 
-std::map<std::string, Place> places_of(const models::Model& model) {
-  std::map<std::string, Place> out;
+std::map<std::string, MergedPlace> places_of(const models::Model& model) {
+  std::map<std::string, MergedPlace> out;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
     for (std::size_t p = 0; p < model.units[unit]->parameters().size(); ++p)
-      out.emplace(model.units[unit]->parameters()[p].name, Place{unit, p});
+      out.emplace(model.units[unit]->parameters()[p].name, MergedPlace{unit, p});
   return out;
 }
 
@@ -31,12 +31,12 @@ class MergedWeights final : public WeightSource {
  public:
   MergedWeights(std::unique_ptr<WeightSource> weights, const models::Model& adapted, const models::Model& plain)
       : weights_(std::move(weights)) {
-    const std::map<std::string, Place> places = places_of(adapted);
+    const std::map<std::string, MergedPlace> places = places_of(adapted);
     std::map<std::string, Delta> deltas;
     for (const auto& unit : adapted.units)
       for (const auto& layer : unit->linear_layers()) {
         if (layer.low_rank.rank == 0) continue;
-        const Place a = places.at(layer.name + ".lora_A.weight"), b = places.at(layer.name + ".lora_B.weight");
+        const MergedPlace a = places.at(layer.name + ".lora_A.weight"), b = places.at(layer.name + ".lora_B.weight");
         const bool dora = layer.low_rank.dora;
         deltas[layer.name + ".weight"] = {
             size_of(adapted, b) / layer.low_rank.rank,
@@ -74,12 +74,12 @@ class MergedWeights final : public WeightSource {
   }
   // Only the model's own weights are quantised, not the adapter.
   bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
-    const Place& place = sources_[unit][parameter].place;
+    const MergedPlace& place = sources_[unit][parameter].place;
     return weights_->quantised(place.unit, place.parameter, format);
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
-    const Place& place = sources_[unit][parameter].place;
+    const MergedPlace& place = sources_[unit][parameter].place;
     weights_->read_block(place.unit, place.parameter, begin, block);
   }
   std::vector<std::string> left_out() const override { return weights_->left_out(); }
@@ -89,18 +89,18 @@ class MergedWeights final : public WeightSource {
     std::size_t out, in, rank;
     float scale;
     bool input_major;
-    Place a, b, weight;
-    std::optional<Place> magnitude;  // DoRA's
+    MergedPlace a, b, weight;
+    std::optional<MergedPlace> magnitude;  // DoRA's
 
     std::size_t row(std::size_t at) const { return input_major ? at % out : at / in; }
     std::size_t column(std::size_t at) const { return input_major ? at / out : at % in; }
   };
   struct Source {
-    Place place;
+    MergedPlace place;
     std::optional<Delta> delta;
   };
   struct Factors {
-    Place of;
+    MergedPlace of;
     std::vector<float> a, b;
     std::vector<double> ratios;  // DoRA: a row's magnitude divided by its length
 
@@ -112,7 +112,7 @@ class MergedWeights final : public WeightSource {
     }
   };
 
-  static std::size_t size_of(const models::Model& model, const Place& place) {
+  static std::size_t size_of(const models::Model& model, const MergedPlace& place) {
     return model.units[place.unit]->parameters()[place.parameter].size();
   }
   // The pieces of a tensor are read one after another, so its factors are read once and kept.

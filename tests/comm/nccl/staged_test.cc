@@ -19,7 +19,7 @@ using device::Arena;
 using device::Lane;
 
 // Even sizes; often larger than the staging, so that it is used again and again, and often a bound of the ranks'.
-ShardedRange any_range(int ranks) {
+ShardedRange range_of(int ranks) {
   const bool large = *rc::gen::inRange(0, 4) == 0;
   const std::size_t shard = 2 * *rc::gen::inRange<std::size_t>(1, large ? kStagedBytes / 2 : 3000);
   const auto bound = [&] {
@@ -38,7 +38,7 @@ device::Device gpu_of(const World& world) {
 TEST(Staged, GatherGivesEveryRankTheRange) {
   EXPECT_TRUE(rc::check([] {
     const int ranks = *rc::gen::inRange(1, 4);
-    const ShardedRange range = any_range(ranks);
+    const ShardedRange range = range_of(ranks);
     run_threads(ranks, [&](World& world) {
       Lane lane("gather", 1, world.rank(), world.abort_token(), gpu_of(world));
       const auto gather = world.open(lane);
@@ -63,7 +63,7 @@ TEST(Staged, GatherGivesEveryRankTheRange) {
 TEST(Staged, AllToAllGivesEveryRankItsPieceOfEach) {
   EXPECT_TRUE(rc::check([] {
     const int ranks = *rc::gen::inRange(1, 4);
-    const ShardedRange range = any_range(ranks);
+    const ShardedRange range = range_of(ranks);
     run_threads(ranks, [&](World& world) {
       Lane lane("reduce", 1, world.rank(), world.abort_token(), gpu_of(world));
       const auto reduce = world.open(lane);

@@ -12,9 +12,9 @@ using testing::Array;
 using testing::in_lane;
 using testing::kDTypes;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kElementwiseInf = std::numeric_limits<float>::infinity();
 // Several tasks and an odd tail.
-constexpr std::size_t kOdd = 3 * 32768 + 37;
+constexpr std::size_t kElementwiseOdd = 3 * 32768 + 37;
 
 // Random bits: every class of float, with halfway cases of both 16-bit formats put in.
 Array any_floats(std::size_t size) {
@@ -27,7 +27,8 @@ Array any_floats(std::size_t size) {
     if (i % 4 == 3) bits = (bits & 0x807fffffu) | ((100u + bits % 16) << 23);  // subnormal in fp16
     a.floats()[i] = std::bit_cast<float>(bits);
   }
-  const float special[] = {0.0f, -0.0f, kInf, -kInf, 65504.0f, 65519.99f, 65520.0f, 3.4e38f, 1e-45f, -1e-45f};
+  const float special[] = {0.0f,      -0.0f,    kElementwiseInf, -kElementwiseInf, 65504.0f,
+                           65519.99f, 65520.0f, 3.4e38f,         1e-45f,           -1e-45f};
   for (std::size_t i = 0; i < std::size(special) && i < size; ++i) a.floats()[i] = special[i];
   return a;
 }
@@ -42,15 +43,15 @@ void expect_equal_floats(float a, float b) {
 }
 
 TEST(Cast, RoundsOnceToEveryDType) {
-  const Array source = any_floats(kOdd);
+  const Array source = any_floats(kElementwiseOdd);
   for (const DType middle : kDTypes)
     for (const DType last : kDTypes) {
-      Array from = source, a(middle, kOdd), b(last, kOdd);
+      Array from = source, a(middle, kElementwiseOdd), b(last, kElementwiseOdd);
       in_lane(3, [&](Lane& lane) {
         cast(lane, from.view(), a.view());
         cast(lane, a.view(), b.view());
       });
-      for (std::size_t i = 0; i < kOdd; ++i) {
+      for (std::size_t i = 0; i < kElementwiseOdd; ++i) {
         Array expected(middle, 1);
         expected.set(0, source[i]);
         expect_equal_floats(a[i], expected[0]);
@@ -72,17 +73,18 @@ TEST(Cast, WidensEvery16BitNumber) {
 }
 
 TEST(Zero, SetsEveryByte) {
-  Array a = Array::random(DType::bf16, kOdd, 1);
+  Array a = Array::random(DType::bf16, kElementwiseOdd, 1);
   in_lane(3, [&](Lane& lane) { zero(lane, a.view()); });
-  EXPECT_TRUE(a == Array(DType::bf16, kOdd));
+  EXPECT_TRUE(a == Array(DType::bf16, kElementwiseOdd));
 }
 
 TEST(Add, AddsInFp32) {
   for (const DType dtype : kDTypes) {
-    Array from = Array::random(dtype, kOdd, 1), to = Array::random(DType::fp32, kOdd, 2);
+    Array from = Array::random(dtype, kElementwiseOdd, 1), to = Array::random(DType::fp32, kElementwiseOdd, 2);
     const Array before = to;
     in_lane(3, [&](Lane& lane) { add(lane, from.view(), to.view()); });
-    for (std::size_t i = 0; i < kOdd; ++i) ASSERT_EQ(to[i], before[i] + from[i]) << name_of(dtype) << " " << i;
+    for (std::size_t i = 0; i < kElementwiseOdd; ++i)
+      ASSERT_EQ(to[i], before[i] + from[i]) << name_of(dtype) << " " << i;
   }
 }
 
@@ -99,9 +101,9 @@ TEST(Scale, RoundsOnceAndMayBeInPlace) {
 
 TEST(CountNonfinite, CountsInfinitiesAndNaN) {
   for (const DType dtype : kDTypes) {
-    Array x = Array::random(dtype, kOdd, 1);
-    const std::size_t places[] = {0, 15, 16, 40000, kOdd - 1};
-    const float values[] = {kInf, -kInf, std::nanf(""), -std::nanf(""), kInf};
+    Array x = Array::random(dtype, kElementwiseOdd, 1);
+    const std::size_t places[] = {0, 15, 16, 40000, kElementwiseOdd - 1};
+    const float values[] = {kElementwiseInf, -kElementwiseInf, std::nanf(""), -std::nanf(""), kElementwiseInf};
     for (int i = 0; i < 5; ++i) x.set(places[i], values[i]);
     std::uint64_t count = 100;
     in_lane(3, [&](Lane& lane) { count_nonfinite(lane, x.view(), &count); });

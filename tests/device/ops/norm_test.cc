@@ -13,12 +13,12 @@ using testing::tolerance;
 
 constexpr float kEps = 1e-5f;
 
-struct Case {
+struct NormCase {
   bool centred;
   NormShape shape;
 };
 // Odd widths and strides, several vectors a row, one row, many blocks of rows.
-const Case kCases[] = {
+const NormCase kCases[] = {
     {true, {3, 1, 1, 1, 1, kEps}},       {true, {5, 37, 1, 40, 39, kEps}},      {true, {70, 129, 1, 129, 129, kEps}},
     {true, {600, 64, 1, 64, 64, kEps}},  {false, {1, 16, 1, 16, 16, kEps}},     {false, {5, 37, 1, 40, 39, kEps}},
     {false, {33, 24, 3, 100, 80, kEps}}, {false, {600, 64, 2, 128, 130, kEps}}, {true, {33, 17, 2, 60, 34, kEps}},
@@ -44,7 +44,7 @@ Reference normalize(bool centred, const std::vector<double>& x, const std::vecto
 
 class Norm : public ::testing::TestWithParam<std::tuple<int, DType>> {
  protected:
-  const Case& c = kCases[std::get<0>(GetParam())];
+  const NormCase& c = kCases[std::get<0>(GetParam())];
   const NormShape& s = c.shape;
   const DType dtype = std::get<1>(GetParam());
   const std::size_t vectors = s.rows * s.groups;

@@ -14,12 +14,12 @@ float tree(const Array& partials, std::size_t size, std::size_t i, std::size_t f
   return tree(partials, size, i, first, count / 2) + tree(partials, size, i, first + count / 2, count / 2);
 }
 
-struct Case {
+struct TreeSumCase {
   std::size_t rows, columns;
   bool biased;
 };
 
-Array sum_in(Device device, DType dtype, std::size_t count, const Case& c, int threads) {
+Array sum_in(Device device, DType dtype, std::size_t count, const TreeSumCase& c, int threads) {
   const std::size_t size = c.rows * c.columns;
   Array partials = Array::random(DType::fp32, count * size, 3), bias = Array::random(dtype, c.columns, 4),
         out(dtype, size);
@@ -35,7 +35,8 @@ Array sum_in(Device device, DType dtype, std::size_t count, const Case& c, int t
 TEST(TreeSum, AddsByATreeThenTheBiasAndRoundsOnce) {
   for (const DType dtype : testing::kDTypes)
     for (const std::size_t count : {1u, 2u, 4u, 8u, 32u})
-      for (const Case& c : {Case{1, 1, true}, Case{3, 37, true}, Case{129, 260, true}, Case{7, 1029, false}}) {
+      for (const TreeSumCase& c : {TreeSumCase{1, 1, true}, TreeSumCase{3, 37, true}, TreeSumCase{129, 260, true},
+                                   TreeSumCase{7, 1029, false}}) {
         const std::size_t size = c.rows * c.columns;
         const Array partials = Array::random(DType::fp32, count * size, 3), bias = Array::random(dtype, c.columns, 4);
         const Array out = sum_in(testing::kDevice, dtype, count, c, 3);
@@ -49,7 +50,7 @@ TEST(TreeSum, AddsByATreeThenTheBiasAndRoundsOnce) {
 }
 
 TEST(TreeSum, SameBitsOnAnyThreadsAndOnTheCpu) {
-  const Case c{300, 263, true};
+  const TreeSumCase c{300, 263, true};
   const auto on = [&](Device device, int threads) {
     return std::vector<Array>{sum_in(device, DType::bf16, 8, c, threads), sum_in(device, DType::fp32, 16, c, threads)};
   };

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 
 // What an activity that takes so long says into a file.
-std::string said(std::chrono::milliseconds takes, Activity::Unit unit, bool speaks = true) {
+std::string said_after(std::chrono::milliseconds takes, Activity::Unit unit, bool speaks = true) {
   std::FILE* file = std::tmpfile();
   {
     Activity activity("reading weights", unit, speaks, file);
@@ -34,16 +34,16 @@ std::string said(std::chrono::milliseconds takes, Activity::Unit unit, bool spea
 }
 
 TEST(Activity, WhatIsQuickSaysNothing) {
-  EXPECT_EQ(said(std::chrono::milliseconds(0), Activity::Unit::bytes), "");
+  EXPECT_EQ(said_after(std::chrono::milliseconds(0), Activity::Unit::bytes), "");
 }
 
 TEST(Activity, AboveTwoSecondsALineWithTheTimeLeft) {
   const std::chrono::milliseconds kLonger(2100);
-  EXPECT_THAT(said(kLonger, Activity::Unit::bytes),
+  EXPECT_THAT(said_after(kLonger, Activity::Unit::bytes),
               MatchesRegex("strata: reading weights: 1.0 KiB of 4.0 KiB, loss 2.5, [0-9]+s left\n"));
-  EXPECT_THAT(said(kLonger, Activity::Unit::count),
+  EXPECT_THAT(said_after(kLonger, Activity::Unit::count),
               MatchesRegex("strata: reading weights: 1,024 of 4,096, loss 2.5, [0-9]+s left\n"));
-  EXPECT_EQ(said(kLonger, Activity::Unit::count, false), "") << "a rank that keeps silent";
+  EXPECT_EQ(said_after(kLonger, Activity::Unit::count, false), "") << "a rank that keeps silent";
 }
 
 TEST(Activity, OnATerminalTheLineGoesWithTheEnd) {

@@ -26,23 +26,23 @@ using testing::tiny;
 using testing::UnitRunner;
 using testing::Weights;
 
-struct Shape {
+struct Gpt2Shape {
   std::size_t hidden, heads, inner;
   float attention_dropout = 0, residual_dropout = 0;
   std::size_t batch = 2, seq = 11;
 };
-constexpr double kEps = 0.03;  // large enough to see whether it is used
+constexpr double kGpt2Eps = 0.03;  // large enough to see whether it is used
 constexpr std::size_t kLayer = 1;
 
 // Block `kLayer` of a model of two layers.
 struct Block {
-  Block(const Shape& s, DType dtype, int threads = 1)
+  Block(const Gpt2Shape& s, DType dtype, int threads = 1)
       : run{s.batch, s.seq, dtype, threads},
         model(make_model(
             Config::parse(fmt::format(R"({{"model_type":"gpt2","n_embd":{},"n_head":{},"n_inner":{},
                  "n_layer":2,"n_positions":64,"vocab_size":16,"layer_norm_epsilon":{},"attn_pdrop":{},
                  "resid_pdrop":{},"embd_pdrop":0}})",
-                                      s.hidden, s.heads, s.inner, kEps, s.attention_dropout, s.residual_dropout),
+                                      s.hidden, s.heads, s.inner, kGpt2Eps, s.attention_dropout, s.residual_dropout),
                           "config.json"),
             run)),
         runner(*model->units[1 + kLayer], run, s.hidden, model.get()) {}
@@ -52,13 +52,13 @@ struct Block {
   std::unique_ptr<Model> model;
   UnitRunner runner;
 };
-const std::string kPrefix = "transformer.h.1.";
+const std::string kGpt2Prefix = "transformer.h.1.";
 
-Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
+Doubles reference(const Gpt2Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
   const std::size_t d = s.hidden;
   // One stream of random numbers for every place of every layer, none of them the embedding's.
   const auto mask = [&](float p, std::uint32_t place) { return Mask(runner, p, kLayer * 4 + 4 + place); };
-  const Doubles packed = linear(testing::layernorm(x, w.at("ln_1.weight"), w.at("ln_1.bias"), kEps), d,
+  const Doubles packed = linear(testing::layernorm(x, w.at("ln_1.weight"), w.at("ln_1.bias"), kGpt2Eps), d,
                                 w.at("attn.c_attn.weight"), w.at("attn.c_attn.bias"), true);
   Doubles part[3];
   for (std::size_t i = 0; i < packed.size(); ++i) part[i / d % 3].push_back(packed[i]);
@@ -66,16 +66,16 @@ Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, co
                                   mask(s.attention_dropout, 0));
   const Doubles attended = linear(mixed, d, w.at("attn.c_proj.weight"), w.at("attn.c_proj.bias"), true);
   const Doubles middle = sum(x, dropped(attended, mask(s.residual_dropout, 1)));
-  Doubles inner = linear(testing::layernorm(middle, w.at("ln_2.weight"), w.at("ln_2.bias"), kEps), d,
+  Doubles inner = linear(testing::layernorm(middle, w.at("ln_2.weight"), w.at("ln_2.bias"), kGpt2Eps), d,
                          w.at("mlp.c_fc.weight"), w.at("mlp.c_fc.bias"), true);
   for (double& v : inner) v = testing::gelu_tanh(v);
   const Doubles down = linear(inner, s.inner, w.at("mlp.c_proj.weight"), w.at("mlp.c_proj.bias"), true);
   return sum(middle, dropped(down, mask(s.residual_dropout, 2)));
 }
 
-void expect_matches(const Shape& s) {
+void expect_matches(const Gpt2Shape& s) {
   Block block(s, DType::fp32);
-  expect_block_matches(block.runner, kPrefix,
+  expect_block_matches(block.runner, kGpt2Prefix,
                        [&](const Weights& w, const Doubles& x) { return reference(s, block.runner, w, x); });
 }
 
@@ -109,14 +109,15 @@ TEST(Gpt2Test, DropoutIsOfItsMicroBatch) {
 
 TEST(Gpt2Test, BlockIsIndependentOfThePlan) {
   for (const float p : {0.0f, 0.2f}) {
-    const Shape shape{.hidden = 64, .heads = 4, .inner = 256, .attention_dropout = p, .residual_dropout = p, .seq = 40};
+    const Gpt2Shape shape{
+        .hidden = 64, .heads = 4, .inner = 256, .attention_dropout = p, .residual_dropout = p, .seq = 40};
     testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(shape, DType::fp32, threads); });
     testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(shape, DType::bf16, threads); });
   }
 }
 
 TEST(Gpt2Test, SixteenBitsAreWithinTheirFormat) {
-  const Shape shape{.hidden = 48, .heads = 3, .inner = 96, .attention_dropout = 0.1f, .residual_dropout = 0.1f};
+  const Gpt2Shape shape{.hidden = 48, .heads = 3, .inner = 96, .attention_dropout = 0.1f, .residual_dropout = 0.1f};
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     Block narrow(shape, dtype), wide(shape, DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12);

@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::size_t kSeq = 8192;
+constexpr std::size_t kLlamaShapeSeq = 8192;
 
 // The sizes that every config has to give, and `more` of its keys.
 LlamaShape shape(const std::string& family, const std::string& more = "") {
@@ -26,7 +26,7 @@ LlamaShape shape(const std::string& family, const std::string& more = "") {
                     R"("model_type":")" +
                         family + "\"" + more + "}",
                     "config.json"),
-      kSeq);
+      kLlamaShapeSeq);
 }
 
 // As `MistralConfig()`, `Qwen2Config()` ... of transformers 5 have them.

@@ -29,7 +29,7 @@ using testing::tiny;
 using testing::UnitRunner;
 using testing::Weights;
 
-struct Shape {
+struct LlamaShape {
   std::string name, model_type;
   std::size_t hidden, heads, kv_heads, head_dim, inner;
   std::size_t window = 0;
@@ -47,20 +47,20 @@ struct Shape {
         window ? std::to_string(window) : "null", more);
   }
 };
-constexpr double kEps = 0.03;  // large enough to see whether it is used
-constexpr std::size_t kLayer = 1;
-const std::string kPrefix = "model.layers.1.";
+constexpr double kLlamaEps = 0.03;  // large enough to see whether it is used
+constexpr std::size_t kLlamaLayer = 1;
+const std::string kLlamaPrefix = "model.layers.1.";
 
-void PrintTo(const Shape& s, std::ostream* out) {
+void PrintTo(const LlamaShape& s, std::ostream* out) {
   *out << s.name;
 }
 
-// Block `kLayer` of a model of two layers.
-struct Block {
-  Block(const Shape& s, DType dtype, int threads = 1)
+// LlamaBlock `kLlamaLayer` of a model of two layers.
+struct LlamaBlock {
+  LlamaBlock(const LlamaShape& s, DType dtype, int threads = 1)
       : run{s.batch, s.seq, dtype, threads},
         model(make_model(Config::parse(s.config(), "config.json"), run)),
-        runner(*model->units[1 + kLayer], run, s.hidden, model.get()) {}
+        runner(*model->units[1 + kLlamaLayer], run, s.hidden, model.get()) {}
   UnitRunner* operator->() { return &runner; }
 
   RunShape run;
@@ -68,7 +68,7 @@ struct Block {
   UnitRunner runner;
 };
 
-Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
+Doubles reference(const LlamaShape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
   const auto or_none = [&](const char* name) { return w.contains(name) ? w.find(name)->second : Doubles{}; };
   const auto project = [&](const Doubles& from, std::size_t in, const std::string& name) {
     return testing::linear(from, in, w.at(name + ".weight"), or_none((name + ".bias").c_str()), false);
@@ -77,25 +77,25 @@ Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, co
   for (std::size_t i = 0; i < s.head_dim; i += 2)
     frequencies.push_back(std::pow(100.0, -static_cast<double>(i) / static_cast<double>(s.head_dim)));
 
-  const Doubles normed = rmsnorm(x, w.at("input_layernorm.weight"), kEps);
+  const Doubles normed = rmsnorm(x, w.at("input_layernorm.weight"), kLlamaEps);
   Doubles q = project(normed, s.hidden, "self_attn.q_proj"), k = project(normed, s.hidden, "self_attn.k_proj");
   if (s.model_type == "qwen3") {
-    q = rmsnorm(q, w.at("self_attn.q_norm.weight"), kEps);
-    k = rmsnorm(k, w.at("self_attn.k_norm.weight"), kEps);
+    q = rmsnorm(q, w.at("self_attn.q_norm.weight"), kLlamaEps);
+    k = rmsnorm(k, w.at("self_attn.k_norm.weight"), kLlamaEps);
   }
   const Doubles mixed =
       attention({s.batch, s.seq, s.heads, s.kv_heads, s.head_dim, s.window}, rotate(q, runner.positions, frequencies),
                 rotate(k, runner.positions, frequencies), project(normed, s.hidden, "self_attn.v_proj"),
-                Mask(runner, s.dropout, 4 * kLayer + 4));
+                Mask(runner, s.dropout, 4 * kLlamaLayer + 4));
   const Doubles middle = sum(x, project(mixed, s.heads * s.head_dim, "self_attn.o_proj"));
-  const Doubles normed2 = rmsnorm(middle, w.at("post_attention_layernorm.weight"), kEps);
+  const Doubles normed2 = rmsnorm(middle, w.at("post_attention_layernorm.weight"), kLlamaEps);
   Doubles inner = project(normed2, s.hidden, "mlp.gate_proj");
   const Doubles up = project(normed2, s.hidden, "mlp.up_proj");
   for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = testing::silu(inner[i]) * up[i];
   return sum(middle, project(inner, s.inner, "mlp.down_proj"));
 }
 
-const Shape kShapes[] = {
+const LlamaShape kShapes[] = {
     {"plain", "llama", 32, 4, 4, 8, 64},
     {"grouped queries", "llama", 32, 4, 2, 8, 64},
     // Gaps behind every parameter, so several products; heads wider together than the residual stream.
@@ -115,22 +115,23 @@ const Shape kShapes[] = {
     {"qwen3, narrow heads, bias, dropout", "qwen3", 24, 4, 2, 4, 40, 0, 0.1f, true},
 };
 
-class LlamaTest : public ::testing::TestWithParam<Shape> {};
+class LlamaTest : public ::testing::TestWithParam<LlamaShape> {};
 
 TEST_P(LlamaTest, BlockMatchesTheReference) {
-  Block block(GetParam(), DType::fp32);
-  expect_block_matches(block.runner, kPrefix,
+  LlamaBlock block(GetParam(), DType::fp32);
+  expect_block_matches(block.runner, kLlamaPrefix,
                        [&](const Weights& w, const Doubles& x) { return reference(GetParam(), block.runner, w, x); });
 }
 
 TEST_P(LlamaTest, BlockIsIndependentOfThePlan) {
   for (const DType dtype : {DType::fp32, DType::bf16})
-    testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(GetParam(), dtype, threads); });
+    testing::expect_block_is_independent_of_the_plan(
+        [&](int threads) { return LlamaBlock(GetParam(), dtype, threads); });
 }
 
 TEST_P(LlamaTest, SixteenBitsAreWithinTheirFormat) {
   for (const DType dtype : {DType::bf16, DType::fp16}) {
-    Block narrow(GetParam(), dtype), wide(GetParam(), DType::fp32);
+    LlamaBlock narrow(GetParam(), dtype), wide(GetParam(), DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12);
   }
 }

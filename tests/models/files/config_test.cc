@@ -13,9 +13,9 @@
 namespace strata::models {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(ConfigTest, FlattensAndRemembersWhatWasRead) {
   const auto config = Config::parse(R"({"model_type":"llama","hidden_size":128,"rms_norm_eps":1e-5,"use_cache":true,)"

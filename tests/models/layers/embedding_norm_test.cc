@@ -15,12 +15,12 @@ using testing::Mask;
 using testing::UnitRunner;
 using testing::Weights;
 
-constexpr double kEps = 0.03;  // large enough to see whether it is used
+constexpr double kEmbeddingNormEps = 0.03;  // large enough to see whether it is used
 
 struct Norm {
   Norm(float dropout, DType dtype, int threads = 1)
       : run{2, 21, dtype, threads},
-        unit(make_embedding_norm({"norm", 27, static_cast<float>(kEps), dropout}, run)),
+        unit(make_embedding_norm({"norm", 27, static_cast<float>(kEmbeddingNormEps), dropout}, run)),
         runner(*unit, run, 27) {}
   UnitRunner* operator->() { return &runner; }
 
@@ -34,7 +34,7 @@ TEST(EmbeddingNormTest, MatchesTheReference) {
     Norm norm(p, DType::fp32);
     const Mask mask(norm.runner, p, 0);
     expect_block_matches(norm.runner, "norm.", [&](const Weights& w, const Doubles& x) {
-      return dropped(testing::layernorm(x, w.at("weight"), w.at("bias"), kEps), mask);
+      return dropped(testing::layernorm(x, w.at("weight"), w.at("bias"), kEmbeddingNormEps), mask);
     });
   }
 }

@@ -14,12 +14,13 @@ namespace {
 using device::DType;
 using device::testing::Array;
 
-constexpr std::size_t kWords = 7, kHidden = 5, kTokens = 9;
+constexpr std::size_t kWords = 7, kEmbeddingShardsHidden = 5, kTokens = 9;
 
 // A call, or a stretch of it, over the pieces of `table` that the unit has.
-Array run(const RunShape& shape, const Array& table, std::size_t stretch, Array* partial, const Array* total) {
-  const auto unit = make_embedding({"wte", "", kWords, 0, kHidden, {0, 0.02f}, 0}, shape);
-  Array parameters = Array::random(shape.dtype, unit->size(), 3), y = Array::random(shape.dtype, kTokens * kHidden, 4);
+Array run_stretch(const RunShape& shape, const Array& table, std::size_t stretch, Array* partial, const Array* total) {
+  const auto unit = make_embedding({"wte", "", kWords, 0, kEmbeddingShardsHidden, {0, 0.02f}, 0}, shape);
+  Array parameters = Array::random(shape.dtype, unit->size(), 3),
+        y = Array::random(shape.dtype, kTokens * kEmbeddingShardsHidden, 4);
   const Parameter& p = unit->parameters()[0];
   for (std::size_t piece = 0; piece < p.pieces(); ++piece)
     for (std::size_t i = 0; i < p.piece_size(piece); ++i)
@@ -41,23 +42,24 @@ Array run(const RunShape& shape, const Array& table, std::size_t stretch, Array*
 
 TEST(EmbeddingShards, RowsThatRanksExchangeHaveTheBitsOfTheTable) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    Array table = Array::random(dtype, kWords * kHidden, 1);
+    Array table = Array::random(dtype, kWords * kEmbeddingShardsHidden, 1);
     for (std::size_t word = 0; word < kWords; ++word)
-      table.set(word * kHidden + word % kHidden, word % 2 ? -0.0f : 0.0f);
+      table.set(word * kEmbeddingShardsHidden + word % kEmbeddingShardsHidden, word % 2 ? -0.0f : 0.0f);
     RunShape shape{1, kTokens, dtype, 1};
-    const Array whole = run(shape, table, 0, nullptr, nullptr);
+    const Array whole = run_stretch(shape, table, 0, nullptr, nullptr);
     shape.shards = {0, 4, 4};  // of two words, the last one has one
-    EXPECT_TRUE(run(shape, table, 0, nullptr, nullptr) == whole) << "four shards of one rank, " << name_of(dtype);
+    EXPECT_TRUE(run_stretch(shape, table, 0, nullptr, nullptr) == whole)
+        << "four shards of one rank, " << name_of(dtype);
 
-    Array partials(DType::fp32, 2 * kTokens * kHidden), total(dtype, kTokens * kHidden);
+    Array partials(DType::fp32, 2 * kTokens * kEmbeddingShardsHidden), total(dtype, kTokens * kEmbeddingShardsHidden);
     for (std::size_t rank = 0; rank < 2; ++rank) {
       shape.shards = {2 * rank, 2, 4};
-      Array partial(DType::fp32, kTokens * kHidden);
-      (void)run(shape, table, 0, &partial, nullptr);
+      Array partial(DType::fp32, kTokens * kEmbeddingShardsHidden);
+      (void)run_stretch(shape, table, 0, &partial, nullptr);
       for (std::size_t i = 0; i < partial.size(); ++i) partials.set(rank * partial.size() + i, partial[i]);
     }
     device::testing::in_lane(1, [&](device::Lane& lane) { tree_sum(lane, 2, partials.view(), {}, total.view()); });
-    EXPECT_TRUE(run(shape, table, 1, nullptr, &total) == whole) << "two ranks, " << name_of(dtype);
+    EXPECT_TRUE(run_stretch(shape, table, 1, nullptr, &total) == whole) << "two ranks, " << name_of(dtype);
   }
 }
 

@@ -19,21 +19,21 @@ using testing::sum;
 using testing::UnitRunner;
 using testing::Weights;
 
-struct Shape {
+struct EncoderBlockShape {
   std::size_t hidden, heads, inner;
   float attention_dropout = 0, projection_dropout = 0, down_dropout = 0;
   std::size_t batch = 2, seq = 11;
 };
-constexpr double kEps = 0.03;  // large enough to see whether it is used
-constexpr std::size_t kLayer = 1;
+constexpr double kEncoderBlockEps = 0.03;  // large enough to see whether it is used
+constexpr std::size_t kEncoderBlockLayer = 1;
 
-// Block `kLayer` of two.
-struct Block {
-  Block(const Shape& s, DType dtype, int threads = 1)
-      : run{s.batch, s.seq, dtype, threads}, units(blocks(s, run)), runner(*units[kLayer], run, s.hidden) {}
+// TestedEncoder `kEncoderBlockLayer` of two.
+struct TestedEncoder {
+  TestedEncoder(const EncoderBlockShape& s, DType dtype, int threads = 1)
+      : run{s.batch, s.seq, dtype, threads}, units(blocks(s, run)), runner(*units[kEncoderBlockLayer], run, s.hidden) {}
   UnitRunner* operator->() { return &runner; }
 
-  static std::vector<std::unique_ptr<Unit>> blocks(const Shape& s, const RunShape& run) {
+  static std::vector<std::unique_ptr<Unit>> blocks(const EncoderBlockShape& s, const RunShape& run) {
     std::vector<std::unique_ptr<Unit>> out;
     add_encoder_blocks(out,
                        {.names = {"layer.", "query", "key", "value", "projection", "norm1", "up", "down", "norm2"},
@@ -41,7 +41,7 @@ struct Block {
                         .hidden = s.hidden,
                         .heads = s.heads,
                         .inner = s.inner,
-                        .eps = static_cast<float>(kEps),
+                        .eps = static_cast<float>(kEncoderBlockEps),
                         .deviation = 0.02f,
                         .attention_dropout = s.attention_dropout,
                         .projection_dropout = s.projection_dropout,
@@ -58,15 +58,15 @@ const std::string kPrefix = "layer.1.";
 // It moves all scores of a row alike, and so no probability.
 const std::string kUnmoved = "key.bias";
 
-Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
+Doubles reference(const EncoderBlockShape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
   const std::size_t d = s.hidden;
   // One stream of random numbers for every place of every layer, none of them the embedding's.
-  const auto mask = [&](float p, std::uint32_t place) { return Mask(runner, p, kLayer * 4 + 4 + place); };
+  const auto mask = [&](float p, std::uint32_t place) { return Mask(runner, p, kEncoderBlockLayer * 4 + 4 + place); };
   const auto dense = [&](const Doubles& in, std::size_t width, const std::string& name) {
     return linear(in, width, w.at(name + ".weight"), w.at(name + ".bias"), false);
   };
   const auto norm = [&](const Doubles& in, const std::string& name) {
-    return testing::layernorm(in, w.at(name + ".weight"), w.at(name + ".bias"), kEps);
+    return testing::layernorm(in, w.at(name + ".weight"), w.at(name + ".bias"), kEncoderBlockEps);
   };
   testing::Heads heads{s.batch, s.seq, s.heads, s.heads, d / s.heads};
   heads.causal = false;
@@ -78,8 +78,8 @@ Doubles reference(const Shape& s, const UnitRunner& runner, const Weights& w, co
   return norm(sum(middle, dropped(dense(inner, s.inner, "down"), mask(s.down_dropout, 2))), "norm2");
 }
 
-void expect_matches(const Shape& s) {
-  Block block(s, DType::fp32);
+void expect_matches(const EncoderBlockShape& s) {
+  TestedEncoder block(s, DType::fp32);
   expect_block_matches(
       block.runner, kPrefix, [&](const Weights& w, const Doubles& x) { return reference(s, block.runner, w, x); },
       kUnmoved);
@@ -108,27 +108,29 @@ TEST(EncoderBlockTest, DropoutMatchesTheReferenceForwardAndBackward) {
 
 TEST(EncoderBlockTest, IsIndependentOfThePlan) {
   for (const float p : {0.0f, 0.2f}) {
-    const Shape shape{.hidden = 64,
-                      .heads = 4,
-                      .inner = 256,
-                      .attention_dropout = p,
-                      .projection_dropout = p,
-                      .down_dropout = p,
-                      .seq = 40};
-    testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(shape, DType::fp32, threads); });
-    testing::expect_block_is_independent_of_the_plan([&](int threads) { return Block(shape, DType::bf16, threads); });
+    const EncoderBlockShape shape{.hidden = 64,
+                                  .heads = 4,
+                                  .inner = 256,
+                                  .attention_dropout = p,
+                                  .projection_dropout = p,
+                                  .down_dropout = p,
+                                  .seq = 40};
+    testing::expect_block_is_independent_of_the_plan(
+        [&](int threads) { return TestedEncoder(shape, DType::fp32, threads); });
+    testing::expect_block_is_independent_of_the_plan(
+        [&](int threads) { return TestedEncoder(shape, DType::bf16, threads); });
   }
 }
 
 TEST(EncoderBlockTest, SixteenBitsAreWithinTheirFormat) {
-  const Shape shape{.hidden = 48,
-                    .heads = 3,
-                    .inner = 96,
-                    .attention_dropout = 0.1f,
-                    .projection_dropout = 0.1f,
-                    .down_dropout = 0.1f};
+  const EncoderBlockShape shape{.hidden = 48,
+                                .heads = 3,
+                                .inner = 96,
+                                .attention_dropout = 0.1f,
+                                .projection_dropout = 0.1f,
+                                .down_dropout = 0.1f};
   for (const DType dtype : {DType::bf16, DType::fp16}) {
-    Block narrow(shape, dtype), wide(shape, DType::fp32);
+    TestedEncoder narrow(shape, dtype), wide(shape, DType::fp32);
     testing::expect_block_within_format(narrow.runner, wide.runner, dtype, 12, kPrefix + kUnmoved);
   }
 }

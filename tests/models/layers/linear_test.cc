@@ -20,7 +20,7 @@ using device::testing::Array;
 
 constexpr std::size_t kRows = 37;
 
-struct Case {
+struct LinearCase {
   std::string name;
   std::size_t in;
   std::vector<std::size_t> outs;
@@ -30,7 +30,7 @@ struct Case {
   int threads = 1;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const LinearCase& c, std::ostream* out) {
   *out << c.name << (c.bias ? ", bias" : "") << (c.input_major ? ", [in, out]" : ", [out, in]") << ", "
        << name_of(c.dtype);
 }
@@ -39,11 +39,11 @@ double reference(Gelu gelu, double x) {
   return gelu == Gelu::erf ? testing::gelu_erf(x) : testing::gelu_tanh(x);
 }
 
-class LinearTest : public ::testing::TestWithParam<Case> {
+class LinearTest : public ::testing::TestWithParam<LinearCase> {
  protected:
   void TearDown() override { EXPECT_TRUE(scratch_.guard_is_whole()); }
 
-  static Linear::Spec place(const Case& c, std::size_t& flat) {
+  static Linear::Spec place(const LinearCase& c, std::size_t& flat) {
     Linear::Spec spec{kRows, c.in, {}, c.bias, c.input_major, c.dtype};
     const auto next = [&](std::size_t n) {
       const std::size_t at = flat;
@@ -74,7 +74,7 @@ class LinearTest : public ::testing::TestWithParam<Case> {
     EXPECT_NEAR(value, reference, device::testing::tolerance(c_.dtype, reference, scale, terms + 1.0)) << what;
   }
 
-  const Case& c_ = GetParam();
+  const LinearCase& c_ = GetParam();
   std::size_t flat_ = 0;
   const Linear::Spec spec_ = place(c_, flat_);
   const Linear linear_{spec_};
@@ -212,8 +212,8 @@ TEST_P(LinearTest, ListsTheProductsOfAForwardAndBackward) {
   EXPECT_EQ(work, 3.0 * static_cast<double>(kRows * c_.in * out_));
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> out;
+std::vector<LinearCase> cases() {
+  std::vector<LinearCase> out;
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const bool bias : {false, true})
       for (const bool input_major : {false, true}) {

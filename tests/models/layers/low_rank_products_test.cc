@@ -21,7 +21,7 @@ namespace {
 using device::DType;
 using device::testing::Array;
 
-struct Case {
+struct LowRankProductsCase {
   std::string name;
   std::size_t rows, in;
   std::vector<std::size_t> outs;
@@ -32,11 +32,11 @@ struct Case {
   bool dora = false;  // of the adapters
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const LowRankProductsCase& c, std::ostream* out) {
   *out << c.name << (c.input_major ? ", [in, out]" : ", [out, in]") << ", " << name_of(c.dtype);
 }
 
-class LowRankTest : public ::testing::TestWithParam<Case> {
+class LowRankTest : public ::testing::TestWithParam<LowRankProductsCase> {
  protected:
   // W frozen, biased; A and B in a pool of their own, as in a unit.
   Linear::Spec place() {
@@ -109,7 +109,7 @@ class LowRankTest : public ::testing::TestWithParam<Case> {
   // Values are of the order of 1; x A^T and s dy B are rounded, and so are the sums with them.
   double tolerance() const { return c_.dtype == DType::fp32 ? 3e-5 : 0.15; }
 
-  const Case& c_ = GetParam();
+  const LowRankProductsCase& c_ = GetParam();
   std::size_t size_ = 0, frozen_size_ = 0;
   const Linear::Spec spec_ = place();
   const Linear linear_{spec_};
@@ -224,8 +224,8 @@ TEST_P(LowRankTest, Backward) {
   for (std::size_t i = 0; i < size_; ++i) EXPECT_TRUE(written[i] || std::isnan(gradients[i])) << "between, at " << i;
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> out;
+std::vector<LowRankProductsCase> low_rank_cases() {
+  std::vector<LowRankProductsCase> out;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})
     for (const bool major : {false, true}) {
       out.push_back({"one", 37, 24, {40}, {{4, 2}}, major, Gelu::none, Gelu::none, dtype});
@@ -245,7 +245,7 @@ std::vector<Case> cases() {
   }
   return out;
 }
-INSTANTIATE_TEST_SUITE_P(Layouts, LowRankTest, ::testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(Layouts, LowRankTest, ::testing::ValuesIn(low_rank_cases()));
 
 }  // namespace
 }  // namespace strata::models

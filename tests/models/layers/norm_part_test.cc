@@ -22,7 +22,7 @@ using testing::Doubles;
 using testing::UnitRunner;
 using testing::Weights;
 
-constexpr std::size_t kHidden = 30;
+constexpr std::size_t kNormPartHidden = 30;
 constexpr float kEps = 0.03f;  // large enough to see whether it is used
 
 // The piece alone, as a unit: y = norm(x) + x, so that both gradients that meet in dx are there.
@@ -31,19 +31,19 @@ class NormUnit final : public Unit {
   NormUnit(NormKind kind, const RunShape& run)
       : Unit("norm"), piece_([&] {
           add_parameter("norm.ahead", {3}, false, {1, 0});  // its tensors do not lie first
-          const std::size_t gain = add_parameter("norm.weight", {kHidden}, false, {1, 0});
+          const std::size_t gain = add_parameter("norm.weight", {kNormPartHidden}, false, {1, 0});
           const bool biased = kind == NormKind::layer;
-          const std::size_t bias = biased ? add_parameter("norm.bias", {kHidden}, false, {0, 0}) : 0;
+          const std::size_t bias = biased ? add_parameter("norm.bias", {kNormPartHidden}, false, {0, 0}) : 0;
           end_part();
-          return NormPart(kind, norm_of_rows(run.tokens(), kHidden, kEps), gain, bias, run.row_blocks());
+          return NormPart(kind, norm_of_rows(run.tokens(), kNormPartHidden, kEps), gain, bias, run.row_blocks());
         }()) {
     Slots save, work;
     mean_ = save.add(run.tokens(), DType::fp32);
     rstd_ = save.add(run.tokens(), DType::fp32);
     bytes_.saved = save.bytes();
     scratch_ = work.add_bytes(piece_.scratch_bytes());
-    no_bias_ = work.add(kHidden, run.dtype);
-    spare_ = work.add(run.tokens() * kHidden, run.dtype);
+    no_bias_ = work.add(kNormPartHidden, run.dtype);
+    spare_ = work.add(run.tokens() * kNormPartHidden, run.dtype);
     sums_ = work.add(piece_.sums(), DType::fp32);
     bytes_.forward_workspace = bytes_.backward_workspace = work.bytes();
   }
@@ -71,11 +71,11 @@ class NormUnit final : public Unit {
   UnitBytes bytes_;
 };
 
-struct Norm {
-  Norm(NormKind kind, DType dtype, int threads = 1, std::size_t blocks = 1)
+struct NormPartNorm {
+  NormPartNorm(NormKind kind, DType dtype, int threads = 1, std::size_t blocks = 1)
       : run{.batch = 2, .seq = 21, .dtype = dtype, .threads = threads, .shards = {0, blocks, blocks}},
         unit(std::make_unique<NormUnit>(kind, run)),
-        runner(*unit, run, kHidden) {}
+        runner(*unit, run, kNormPartHidden) {}
   UnitRunner* operator->() { return &runner; }
 
   RunShape run;
@@ -93,12 +93,12 @@ TEST(NormPartTest, EachKindMatchesTheReference) {
                                      {NormKind::layer_without_bias, 64},
                                      {NormKind::root_mean_square, 4}}) {
     SCOPED_TRACE(static_cast<int>(kind));
-    Norm norm(kind, DType::fp32, 1, static_cast<std::size_t>(blocks));
+    NormPartNorm norm(kind, DType::fp32, 1, static_cast<std::size_t>(blocks));
     expect_block_matches(
         norm.runner, "norm.",
         [&](const Weights& w, const Doubles& x) {
           const Doubles& gain = w.at("weight");
-          const Doubles zeros(kHidden);
+          const Doubles zeros(kNormPartHidden);
           const Doubles y = kind == NormKind::root_mean_square ? testing::rmsnorm(x, gain, kEps)
                             : kind == NormKind::layer          ? testing::layernorm(x, gain, w.at("bias"), kEps)
                                                                : testing::layernorm(x, gain, zeros, kEps);
@@ -111,7 +111,7 @@ TEST(NormPartTest, EachKindMatchesTheReference) {
 TEST(NormPartTest, IsIndependentOfThePlan) {
   for (const NormKind kind : kKinds)
     for (const DType dtype : {DType::fp32, DType::bf16})
-      testing::expect_block_is_independent_of_the_plan([&](int threads) { return Norm(kind, dtype, threads); });
+      testing::expect_block_is_independent_of_the_plan([&](int threads) { return NormPartNorm(kind, dtype, threads); });
 }
 
 // Two ranks with half of the rows each leave what, added, has the bits of one rank with all of them.
@@ -120,18 +120,20 @@ TEST(NormPartTest, BlocksOfTwoRanksAddUp) {
   using device::testing::Array;
   for (const NormKind kind : kKinds)
     for (const DType dtype : {DType::fp32, DType::bf16}) {
-      Array parameters = Array::random(dtype, 2 * kHidden, 1), x = Array::random(dtype, kRows * kHidden, 2),
-            dy = Array::random(dtype, kRows * kHidden, 3), no_bias(dtype, kHidden);
-      const std::size_t trained = kind == NormKind::layer ? 2 * kHidden : kHidden;
-      Array dx(dtype, kRows * kHidden), gradients(dtype, trained), shared(dtype, trained), dx_shared(dtype, dx.size());
+      Array parameters = Array::random(dtype, 2 * kNormPartHidden, 1),
+            x = Array::random(dtype, kRows * kNormPartHidden, 2), dy = Array::random(dtype, kRows * kNormPartHidden, 3),
+            no_bias(dtype, kNormPartHidden);
+      const std::size_t trained = kind == NormKind::layer ? 2 * kNormPartHidden : kNormPartHidden;
+      Array dx(dtype, kRows * kNormPartHidden), gradients(dtype, trained), shared(dtype, trained),
+          dx_shared(dtype, dx.size());
       Array partials(DType::fp32, 2 * trained);
       device::testing::in_lane(2, [&](device::Lane& lane) {
         const auto run = [&](const ShardRange& blocks, View to, View d_input, View left) {
           const std::size_t rows = kRows * blocks.count / kBlocks, first = rows * (blocks.first / blocks.count);
-          const NormPart norm(kind, norm_of_rows(rows, kHidden, kEps), 0, kHidden, blocks);
+          const NormPart norm(kind, norm_of_rows(rows, kNormPartHidden, kEps), 0, kNormPartHidden, blocks);
           Array mean(DType::fp32, rows), rstd(DType::fp32, rows), sums(DType::fp32, norm.sums()),
-              scratch(DType::fp32, norm.scratch_bytes() / 4 + 1), y(dtype, rows * kHidden);
-          const auto own = [&](View all) { return all.sub(first * kHidden, rows * kHidden); };
+              scratch(DType::fp32, norm.scratch_bytes() / 4 + 1), y(dtype, rows * kNormPartHidden);
+          const auto own = [&](View all) { return all.sub(first * kNormPartHidden, rows * kNormPartHidden); };
           norm.forward(lane, {parameters.view()}, own(x.view()), y.view(), mean.view(), rstd.view(), no_bias.view());
           norm.backward(lane, {parameters.view()}, own(dy.view()), own(x.view()), mean.view(), rstd.view(), {},
                         own(d_input), {to}, scratch.view(), no_bias.view(), sums.view());

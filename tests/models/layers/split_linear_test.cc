@@ -16,7 +16,7 @@ using device::Lane;
 using device::testing::Array;
 using device::testing::in_lane;
 
-constexpr std::size_t kRows = 24, kIn = 32, kOut = 64;
+constexpr std::size_t kSplitLinearRows = 24, kIn = 32, kOut = 64;
 
 // Small whole numbers, whose sums are exact in any order.
 Array whole_numbers(DType dtype, std::size_t size, unsigned seed) {
@@ -65,12 +65,16 @@ Results run(CutSide side, bool input_major, std::size_t shards, DType dtype) {
     offsets.shards.push_back({{outputs ? kOut / shards : kOut, 2 * v * kStride, bias_at(v)}});
   }
   if (!outputs) offsets.bias = bias_at(0);
-  const SplitLinear layer(side, {kRows, kIn, {}, true, input_major, dtype}, offsets);
+  const SplitLinear layer(side, {kSplitLinearRows, kIn, {}, true, input_major, dtype}, offsets);
   EXPECT_EQ(layer.out(), kOut);
-  const Array x = whole_numbers(dtype, kRows * kIn, 3), dy = whole_numbers(dtype, kRows * kOut, 4);
-  Array in = outputs ? x : stacked(x, kRows, shards), up = outputs ? stacked(dy, kRows, shards) : dy;
-  Results r{Array(dtype, kRows * kOut), Array(dtype, kRows * kIn), Array(dtype, kIn * kOut), Array(dtype, kOut)};
-  Array y(dtype, kRows * kOut), dx(dtype, kRows * kIn), scratch(DType::fp32, layer.scratch_bytes(2) / 4 + 16);
+  const Array x = whole_numbers(dtype, kSplitLinearRows * kIn, 3),
+              dy = whole_numbers(dtype, kSplitLinearRows * kOut, 4);
+  Array in = outputs ? x : stacked(x, kSplitLinearRows, shards),
+        up = outputs ? stacked(dy, kSplitLinearRows, shards) : dy;
+  Results r{Array(dtype, kSplitLinearRows * kOut), Array(dtype, kSplitLinearRows * kIn), Array(dtype, kIn * kOut),
+            Array(dtype, kOut)};
+  Array y(dtype, kSplitLinearRows * kOut), dx(dtype, kSplitLinearRows * kIn),
+      scratch(DType::fp32, layer.scratch_bytes(2) / 4 + 16);
   in_lane(2, [&](Lane& lane) {
     layer.forward(lane, {parameters.view()}, in.view(), y.view(), scratch.view());
     layer.backward(lane, {parameters.view()}, in.view(), up.view(), dx.view(), {gradients.view()}, scratch.view());
@@ -80,9 +84,9 @@ Results run(CutSide side, bool input_major, std::size_t shards, DType dtype) {
     if (v == 0 || outputs) gather(bias, r.db, v, bias_at(v));
   }
   const auto from_stack = [&](const Array& stack, Array& matrix) {
-    const std::size_t columns = matrix.size() / kRows, width = columns / shards;
+    const std::size_t columns = matrix.size() / kSplitLinearRows, width = columns / shards;
     for (std::size_t i = 0; i < matrix.size(); ++i)
-      matrix.set(i, stack[(i % columns / width * kRows + i / columns) * width + i % width]);
+      matrix.set(i, stack[(i % columns / width * kSplitLinearRows + i / columns) * width + i % width]);
   };
   outputs ? from_stack(y, r.y) : void(r.y = y);
   outputs ? void(r.dx = dx) : from_stack(dx, r.dx);
@@ -107,8 +111,8 @@ TEST(SplitLinear, GivesTheResultsOfTheWholeLayer) {
 }
 
 TEST(SplitLinear, ScratchOfSeveralIsTheLargest) {
-  const SplitLinear narrow = Linear({kRows, 16, {{16, 0}}, false, false, DType::bf16});
-  const SplitLinear wide = Linear({kRows, 64, {{48, 0, 8192}, {80, 4096, 8448}}, true, false, DType::bf16});
+  const SplitLinear narrow = Linear({kSplitLinearRows, 16, {{16, 0}}, false, false, DType::bf16});
+  const SplitLinear wide = Linear({kSplitLinearRows, 64, {{48, 0, 8192}, {80, 4096, 8448}}, true, false, DType::bf16});
   ASSERT_LT(narrow.scratch_bytes(1), wide.scratch_bytes(1));
   const SplitLinear* const both[] = {&narrow, &wide};
   const SplitLinear* const turned[] = {&wide, &narrow};

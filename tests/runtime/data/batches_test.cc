@@ -127,11 +127,11 @@ TEST_F(BatchesTest, SetsOfClassesFollowTheRowsThatHaveThem) {
   }
 }
 
-struct Filled {
+struct BatchesFilled {
   std::vector<std::uint32_t> tokens, positions;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
-  Filled(const Batches& batches, std::uint64_t k, std::size_t elements)
+  BatchesFilled(const Batches& batches, std::uint64_t k, std::size_t elements)
       : tokens(elements), positions(elements), labels(elements), documents(elements) {
     batches.fill(k, {tokens, labels, positions, documents});
   }
@@ -140,7 +140,7 @@ struct Filled {
 TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
   const Batches batches(files(), 3, 2, DataOrder::sequential, 0);
   EXPECT_EQ(batches.sequences(), 5u);
-  const Filled first(batches, 0, 6), second(batches, 1, 6), wrapped(batches, 2, 6);
+  const BatchesFilled first(batches, 0, 6), second(batches, 1, 6), wrapped(batches, 2, 6);
   EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(first.labels, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(first.positions, ElementsAre(0, 1, 2, 0, 1, 2));
@@ -179,10 +179,12 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
   const std::vector<std::uint64_t> one(first_epochs.begin(), first_epochs.begin() + 5);
   EXPECT_NE(one, std::vector<std::uint64_t>(first_epochs.begin() + 5, first_epochs.begin() + 10));
   // Micro-batch k holds positions 2k and 2k + 1, whatever the micro-batch size was before.
-  const Filled batch(batches, 3, 6);
+  const BatchesFilled batch(batches, 3, 6);
   const Batches single(files(), 3, 1, DataOrder::shuffle, 11);
-  EXPECT_EQ(Filled(single, 6, 3).tokens, std::vector<std::uint32_t>(batch.tokens.begin(), batch.tokens.begin() + 3));
-  EXPECT_EQ(Filled(single, 7, 3).tokens, std::vector<std::uint32_t>(batch.tokens.begin() + 3, batch.tokens.end()));
+  EXPECT_EQ(BatchesFilled(single, 6, 3).tokens,
+            std::vector<std::uint32_t>(batch.tokens.begin(), batch.tokens.begin() + 3));
+  EXPECT_EQ(BatchesFilled(single, 7, 3).tokens,
+            std::vector<std::uint32_t>(batch.tokens.begin() + 3, batch.tokens.end()));
 }
 
 TEST_F(BatchesTest, NoSequenceAtAllIsRefused) {

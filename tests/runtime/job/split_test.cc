@@ -23,7 +23,7 @@ const std::vector<std::string> kLargeHead = {
     "data.seq_len=128",         "training.precision=fp32",      "training.gradient_accumulation_steps=4",
     "parallel.stages=2"};
 
-std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+std::vector<std::string> and_more(std::vector<std::string> sets, const std::vector<std::string>& more) {
   sets.insert(sets.end(), more.begin(), more.end());
   return sets;
 }
@@ -57,14 +57,14 @@ TEST(Split, BalancesByCostsOfHeadAndTableToo) {
   EXPECT_GT(balanced[0].plan.own.last(), 4) << "the first stage has more than half of the blocks";
   for (int first = 0; first <= 8; ++first) {
     const std::string split = fmt::format("parallel.split=[{}, {}]", first, 8 - first);
-    EXPECT_LE(time, 1.05 * slowest(stages_of(with(kLargeHead, {split}), 2))) << split;
+    EXPECT_LE(time, 1.05 * slowest(stages_of(and_more(kLargeHead, {split}), 2))) << split;
   }
   for (const Job& stage : balanced) EXPECT_EQ(stage.plan.pieces, balanced[0].plan.pieces);
 }
 
 // Two stages of two chunks: the first stage has the first and the third of four pieces.
 TEST(Split, OfChunksIsBalancedOverPieces) {
-  const std::vector<std::string> sets = with(kLargeHead, {"parallel.schedule=interleaved", "parallel.chunks=2"});
+  const std::vector<std::string> sets = and_more(kLargeHead, {"parallel.schedule=interleaved", "parallel.chunks=2"});
   const std::vector<Job> stages = stages_of(sets, 2);
   const std::vector<UnitRange>& pieces = stages[0].plan.pieces;
   ASSERT_EQ(pieces.size(), 4u);
@@ -75,7 +75,7 @@ TEST(Split, OfChunksIsBalancedOverPieces) {
   EXPECT_LT(pieces[3].last - pieces[3].first, pieces[0].last - pieces[0].first) << "the head takes long";
   // A stage that is too large is cut otherwise.
   const std::size_t least = largest_peak(stages);
-  EXPECT_NE(stages_of(with(sets, {fmt::format("memory.device={}", least - 1)}), 2)[0].plan.pieces, pieces);
+  EXPECT_NE(stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2)[0].plan.pieces, pieces);
 }
 
 // The balanced split puts most blocks into the first stage, whose memory they exceed: fewer are put there, if that
@@ -86,17 +86,17 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   std::size_t least = largest_peak(balanced), most = 0;
   for (int first = 0; first <= 8; ++first) {
     const std::size_t peak =
-        largest_peak(stages_of(with(sets, {fmt::format("parallel.split=[{}, {}]", first, 8 - first)}), 2));
+        largest_peak(stages_of(and_more(sets, {fmt::format("parallel.split=[{}, {}]", first, 8 - first)}), 2));
     least = std::min(least, peak);
     most = std::max(most, peak);
   }
   ASSERT_LT(least, largest_peak(balanced)) << "the balanced split has the least memory anyway";
-  const std::vector<Job> fitting = stages_of(with(sets, {fmt::format("memory.device={}", least)}), 2);
+  const std::vector<Job> fitting = stages_of(and_more(sets, {fmt::format("memory.device={}", least)}), 2);
   EXPECT_EQ(largest_peak(fitting), least);
   EXPECT_NE(fitting[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_TRUE(every_stage_fits(fitting[0], capacity_of(fitting[0].recipe.memory, 1)));
   // If none fits, the fastest is what is refused.
-  const std::vector<Job> refused = stages_of(with(sets, {fmt::format("memory.device={}", least - 1)}), 2);
+  const std::vector<Job> refused = stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2);
   EXPECT_EQ(refused[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_FALSE(every_stage_fits(refused[0], capacity_of(refused[0].recipe.memory, 1)));
 }

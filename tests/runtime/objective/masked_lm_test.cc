@@ -29,7 +29,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using tests::TokenFolder;
 
-constexpr std::int32_t kNone = device::kIgnoredLabel;
+constexpr std::int32_t kMaskedLmNone = device::kIgnoredLabel;
 constexpr std::uint32_t kMask = 4, kWords = 500;
 
 MaskedTokens::Vocabulary vocabulary() {
@@ -47,7 +47,7 @@ struct Masked {
   std::vector<std::uint32_t> chosen() const {
     std::vector<std::uint32_t> out;
     for (std::uint32_t row = 0; row < labels.size(); ++row)
-      if (labels[row] != kNone) out.push_back(row);
+      if (labels[row] != kMaskedLmNone) out.push_back(row);
     return out;
   }
 };
@@ -82,7 +82,7 @@ TEST_F(MaskedTokensTest, AShareOfEachDocumentIsChosenAndOneAtLeast) {
       const Masked masked(labelling, piece, epoch);
       EXPECT_EQ(masked.chosen().size(), k) << rows;
       for (std::uint32_t row = 0; row < rows; ++row) {
-        if (masked.labels[row] == kNone)
+        if (masked.labels[row] == kMaskedLmNone)
           EXPECT_EQ(masked.tokens[row], 10 + row);
         else
           EXPECT_EQ(masked.labels[row], static_cast<std::int32_t>(10 + row));
@@ -164,7 +164,7 @@ TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
       EXPECT_THAT(row, testing::AnyOf(5, 6, 9, 10, 11));
   const Piece marks = document(3, 1, "111");
   EXPECT_EQ(labelling.count(marks), 0u);
-  EXPECT_THAT(Masked(labelling, marks, 0).labels, ElementsAre(kNone, kNone, kNone));
+  EXPECT_THAT(Masked(labelling, marks, 0).labels, ElementsAre(kMaskedLmNone, kMaskedLmNone, kMaskedLmNone));
 }
 
 // A step of them alone would take an update for a loss of nothing.
@@ -200,12 +200,12 @@ TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
         RC_ASSERT(count <= loss_rows.size());
         std::size_t at = 0;
         for (std::uint32_t row = 0; row < 32; ++row) {
-          if (whole[row] == kNone) continue;
+          if (whole[row] == kMaskedLmNone) continue;
           RC_ASSERT(loss_rows[at] == row);
           RC_ASSERT(labels[at++] == whole[row]);
         }
         RC_ASSERT(at == count);
-        for (; at < 32; ++at) RC_ASSERT(labels[at] == kNone);
+        for (; at < 32; ++at) RC_ASSERT(labels[at] == kMaskedLmNone);
       }
   }));
 }

@@ -20,13 +20,13 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Case {
+struct FrozenRunCase {
   const char* name;
   std::vector<std::string> sets;
   const char* freeze;  // as a recipe has it
 };
 
-const Case kCases[] = {
+const FrozenRunCase kFrozenRunCases[] = {
     // Positions train, so backward goes all the way; a table that two units share is frozen under its second name.
     {"tied, in parts", kSmallGpt2,
      R"(["lm_head.weight", "*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.2.attn.c_attn.weight", "*.ln_f.bias"])"},
@@ -41,7 +41,7 @@ const Case kCases[] = {
 class FrozenRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
  protected:
   FrozenRun() { write_small_tokens(folder_); }
-  const Case& of() const { return kCases[std::get<0>(GetParam())]; }
+  const FrozenRunCase& of() const { return kFrozenRunCases[std::get<0>(GetParam())]; }
   std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = of().sets;
     for (const std::string& set :
@@ -108,10 +108,10 @@ TEST_P(FrozenRun, WhatIsFrozenStaysAndTheRestMoves) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, FrozenRun,
-                         testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
+                         testing::Combine(testing::Range(std::size_t{0}, std::size(kFrozenRunCases)),
                                           testing::Values("fp32", "bf16")));
 
-std::string complaint_of(const std::function<void()>& f) {
+std::string freeze_complaint(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -121,7 +121,7 @@ std::string complaint_of(const std::function<void()>& f) {
   return {};
 }
 
-Job job_of(std::vector<std::string> sets, const std::string& freeze, const std::vector<std::string>& more = {}) {
+Job frozen_job(std::vector<std::string> sets, const std::string& freeze, const std::vector<std::string>& more = {}) {
   sets.push_back("training.freeze=" + freeze);
   sets.insert(sets.end(), {"data.seq_len=16", "training.max_steps=3"});
   sets.insert(sets.end(), more.begin(), more.end());
@@ -135,7 +135,7 @@ TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
     return job.plan.memory[0].by_kind[static_cast<std::size_t>(kind)];
   };
   const std::vector<std::string> more = {"training.gradient_accumulation_steps=2", "training.precision=fp32"};
-  const Job all = job_of(kSmallLlama, "[]", more), some = job_of(kSmallLlama, R"("model.layers.1.*")", more);
+  const Job all = frozen_job(kSmallLlama, "[]", more), some = frozen_job(kSmallLlama, R"("model.layers.1.*")", more);
   const std::size_t block = all.plan.layout.units[2].padded() * sizeof(float);
   EXPECT_EQ(some.plan.layout.units[2].padded(), 0u);
   EXPECT_EQ(some.plan.layout.units[2].frozen.padded() * sizeof(float), block);
@@ -152,13 +152,13 @@ TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
 // Nothing of what lies below all that is trained is kept, run again, or gone through backward.
 TEST(FrozenPlan, BackwardEndsAboveWhatIsFrozenBelow) {
   for (const char* recompute : {"none", "block", "sqrt"}) {
-    const Job job = job_of(kSmallLlama, R"(["*.embed_tokens.*", "model.layers.0.*", "model.layers.1.*"])",
-                           {fmt::format("training.recompute={}", recompute)});
+    const Job job = frozen_job(kSmallLlama, R"(["*.embed_tokens.*", "model.layers.0.*", "model.layers.1.*"])",
+                               {fmt::format("training.recompute={}", recompute)});
     for (const Task& task : job.plan.tasks)
       if (task.kind == TaskKind::backward || task.kind == TaskKind::recompute) {
         EXPECT_EQ(task.unit, 3) << recompute << ": " << name_of(task, *job.model);
       }
-    const Job whole = job_of(kSmallLlama, "[]", {fmt::format("training.recompute={}", recompute)});
+    const Job whole = frozen_job(kSmallLlama, "[]", {fmt::format("training.recompute={}", recompute)});
     EXPECT_LT(job.plan.memory[0].by_kind[static_cast<std::size_t>(Kind::activations)],
               whole.plan.memory[0].by_kind[static_cast<std::size_t>(Kind::activations)])
         << recompute;
@@ -166,7 +166,7 @@ TEST(FrozenPlan, BackwardEndsAboveWhatIsFrozenBelow) {
 }
 
 TEST(FrozenPlan, PatternsOfNothingAreRefusedWithTheNearestNames) {
-  const auto refused = [](const char* freeze) { return complaint_of([&] { job_of(kSmallLlama, freeze); }); };
+  const auto refused = [](const char* freeze) { return freeze_complaint([&] { frozen_job(kSmallLlama, freeze); }); };
   EXPECT_THAT(refused(R"("model.embed_token.weight")"), HasSubstr("model.embed_tokens.weight"));
   EXPECT_THAT(refused(R"(["model.norm.*", "*.h.0.*"])"), HasSubstr("like *.h.0.*"));
   EXPECT_THAT(refused(R"("*")"), HasSubstr("nothing would be trained"));
@@ -192,7 +192,7 @@ TEST(FrozenResume, GoesOnAsIfItHadNotStopped) {
     EXPECT_EQ(gone_on.resumed, "step-00000003") << precision;
     EXPECT_EQ(gone_on.weights, straight.weights) << precision;
     EXPECT_TRUE(std::equal(gone_on.losses.begin(), gone_on.losses.end(), straight.losses.begin() + 3)) << precision;
-    EXPECT_THAT(complaint_of([&] { saved.run(1, saved.sets(1), 6); }), HasSubstr("training.freeze"));
+    EXPECT_THAT(freeze_complaint([&] { saved.run(1, saved.sets(1), 6); }), HasSubstr("training.freeze"));
   }
 }
 

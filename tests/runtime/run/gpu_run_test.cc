@@ -21,7 +21,7 @@ constexpr bool kEmulated = true;
 constexpr bool kEmulated = false;
 #endif
 
-struct Variant {
+struct GpuRunVariant {
   int ranks;
   std::vector<std::string> sets;
 };
@@ -67,7 +67,7 @@ class GpuRun : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(GpuRun, HasTheSameBitsWhateverStageTierRecomputationOrderAndRanks) {
-  const std::vector<Variant> variants = {
+  const std::vector<GpuRunVariant> variants = {
       {1, {"training.recompute=block", "memory.order=vertical"}},
       {1, {"zero.optimizer=host", "zero.parameters=host", "zero.gradients=host"}},
       {1, {"zero.optimizer=nvme", "zero.parameters=nvme", "memory.order=vertical"}},
@@ -80,7 +80,7 @@ TEST_P(GpuRun, HasTheSameBitsWhateverStageTierRecomputationOrderAndRanks) {
   for (const char* precision : {"bf16", "fp16"}) {
     const Trained plain = train("cuda", 1, precision, {});
     EXPECT_TRUE(plain.memory_as_planned);
-    for (const Variant& v : variants) {
+    for (const GpuRunVariant& v : variants) {
       const Trained other = train("cuda", v.ranks, precision, v.sets);
       EXPECT_EQ(other.loss_hex, plain.loss_hex) << precision << ", " << v.ranks << " ranks, " << v.sets[0];
       EXPECT_EQ(other.weights_hash, plain.weights_hash) << precision << ", " << v.ranks << " ranks, " << v.sets[0];
@@ -111,7 +111,7 @@ TEST_P(GpuRun, StepsLaunchedAsAGraphHaveTheSameBits) {
 TEST_P(GpuRun, SkippedStepsHaveTheSameBitsInEveryTier) {
   const std::vector<std::string> skips = {"training.max_steps=8", "fp16.initial_scale=2097152",
                                           "fp16.growth_interval=1"};
-  const std::vector<Variant> variants = {
+  const std::vector<GpuRunVariant> variants = {
       {1, {"zero.parameters=host"}},
       {1, {"zero.parameters=nvme", "zero.gradients=host"}},
       {1, {"zero.optimizer=host", "zero.parameters=host"}},
@@ -123,7 +123,7 @@ TEST_P(GpuRun, SkippedStepsHaveTheSameBitsInEveryTier) {
   const auto first_update = std::find_if_not(plain.steps.begin(), plain.steps.end(), skipped);
   EXPECT_TRUE(plain.steps[0].skipped);
   EXPECT_GT(std::count_if(first_update, plain.steps.end(), skipped), 0) << "between updates";
-  for (Variant v : variants) {
+  for (GpuRunVariant v : variants) {
     const std::string name = fmt::format("{} ranks, {}", v.ranks, fmt::join(v.sets, ", "));
     v.sets.insert(v.sets.end(), skips.begin(), skips.end());
     const Trained other = train("cuda", v.ranks, "fp16", v.sets);

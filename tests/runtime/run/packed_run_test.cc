@@ -152,17 +152,17 @@ TEST_F(PackedRun, EveryLabelOfAStepWeighsTheSame) {
   EXPECT_GT(labels.size(), 1u) << "steps of as many labels show little";
 }
 
-struct Evaluated {
+struct PackedRunEvaluated {
   double loss = 0;
   std::string loss_hex;
   std::uint64_t labels = 0;
 };
 
-Evaluated evaluate(const std::vector<std::string>& sets, int ranks) {
+PackedRunEvaluated evaluate(const std::vector<std::string>& sets, int ranks) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets));
   const Recipe& recipe = workload.recipe;
   settle_data(workload.recipe, workload.data, true);
-  Evaluated result;
+  PackedRunEvaluated result;
   comm::run_threads(ranks, [&](comm::World& world) {
     const Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
     EXPECT_EQ(job.plan.index_buffer >= 0, recipe.data.packing == Packing::documents);
@@ -186,13 +186,13 @@ TEST_F(PackedRun, ADocumentsLossIsWhatItIsAlone) {
     folder_.write("v.bin", {lengths.back()}, std::nullopt, static_cast<std::uint32_t>(begin));
     auto alone = all;
     alone.insert(alone.end(), {"data.packing=stream", "data.train=[]"});
-    const Evaluated e = evaluate(alone, 1);
+    const PackedRunEvaluated e = evaluate(alone, 1);
     sum += e.loss * static_cast<double>(e.labels);
     labels += e.labels;
     begin += lengths.back();
   }
   folder_.write("v.bin", lengths);
-  const Evaluated packed = evaluate(all, 1);
+  const PackedRunEvaluated packed = evaluate(all, 1);
   EXPECT_EQ(packed.labels, labels);
   EXPECT_NEAR(packed.loss, sum / static_cast<double>(labels), 1e-6 * packed.loss);
   for (const int ranks : {2, 3}) EXPECT_EQ(evaluate(all, ranks).loss_hex, packed.loss_hex);

@@ -19,13 +19,13 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Case {
+struct QuantisedRunCase {
   const char* name;
   std::vector<std::string> sets;
 };
 
 // Sizes that no block divides, one matrix of several blocks, and some that are trained.
-const Case kCases[] = {
+const QuantisedRunCase kQuantisedRunCases[] = {
     {"gpt2",
      {"model.preset=tiny-gpt2", "model.config.n_layer=3", "model.config.n_embd=80", "model.config.n_head=5",
       "model.config.vocab_size=130", "model.config.n_positions=24", "model.config.attn_pdrop=0.1",
@@ -51,7 +51,7 @@ class QuantisedRun : public testing::TestWithParam<std::tuple<std::size_t, const
   QuantisedRun() { write_small_tokens(folder_); }
   std::vector<std::string> sets(int ranks, const std::vector<std::string>& more = {}) const {
     const auto& [number, precision, double_quant] = GetParam();
-    std::vector<std::string> all = kCases[number].sets;
+    std::vector<std::string> all = kQuantisedRunCases[number].sets;
     for (const std::string& set :
          {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), std::string("data.seq_len=16"),
           std::string("training.max_steps=3"), std::string("training.micro_batch_size=2"),
@@ -87,7 +87,7 @@ TEST_P(QuantisedRun, SameBitsInEveryTier) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, QuantisedRun,
-                         testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
+                         testing::Combine(testing::Range(std::size_t{0}, std::size(kQuantisedRunCases)),
                                           testing::Values("fp32", "bf16"), testing::Values("true", "false")));
 
 // Weights of files are read twice, and by several ranks, which are compared by what they have read.
@@ -109,7 +109,7 @@ TEST(QuantisedWeights, OfFilesAreTheSameOnAnyRanks) {
   EXPECT_NEAR(std::stod(stored.loss_hex[0]), std::stod(first->loss_hex[0]), 1e-5);
 }
 
-std::string complaint_of(const std::function<void()>& f) {
+std::string quantised_complaint(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& error) {
@@ -119,7 +119,7 @@ std::string complaint_of(const std::function<void()>& f) {
   return {};
 }
 
-Job job_of(const std::vector<std::string>& sets) {
+Job quantised_job(const std::vector<std::string>& sets) {
   std::vector<std::string> all = {"model.preset=tiny-llama", "data.seq_len=16", "training.max_steps=3"};
   all.insert(all.end(), sets.begin(), sets.end());
   const Recipe recipe = load_recipe(std::nullopt, all);
@@ -127,7 +127,7 @@ Job job_of(const std::vector<std::string>& sets) {
 }
 
 TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
-  const Job job = job_of({R"(training.freeze=["model.layers.1.*"])", "model.frozen_format=nf4"});
+  const Job job = quantised_job({R"(training.freeze=["model.layers.1.*"])", "model.frozen_format=nf4"});
   const UnitLayout& unit = job.plan.layout.units[2];
   EXPECT_EQ(unit.padded(), 0u);
   EXPECT_EQ(unit.frozen.ranges.size(), 2u) << "norms";
@@ -143,9 +143,9 @@ TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
 }
 
 TEST(QuantisedPlan, WithNothingToQuantiseIsRefused) {
-  EXPECT_THAT(complaint_of([] { job_of({"model.frozen_format=nf4"}); }), HasSubstr("nothing is frozen"));
-  EXPECT_THAT(complaint_of([] {
-                job_of({"model.frozen_format=nf4", "training.freeze=*norm*"});
+  EXPECT_THAT(quantised_complaint([] { quantised_job({"model.frozen_format=nf4"}); }), HasSubstr("nothing is frozen"));
+  EXPECT_THAT(quantised_complaint([] {
+                quantised_job({"model.frozen_format=nf4", "training.freeze=*norm*"});
               }),
               HasSubstr("none of them is"));
 }
@@ -155,7 +155,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
       fmt::format("model.path={}", (tests::source_dir() / "tests/golden/nf4/llama/model").string()), "data.seq_len=16",
       "training.max_steps=1", "adapter.kind=lora", R"(adapter.modules_to_save=["q_proj"])"};
   const Recipe recipe = load_recipe(std::nullopt, sets);
-  EXPECT_THAT(complaint_of([&] { make_job(recipe, 1, capacity_of(recipe.memory, 1)); }),
+  EXPECT_THAT(quantised_complaint([&] { make_job(recipe, 1, capacity_of(recipe.memory, 1)); }),
               testing::AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
 }
 
@@ -174,7 +174,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
   const tests::ScratchFolder folder;
   std::filesystem::copy(golden / "llama/model/model.safetensors", folder.path() / "model.safetensors");
   std::filesystem::copy(quantised / "config.json", folder.path() / "config.json");
-  EXPECT_THAT(complaint_of([&] { stored_weights(*job(folder.path(), {}).model, folder.path()); }),
+  EXPECT_THAT(quantised_complaint([&] { stored_weights(*job(folder.path(), {}).model, folder.path()); }),
               testing::AllOf(HasSubstr("q_proj.weight is F32"), HasSubstr("quantization_config")));
 }
 
@@ -187,8 +187,8 @@ TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
 }
 
 TEST(AdapterPath, AndNoAdapterContradictEachOther) {
-  EXPECT_THAT(complaint_of([] {
-                job_of({"adapter.kind=none", "adapter.path=/adapter"});
+  EXPECT_THAT(quantised_complaint([] {
+                quantised_job({"adapter.kind=none", "adapter.path=/adapter"});
               }),
               HasSubstr("contradict each other"));
 }
@@ -211,7 +211,7 @@ TEST(QuantisedResume, GoesOnAsIfItHadNotStopped) {
   EXPECT_EQ(gone_on.resumed, "step-00000003");
   EXPECT_EQ(gone_on.weights, straight.weights);
   EXPECT_TRUE(std::equal(gone_on.losses.begin(), gone_on.losses.end(), straight.losses.begin() + 3));
-  EXPECT_THAT(complaint_of([&] { saved.run(1, saved.sets(1, with({"model.frozen_format=compute"})), 6); }),
+  EXPECT_THAT(quantised_complaint([&] { saved.run(1, saved.sets(1, with({"model.frozen_format=compute"})), 6); }),
               HasSubstr("model.frozen_format"));
 }
 

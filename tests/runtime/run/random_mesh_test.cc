@@ -88,7 +88,7 @@ class RandomMesh {
 };
 
 // Rows of a micro-batch.
-int rows_of(const std::vector<std::string>& sets) {
+int micro_batch_rows(const std::vector<std::string>& sets) {
   int rows = 1;
   for (const std::string& set : sets)
     for (const std::string_view key : {"data.seq_len=", "training.micro_batch_size="})
@@ -122,7 +122,7 @@ TEST(RandomMeshes, HaveTheBitsOfOneRank) {
                              "optimizer.learning_rate=2e-3", "parallel.tensor_shards=4",
                              "training.gradient_accumulation_steps=4", "memory.nvme=" + folder.path().string()});
     const Trained alone = train_in_threads(std::nullopt, sets, 1);
-    const bool divides_rows = rows_of(sets) % 4 == 0;
+    const bool divides_rows = micro_batch_rows(sets) % 4 == 0;
     const auto [ranks, mesh] = random.mesh(units_of(sets), divides_rows);
     sets.insert(sets.end(), mesh.begin(), mesh.end());
     const Trained split = train_in_threads(std::nullopt, sets, ranks);

@@ -37,32 +37,32 @@ const std::vector<std::string> kLlama = {"model.preset=tiny-llama",
                                          "model.config.vocab_size=130",
                                          "model.config.attention_dropout=0.1"};
 
-std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+std::vector<std::string> joined(std::vector<std::string> sets, const std::vector<std::string>& more) {
   sets.insert(sets.end(), more.begin(), more.end());
   return sets;
 }
-const std::vector<std::string> kQwen2 = with(kLlama, {"model.config.model_type=\"qwen2\""});
-const std::vector<std::string> kQwen3 = with(kLlama, {"model.config.model_type=\"qwen3\""});
+const std::vector<std::string> kQwen2 = joined(kLlama, {"model.config.model_type=\"qwen2\""});
+const std::vector<std::string> kQwen3 = joined(kLlama, {"model.config.model_type=\"qwen3\""});
 
-struct Case {
+struct ShardsRunCase {
   const char* name;
   std::vector<std::string> sets;
   const char* golden = "";  // the golden recipe of an encoder
 };
 // Of the last one, some tensors do not learn: whole ones and cut ones.
-const std::vector<std::string> kPartly = with(
+const std::vector<std::string> kPartly = joined(
     kGpt2, {R"(training.freeze=["*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.1.mlp.c_proj.weight"])"});
 // Adapters, with dropout of their own. Of the second's blocks some layers have none, one is trained as a whole, and
 // ranks differ.
-const std::vector<std::string> kAdapted = with(kGpt2, {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2"});
-const std::vector<std::string> kSomeAdapted =
-    with(kQwen3,
-         {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])",
-          R"(adapter.modules_to_save=["k_proj"])", "adapter.rank_pattern={\"v_proj\" = 2}", "adapter.rslora=true"});
-const std::vector<std::string> kAllAdapted = with(kLlama, {"adapter.kind=lora", "adapter.rank=5"});
+const std::vector<std::string> kAdapted = joined(kGpt2, {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2"});
+const std::vector<std::string> kSomeAdapted = joined(
+    kQwen3,
+    {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])",
+     R"(adapter.modules_to_save=["k_proj"])", "adapter.rank_pattern={\"v_proj\" = 2}", "adapter.rslora=true"});
+const std::vector<std::string> kAllAdapted = joined(kLlama, {"adapter.kind=lora", "adapter.rank=5"});
 const std::vector<std::string> kBertDropout = {"model.config.attention_probs_dropout_prob=0.1",
                                                "model.config.hidden_dropout_prob=0.1"};
-const Case kCases[] = {
+const ShardsRunCase kShardsRunCases[] = {
     {"gpt2", kGpt2},
     {"llama", kLlama},
     {"qwen2", kQwen2},
@@ -82,7 +82,7 @@ const Case kCases[] = {
 class ShardsRun : public testing::TestWithParam<std::tuple<std::size_t, const char*>> {
  protected:
   ShardsRun() { write_small_tokens(folder_); }
-  static const Case& of() { return kCases[std::get<0>(GetParam())]; }
+  static const ShardsRunCase& of() { return kShardsRunCases[std::get<0>(GetParam())]; }
   static std::optional<std::filesystem::path> recipe() {
     if (std::string_view(of().golden).empty()) return std::nullopt;
     return tests::source_dir() / "tests/golden" / of().golden / "recipe.toml";
@@ -90,13 +90,13 @@ class ShardsRun : public testing::TestWithParam<std::tuple<std::size_t, const ch
   std::vector<std::string> sets(int shards, int ranks, const std::vector<std::string>& more = {}) const {
     std::vector<std::string> all = of().sets;
     if (!recipe())
-      all = with(all, {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), "data.seq_len=16",
-                       "training.micro_batch_size=2"});
-    return with(
-        with(all, {"training.max_steps=3", fmt::format("training.precision={}", std::get<1>(GetParam())),
-                   "optimizer.learning_rate=2e-3", fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
-                   fmt::format("parallel.tensor_shards={}", shards),
-                   fmt::format("memory.nvme={}", folder_.path().string())}),
+      all = joined(all, {fmt::format("data.train={}", (folder_.path() / "tokens.bin").string()), "data.seq_len=16",
+                         "training.micro_batch_size=2"});
+    return joined(
+        joined(all, {"training.max_steps=3", fmt::format("training.precision={}", std::get<1>(GetParam())),
+                     "optimizer.learning_rate=2e-3", fmt::format("training.gradient_accumulation_steps={}", 4 / ranks),
+                     fmt::format("parallel.tensor_shards={}", shards),
+                     fmt::format("memory.nvme={}", folder_.path().string())}),
         more);
   }
   Trained train(int shards, int ranks = 1, const std::vector<std::string>& more = {}, std::size_t tile = 0,
@@ -135,7 +135,7 @@ TEST_P(ShardsRun, BeginsWithTheSameWeightsInAnyNumberOfShards) {
   EXPECT_EQ(train(2, 1, still).weights_hash, hash);
   EXPECT_EQ(train(4, 1, still).weights_hash, hash);
   for (int stage = 0; stage < 4; ++stage)
-    EXPECT_EQ(train(2, 4, with(still, {fmt::format("zero.stage={}", stage)})).weights_hash, hash) << stage;
+    EXPECT_EQ(train(2, 4, joined(still, {fmt::format("zero.stage={}", stage)})).weights_hash, hash) << stage;
 }
 
 TEST_P(ShardsRun, SameBitsWhateverThePlan) {
@@ -160,8 +160,8 @@ TEST_P(ShardsRun, SameBitsInStages) {
     for (const auto& [ranks, stages, set] : cases) {
       const int steps = 4 * stages / ranks;
       const Trained staged = train(2, ranks,
-                                   with(model, {fmt::format("parallel.stages={}", stages),
-                                                fmt::format("training.gradient_accumulation_steps={}", steps), set}));
+                                   joined(model, {fmt::format("parallel.stages={}", stages),
+                                                  fmt::format("training.gradient_accumulation_steps={}", steps), set}));
       EXPECT_EQ(staged.loss_hex, alone.loss_hex) << stages << " stages on " << ranks << ", tied: " << tied;
       EXPECT_EQ(staged.weights_hash, alone.weights_hash) << stages << " stages on " << ranks << ", tied: " << tied;
     }
@@ -196,7 +196,7 @@ TEST_P(ShardsRun, SameBitsOverRanks) {
         fmt::format("training.gradient_accumulation_steps={}", 4 * tensor * stages / ranks),
         fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.stages={}", stages),
         fmt::format("parallel.sequence={}", sequence)};
-    const Trained shared = train_in_threads(recipe(), this->sets(4, 1, with(over, sets)), ranks);
+    const Trained shared = train_in_threads(recipe(), this->sets(4, 1, joined(over, sets)), ranks);
     EXPECT_TRUE(shared.memory_as_planned && shared.bytes_as_planned) << name;
     EXPECT_EQ(shared.loss_hex, alone.loss_hex) << name;
     EXPECT_EQ(shared.weights_hash, alone.weights_hash) << name;
@@ -210,7 +210,7 @@ TEST_P(ShardsRun, SameBitsWithDividedRows) {
     return train_in_threads(
         recipe(),
         sets(4, 1,
-             with({fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", sequence)}, more)),
+             joined({fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", sequence)}, more)),
         tensor);
   };
   for (const char* recompute : {"training.recompute=none", "training.recompute=block"}) {
@@ -227,7 +227,7 @@ TEST_P(ShardsRun, SameBitsWithDividedRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, ShardsRun,
-                         testing::Combine(testing::Range(std::size_t{0}, std::size(kCases)),
+                         testing::Combine(testing::Range(std::size_t{0}, std::size(kShardsRunCases)),
                                           testing::Values("fp32", "bf16")));
 
 // Eight ranks of one layer, each with one head; of 131 words the last shard has 12, the others 17.
@@ -235,18 +235,18 @@ TEST(ShardsOfEight, SameBitsAtEveryDegree) {
   const tests::ScratchFolder folder;
   write_small_tokens(folder);
   const std::vector<std::string> models[] = {
-      with(kGpt2, {"model.config.n_head=8", "model.config.n_embd=64", "model.config.vocab_size=131"}),
-      with(kLlama, {"model.config.num_key_value_heads=8", "model.config.vocab_size=131"})};
+      joined(kGpt2, {"model.config.n_head=8", "model.config.n_embd=64", "model.config.vocab_size=131"}),
+      joined(kLlama, {"model.config.num_key_value_heads=8", "model.config.vocab_size=131"})};
   for (const std::vector<std::string>& model : models)
     for (const char* precision : {"fp32", "bf16"}) {
       const auto train = [&](int ranks, int tensor, const char* stage, bool sequence = false) {
         return train_in_threads(
             std::nullopt,
-            with(model, {fmt::format("data.train={}", (folder.path() / "tokens.bin").string()), "data.seq_len=16",
-                         "training.micro_batch_size=2", "training.max_steps=3", "parallel.tensor_shards=8", stage,
-                         fmt::format("training.precision={}", precision), "optimizer.learning_rate=2e-3",
-                         fmt::format("training.gradient_accumulation_steps={}", 2 * tensor / ranks),
-                         fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", sequence)}),
+            joined(model, {fmt::format("data.train={}", (folder.path() / "tokens.bin").string()), "data.seq_len=16",
+                           "training.micro_batch_size=2", "training.max_steps=3", "parallel.tensor_shards=8", stage,
+                           fmt::format("training.precision={}", precision), "optimizer.learning_rate=2e-3",
+                           fmt::format("training.gradient_accumulation_steps={}", 2 * tensor / ranks),
+                           fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.sequence={}", sequence)}),
             ranks);
       };
       const Trained alone = train(1, 1, "zero.stage=0");
@@ -265,13 +265,14 @@ TEST(ShardsOfEight, SameBitsAtEveryDegree) {
 TEST(ShardsOfOneMicroBatch, SameBitsAtEveryDegree) {
   const tests::ScratchFolder folder;
   write_small_tokens(folder);
-  for (const std::vector<std::string>& model : {kGpt2, with(kLlama, {"model.config.tie_word_embeddings=true"})}) {
+  for (const std::vector<std::string>& model : {kGpt2, joined(kLlama, {"model.config.tie_word_embeddings=true"})}) {
     const auto train = [&](int tensor) {
-      return train_in_threads(std::nullopt,
-                              with(model, {fmt::format("data.train={}", (folder.path() / "tokens.bin").string()),
-                                           "data.seq_len=16", "training.max_steps=3", "parallel.tensor_shards=4",
-                                           "optimizer.learning_rate=2e-3", fmt::format("parallel.tensor={}", tensor)}),
-                              tensor);
+      return train_in_threads(
+          std::nullopt,
+          joined(model, {fmt::format("data.train={}", (folder.path() / "tokens.bin").string()), "data.seq_len=16",
+                         "training.max_steps=3", "parallel.tensor_shards=4", "optimizer.learning_rate=2e-3",
+                         fmt::format("parallel.tensor={}", tensor)}),
+          tensor);
     };
     const Trained alone = train(1);
     for (const int tensor : {2, 4}) {
@@ -288,8 +289,8 @@ const std::vector<std::string> kFourHeads = {"model.config.n_head=4", "model.con
 std::string weights_at_start(const SavedRun& run, const std::string& folder, int shards) {
   const std::string dir = (run.folder().path() / folder).string();
   run.run(1,
-          run.sets(1, with(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards), "checkpoint.dir=" + dir,
-                                        "optimizer.learning_rate=0", "scheduler.warmup_steps=0"})),
+          run.sets(1, joined(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards), "checkpoint.dir=" + dir,
+                                          "optimizer.learning_rate=0", "scheduler.warmup_steps=0"})),
           1, {1});
   return dir + "/step-00000001";
 }
@@ -317,20 +318,21 @@ TEST(ShardsCheckpoint, GoesOnWithTheSameBits) {
   for (const char* optimizer : {"adamw", "adamw8bit"}) {
     const SavedRun run;
     const std::vector<std::string> shards =
-        with(kFourHeads, {"parallel.tensor_shards=2", fmt::format("optimizer.name={}", optimizer)});
+        joined(kFourHeads, {"parallel.tensor_shards=2", fmt::format("optimizer.name={}", optimizer)});
     const auto never_stopped = run.run(1, run.sets(1, shards), 6, {3});
     for (const int ranks : {1, 2, 4}) {
       const auto resumed =
           run.run(ranks,
-                  run.sets(ranks, with(shards, {"checkpoint.resume=" + (run.checkpoints() / "step-00000003").string(),
-                                                fmt::format("zero.stage={}", ranks == 1 ? 0 : 3)})),
+                  run.sets(ranks, joined(shards, {"checkpoint.resume=" + (run.checkpoints() / "step-00000003").string(),
+                                                  fmt::format("zero.stage={}", ranks == 1 ? 0 : 3)})),
                   6);
       EXPECT_EQ(resumed.weights, never_stopped.weights) << optimizer << " on " << ranks;
       EXPECT_EQ(resumed.losses, std::vector(never_stopped.losses.begin() + 3, never_stopped.losses.end()));
     }
     EXPECT_FAILURE(
         run.run(
-            1, run.sets(1, with(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)})),
+            1,
+            run.sets(1, joined(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)})),
             6),
         Exit::usage, HasSubstr("was written with parallel.tensor_shards = 2, and the recipe says 4"));
   }
@@ -343,16 +345,17 @@ TEST(ShardsCheckpoint, GoesOnOverOtherRanks) {
   };
   for (const char* optimizer : {"adamw", "adamw8bit"}) {
     const std::vector<std::string> shards =
-        with(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)});
+        joined(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)});
     const SavedRun never;
     const auto never_stopped = never.run(1, never.sets(1, shards), 6);
     for (const Ranks& writer : {Ranks{2, 2, 1}, Ranks{8, 4, 1}, Ranks{4, 2, 2}}) {
       const SavedRun run;
       const auto sets = [&](const Ranks& r, const char* more) {
         return run.sets(
-            1, with(shards, {fmt::format("parallel.tensor={}", r.tensor), fmt::format("parallel.stages={}", r.stages),
-                             fmt::format("training.gradient_accumulation_steps={}", 4 * r.tensor * r.stages / r.world),
-                             fmt::format("zero.stage={}", r.world > r.tensor * r.stages ? 3 : 0), more}));
+            1,
+            joined(shards, {fmt::format("parallel.tensor={}", r.tensor), fmt::format("parallel.stages={}", r.stages),
+                            fmt::format("training.gradient_accumulation_steps={}", 4 * r.tensor * r.stages / r.world),
+                            fmt::format("zero.stage={}", r.world > r.tensor * r.stages ? 3 : 0), more}));
       };
       run.run(writer.world, sets(writer, "checkpoint.keep=9"), 3, {3});
       for (const Ranks& reader : {Ranks{1, 1, 1}, Ranks{2, 1, 1}, Ranks{4, 4, 1}, Ranks{4, 2, 1}, Ranks{2, 1, 2}}) {
@@ -372,10 +375,10 @@ TEST(ShardsEvaluation, AgreesUpToRounding) {
   const auto evaluate = [&](int shards, int tensor = 1) {
     const auto result =
         run.run(tensor,
-                run.sets(1, with(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards),
-                                              fmt::format("parallel.tensor={}", tensor),
-                                              "data.validation=" + (run.folder().path() / "tokens.bin").string(),
-                                              "evaluation.every=3", "training.precision=fp32"})),
+                run.sets(1, joined(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards),
+                                                fmt::format("parallel.tensor={}", tensor),
+                                                "data.validation=" + (run.folder().path() / "tokens.bin").string(),
+                                                "evaluation.every=3", "training.precision=fp32"})),
                 6);
     return result.evaluations;
   };

@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kPassNan = std::numeric_limits<float>::quiet_NaN();
 
 // The block (unit 1), with buffers for all that its calls work on.
 struct Passing {
@@ -47,7 +47,7 @@ struct Passing {
   int parameters, gradients, x, y, residual, saved, workspace, cache;
 };
 
-void expect_use(const Task& task, Role role, int buffer, Access access) {
+void expect_pass_use(const Task& task, Role role, int buffer, Access access) {
   EXPECT_EQ(use_of(task, role).buffer, buffer) << "role " << static_cast<int>(role);
   EXPECT_EQ(use_of(task, role).access, access) << "role " << static_cast<int>(role);
 }
@@ -64,15 +64,15 @@ TEST(ForwardTask, UsesWhatTheUnitTakesAndGives) {
   EXPECT_EQ(task.micro_batch, 2);
   EXPECT_EQ(task.end, p.part_range(0).end);
   EXPECT_EQ(task.uses.size(), 9u);
-  expect_use(task, Role::parameters, p.parameters, Access::read);
-  expect_use(task, Role::batch, control.batch, Access::read);
-  expect_use(task, Role::state, control.state, Access::read);
-  expect_use(task, Role::workspace, p.workspace, Access::write);
-  expect_use(task, Role::x, p.x, Access::read);
-  expect_use(task, Role::saved, p.saved, Access::update);  // other parts have written theirs
-  expect_use(task, Role::cache, p.cache, Access::update);
-  expect_use(task, Role::y, p.y, Access::write);
-  expect_use(task, Role::losses, control.losses, Access::update);  // where it counts what is not finite
+  expect_pass_use(task, Role::parameters, p.parameters, Access::read);
+  expect_pass_use(task, Role::batch, control.batch, Access::read);
+  expect_pass_use(task, Role::state, control.state, Access::read);
+  expect_pass_use(task, Role::workspace, p.workspace, Access::write);
+  expect_pass_use(task, Role::x, p.x, Access::read);
+  expect_pass_use(task, Role::saved, p.saved, Access::update);  // other parts have written theirs
+  expect_pass_use(task, Role::cache, p.cache, Access::update);
+  expect_pass_use(task, Role::y, p.y, Access::write);
+  expect_pass_use(task, Role::losses, control.losses, Access::update);  // where it counts what is not finite
   EXPECT_EQ(task.cost.flops, static_cast<double>(p.part_range(0).size()));
   EXPECT_EQ(task.cost.attention_flops, 3);
   EXPECT_EQ(task.cost.bytes, 4);
@@ -93,12 +93,12 @@ TEST(BackwardTask, UsesWhatTheUnitSavedAndGives) {
   EXPECT_EQ(task.lane, LaneId::compute);
   EXPECT_EQ(task.begin, p.part_range(1).begin);
   EXPECT_EQ(task.uses.size(), 8u);
-  expect_use(task, Role::parameters, p.parameters, Access::read);
-  expect_use(task, Role::saved, p.saved, Access::read);
-  expect_use(task, Role::x, p.x, Access::read);
-  expect_use(task, Role::residual, p.residual, Access::update);  // dy on entry, dx on exit
-  expect_use(task, Role::gradients, p.gradients, Access::write);
-  expect_use(task, Role::workspace, p.workspace, Access::write);
+  expect_pass_use(task, Role::parameters, p.parameters, Access::read);
+  expect_pass_use(task, Role::saved, p.saved, Access::read);
+  expect_pass_use(task, Role::x, p.x, Access::read);
+  expect_pass_use(task, Role::residual, p.residual, Access::update);  // dy on entry, dx on exit
+  expect_pass_use(task, Role::gradients, p.gradients, Access::write);
+  expect_pass_use(task, Role::workspace, p.workspace, Access::write);
   EXPECT_EQ(task.cost.flops, 2 * static_cast<double>(p.run.draft.unit(1).parts()[1].size()));
 }
 
@@ -145,7 +145,7 @@ TEST(ForwardTask, CountsOutputsThatAreNotFinite) {
   p.add_forward(1);
   Forward{p.call(), true, {p.saved, true}, -1, {p.y, true}}.add(p.run.draft);
   p.run.place();
-  p.c.model.value = kNan;
+  p.c.model.value = kPassNan;
   const std::uint64_t* const counts = p.run.losses().nonfinite();
   p.run.run(0);
   EXPECT_EQ(counts[1], 0u) << "the last part writes the output";

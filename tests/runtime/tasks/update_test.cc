@@ -69,12 +69,12 @@ struct Updated {
   int sum, master, moment, parameters;
 };
 
-PlanCase two_micro_batches(int ranks, int stage) {
+PlanCase two_updates(int ranks, int stage) {
   return make_case(small(false), ranks, 2, stage, DType::bf16, false, false, 1, {});
 }
 
 TEST(UpdateTask, UsesTheStateAndTheGradient) {
-  Updated u(two_micro_batches(1, 0));
+  Updated u(two_updates(1, 0));
   u.add({4096, 12288});
   const Task& task = u.run.task();
   EXPECT_EQ(task.lane, LaneId::compute);
@@ -93,7 +93,7 @@ TEST(UpdateTask, UsesTheStateAndTheGradient) {
 }
 
 TEST(UpdateTask, MovesTensorsAndLeavesTheGapsBetween) {
-  Updated u(two_micro_batches(1, 0));
+  Updated u(two_updates(1, 0));
   u.add({0, u.part});
   u.place();
   u.run.run();
@@ -101,7 +101,7 @@ TEST(UpdateTask, MovesTensorsAndLeavesTheGapsBetween) {
 }
 
 TEST(UpdateTask, AChunkIsAllThatItTouches) {
-  Updated u(two_micro_batches(1, 0));
+  Updated u(two_updates(1, 0));
   u.add({4096, 12288});
   u.place();
   u.run.run();
@@ -110,7 +110,7 @@ TEST(UpdateTask, AChunkIsAllThatItTouches) {
 
 // Counted from its part, whose elements are the unit's second half.
 TEST(UpdateTask, ARankUpdatesItsShard) {
-  Updated u(two_micro_batches(2, 2), 1);
+  Updated u(two_updates(2, 2), 1);
   u.add({0, u.part});
   ASSERT_LT(u.part, u.run.draft.layout(1).padded());
   u.place();
@@ -120,7 +120,7 @@ TEST(UpdateTask, ARankUpdatesItsShard) {
 
 // In a cycle it is of the step before, whose scalars were carried over, and runs where the state is.
 TEST(UpdateTask, OfACycleIsOfTheStepBefore) {
-  PlanCase c = two_micro_batches(1, 0);
+  PlanCase c = two_updates(1, 0);
   c.request.placement.optimizer.tier = Tier::host;
   Updated u(std::move(c), 0, Tier::host);
   u.add({0, u.part});
@@ -137,7 +137,7 @@ TEST(UpdateTask, OfACycleIsOfTheStepBefore) {
 // What goes home whatever was decided must hold the weights then, too.
 TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
   for (const bool copied : {false, true}) {
-    Updated u(two_micro_batches(1, 0));
+    Updated u(two_updates(1, 0));
     u.add({0, u.part});
     if (copied) u.run.draft.plan.homes[1].parameters = u.run.add_buffer(4096);
     u.place();

@@ -60,7 +60,7 @@ std::unique_ptr<models::Model> tied_model() {
 }
 
 // Reads a file of the model's tensors and, after them, one of the token table's shape whose elements are `value`.
-void read_with(const std::string& name, float value) {
+void read_weights(const std::string& name, float value) {
   const auto model = tied_model();
   std::vector<models::TensorSpec> tensors;
   for (const auto& unit : model->units)
@@ -80,11 +80,11 @@ void read_with(const std::string& name, float value) {
 
 // Some writers store a shared tensor under the name of each unit that uses it: it has to be the same.
 TEST(WeightsTest, ASharedTensorMayBeStoredOnceMore) {
-  EXPECT_NO_THROW(read_with("lm_head.weight", 0.5f));
+  EXPECT_NO_THROW(read_weights("lm_head.weight", 0.5f));
   EXPECT_FAILURE(
-      read_with("lm_head.weight", 0.25f), Exit::usage,
+      read_weights("lm_head.weight", 0.25f), Exit::usage,
       HasSubstr("lm_head.weight differs from transformer.wte.weight, and model.config.tie_word_embeddings ties"));
-  EXPECT_FAILURE(read_with("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight is not one that"));
+  EXPECT_FAILURE(read_weights("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight is not one that"));
 }
 
 // A file of a small BERT's tensors, each under renamed(its name), whose elements are the tensor's place in the model;

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const std::string kGolden = (tests::source_dir() / "tests/golden/").string();
+const std::string kDialogueGolden = (tests::source_dir() / "tests/golden/").string();
 
 class DialogueTest : public testing::Test {
  protected:
@@ -29,7 +29,7 @@ class DialogueTest : public testing::Test {
   std::string prompt(const Dialogue& made) const { return tokenizer_->decode(made.prompt(), false); }
 
   tests::ScratchFolder folder_;
-  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer(kGolden + "tokenizers/smollm");
+  std::unique_ptr<Tokenizer> tokenizer_ = load_tokenizer(kDialogueGolden + "tokenizers/smollm");
   const std::string chatml_ =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";

@@ -21,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 using jinja::Stretch;
 using jinja::Value;
-const fs::path kGolden = tests::source_dir() / "tests/golden";
+const fs::path kTokenPlacesGolden = tests::source_dir() / "tests/golden";
 
-std::string read(const fs::path& path) {
+std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -31,16 +31,16 @@ std::string read(const fs::path& path) {
 // tests/golden/make_chats.py: ids and masks of transformers' apply_chat_template.
 TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
   std::vector<Value> chats;
-  std::istringstream lines(read(kGolden / "chat/conversations.jsonl"));
+  std::istringstream lines(read_text(kTokenPlacesGolden / "chat/conversations.jsonl"));
   for (std::string line; std::getline(lines, line);) chats.push_back(parse_json(line));
   std::size_t masked = 0;
-  const Value all = parse_json(read(kGolden / "chat/ids.json"));
+  const Value all = parse_json(read_text(kTokenPlacesGolden / "chat/ids.json"));
   for (const Value& one : all.items()) {
     const std::string& name = one.find("tokenizer")->text();
     SCOPED_TRACE(name + ", conversation " + std::to_string(one.find("conversation")->integer()));
-    const auto tokenizer = load_tokenizer(kGolden / "tokenizers" / name);
+    const auto tokenizer = load_tokenizer(kTokenPlacesGolden / "tokenizers" / name);
     // Its special tokens, for which the folders have no tokenizer_config.json.
-    std::string source = read(kGolden / "chat" / one.find("template")->text());
+    std::string source = read_text(kTokenPlacesGolden / "chat" / one.find("template")->text());
     for (const auto& [key, token] : one.find("special")->pairs())
       source = "{%- set " + key.text() + " = " + jinja::json_text(token, {}) + " -%}" + source;
     const jinja::Template plain(source, "golden");
@@ -70,7 +70,7 @@ TEST(TokenPlacesTest, EveryTokenizerFindsAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const Stretch answer{text.find("yes") - 1, text.find("Question two")};
   std::size_t found = 0;
-  for (const auto& entry : fs::directory_iterator(kGolden / "tokenizers")) {
+  for (const auto& entry : fs::directory_iterator(kTokenPlacesGolden / "tokenizers")) {
     if (!entry.is_directory()) continue;
     SCOPED_TRACE(entry.path().filename().string());
     const auto tokenizer = load_tokenizer(entry.path());

@@ -24,7 +24,7 @@ jinja::Value turn(const std::string& more) {
 std::optional<bool> said(const std::string& more) {
   return trained(turn(more), 3);
 }
-std::string fault(const std::string& more) {
+std::string mask_fault(const std::string& more) {
   try {
     (void)said(more);
   } catch (const RecordFault& found) {
@@ -44,8 +44,8 @@ TEST(TurnMaskTest, TheNamesThatTrainersHave) {
     EXPECT_EQ(said(name + "0"), false);
     EXPECT_EQ(said(name + "1.0"), true);
     EXPECT_EQ(said(name + "null"), std::nullopt);
-    EXPECT_THAT(fault(name + "0.5"), AllOf(HasSubstr("turn 3"), HasSubstr(field), HasSubstr("found 0.5")));
-    EXPECT_THAT(fault(name + "\"false\""), HasSubstr("expected true, false, 0 or 1"));
+    EXPECT_THAT(mask_fault(name + "0.5"), AllOf(HasSubstr("turn 3"), HasSubstr(field), HasSubstr("found 0.5")));
+    EXPECT_THAT(mask_fault(name + "\"false\""), HasSubstr("expected true, false, 0 or 1"));
   }
   EXPECT_EQ(said("\"masked\": true"), false) << "torchtune's is the other way round";
   EXPECT_EQ(said("\"name\": \"x\""), std::nullopt);
@@ -54,11 +54,12 @@ TEST(TurnMaskTest, TheNamesThatTrainersHave) {
 
 TEST(TurnMaskTest, SeveralAgree) {
   EXPECT_EQ(said("\"train\": false, \"weight\": 0, \"masked\": true"), false);
-  EXPECT_THAT(fault("\"weight\": 1, \"train\": false"), HasSubstr("\"weight\" and \"train\" of turn 3 contradict"));
+  EXPECT_THAT(mask_fault("\"weight\": 1, \"train\": false"),
+              HasSubstr("\"weight\" and \"train\" of turn 3 contradict"));
 }
 
 TEST(TurnMaskTest, PartsOfATurnHaveNoMask) {
-  EXPECT_THAT(fault(R"("train_detail": [{"begin_offset": 0, "end_offset": 8, "train": false}])"),
+  EXPECT_THAT(mask_fault(R"("train_detail": [{"begin_offset": 0, "end_offset": 8, "train": false}])"),
               AllOf(HasSubstr("turn 3 has \"train_detail\""), HasSubstr("\"train\" to true or false")));
   EXPECT_EQ(said("\"train_detail\": null, \"training_detail\": []"), std::nullopt);
 }

@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Kind = DocumentLabels::Kind;
+using LabelKind = DocumentLabels::Kind;
 
 struct Written {
   LabelSummary summary;
@@ -33,7 +33,7 @@ Written write(const std::vector<DocumentLabels>& documents, std::vector<std::str
   return out;
 }
 DocumentLabels one(LabelValue value) {
-  return {Kind::one, {std::move(value)}};
+  return {LabelKind::one, {std::move(value)}};
 }
 
 TEST(LabelWriterTest, NamesInOrder) {
@@ -49,7 +49,7 @@ TEST(LabelWriterTest, NamesInOrder) {
 }
 
 DocumentLabels list(std::vector<int> numbers, bool sure = false) {
-  DocumentLabels out{.kind = Kind::many};
+  DocumentLabels out{.kind = LabelKind::many};
   bool flags = !numbers.empty();
   for (const int number : numbers) {
     if (std::ranges::find(out.values, std::optional<LabelValue>(std::int64_t{number})) != out.values.end()) sure = true;
@@ -125,11 +125,11 @@ TEST(LabelWriterTest, NumbersBesideNamesAreRefused) {
 }
 
 TEST(LabelWriterTest, ListsAndWords) {
-  const Written many = write({{Kind::many, {LabelValue("v")}}, {Kind::many, {}}}, {"w", "v", "u"});
+  const Written many = write({{LabelKind::many, {LabelValue("v")}}, {LabelKind::many, {}}}, {"w", "v", "u"});
   EXPECT_EQ(many.lines, "{\"labels\": [\"v\"]}\n{\"labels\": []}\n");
   EXPECT_EQ(many.summary.problem, "multi_label_classification");
   EXPECT_THAT(many.summary.names, ElementsAre("w", "v", "u"));
-  const Written words = write({{Kind::words, {std::nullopt, LabelValue("O"), std::nullopt}}});
+  const Written words = write({{LabelKind::words, {std::nullopt, LabelValue("O"), std::nullopt}}});
   EXPECT_EQ(words.lines, "{\"labels\": [null, \"O\", null]}\n");
   EXPECT_EQ(words.summary.problem, "token_classification");
 }
@@ -155,8 +155,8 @@ TEST(LabelWriterTest, LabelsThatSeemToBeSeveralAreAsked) {
 }
 
 TEST(LabelWriterTest, WhatIsNoLabelIsRefused) {
-  EXPECT_FAILURE(write({one("a"), {Kind::many, {}}}), Exit::corrupt, HasSubstr("record 2 has a list of labels"));
-  EXPECT_FAILURE(write({{Kind::many, {}}}), Exit::usage, HasSubstr("no record has a label"));
+  EXPECT_FAILURE(write({one("a"), {LabelKind::many, {}}}), Exit::corrupt, HasSubstr("record 2 has a list of labels"));
+  EXPECT_FAILURE(write({{LabelKind::many, {}}}), Exit::usage, HasSubstr("no record has a label"));
   std::vector<DocumentLabels> all;
   for (std::int64_t i = 0; i < 16386; ++i) all.push_back(one(i));
   EXPECT_FAILURE(write(all), Exit::usage, HasSubstr("more than 16384 different values"));
@@ -169,7 +169,7 @@ TEST(LabelWriterTest, AFileIsNamedByItsLine) {
   LabelWriter writer(file, {"y"});
   writer.add({.values = {LabelValue(std::int64_t{1})}, .line = 2}, "a.csv");
   writer.add({.values = {LabelValue(std::int64_t{-100})}, .line = 7}, "b.csv");
-  EXPECT_FAILURE(writer.add({.kind = Kind::many, .line = 9}, "b.csv"), Exit::corrupt,
+  EXPECT_FAILURE(writer.add({.kind = LabelKind::many, .line = 9}, "b.csv"), Exit::corrupt,
                  HasSubstr("b.csv, line 9 has a list of labels, and those before have one label"));
   EXPECT_FAILURE(writer.finish(), Exit::usage, HasSubstr("--labels y: b.csv, line 7 has the label -100"));
 }
@@ -179,7 +179,7 @@ TEST(LabelWriterTest, TheNumberOfNoLabelIsNoClass) {
   const std::int64_t none = -100;
   EXPECT_FAILURE(write({one(std::int64_t{1}), one(none), one(std::int64_t{0})}), Exit::usage,
                  HasSubstr("--labels y: record 2 has the label -100"));
-  EXPECT_FAILURE(write({{Kind::many, {LabelValue(std::int64_t{1}), LabelValue(none)}}}), Exit::usage,
+  EXPECT_FAILURE(write({{LabelKind::many, {LabelValue(std::int64_t{1}), LabelValue(none)}}}), Exit::usage,
                  HasSubstr("record 1 has the label -100"));
   EXPECT_EQ(write({one(none), one(0.5)}).summary.least, -100);
 }

@@ -19,7 +19,7 @@ std::vector<std::string> labels(const std::string& json, const LabelRules& rules
   for (const auto& value : class_record(record, rules).labels.values) out.push_back(value ? text_of(*value) : "-");
   return out;
 }
-std::string fault(const std::string& json, const LabelRules& rules) {
+std::string label_fault(const std::string& json, const LabelRules& rules) {
   try {
     (void)labels(json, rules);
   } catch (const RecordFault& found) {
@@ -35,11 +35,12 @@ TEST(RecordLabelsTest, OneLabelIsANameOrANumber) {
   EXPECT_THAT(labels(R"({"text": "a", "y": 2})", rules), ElementsAre("2"));
   EXPECT_THAT(labels(R"({"text": "a", "y": 2.5})", rules), ElementsAre("2.5"));
   EXPECT_THAT(labels(R"({"text": "a", "y": true})", rules), ElementsAre("true"));
-  EXPECT_THAT(fault(R"({"text": "a", "y": null})", rules), HasSubstr("\"y\" is null"));
-  EXPECT_THAT(fault(R"({"text": "a", "y": ""})", rules), HasSubstr("\"y\" is empty"));
-  EXPECT_THAT(fault(R"({"text": "a", "z": 1})", rules), HasSubstr("no field \"y\" (--labels); the fields are text, z"));
-  EXPECT_THAT(fault(R"({"texts": "a", "y": 1})", rules), HasSubstr("no field \"text\" (--field)"));
-  EXPECT_THAT(fault(R"({"text": 1, "y": 1})", rules), HasSubstr("expected a string in \"text\""));
+  EXPECT_THAT(label_fault(R"({"text": "a", "y": null})", rules), HasSubstr("\"y\" is null"));
+  EXPECT_THAT(label_fault(R"({"text": "a", "y": ""})", rules), HasSubstr("\"y\" is empty"));
+  EXPECT_THAT(label_fault(R"({"text": "a", "z": 1})", rules),
+              HasSubstr("no field \"y\" (--labels); the fields are text, z"));
+  EXPECT_THAT(label_fault(R"({"texts": "a", "y": 1})", rules), HasSubstr("no field \"text\" (--field)"));
+  EXPECT_THAT(label_fault(R"({"text": 1, "y": 1})", rules), HasSubstr("expected a string in \"text\""));
 }
 
 TEST(RecordLabelsTest, ListsOfZeroAndOneMayBeVectors) {
@@ -58,11 +59,13 @@ TEST(RecordLabelsTest, ListsOfZeroAndOneMayBeVectors) {
   }
   for (const char* names : {"[0, 2]", "[]", "[\"0\", \"1\"]", "[2, 2]"})
     EXPECT_TRUE(labels_in(names).flags.empty()) << names;
-  EXPECT_THAT(fault(R"({"text": "a", "y": [0.5, 1.0]})", {.labels = {"y"}}),
+  EXPECT_THAT(label_fault(R"({"text": "a", "y": [0.5, 1.0]})", {.labels = {"y"}}),
               HasSubstr("a 0 or 1 for each class, found 0.5"));
-  EXPECT_THAT(fault(R"({"text": "a", "y": ["1", "1"]})", {.labels = {"y"}}), HasSubstr("in quotes, more than once"));
-  EXPECT_THAT(fault(R"({"text": "a", "y": "[1, 0]"})", {.labels = {"y"}, .of_table = true}), HasSubstr("is a list"));
-  EXPECT_THAT(fault(R"({"text": "a", " y": "1"})", {.labels = {"y"}}), HasSubstr("but \" y\" with a space"));
+  EXPECT_THAT(label_fault(R"({"text": "a", "y": ["1", "1"]})", {.labels = {"y"}}),
+              HasSubstr("in quotes, more than once"));
+  EXPECT_THAT(label_fault(R"({"text": "a", "y": "[1, 0]"})", {.labels = {"y"}, .of_table = true}),
+              HasSubstr("is a list"));
+  EXPECT_THAT(label_fault(R"({"text": "a", " y": "1"})", {.labels = {"y"}}), HasSubstr("but \" y\" with a space"));
 }
 
 // JSON says what is a number; a table's field is one if programs write numbers so.
@@ -100,7 +103,7 @@ TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
 TEST(RecordLabelsTest, IntegersOfMoreThan64BitsAreRefused) {
   for (const std::string text : {"9223372036854775808", "12345678901234567890", "-9223372036854775809",
                                  "340282366920938463463374607431768211456"})
-    EXPECT_THAT(fault("{\"text\": \"a\", \"y\": \"" + text + "\"}", {.labels = {"y"}, .of_table = true}),
+    EXPECT_THAT(label_fault("{\"text\": \"a\", \"y\": \"" + text + "\"}", {.labels = {"y"}, .of_table = true}),
                 testing::AllOf(HasSubstr("\"y\" is " + text + ", which does not fit 64 bits"), HasSubstr("id" + text)));
 }
 
@@ -120,30 +123,31 @@ TEST(RecordLabelsTest, WhoseFaultItIs) {
   EXPECT_EQ(code(R"({"text": "a", "y": null})", {.labels = {"y"}}), Exit::corrupt);
   const std::string essay(300, 'x');
   EXPECT_EQ(code("{\"text\": \"a\", \"y\": \"" + essay + "\"}", {.labels = {"y"}}), Exit::usage);
-  EXPECT_THAT(fault("{\"text\": \"a\", \"y\": \"" + essay + "\"}", {.labels = {"y"}}),
+  EXPECT_THAT(label_fault("{\"text\": \"a\", \"y\": \"" + essay + "\"}", {.labels = {"y"}}),
               HasSubstr("\"y\" has 300 bytes, and a class has a name of 256 at most"));
 }
 
 TEST(RecordLabelsTest, KindsAreSaidInEnglish) {
   const LabelRules rules{.labels = {"y"}};
-  EXPECT_THAT(fault(R"({"text": {}, "y": 1})", rules), HasSubstr("found an object"));
-  EXPECT_THAT(fault(R"({"text": 1, "y": 1})", rules), HasSubstr("found an integer"));
-  EXPECT_THAT(fault(R"({"text": 1.5, "y": 1})", rules), HasSubstr("found a number"));
-  EXPECT_THAT(fault(R"({"text": null, "y": 1})", rules), HasSubstr("found null"));
-  EXPECT_THAT(fault(R"({"text": false, "y": 1})", rules), HasSubstr("found false"));
-  EXPECT_THAT(fault(R"({"text": "a", "y": {}})", rules), HasSubstr("found an object"));
-  EXPECT_THAT(fault(R"({"text": ["a", 2], "y": [1, 2]})", rules), HasSubstr("found an integer"));
+  EXPECT_THAT(label_fault(R"({"text": {}, "y": 1})", rules), HasSubstr("found an object"));
+  EXPECT_THAT(label_fault(R"({"text": 1, "y": 1})", rules), HasSubstr("found an integer"));
+  EXPECT_THAT(label_fault(R"({"text": 1.5, "y": 1})", rules), HasSubstr("found a number"));
+  EXPECT_THAT(label_fault(R"({"text": null, "y": 1})", rules), HasSubstr("found null"));
+  EXPECT_THAT(label_fault(R"({"text": false, "y": 1})", rules), HasSubstr("found false"));
+  EXPECT_THAT(label_fault(R"({"text": "a", "y": {}})", rules), HasSubstr("found an object"));
+  EXPECT_THAT(label_fault(R"({"text": ["a", 2], "y": [1, 2]})", rules), HasSubstr("found an integer"));
 }
 
 TEST(RecordLabelsTest, SeveralLabels) {
   EXPECT_THAT(labels(R"({"text": "a", "y": ["b", 3]})", {.labels = {"y"}}), ElementsAre("b", "3"));
   EXPECT_THAT(labels(R"({"text": "a", "y": []})", {.labels = {"y"}}), ElementsAre());
   EXPECT_THAT(labels(R"({"text": "a", "y": ["b", "c", "b"]})", {.labels = {"y"}}), ElementsAre("b", "c"));
-  EXPECT_THAT(fault(R"({"text": "a", "y": [0.5]})", {.labels = {"y"}}), HasSubstr("names or numbers of classes"));
+  EXPECT_THAT(label_fault(R"({"text": "a", "y": [0.5]})", {.labels = {"y"}}), HasSubstr("names or numbers of classes"));
   const LabelRules flags{.labels = {"u", "v", "w"}};
   EXPECT_THAT(labels(R"({"text": "a", "u": 1, "v": "0", "w": true})", flags), ElementsAre("u", "w"));
-  EXPECT_THAT(fault(R"({"text": "a", "u": 2, "v": 0, "w": 0})", flags), HasSubstr("each is 0 or 1, but \"u\" is 2"));
-  EXPECT_THAT(fault(R"({"text": "a", "u": 1, "v": 0})", {.labels = {"u", " v"}}),
+  EXPECT_THAT(label_fault(R"({"text": "a", "u": 2, "v": 0, "w": 0})", flags),
+              HasSubstr("each is 0 or 1, but \"u\" is 2"));
+  EXPECT_THAT(label_fault(R"({"text": "a", "u": 1, "v": 0})", {.labels = {"u", " v"}}),
               HasSubstr("the fields are text, u, v; write names without spaces between"));
 }
 
@@ -151,11 +155,11 @@ TEST(RecordLabelsTest, ALabelPerWord) {
   const LabelRules rules{.labels = {"ner_tags"}, .text = "tokens"};
   EXPECT_THAT(labels(R"({"tokens": ["a", "b", "c"], "ner_tags": [0, -100, "B-PER"]})", rules),
               ElementsAre("0", "-", "B-PER"));
-  EXPECT_THAT(fault(R"({"tokens": ["a", "b"], "ner_tags": [0]})", rules),
+  EXPECT_THAT(label_fault(R"({"tokens": ["a", "b"], "ner_tags": [0]})", rules),
               HasSubstr("there is 1 label in \"ner_tags\", and 2 words"));
-  EXPECT_THAT(fault(R"({"tokens": ["a"], "ner_tags": [0.5]})", rules), HasSubstr("names or numbers of classes"));
-  EXPECT_THAT(fault(R"({"tokens": ["a"], "ner_tags": 0})", rules), HasSubstr("expected a list of labels"));
-  EXPECT_THAT(fault(R"({"tokens": [1], "ner_tags": [0]})", rules), HasSubstr("expected words"));
+  EXPECT_THAT(label_fault(R"({"tokens": ["a"], "ner_tags": [0.5]})", rules), HasSubstr("names or numbers of classes"));
+  EXPECT_THAT(label_fault(R"({"tokens": ["a"], "ner_tags": 0})", rules), HasSubstr("expected a list of labels"));
+  EXPECT_THAT(label_fault(R"({"tokens": [1], "ner_tags": [0]})", rules), HasSubstr("expected words"));
 }
 
 }  // namespace

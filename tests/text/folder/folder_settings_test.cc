@@ -24,17 +24,17 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Ids = std::vector<std::uint32_t>;
+using FolderSettingsIds = std::vector<std::uint32_t>;
 
-const fs::path kGolden = tests::source_dir() / "tests/golden";
+const fs::path kFolderSettingsGolden = tests::source_dir() / "tests/golden";
 
-std::string read(const fs::path& path) {
+std::string read_whole(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-Ids ids_of(const Value& list) {
-  Ids out;
+FolderSettingsIds ids_of(const Value& list) {
+  FolderSettingsIds out;
   for (const Value& item : list.items()) out.push_back(static_cast<std::uint32_t>(item.integer()));
   return out;
 }
@@ -62,7 +62,7 @@ std::string json_of(const Value& value) {
 
 // What transformers reads in each folder (tests/golden/make_tokenizer_folders.py).
 TEST(FolderSettingsTest, FoldersAsTransformersReadsThem) {
-  const Value golden = parse_json(read(kGolden / "tokenizer_folders.json"));
+  const Value golden = parse_json(read_whole(kFolderSettingsGolden / "tokenizer_folders.json"));
   const auto& texts = golden.find("texts")->items();
   for (const Value& one : golden.find("cases")->items()) {
     SCOPED_TRACE(one.find("name")->text());
@@ -72,7 +72,7 @@ TEST(FolderSettingsTest, FoldersAsTransformersReadsThem) {
       if (shared)
         folder.write(file.text(), shared->text());
       else if (content.is(Kind::text))
-        fs::copy(kGolden / content.text(), folder.path() / file.text());
+        fs::copy(kFolderSettingsGolden / content.text(), folder.path() / file.text());
       else
         folder.write(file.text(), json_of(content));
     }
@@ -82,13 +82,13 @@ TEST(FolderSettingsTest, FoldersAsTransformersReadsThem) {
       EXPECT_EQ(tokenizer->encode(texts[i].text()), ids_of(one.find("ids")->items()[i])) << texts[i].text();
       EXPECT_EQ(tokenizer->encode(texts[i].text(), true), ids_of(one.find("special")->items()[i])) << texts[i].text();
     }
-    Ids pair;
+    FolderSettingsIds pair;
     for (const auto& piece : tokenizer->text_template().pair) {
       if (piece.kind == TextTemplate::Kind::token) {
         pair.push_back(piece.id);
         continue;
       }
-      const Ids part = tokenizer->encode(texts[piece.kind == TextTemplate::Kind::first ? 0 : 2].text());
+      const FolderSettingsIds part = tokenizer->encode(texts[piece.kind == TextTemplate::Kind::first ? 0 : 2].text());
       pair.insert(pair.end(), part.begin(), part.end());
     }
     if (!tokenizer->text_template().pair.empty()) {
@@ -101,7 +101,7 @@ class FolderTest : public testing::Test {
  protected:
   // Copies a golden tokenizer.json.
   void take(const char* name) const {
-    folder_.write("tokenizer.json", read(kGolden / "tokenizers" / name / "tokenizer.json"));
+    folder_.write("tokenizer.json", read_whole(kFolderSettingsGolden / "tokenizers" / name / "tokenizer.json"));
   }
   std::unique_ptr<Tokenizer> load() const { return load_tokenizer(folder_.path()); }
   tests::ScratchFolder folder_;
@@ -145,7 +145,8 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
   };
   const char* llama = R"({"tokenizer_class": "LlamaTokenizer", "legacy": false})";
   EXPECT_THAT(remarks("llama2", llama), differs("normalizer and the pre_tokenizer", "LlamaTokenizer"));
-  EXPECT_EQ(load()->encode(" lead</s>x"), load_tokenizer(kGolden / "tokenizers/llama2")->encode(" lead</s>x"));
+  EXPECT_EQ(load()->encode(" lead</s>x"),
+            load_tokenizer(kFolderSettingsGolden / "tokenizers/llama2")->encode(" lead</s>x"));
   EXPECT_THAT(remarks("llama2", R"({"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false})"),
               ElementsAre(HasSubstr("add_prefix_space = false of tokenizer_config.json is used")));
   EXPECT_THAT(remarks("tinyllama", llama), IsEmpty());
@@ -159,7 +160,7 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
   EXPECT_THAT(remarks("smollm", gpt2), differs("pre_tokenizer", "GPT2Tokenizer"));
   EXPECT_THAT(remarks("smollm", R"({"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true})"),
               differs("pre_tokenizer", "GPT2Tokenizer"));
-  EXPECT_EQ(load()->encode("x1234 y"), load_tokenizer(kGolden / "tokenizers/smollm")->encode("x1234 y"));
+  EXPECT_EQ(load()->encode("x1234 y"), load_tokenizer(kFolderSettingsGolden / "tokenizers/smollm")->encode("x1234 y"));
   EXPECT_THAT(remarks("qwen2", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"), IsEmpty());
   EXPECT_THAT(remarks("llama3", R"({"tokenizer_class": "Qwen2Tokenizer"})", "qwen3"),
               differs("normalizer and the pre_tokenizer", "Qwen2Tokenizer"));
@@ -192,7 +193,8 @@ TEST_F(FolderTest, WhatToRunIsACommand) {
                  AllOf(HasSubstr("save_pretrained(argv[1])\" '"), HasSubstr("it'\\''s a'")));
   folder_.write("it's a/config.json", R"({"model_type": "t5", "tokenizer_class": "BarthezTokenizer"})");
   fs::remove(folder_.path() / "it's a/vocab.json");
-  fs::copy(kGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "it's a/sentencepiece.bpe.model");
+  fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece/tokenizer.model",
+           folder_.path() / "it's a/sentencepiece.bpe.model");
   EXPECT_FAILURE(load_tokenizer(folder_.path() / "it's a"), Exit::usage,
                  AllOf(HasSubstr("belongs to BarthezTokenizer"), HasSubstr("it'\\''s a'")));
 }
@@ -228,7 +230,7 @@ TEST_F(FolderTest, AnEndOfTextThatIsNullIsNone) {
   folder_.write("tokenizer_config.json", R"({"eos_token": null})");
   EXPECT_EQ(load()->end_of_text(), std::nullopt);
   for (const char* file : {"vocab.json", "merges.txt", "config.json"}) fs::remove(folder_.path() / file);
-  fs::copy(kGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
+  fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
   EXPECT_EQ(load()->end_of_text(), std::nullopt);
   folder_.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
   EXPECT_EQ(load()->end_of_text(), load()->id_of("</s>"));
@@ -241,16 +243,16 @@ TEST_F(FolderTest, TheMaskIsTheConfigurations) {
   EXPECT_EQ(load()->mask_id(), 4u);
   folder_.write("tokenizer_config.json", R"({"mask_token": "<blank>"})");
   EXPECT_EQ(load()->mask_id(), 3u);
-  EXPECT_EQ(load()->encode("a <blank> b"), (Ids{1, 3, 2}));
+  EXPECT_EQ(load()->encode("a <blank> b"), (FolderSettingsIds{1, 3, 2}));
   folder_.write("tokenizer_config.json", R"({"mask_token": {"content": "<new>"}})");
   EXPECT_EQ(load()->mask_id(), 5u) << "the next id, as for transformers";
   fs::remove(folder_.path() / "tokenizer.json");
-  fs::copy(kGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
+  fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece/tokenizer.model", folder_.path() / "tokenizer.model");
   folder_.write("tokenizer_config.json", R"({"mask_token": "</s>"})");
   EXPECT_EQ(load()->mask_id(), load()->id_of("</s>"));
 }
 
-// For all classes, and in both directions. (Ids of transformers 5.24.)
+// For all classes, and in both directions. (FolderSettingsIds of transformers 5.24.)
 TEST_F(FolderTest, FlagsOfListedTokensCount) {
   const auto flags = [](std::string_view flag) {
     std::string out = R"("content":"</s>")";
@@ -260,7 +262,7 @@ TEST_F(FolderTest, FlagsOfListedTokensCount) {
   };
   struct Case {
     const char* flag;
-    Ids spaced, tight, end;  // of "x </s> y", "x</s>y" and "x </s>"
+    FolderSettingsIds spaced, tight, end;  // of "x </s> y", "x</s>y" and "x </s>"
   };
   const Case cases[] = {{"", {1, 4, 3, 4, 2}, {1, 3, 2}, {1, 4, 3}},
                         {"lstrip", {1, 3, 4, 2}, {1, 3, 2}, {1, 3}},
@@ -287,9 +289,10 @@ TEST_F(FolderTest, FlagsOfListedTokensCount) {
   }
 }
 
-// The same of a tokenizer.model. (Ids of transformers 5.24.)
+// The same of a tokenizer.model. (FolderSettingsIds of transformers 5.24.)
 TEST_F(FolderTest, FlagsOfListedTokensCountForPieces) {
-  fs::copy(kGolden / "tokenizers/sentencepiece_pairs/tokenizer.model", folder_.path() / "tokenizer.model");
+  fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece_pairs/tokenizer.model",
+           folder_.path() / "tokenizer.model");
   const auto flagged = [&](std::string_view flag) {
     folder_.write("tokenizer_config.json",
                   fmt::format(R"({{"tokenizer_class":"LlamaTokenizer","added_tokens_decoder":{{"2":{{)"
@@ -298,10 +301,10 @@ TEST_F(FolderTest, FlagsOfListedTokensCountForPieces) {
     return load();
   };
   const auto strips_before = flagged("lstrip"), strips_after = flagged("rstrip"), word = flagged("single_word");
-  EXPECT_EQ(strips_before->encode("the </s> waters"), (Ids{261, 2, 717, 451}));
-  EXPECT_EQ(strips_after->encode("the </s> waters"), (Ids{261, 720, 2, 737, 281, 451}));
-  EXPECT_EQ(word->encode("the </s> waters"), (Ids{261, 720, 2, 717, 451}));
-  EXPECT_EQ(word->encode("the</s>waters"), (Ids{261, 824, 796, 727, 821, 737, 281, 451}));
+  EXPECT_EQ(strips_before->encode("the </s> waters"), (FolderSettingsIds{261, 2, 717, 451}));
+  EXPECT_EQ(strips_after->encode("the </s> waters"), (FolderSettingsIds{261, 720, 2, 737, 281, 451}));
+  EXPECT_EQ(word->encode("the </s> waters"), (FolderSettingsIds{261, 720, 2, 717, 451}));
+  EXPECT_EQ(word->encode("the</s>waters"), (FolderSettingsIds{261, 824, 796, 727, 821, 737, 281, 451}));
   EXPECT_NE(strips_before->hash(), strips_after->hash());
 }
 
@@ -337,7 +340,7 @@ TEST_F(FolderTest, NumbersThatAreNoJsonAreTakenAsPythonDoes) {
                 R"({"model_max_length": Infinity, "x": {"y": [{"z": 1000000000000000019884624838656}]},
                     "do_lower_case": false})");
   folder_.write("config.json", R"({"model_type": "bert", "x": NaN})");
-  EXPECT_EQ(load()->encode("A b"), (Ids{2, 3}));
+  EXPECT_EQ(load()->encode("A b"), (FolderSettingsIds{2, 3}));
   folder_.write("added_tokens.json", R"({"<a>": Infinity})");
   EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("expected the number of \"<a>\""));
 }
@@ -349,8 +352,8 @@ TEST_F(FolderTest, SpacesThatATokenTookAreTaken) {
                 R"({"added_tokens_decoder": {"900": {"content": "\n", "lstrip": true, "rstrip": true}}})");
   const auto tokenizer = load();
   const std::uint32_t line = *tokenizer->id_of("\n");
-  const Ids a = tokenizer->encode("a"), b = tokenizer->encode("b");
-  Ids wanted = a;
+  const FolderSettingsIds a = tokenizer->encode("a"), b = tokenizer->encode("b");
+  FolderSettingsIds wanted = a;
   wanted.push_back(line);
   wanted.insert(wanted.end(), b.begin(), b.end());
   EXPECT_EQ(tokenizer->encode("a\n\n\nb"), wanted);
@@ -359,7 +362,8 @@ TEST_F(FolderTest, SpacesThatATokenTookAreTaken) {
 
 // Llama's template of turns: added tokens of a SentencePiece model come back as they were written.
 TEST_F(FolderTest, AddedTokensOfSentencePieceAreDecoded) {
-  fs::copy(kGolden / "tokenizers/sentencepiece_pairs/tokenizer.model", folder_.path() / "tokenizer.model");
+  fs::copy(kFolderSettingsGolden / "tokenizers/sentencepiece_pairs/tokenizer.model",
+           folder_.path() / "tokenizer.model");
   folder_.write(
       "tokenizer_config.json",
       R"({"tokenizer_class": "LlamaTokenizer", "additional_special_tokens": ["<|im_start|>", "<|im_end|>"]})");

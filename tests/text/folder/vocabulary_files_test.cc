@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
-using Ids = std::vector<std::uint32_t>;
+using VocabularyFilesIds = std::vector<std::uint32_t>;
 
 class VocabularyFilesTest : public testing::Test {
  protected:
@@ -34,7 +34,7 @@ TEST_F(VocabularyFilesTest, WithoutModelTypeArchitecturesNameTheClass) {
   folder_.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nA\nb\n");
   folder_.write("tokenizer_config.json", R"({"do_lower_case": false})");
   folder_.write("config.json", R"({"architectures": ["BertForMaskedLM"]})");
-  EXPECT_EQ(load()->encode("A b a"), (Ids{5, 6, 1}));
+  EXPECT_EQ(load()->encode("A b a"), (VocabularyFilesIds{5, 6, 1}));
   for (const auto& [architecture, name] : std::initializer_list<std::pair<const char*, const char*>>{
            {"XLMRobertaForMaskedLM", "XLMRobertaTokenizer"}, {"OpenAIGPTLMHeadModel", "OpenAIGPTTokenizer"}}) {
     folder_.write("config.json", fmt::format(R"({{"architectures": ["{}"]}})", architecture));
@@ -52,7 +52,7 @@ TEST_F(VocabularyFilesTest, AVocabularyHasTheUnknownTokenOfItsSettings) {
       load(), Exit::corrupt,
       AllOf(HasSubstr("vocab.txt has no \"<|endoftext|>\""), HasSubstr("unk_token in tokenizer_config.json")));
   folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "unk_token": "[PAD]"})");
-  EXPECT_EQ(load()->encode("a x"), (Ids{2, 0}));
+  EXPECT_EQ(load()->encode("a x"), (VocabularyFilesIds{2, 0}));
 }
 
 TEST_F(VocabularyFilesTest, VocabulariesOfOtherClassesAreRefusedWithWhatToRun) {

@@ -30,7 +30,7 @@ std::string all_of(Compression compression, const std::string& stream, std::size
   }
 }
 
-std::string fault_of(Compression compression, const std::string& stream, std::size_t piece = 7) {
+std::string stream_fault(Compression compression, const std::string& stream, std::size_t piece = 7) {
   try {
     (void)all_of(compression, stream, piece, 64);
   } catch (const StreamFault& fault) {
@@ -61,27 +61,28 @@ TEST(Decompressor, WhatIsCutOffOrDamagedIsAFault) {
   for (const Compression compression : kAll) {
     const std::string whole = tests::compressed(compression, text);
     for (const std::size_t size : {whole.size() - 1, whole.size() / 2, std::size_t{7}})
-      EXPECT_THAT(fault_of(compression, whole.substr(0, size)), testing::HasSubstr("ends in the middle"))
+      EXPECT_THAT(stream_fault(compression, whole.substr(0, size)), testing::HasSubstr("ends in the middle"))
           << name_of(compression) << " " << size;
     std::string damaged = whole;
     for (std::size_t i = whole.size() / 2; i < whole.size() / 2 + 8; ++i) damaged[i] = static_cast<char>(~damaged[i]);
-    EXPECT_THAT(fault_of(compression, damaged), testing::HasSubstr("damaged")) << name_of(compression);
-    EXPECT_THAT(fault_of(compression, whole + "and more after the end"), testing::HasSubstr("damaged"))
+    EXPECT_THAT(stream_fault(compression, damaged), testing::HasSubstr("damaged")) << name_of(compression);
+    EXPECT_THAT(stream_fault(compression, whole + "and more after the end"), testing::HasSubstr("damaged"))
         << name_of(compression);
     for (const char* more : {"g", "go", "garbage", "garbage and more"})
       for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, whole.size(), whole.size() + 3})
-        EXPECT_THAT(fault_of(compression, whole + more, piece), testing::HasSubstr("data follows its end"))
+        EXPECT_THAT(stream_fault(compression, whole + more, piece), testing::HasSubstr("data follows its end"))
             << name_of(compression) << " " << more << " " << piece;
-    EXPECT_THAT(fault_of(compression, whole + whole.substr(0, 2)), testing::HasSubstr("ends in the middle"))
+    EXPECT_THAT(stream_fault(compression, whole + whole.substr(0, 2)), testing::HasSubstr("ends in the middle"))
         << name_of(compression);
-    EXPECT_EQ(fault_of(compression, whole), "none") << name_of(compression);
+    EXPECT_EQ(stream_fault(compression, whole), "none") << name_of(compression);
   }
   // xz pads to four bytes, also between two streams.
   const std::string xz = tests::compressed(Compression::xz, text);
-  EXPECT_EQ(fault_of(Compression::xz, xz + std::string(8, '\0') + xz + std::string(4, '\0')), "none");
-  EXPECT_THAT(fault_of(Compression::xz, xz + std::string(3, '\0') + xz), testing::HasSubstr("multiple of four"));
+  EXPECT_EQ(stream_fault(Compression::xz, xz + std::string(8, '\0') + xz + std::string(4, '\0')), "none");
+  EXPECT_THAT(stream_fault(Compression::xz, xz + std::string(3, '\0') + xz), testing::HasSubstr("multiple of four"));
   // As tapes and tar leave it.
-  EXPECT_EQ(fault_of(Compression::gzip, tests::compressed(Compression::gzip, text) + std::string(100, '\0')), "none");
+  EXPECT_EQ(stream_fault(Compression::gzip, tests::compressed(Compression::gzip, text) + std::string(100, '\0')),
+            "none");
 }
 
 TEST(Decompressor, TextIsNotTakenForCompressed) {

@@ -16,7 +16,7 @@ std::string again(std::string_view text) {
   return jinja::json_text(parse_json(text), {});
 }
 // Place and message of what is wrong.
-std::pair<std::size_t, std::string> fault(std::string_view text) {
+std::pair<std::size_t, std::string> json_fault(std::string_view text) {
   try {
     (void)parse_json(text);
   } catch (const JsonFault& found) {
@@ -51,24 +51,24 @@ TEST(JsonValueTest, OddNumbersAreListedWithTheirFields) {
   odd.clear();
   (void)parse_json(R"({"tiny": 1e-400, "most": -9223372036854775808})", RepeatedKeys::refused, &odd);
   EXPECT_TRUE(odd.empty());
-  EXPECT_THAT(fault(R"({"a": NaN})"), testing::Pair(6u, HasSubstr("no such number in JSON")));
+  EXPECT_THAT(json_fault(R"({"a": NaN})"), testing::Pair(6u, HasSubstr("no such number in JSON")));
 }
 
 TEST(JsonValueTest, AFaultHasItsPlace) {
-  EXPECT_THAT(fault(R"({"a": )"), testing::Pair(6u, HasSubstr("found the end")));
-  EXPECT_THAT(fault(R"({"a" 1})"), testing::Pair(5u, HasSubstr("expected : ")));
-  EXPECT_THAT(fault(R"({"a": 1,})"), testing::Pair(8u, HasSubstr("name of a field")));
-  EXPECT_THAT(fault(R"([1 2])"), testing::Pair(3u, HasSubstr("expected , or ]")));
-  EXPECT_THAT(fault("[1] x"), testing::Pair(4u, HasSubstr("the end after the JSON value, found 'x'")));
-  EXPECT_THAT(fault(R"(["abc)"), testing::Pair(1u, HasSubstr("not closed")));
-  EXPECT_THAT(fault("[\"a\nb\"]"), testing::Pair(3u, HasSubstr("control character")));
-  EXPECT_THAT(fault(R"(["\q"])"), testing::Pair(3u, HasSubstr("escape of 'q'")));
-  EXPECT_THAT(fault(R"(["\ud83d"])"), testing::Pair(8u, HasSubstr("surrogate")));
-  EXPECT_THAT(fault("[\"\xff\"]"), testing::Pair(1u, HasSubstr("not UTF-8")));
-  EXPECT_THAT(fault("[01]"), testing::Pair(3u, HasSubstr("begins with 0")));
-  EXPECT_THAT(fault("nul"), testing::Pair(0u, HasSubstr("expected a value")));
-  EXPECT_THAT(fault(R"({"a": [{"b": 99999999999999999999}]})"), testing::Pair(13u, HasSubstr("beyond 64 bits")));
-  EXPECT_THAT(fault(std::string(100'000, '[')).second, HasSubstr("nested deeper"));
+  EXPECT_THAT(json_fault(R"({"a": )"), testing::Pair(6u, HasSubstr("found the end")));
+  EXPECT_THAT(json_fault(R"({"a" 1})"), testing::Pair(5u, HasSubstr("expected : ")));
+  EXPECT_THAT(json_fault(R"({"a": 1,})"), testing::Pair(8u, HasSubstr("name of a field")));
+  EXPECT_THAT(json_fault(R"([1 2])"), testing::Pair(3u, HasSubstr("expected , or ]")));
+  EXPECT_THAT(json_fault("[1] x"), testing::Pair(4u, HasSubstr("the end after the JSON value, found 'x'")));
+  EXPECT_THAT(json_fault(R"(["abc)"), testing::Pair(1u, HasSubstr("not closed")));
+  EXPECT_THAT(json_fault("[\"a\nb\"]"), testing::Pair(3u, HasSubstr("control character")));
+  EXPECT_THAT(json_fault(R"(["\q"])"), testing::Pair(3u, HasSubstr("escape of 'q'")));
+  EXPECT_THAT(json_fault(R"(["\ud83d"])"), testing::Pair(8u, HasSubstr("surrogate")));
+  EXPECT_THAT(json_fault("[\"\xff\"]"), testing::Pair(1u, HasSubstr("not UTF-8")));
+  EXPECT_THAT(json_fault("[01]"), testing::Pair(3u, HasSubstr("begins with 0")));
+  EXPECT_THAT(json_fault("nul"), testing::Pair(0u, HasSubstr("expected a value")));
+  EXPECT_THAT(json_fault(R"({"a": [{"b": 99999999999999999999}]})"), testing::Pair(13u, HasSubstr("beyond 64 bits")));
+  EXPECT_THAT(json_fault(std::string(100'000, '[')).second, HasSubstr("nested deeper"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kTokenizers = tests::source_dir() / "tests/golden/tokenizers";
+const fs::path kHashedTokenizers = tests::source_dir() / "tests/golden/tokenizers";
 
 class TokenizerHashTest : public testing::Test {
  protected:
@@ -41,19 +41,19 @@ class TokenizerHashTest : public testing::Test {
 };
 
 TEST_F(TokenizerHashTest, AFolderThatChangesNothingLeavesTheHashOfTheFile) {
-  write("tokenizer.json", read(kTokenizers / "bert_cased/tokenizer.json"));
+  write("tokenizer.json", read(kHashedTokenizers / "bert_cased/tokenizer.json"));
   EXPECT_EQ(hash("tokenizer.json"), bytes_hash("tokenizer.json"));
   write("config.json", R"({"model_type": "bert"})");
   write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false,
     "cls_token": "[CLS]", "model_max_length": 512, "padding_side": "right"})");
   EXPECT_EQ(hash("tokenizer.json"), bytes_hash("tokenizer.json"));
-  write("tokenizer.model", read(kTokenizers / "sentencepiece/tokenizer.model"));
+  write("tokenizer.model", read(kHashedTokenizers / "sentencepiece/tokenizer.model"));
   write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "additional_special_tokens": ["<s>"]})");
   EXPECT_EQ(hash("tokenizer.model"), bytes_hash("tokenizer.model"));
 }
 
 TEST_F(TokenizerHashTest, WhatTheFolderChangesOfAFileIsInTheHash) {
-  write("tokenizer.json", read(kTokenizers / "bert_cased/tokenizer.json"));
+  write("tokenizer.json", read(kHashedTokenizers / "bert_cased/tokenizer.json"));
   std::set<std::string> seen{hash("tokenizer.json")};
   for (const char* config :
        {R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})",
@@ -77,7 +77,7 @@ TEST_F(TokenizerHashTest, WhatTheFolderChangesOfAFileIsInTheHash) {
 }
 
 TEST_F(TokenizerHashTest, AddedTokensBesideSentencePieceAreInTheHash) {
-  write("tokenizer.model", read(kTokenizers / "sentencepiece/tokenizer.model"));
+  write("tokenizer.model", read(kHashedTokenizers / "sentencepiece/tokenizer.model"));
   const std::string plain = hash("tokenizer.model");
   write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "additional_special_tokens": ["<|turn|>"]})");
   EXPECT_NE(hash("tokenizer.model"), plain);
@@ -85,7 +85,7 @@ TEST_F(TokenizerHashTest, AddedTokensBesideSentencePieceAreInTheHash) {
 
 // Each changes the ids of a text; a token that the file marks by itself changes none.
 TEST_F(TokenizerHashTest, TheClassAndFlagsOfSentencePieceAreInTheHash) {
-  write("tokenizer.model", read(kTokenizers / "sentencepiece_pairs/tokenizer.model"));
+  write("tokenizer.model", read(kHashedTokenizers / "sentencepiece_pairs/tokenizer.model"));
   std::set<std::string> seen{bytes_hash("tokenizer.model")};
   for (const char* config :
        {R"({"tokenizer_class": "LlamaTokenizer"})", R"({"tokenizer_class": "LlamaTokenizer", "legacy": true})",
@@ -103,7 +103,7 @@ TEST_F(TokenizerHashTest, TheClassAndFlagsOfSentencePieceAreInTheHash) {
 }
 
 TEST_F(TokenizerHashTest, ClassesThatNumberPiecesAnewAreInTheHash) {
-  write("sentencepiece.bpe.model", read(kTokenizers / "sentencepiece/tokenizer.model"));
+  write("sentencepiece.bpe.model", read(kHashedTokenizers / "sentencepiece/tokenizer.model"));
   std::set<std::string> seen{bytes_hash("sentencepiece.bpe.model")};
   for (const char* type : {"xlm-roberta", "camembert"}) {
     write("config.json", fmt::format(R"({{"model_type": "{}"}})", type));

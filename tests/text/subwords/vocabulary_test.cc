@@ -11,7 +11,7 @@
 namespace strata::text {
 namespace {
 
-using Ids = std::vector<std::uint32_t>;
+using VocabularyIds = std::vector<std::uint32_t>;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -35,7 +35,7 @@ TEST(VocabularyTest, ATextStaysThatOfTheFirstOfTwoTokens) {
   EXPECT_EQ(vocabulary.limit(), 4u);
 }
 
-// As a map from strings to ids has them; the library's way back has either. (Ids of tokenizers 0.23.)
+// As a map from strings to ids has them; the library's way back has either. (VocabularyIds of tokenizers 0.23.)
 TEST(VocabularyTest, TokensThatShareAnId) {
   const auto with_model = [](std::string_view model) {
     const tests::ScratchFolder folder;
@@ -44,15 +44,15 @@ TEST(VocabularyTest, TokensThatShareAnId) {
     return load_tokenizer(folder.path());
   };
   const auto words = with_model(R"({"type":"WordLevel","unk_token":"u","vocab":{"u":0,"a":1,"b":1,"c":2}})");
-  EXPECT_EQ(words->encode("a b c"), (Ids{1, 1, 2}));
-  EXPECT_EQ(words->decode(Ids{1, 2}), "a c");
+  EXPECT_EQ(words->encode("a b c"), (VocabularyIds{1, 1, 2}));
+  EXPECT_EQ(words->decode(VocabularyIds{1, 2}), "a c");
   EXPECT_EQ(words->vocab_size(), 3u);
   EXPECT_THAT(words->remarks(), ElementsAre(AllOf(HasSubstr("1 token "), HasSubstr("\"b\" has 1, as \"a\" has"))));
   const auto pairs = with_model(R"({"type":"BPE","vocab":{"a":0,"b":1,"c":1,"ab":2},"merges":["a b"]})");
-  EXPECT_EQ(pairs->encode("ab b c"), (Ids{2, 1, 1}));
+  EXPECT_EQ(pairs->encode("ab b c"), (VocabularyIds{2, 1, 1}));
   // The longest word bounds what is looked for.
   const auto pieces = with_model(R"({"type":"WordPiece","unk_token":"u","vocab":{"u":0,"a":1,"abcd":1,"b":2}})");
-  EXPECT_EQ(pieces->encode("abcd b"), (Ids{1, 2}));
+  EXPECT_EQ(pieces->encode("abcd b"), (VocabularyIds{1, 2}));
 }
 
 }  // namespace

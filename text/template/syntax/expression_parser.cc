@@ -10,7 +10,7 @@
 namespace strata::text::jinja {
 namespace {
 
-using K = Expression::Kind;
+using E = Expression::Kind;
 // The limits of nested expressions while parsing (brackets are two levels), and of nested operators. Python, which runs
 // Jinja's templates, has 200.
 constexpr int kMaxDepth = 300, kMaxHeight = 400;
@@ -59,7 +59,7 @@ ExpressionPtr ExpressionParser::expression(bool with_choice) {
     const int line = tokens_.next().line;
     ExpressionPtr condition = any();
     ExpressionPtr otherwise = tokens_.skip_name("else") ? expression() : nullptr;
-    node = make({K::choice, line, "", {}, parts_of(std::move(node), std::move(condition), std::move(otherwise))});
+    node = make({E::choice, line, "", {}, parts_of(std::move(node), std::move(condition), std::move(otherwise))});
   }
   return node;
 }
@@ -79,7 +79,7 @@ ExpressionPtr ExpressionParser::tuple(bool with_choice, std::string_view end, bo
   }
   if (!is_tuple && !parts.empty()) return std::move(parts.front());
   if (!is_tuple && !in_parentheses) tokens_.unexpected("an expression");
-  return make({K::tuple, line, "", {}, std::move(parts)});
+  return make({E::tuple, line, "", {}, std::move(parts)});
 }
 
 ExpressionPtr ExpressionParser::any() {
@@ -87,7 +87,7 @@ ExpressionPtr ExpressionParser::any() {
   while (tokens_.is_name("or")) {
     const int line = tokens_.next().line;
     ExpressionPtr right = all();
-    node = make({K::any, line, "", {}, parts_of(std::move(node), std::move(right))});
+    node = make({E::any, line, "", {}, parts_of(std::move(node), std::move(right))});
   }
   return node;
 }
@@ -97,7 +97,7 @@ ExpressionPtr ExpressionParser::all() {
   while (tokens_.is_name("and")) {
     const int line = tokens_.next().line;
     ExpressionPtr right = negation();
-    node = make({K::all, line, "", {}, parts_of(std::move(node), std::move(right))});
+    node = make({E::all, line, "", {}, parts_of(std::move(node), std::move(right))});
   }
   return node;
 }
@@ -106,12 +106,12 @@ ExpressionPtr ExpressionParser::negation() {
   if (!tokens_.is_name("not")) return comparison();
   const Level level(*this);
   const int line = tokens_.next().line;
-  return make({K::unary, line, "not", {}, parts_of(negation())});
+  return make({E::unary, line, "not", {}, parts_of(negation())});
 }
 
 ExpressionPtr ExpressionParser::comparison() {
   constexpr std::array<std::string_view, 6> kSigns = {"==", "!=", "<", "<=", ">", ">="};
-  Expression node{K::compare, tokens_.line(), "", {}, parts_of(sum())};
+  Expression node{E::compare, tokens_.line(), "", {}, parts_of(sum())};
   for (;;) {
     const bool sign = tokens_.is(Token::Kind::sign) &&
                       std::find(kSigns.begin(), kSigns.end(), tokens_.current().text) != kSigns.end();
@@ -135,7 +135,7 @@ ExpressionPtr ExpressionParser::chain(Rule operand, std::initializer_list<std::s
          std::find(signs.begin(), signs.end(), tokens_.current().text) != signs.end()) {
     const Token sign = tokens_.next();
     ExpressionPtr right = (this->*operand)();
-    node = make({K::binary, sign.line, sign.text, {}, parts_of(std::move(node), std::move(right))});
+    node = make({E::binary, sign.line, sign.text, {}, parts_of(std::move(node), std::move(right))});
   }
   return node;
 }
@@ -148,7 +148,7 @@ ExpressionPtr ExpressionParser::product() {
 }
 
 ExpressionPtr ExpressionParser::concatenation() {
-  Expression node{K::concat, tokens_.line(), "", {}, parts_of(product())};
+  Expression node{E::concat, tokens_.line(), "", {}, parts_of(product())};
   while (tokens_.skip_sign("~")) node.parts.push_back(product());
   return node.parts.size() == 1 ? std::move(node.parts.front()) : make(std::move(node));
 }
@@ -159,7 +159,7 @@ ExpressionPtr ExpressionParser::power() {
   while (tokens_.is_sign("**")) {
     const int line = tokens_.next().line;
     ExpressionPtr right = unary();
-    node = make({K::binary, line, "**", {}, parts_of(std::move(node), std::move(right))});
+    node = make({E::binary, line, "**", {}, parts_of(std::move(node), std::move(right))});
   }
   return node;
 }
@@ -169,7 +169,7 @@ ExpressionPtr ExpressionParser::unary(bool with_filters) {
   ExpressionPtr node;
   if (tokens_.is_sign("-") || tokens_.is_sign("+")) {
     const Token sign = tokens_.next();
-    node = make({K::unary, sign.line, sign.text, {}, parts_of(unary(false))});
+    node = make({E::unary, sign.line, sign.text, {}, parts_of(unary(false))});
   } else {
     node = primary();
   }
@@ -198,11 +198,11 @@ ExpressionPtr ExpressionParser::primary() {
   if (tokens_.is_sign("{")) return dict();
   if (!tokens_.is(Token::Kind::name)) return constant();
   const std::string name = tokens_.next().text;
-  if (name == "true" || name == "True") return make({K::constant, line, "", Value(true)});
-  if (name == "false" || name == "False") return make({K::constant, line, "", Value(false)});
-  if (name == "none" || name == "None") return make({K::constant, line, "", Value()});
+  if (name == "true" || name == "True") return make({E::constant, line, "", Value(true)});
+  if (name == "false" || name == "False") return make({E::constant, line, "", Value(false)});
+  if (name == "none" || name == "None") return make({E::constant, line, "", Value()});
   names_.insert(name);
-  return make({K::name, line, name});
+  return make({E::name, line, name});
 }
 
 ExpressionPtr ExpressionParser::constant() {
@@ -211,7 +211,7 @@ ExpressionPtr ExpressionParser::constant() {
     case Token::Kind::text: {
       std::string text;
       while (tokens_.is(Token::Kind::text)) text += tokens_.next().text;
-      return make({K::constant, line, "", Value(std::move(text))});
+      return make({E::constant, line, "", Value(std::move(text))});
     }
     case Token::Kind::integer: {
       std::string_view digits = tokens_.current().text;
@@ -223,7 +223,7 @@ ExpressionPtr ExpressionParser::constant() {
       if (error != std::errc() || rest != digits.data() + digits.size())
         tokens_.wrong(fmt::format("the number {} is above 2^63 - 1", tokens_.current().text));
       tokens_.next();
-      return make({K::constant, line, "", Value(number)});
+      return make({E::constant, line, "", Value(number)});
     }
     case Token::Kind::real: {
       const std::string& digits = tokens_.current().text;
@@ -231,7 +231,7 @@ ExpressionPtr ExpressionParser::constant() {
       const auto [rest, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
       if (error != std::errc()) tokens_.wrong(fmt::format("the number {} is out of range", digits));
       tokens_.next();
-      return make({K::constant, line, "", Value(number)});
+      return make({E::constant, line, "", Value(number)});
     }
     default:
       tokens_.unexpected("an expression");
@@ -239,7 +239,7 @@ ExpressionPtr ExpressionParser::constant() {
 }
 
 ExpressionPtr ExpressionParser::list() {
-  Expression node{K::list, tokens_.line()};
+  Expression node{E::list, tokens_.line()};
   tokens_.expect_sign("[");
   while (!tokens_.is_sign("]")) {
     node.parts.push_back(expression());
@@ -250,7 +250,7 @@ ExpressionPtr ExpressionParser::list() {
 }
 
 ExpressionPtr ExpressionParser::dict() {
-  Expression node{K::dict, tokens_.line()};
+  Expression node{E::dict, tokens_.line()};
   tokens_.expect_sign("{");
   while (!tokens_.is_sign("}")) {
     node.parts.push_back(expression());
@@ -268,7 +268,7 @@ ExpressionPtr ExpressionParser::postfix(ExpressionPtr node) {
     if (tokens_.is_sign(".") || tokens_.is_sign("[")) {
       node = subscript(std::move(node));
     } else if (tokens_.is_sign("(")) {
-      Expression call{K::call, line, "", {}, parts_of(std::move(node))};
+      Expression call{E::call, line, "", {}, parts_of(std::move(node))};
       call.arguments = arguments();
       node = make(std::move(call));
     } else {
@@ -281,10 +281,10 @@ ExpressionPtr ExpressionParser::subscript(ExpressionPtr node) {
   const int line = tokens_.line();
   if (tokens_.skip_sign(".")) {
     if (tokens_.is(Token::Kind::name))
-      return make({K::attribute, line, tokens_.next().text, {}, parts_of(std::move(node))});
+      return make({E::attribute, line, tokens_.next().text, {}, parts_of(std::move(node))});
     if (!tokens_.is(Token::Kind::integer)) tokens_.unexpected("the name of an attribute");
     ExpressionPtr number = constant();
-    return make({K::item, line, "", {}, parts_of(std::move(node), std::move(number))});
+    return make({E::item, line, "", {}, parts_of(std::move(node), std::move(number))});
   }
   tokens_.expect_sign("[");
   node = index(std::move(node), line);
@@ -299,15 +299,15 @@ ExpressionPtr ExpressionParser::index(ExpressionPtr node, int line) {
     if (tokens_.is_sign(",")) {  // a tuple as a subscript
       std::vector<ExpressionPtr> key = parts_of(std::move(first));
       while (tokens_.skip_sign(",") && !tokens_.is_sign("]")) key.push_back(expression());
-      first = make({K::tuple, line, "", {}, std::move(key)});
+      first = make({E::tuple, line, "", {}, std::move(key)});
     }
-    if (!tokens_.is_sign(":")) return make({K::item, line, "", {}, parts_of(std::move(node), std::move(first))});
+    if (!tokens_.is_sign(":")) return make({E::item, line, "", {}, parts_of(std::move(node), std::move(first))});
   }
   tokens_.expect_sign(":");
   ExpressionPtr last, step;
   if (!tokens_.is_sign(":") && !tokens_.is_sign("]")) last = expression();
   if (tokens_.skip_sign(":") && !tokens_.is_sign("]")) step = expression();
-  return make({K::slice, line, "", {}, parts_of(std::move(node), std::move(first), std::move(last), std::move(step))});
+  return make({E::slice, line, "", {}, parts_of(std::move(node), std::move(first), std::move(last), std::move(step))});
 }
 
 CallArguments ExpressionParser::arguments() {
@@ -340,7 +340,7 @@ CallArguments ExpressionParser::arguments() {
 ExpressionPtr ExpressionParser::filters(ExpressionPtr on, bool at_name) {
   while (at_name || tokens_.skip_sign("|")) {
     at_name = false;
-    Expression node{K::filter, tokens_.line(), tokens_.any_name("the name of a filter"), {}, parts_of(std::move(on))};
+    Expression node{E::filter, tokens_.line(), tokens_.any_name("the name of a filter"), {}, parts_of(std::move(on))};
     while (tokens_.skip_sign(".")) node.text += "." + tokens_.any_name("the name of a filter");
     if (tokens_.is_sign("(")) node.arguments = arguments();
     on = make(std::move(node));
@@ -351,7 +351,7 @@ ExpressionPtr ExpressionParser::filters(ExpressionPtr on, bool at_name) {
 ExpressionPtr ExpressionParser::test(ExpressionPtr node) {
   const int line = tokens_.next().line;  // the token `is`
   const bool negated = tokens_.skip_name("not");
-  Expression out{K::test, line, tokens_.any_name("the name of a test"), {}, parts_of(std::move(node))};
+  Expression out{E::test, line, tokens_.any_name("the name of a test"), {}, parts_of(std::move(node))};
   while (tokens_.skip_sign(".")) out.text += "." + tokens_.any_name("the name of a test");
   const bool is_keyword = tokens_.is_name("else") || tokens_.is_name("or") || tokens_.is_name("and");
   const bool is_operand = tokens_.is(Token::Kind::name) || tokens_.is(Token::Kind::text) ||
@@ -364,7 +364,7 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr node) {
     out.arguments.positional.push_back(postfix(primary()));
   }
   ExpressionPtr tested = make(std::move(out));
-  return negated ? make({K::unary, line, "not", {}, parts_of(std::move(tested))}) : std::move(tested);
+  return negated ? make({E::unary, line, "not", {}, parts_of(std::move(tested))}) : std::move(tested);
 }
 
 }  // namespace strata::text::jinja

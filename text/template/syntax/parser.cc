@@ -12,7 +12,7 @@ namespace strata::text::jinja {
 namespace {
 
 using K = Statement::Kind;
-constexpr int kMaxDepth = 60;  // nested blocks; Python, which runs Jinja's templates, allows 100
+constexpr int kMaxBlockDepth = 60;  // nested blocks; Python, which runs Jinja's templates, allows 100
 
 class Parser {
  public:
@@ -27,7 +27,8 @@ class Parser {
  private:
   // Parses up to a tag with one of the names `ends`. That name is then the current token.
   Block block(std::initializer_list<std::string_view> ends) {
-    if (++depth_ > kMaxDepth) tokens_.wrong(fmt::format("blocks are nested deeper than {} levels", kMaxDepth));
+    if (++depth_ > kMaxBlockDepth)
+      tokens_.wrong(fmt::format("blocks are nested deeper than {} levels", kMaxBlockDepth));
     const int begin = tokens_.line();
     Block out;
     for (;;) {
@@ -210,7 +211,8 @@ class Parser {
   }
 
   Target target(bool with_attribute) {
-    if (++depth_ > kMaxDepth) tokens_.wrong(fmt::format("targets are nested deeper than {} levels", kMaxDepth));
+    if (++depth_ > kMaxBlockDepth)
+      tokens_.wrong(fmt::format("targets are nested deeper than {} levels", kMaxBlockDepth));
     Target out;
     bool is_tuple = false;
     for (;;) {

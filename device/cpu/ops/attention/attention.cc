@@ -13,10 +13,10 @@
 namespace strata::device::cpu {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kBufferAlignment = 64;
 constexpr std::size_t kDeltaRows = 64;
-constexpr std::size_t align(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+constexpr std::size_t align_buffer(std::size_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
 // The offsets of the workspace's parts, in bytes from its first aligned one.
@@ -25,10 +25,10 @@ struct Layout {
   Layout(const AttentionCall& c, const AttentionTasks& tasks) {
     const std::size_t rows = c.batch * c.heads * c.seq;
     delta = 0;
-    turns = delta + align(rows * sizeof(float));
-    dq_sum = turns + align(rows * sizeof(std::uint32_t));
+    turns = delta + align_buffer(rows * sizeof(float));
+    dq_sum = turns + align_buffer(rows * sizeof(std::uint32_t));
     scratch = dq_sum + rows * c.padded() * sizeof(float);
-    per_worker = align(tasks.scratch() * sizeof(float));
+    per_worker = align_buffer(tasks.scratch() * sizeof(float));
   }
 };
 
@@ -86,7 +86,7 @@ void clear(const AttentionCall& c, void* base, std::size_t row, std::size_t stri
 
 std::byte* first_aligned(View workspace) {
   const auto address = reinterpret_cast<std::uintptr_t>(workspace.data);
-  return workspace.data + (align(address) - address);
+  return workspace.data + (align_buffer(address) - address);
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ std::byte* first_aligned(View workspace) {
 std::size_t attention_workspace(const AttentionShape& shape, DType, bool, int threads) {
   const AttentionCall call = describe(shape);
   const Layout layout(call, AttentionTasks(call, threads));
-  return layout.scratch + layout.per_worker * static_cast<std::size_t>(threads) + kAlignment;
+  return layout.scratch + layout.per_worker * static_cast<std::size_t>(threads) + kBufferAlignment;
 }
 
 std::string prepare_attention(Lane&, const AttentionShape&, DType dtype, const Dropout&) {

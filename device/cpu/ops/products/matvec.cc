@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kTaskBytes = 128u << 10;
 // The most outputs of a task: their sums are on the stack.
 constexpr std::size_t kMostOutputs = 512;
-constexpr std::size_t kColumnGrain = 128;  // for an input-major matrix
+constexpr std::size_t kMatvecGrain = 128;  // for an input-major matrix
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void matvec(Lane& lane, const MatvecShape& shape, ConstView w, ConstView x, Cons
   const auto kernel = (shape.input_major ? kernels.columns : kernels.rows)[index(w.dtype)];
   const std::size_t element = size_of(w.dtype);
   const std::size_t grain =
-      shape.input_major ? kColumnGrain : std::clamp<std::size_t>(kTaskBytes / (shape.in * element), 1, kMostOutputs);
+      shape.input_major ? kMatvecGrain : std::clamp<std::size_t>(kTaskBytes / (shape.in * element), 1, kMostOutputs);
   const std::size_t step = shape.input_major ? 1 : shape.in;  // distance in W between two outputs
   const std::size_t stride = shape.input_major ? shape.out : shape.in;
   submit(lane, [=](Team& team) {

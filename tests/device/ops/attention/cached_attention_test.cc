@@ -12,7 +12,7 @@ using testing::kDTypes;
 using testing::tolerance;
 
 // Heads that share keys, a head that is no whole number of vectors, a window, one head.
-const CachedAttentionShape kShapes[] = {
+const CachedAttentionShape kCachedAttentionShapes[] = {
     {4, 2, 16, 128, 128, 130, 0.25f, 0, 70}, {6, 2, 72, 720, 720, 720, 0.1f, 0, 40},
     {3, 1, 24, 120, 120, 121, 0.2f, 9, 50},  {1, 1, 2, 6, 6, 6, 1.0f, 0, 17},
     {1, 1, 16, 16, 16, 16, 0.25f, 0, 530},  // more than a GPU's kernel takes at a time
@@ -20,7 +20,7 @@ const CachedAttentionShape kShapes[] = {
 
 class CachedAttention : public ::testing::TestWithParam<std::tuple<int, DType>> {
  protected:
-  const CachedAttentionShape& s = kShapes[std::get<0>(GetParam())];
+  const CachedAttentionShape& s = kCachedAttentionShapes[std::get<0>(GetParam())];
   const DType dtype = std::get<1>(GetParam());
   Array q = Array::random(dtype, s.capacity*s.q_stride, 1), k = Array::random(dtype, s.capacity*s.k_stride, 2),
         v = Array::random(dtype, s.capacity*s.v_stride, 3);

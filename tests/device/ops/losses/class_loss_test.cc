@@ -14,7 +14,7 @@ using testing::kDTypes;
 
 constexpr std::size_t kRows = 300, kClasses = 5;  // several blocks of a GPU, and an odd tail
 
-struct Case {
+struct ClassLossCase {
   ClassTarget target;
   std::size_t classes;
   std::vector<std::int32_t> labels = {};
@@ -24,12 +24,12 @@ struct Case {
   std::size_t words() const { return class_set_words(target, classes); }
   const std::uint32_t* set_words() const { return sets.empty() ? nullptr : sets.data(); }
 };
-std::vector<Case> cases() {
-  std::vector<Case> out = {{ClassTarget::one, kClasses},
-                           {ClassTarget::many, kClasses},
-                           {ClassTarget::number, 1},
-                           {ClassTarget::many, 32},
-                           {ClassTarget::many, 70}};
+std::vector<ClassLossCase> cases() {
+  std::vector<ClassLossCase> out = {{ClassTarget::one, kClasses},
+                                    {ClassTarget::many, kClasses},
+                                    {ClassTarget::number, 1},
+                                    {ClassTarget::many, 32},
+                                    {ClassTarget::many, 70}};
   for (std::size_t r = 0; r < kRows; ++r) {
     const bool ignored = r % 7 == 3;
     out[0].labels.push_back(ignored ? kIgnoredLabel : static_cast<std::int32_t>(r % kClasses));
@@ -46,7 +46,7 @@ std::vector<Case> cases() {
 }
 
 // By the definition, in fp64.
-double reference(const Case& c, std::size_t row, const std::vector<double>& x, const float* weights) {
+double reference(const ClassLossCase& c, std::size_t row, const std::vector<double>& x, const float* weights) {
   const std::int32_t label = c.labels[row];
   if (label == kIgnoredLabel) return 0;
   if (c.target == ClassTarget::number) return std::pow(x[0] - std::bit_cast<float>(label), 2);
@@ -64,7 +64,7 @@ double reference(const Case& c, std::size_t row, const std::vector<double>& x, c
 
 TEST(ClassLoss, IsItsDefinitionAndItsGradientToo) {
   const StepScalars scalars{.loss_gradient = 0.25f};
-  for (const Case& c : cases())
+  for (const ClassLossCase& c : cases())
     for (const DType dtype : kDTypes)
       for (const bool weighted : {false, true}) {
         const std::size_t stride = c.stride();
@@ -108,7 +108,7 @@ TEST(ClassLoss, LargeScoresStayFinite) {
 
 TEST(ClassLoss, SameBitsOnAnyThreads) {
   const StepScalars scalars{.loss_gradient = 0.25f};
-  const Case c = cases()[0];
+  const ClassLossCase c = cases()[0];
   testing::expect_same_bits_on_any_threads([&](int threads) {
     Array scores = Array::random(DType::fp32, kRows * c.stride(), 1, 4), losses(DType::fp32, kRows);
     Array d_scores(DType::bf16, kRows * c.stride());

@@ -13,7 +13,7 @@ using testing::in_lane;
 using testing::kDTypes;
 using testing::tolerance;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kCrossEntropyInf = std::numeric_limits<float>::infinity();
 
 // Losses and, with scalars, the gradient in place, all columns at once.
 void cross_entropy(Lane& lane, std::size_t rows, std::size_t vocab, View logits, const std::int32_t* labels,
@@ -180,7 +180,8 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, CrossEntropy, ::testing::Values(1, 2, 15,
 TEST(CrossEntropyLimits, HugeMaskedAndNotFinite) {
   // Row 0: exponentials that overflow without the largest taken off; row 1: masked words; row 2: NaN; row 3: +inf.
   Array x(DType::fp32, 4 * 3), losses(DType::fp32, 4);
-  const float values[] = {3e4f, -3e4f, 3e4f, -kInf, 1.0f, -kInf, std::nanf(""), 0, 0, kInf, 0, 0};
+  const float values[] = {3e4f,          -3e4f, 3e4f, -kCrossEntropyInf, 1.0f, -kCrossEntropyInf,
+                          std::nanf(""), 0,     0,    kCrossEntropyInf,  0,    0};
   for (std::size_t i = 0; i < 12; ++i) x.set(i, values[i]);
   const std::int32_t labels[] = {0, 1, 1, 1};
   StepScalars scalars{};
@@ -201,7 +202,7 @@ TEST(CrossEntropyLimits, ManyMaskedWordsFirst) {
   // A whole piece of -inf before the first finite logit.
   const std::size_t vocab = 3 * 4096;
   Array x(DType::fp32, vocab), losses(DType::fp32, 1);
-  for (std::size_t i = 0; i < vocab; ++i) x.set(i, i < 2 * 4096 ? -kInf : 0.0f);
+  for (std::size_t i = 0; i < vocab; ++i) x.set(i, i < 2 * 4096 ? -kCrossEntropyInf : 0.0f);
   const std::int32_t label = 3 * 4096 - 1;
   RowStatistics statistics{};
   in_lane(1, [&](Lane& lane) {
@@ -270,7 +271,7 @@ TEST(CrossEntropyKernels, SameBitsOnBothInstructionSets) {
         const std::size_t n = 2 * 4096 + 77;
         for (std::size_t t = 0; t < 3; ++t) {
           Array x = Array::random(DType::fp32, n, 1, 20.0f), sums(DType::fp32, 2);
-          const cpu::SoftmaxSum s = k.softmax_sum(x.floats(), n, {-kInf, 0.0});
+          const cpu::SoftmaxSum s = k.softmax_sum(x.floats(), n, {-kCrossEntropyInf, 0.0});
           k.gradient[t](x.floats(), n, s.largest, static_cast<float>(1.0 / s.sum), 0.01f, 4100);
           sums.set(0, s.largest);
           sums.set(1, static_cast<float>(s.sum));

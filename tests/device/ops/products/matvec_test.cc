@@ -12,7 +12,7 @@ using testing::kDTypes;
 using testing::tolerance;
 
 // Lengths around the vectors and the tasks: one, below a vector, a tail, many.
-const MatvecShape kShapes[] = {{1, 1}, {5, 37}, {300, 129}, {129, 576}, {7, 5000}};
+const MatvecShape kMatvecShapes[] = {{1, 1}, {5, 37}, {300, 129}, {129, 576}, {7, 5000}};
 
 class Matvec : public ::testing::TestWithParam<std::tuple<DType, bool, bool>> {
  protected:
@@ -29,7 +29,7 @@ class Matvec : public ::testing::TestWithParam<std::tuple<DType, bool, bool>> {
 };
 
 TEST_P(Matvec, IsTheProductRoundedOnce) {
-  for (MatvecShape s : kShapes) {
+  for (MatvecShape s : kMatvecShapes) {
     s.input_major = input_major;
     Array w = Array::random(dtype, s.out * s.in, 1), x = Array::random(dtype, s.in, 2),
           b = Array::random(dtype, s.out, 3);

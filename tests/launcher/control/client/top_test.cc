@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-pb::Status status(int ranks) {
+pb::Status status_of(int ranks) {
   pb::Status s;
   s.set_state(pb::TRAINING);
   s.mutable_run()->set_family("gpt2");
@@ -57,7 +57,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(TopTest, ShowsProgressLossRanksMemoryAndEvents) {
-  const std::string text = screen_text(status(4), steps(50), {100, 40, true});
+  const std::string text = screen_text(status_of(4), steps(50), {100, 40, true});
   EXPECT_THAT(text, HasSubstr("25.0%  step 50/200, 1m15s left"));
   EXPECT_THAT(text, HasSubstr("loss 3.2500"));
   EXPECT_THAT(text, HasSubstr("loss of steps 1 to 50"));
@@ -73,7 +73,7 @@ TEST(TopTest, KeepsWithinTheScreenWhateverItsSize) {
     for (const int rows : {10, 20, 24, 60})
       for (const int ranks : {1, 4, 4096})
         for (const bool unicode : {true, false}) {
-          const auto lines = lines_of(screen_text(status(ranks), steps(300), {columns, rows, unicode}));
+          const auto lines = lines_of(screen_text(status_of(ranks), steps(300), {columns, rows, unicode}));
           EXPECT_LE(lines.size(), static_cast<std::size_t>(rows)) << columns << " " << rows << " " << ranks;
           for (const std::string& line : lines) {
             const auto width = std::count_if(line.begin(), line.end(),
@@ -86,7 +86,7 @@ TEST(TopTest, KeepsWithinTheScreenWhateverItsSize) {
 }
 
 TEST(TopTest, ShowsTheSlowestRanksWhereNotAllFindRoom) {
-  const std::string text = screen_text(status(4096), {}, {100, 24, true});
+  const std::string text = screen_text(status_of(4096), {}, {100, 24, true});
   EXPECT_THAT(text, HasSubstr("the slowest"));
   EXPECT_LT(text.find("   1 n1 "), text.find("   0 n1 "));
 }

@@ -95,7 +95,7 @@ std::string expired(const Credentials& credentials) {
 }
 
 // What a client of TLS is told that believes `ca` and shows this certificate.
-grpc::StatusCode ask_by_tls(const std::string& target, const std::string& ca, const Credentials& own = {}) {
+grpc::StatusCode status_by_tls(const std::string& target, const std::string& ca, const Credentials& own = {}) {
   grpc::SslCredentialsOptions options{ca, own.key, own.cert};
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride("strata-run");
@@ -115,11 +115,11 @@ TEST_F(ServiceAccessTest, BelievesNoClientWithoutACertificateOrWithAnExpiredOrFo
   open(server, true, true);
   Credentials late = client;
   late.cert = expired(client);
-  EXPECT_EQ(ask_by_tls(address_, server.cert, client), grpc::StatusCode::OK);
-  EXPECT_EQ(ask_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ask_by_tls(address_, server.cert, late), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ask_by_tls(address_, server.cert, make_credentials()), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ask_by_tls(address_, server.cert, client), grpc::StatusCode::OK);
+  EXPECT_EQ(status_by_tls(address_, server.cert, client), grpc::StatusCode::OK);
+  EXPECT_EQ(status_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status_by_tls(address_, server.cert, late), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status_by_tls(address_, server.cert, make_credentials()), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status_by_tls(address_, server.cert, client), grpc::StatusCode::OK);
 }
 
 TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
@@ -128,7 +128,7 @@ TEST_F(ServiceAccessTest, SaysWhatAClientOfAnotherKindHasToGive) {
                  HasSubstr("it speaks no TLS: leave out --ca"));
 }
 
-Descriptor connected(const std::string& target) {
+Descriptor connected_to(const std::string& target) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -141,7 +141,7 @@ Descriptor connected(const std::string& target) {
 }
 
 // Whether the other end is closed within twenty seconds.
-bool is_shut_out(const Descriptor& socket) {
+bool is_closed(const Descriptor& socket) {
   char bytes[256];
   ssize_t n = 0;
   while ((n = recv(socket.get(), bytes, sizeof bytes, 0)) > 0) {
@@ -154,7 +154,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
   open({"", "", "", token}, true, true, 4, std::chrono::hours(1));
   std::vector<Descriptor> idle;
   std::vector<std::unique_ptr<Client>> strangers;
-  for (int i = 0; i < 4; ++i) idle.push_back(connected(address_));
+  for (int i = 0; i < 4; ++i) idle.push_back(connected_to(address_));
   EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
   for (int i = 0; i < 4; ++i) {
     strangers.push_back(std::make_unique<Client>(target("another")));
@@ -167,7 +167,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
     owners.push_back(std::make_unique<Client>(target(token)));
     EXPECT_EQ(owners.back()->status().max_steps(), 100);
   }
-  EXPECT_TRUE(is_shut_out(connected(address_)));
+  EXPECT_TRUE(is_closed(connected_to(address_)));
 }
 
 TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
@@ -179,7 +179,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
   EXPECT_FALSE(owner.watch(1, [&](const pb::Step& step) {
     steps.push_back(step.step());
     if (steps.size() > 1) return false;
-    EXPECT_TRUE(is_shut_out(connected(address_)));
+    EXPECT_TRUE(is_closed(connected_to(address_)));
     post(2);
     return true;
   }));
@@ -207,7 +207,7 @@ TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
   server.token.clear();
   server.cert = expired(server);
   open(server, true, true);
-  EXPECT_EQ(ask_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
 }
 
 // Half of a handshake, many times: those who know how are still let in.
@@ -227,7 +227,7 @@ TEST_F(ServiceAccessTest, AnswersBesideHandshakesThatDoNotGoOn) {
     const std::string hello("\x16\x03\x01\x02\x00\x01\x00", 7);
     if (i % 2) (void)send(guests.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
   }
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(ask_by_tls(address_, server.cert), grpc::StatusCode::OK);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(status_by_tls(address_, server.cert), grpc::StatusCode::OK);
 }
 
 }  // namespace

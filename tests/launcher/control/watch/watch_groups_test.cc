@@ -10,7 +10,7 @@ namespace {
 
 using runtime::LaneId;
 
-RankView at(int rank, LaneId lane, int task, double age) {
+RankView rank_at(int rank, LaneId lane, int task, double age) {
   RankView out;
   out.rank = rank;
   out.phase = runtime::Phase::training;
@@ -30,9 +30,9 @@ TEST(WatchGroups, NamesTheGroupThatWaitsForARank) {
   names.group_sets = {{{0, 1, 2, 3}, {4, 5}}};
   Watch watch({30, 60, 600}, {{{"n1", {0, 1, 2, 3}}, {"n2", {4, 5}}}, {0, 0, 0, 0, 1, 1}}, 0);
   watch.know(names);
-  const std::vector<RankView> ranks = {at(0, LaneId::gather, 2, 69), at(1, LaneId::compute, 0, 70),
-                                       at(2, LaneId::gather, 2, 69), at(3, LaneId::gather, 2, 69),
-                                       at(4, LaneId::reduce, 1, 69), at(5, LaneId::reduce, 1, 69)};
+  const std::vector<RankView> ranks = {rank_at(0, LaneId::gather, 2, 69), rank_at(1, LaneId::compute, 0, 70),
+                                       rank_at(2, LaneId::gather, 2, 69), rank_at(3, LaneId::gather, 2, 69),
+                                       rank_at(4, LaneId::reduce, 1, 69), rank_at(5, LaneId::reduce, 1, 69)};
   watch.heard(0, std::span(ranks).first(4), 100);
   watch.heard(1, std::span(ranks).last(2), 100);
   const auto found = watch.look(100);
@@ -51,8 +51,9 @@ TEST(WatchGroups, AStagesTasksHaveTheirOwnNames) {
   names.group_sets = {{{0, 2}, {1, 3}}};
   Watch watch({30, 60, 600}, {{{"n1", {0, 1, 2, 3}}}, {0, 0, 0, 0}}, 0);
   watch.know(names);
-  const std::vector<RankView> ranks = {at(0, LaneId::stage_backward, 1, 69), at(1, LaneId::stage_backward, 1, 69),
-                                       at(2, LaneId::gather, 0, 69), at(3, LaneId::compute, 1, 70)};
+  const std::vector<RankView> ranks = {rank_at(0, LaneId::stage_backward, 1, 69),
+                                       rank_at(1, LaneId::stage_backward, 1, 69), rank_at(2, LaneId::gather, 0, 69),
+                                       rank_at(3, LaneId::compute, 1, 70)};
   watch.heard(0, ranks, 100);
   const auto found = watch.look(100);
   ASSERT_EQ(found.size(), 1U);

@@ -16,7 +16,7 @@ TEST(RecipeFiles, GoThroughALineAsTheyAre) {
   const std::vector<RecipeFile> files = {{"data.train", "/a b/*.bin"}, {"model.path", "/\"quoted\"\n\xc3\xa9"}};
   EXPECT_THAT(to_json(files), testing::Not(HasSubstr("\n")));
   EXPECT_EQ(parse_recipe_files(to_json(files)), files);
-  EXPECT_EQ(to_json({}), "[]");
+  EXPECT_EQ(to_json(std::vector<RecipeFile>()), "[]");
   for (const char* wrong : {"", "[", "{}", "[1]", "[[]]", "[[\"a\"]]", "[[\"a\",1]]"})
     EXPECT_THAT(parse_recipe_files(wrong), IsEmpty()) << wrong;
 }

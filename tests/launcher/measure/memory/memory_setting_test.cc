@@ -21,7 +21,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Kind = runtime::Recompute::Kind;
 
-std::size_t count(const std::vector<std::string>& only, bool has_drive = true) {
+std::size_t settings_count(const std::vector<std::string>& only, bool has_drive = true) {
   return memory_settings(only, has_drive).size();
 }
 
@@ -38,17 +38,17 @@ TEST(MemorySettingTest, EveryCombinationOnce) {
   EXPECT_EQ(all[1].optimizer, Tier::host);
   EXPECT_EQ(all[2].optimizer, Tier::nvme);
   EXPECT_TRUE(all[0].same_numerics(all[2]));
-  EXPECT_EQ(count({}, false), 54u) << "without a drive";
+  EXPECT_EQ(settings_count({}, false), 54u) << "without a drive";
 }
 
 TEST(MemorySettingTest, SomeOfThem) {
-  EXPECT_EQ(count({"precision=bf16"}), 27u);
-  EXPECT_EQ(count({"precision=bf16,fp32", "recompute=none", "optimizer=device"}), 6u);
-  EXPECT_EQ(count({"accumulation=2", "recompute=none,block", "precision=fp16", "optimizer=host"}), 2u);
+  EXPECT_EQ(settings_count({"precision=bf16"}), 27u);
+  EXPECT_EQ(settings_count({"precision=bf16,fp32", "recompute=none", "optimizer=device"}), 6u);
+  EXPECT_EQ(settings_count({"accumulation=2", "recompute=none,block", "precision=fp16", "optimizer=host"}), 2u);
   for (const char* wrong : {"precision", "precision=", "precision=fp8", "speed=1", "accumulation=3", "=1"})
-    EXPECT_FAILURE(count({wrong}), Exit::usage,
+    EXPECT_FAILURE(settings_count({wrong}), Exit::usage,
                    AllOf(HasSubstr(std::string("--only ") + wrong + ":"), HasSubstr("recompute=none,sqrt,block")));
-  EXPECT_FAILURE(count({"optimizer=nvme"}, false), Exit::usage, HasSubstr("needs memory.nvme"));
+  EXPECT_FAILURE(settings_count({"optimizer=nvme"}, false), Exit::usage, HasSubstr("needs memory.nvme"));
 }
 
 TEST(MemorySettingTest, TheStepIsTheSameAndNothingIsKept) {

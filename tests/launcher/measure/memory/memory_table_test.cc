@@ -19,7 +19,7 @@ using Kind = runtime::Recompute::Kind;
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-MemoryRow row(DType precision, int accumulation, Tier optimizer, const std::string& bits) {
+MemoryRow table_row(DType precision, int accumulation, Tier optimizer, const std::string& bits) {
   MemoryRow out{{precision, Kind::sqrt, accumulation, optimizer}, {}};
   out.planned[0].peak = 300 * kMiB;
   out.planned[1].peak = 40 * kMiB;
@@ -28,7 +28,7 @@ MemoryRow row(DType precision, int accumulation, Tier optimizer, const std::stri
 }
 
 TEST(MemoryTableTest, ALineSaysWhatWasPlannedAndMeasured) {
-  const MemoryRow ran = row(DType::bf16, 2, Tier::host, "0123456789abcdef");
+  const MemoryRow ran = table_row(DType::bf16, 2, Tier::host, "0123456789abcdef");
   EXPECT_EQ(
       memory_line(ran, MemoryOf::cpu),
       "bf16      sqrt           2  host        340.0 MiB  338.0 MiB  420.0 MiB       12.2   3.500000  01234567\n");
@@ -36,18 +36,19 @@ TEST(MemoryTableTest, ALineSaysWhatWasPlannedAndMeasured) {
   EXPECT_EQ(memory_header(MemoryOf::cpu).size() - memory_header(MemoryOf::cpu).find('\n') - 1,
             memory_line(ran, MemoryOf::cpu).size() - 4)
       << "columns stand below their names";
-  MemoryRow large = row(DType::fp32, 1, Tier::device, "");
+  MemoryRow large = table_row(DType::fp32, 1, Tier::device, "");
   large.fits = false;
   EXPECT_THAT(memory_line(large, MemoryOf::cpu), AllOf(HasSubstr("340.0 MiB"), HasSubstr("does not fit\n")));
-  MemoryRow failed = row(DType::fp32, 1, Tier::device, "");
+  MemoryRow failed = table_row(DType::fp32, 1, Tier::device, "");
   failed.failure = "strata: the loss is not finite";
   EXPECT_THAT(memory_line(failed, MemoryOf::cpu), HasSubstr("  strata: the loss is not finite\n"));
 }
 
 TEST(MemoryTableTest, BitsArePromisedWithinAPrecisionAndAMicroBatch) {
-  std::vector<MemoryRow> rows = {row(DType::bf16, 1, Tier::device, "a"), row(DType::bf16, 1, Tier::host, "a"),
-                                 row(DType::bf16, 2, Tier::host, "b"), row(DType::fp32, 1, Tier::device, "c"),
-                                 row(DType::fp32, 1, Tier::host, "")};
+  std::vector<MemoryRow> rows = {table_row(DType::bf16, 1, Tier::device, "a"),
+                                 table_row(DType::bf16, 1, Tier::host, "a"), table_row(DType::bf16, 2, Tier::host, "b"),
+                                 table_row(DType::fp32, 1, Tier::device, "c"),
+                                 table_row(DType::fp32, 1, Tier::host, "")};
   EXPECT_TRUE(broken_promises(rows).empty());
   EXPECT_THAT(promise_text(rows), AllOf(HasSubstr("of 4 settings in 3 groups"), HasSubstr("the same in each group")));
   rows[1].result->bits = "d2";
@@ -60,10 +61,10 @@ TEST(MemoryTableTest, BitsArePromisedWithinAPrecisionAndAMicroBatch) {
 }
 
 TEST(MemoryTableTest, Json) {
-  MemoryRow large = row(DType::fp32, 1, Tier::device, "");
+  MemoryRow large = table_row(DType::fp32, 1, Tier::device, "");
   large.fits = false;
   const std::string text =
-      memory_rows_json({row(DType::bf16, 2, Tier::nvme, "0123456789abcdef"), large}, MemoryOf::cpu);
+      memory_rows_json({table_row(DType::bf16, 2, Tier::nvme, "0123456789abcdef"), large}, MemoryOf::cpu);
   simdjson::dom::parser parser;
   const simdjson::dom::element all = parser.parse(text);
   const auto first = all.at(0), second = all.at(1);

@@ -25,7 +25,7 @@ using testing::relative_error;
 using testing::sum;
 using testing::UnitRunner;
 
-constexpr float kEps = 0.03f;  // large enough to see whether it is used
+constexpr float kHeadEps = 0.03f;  // large enough to see whether it is used
 
 struct Shape {
   std::size_t vocabulary, hidden, tokens;
@@ -55,7 +55,7 @@ struct TestedHead {
                         "lm_head.weight",
                         s.vocabulary,
                         s.hidden,
-                        kEps,
+                        kHeadEps,
                         {0, 0.02f},
                         s.tied ? std::optional(embedding_table(s, run)) : std::nullopt,
                         s.logit_bias ? "lm_head.bias" : "",
@@ -115,7 +115,7 @@ Expected reference(const TestedHead& head) {
     if (s.layernorm)
       for (std::size_t i = 0; i < d; ++i) mean += x[t * d + i] / n;
     for (std::size_t i = 0; i < d; ++i) square += (x[t * d + i] - mean) * (x[t * d + i] - mean) / n;
-    const double rstd = 1 / std::sqrt(square + static_cast<double>(kEps));
+    const double rstd = 1 / std::sqrt(square + static_cast<double>(kHeadEps));
     for (std::size_t i = 0; i < d; ++i) unit[i] = (x[t * d + i] - mean) * rstd;
     for (std::size_t i = 0; i < d; ++i) normed[i] = unit[i] * gain[i] + bias[i];
     const std::int32_t label = head.runner.labels[t];

@@ -13,7 +13,7 @@ using device::DType;
 using testing::Buffer;
 using testing::Doubles;
 
-constexpr std::size_t kTokens = 7, kWidth = 5;
+constexpr std::size_t kLossRowsTokens = 7, kWidth = 5;
 
 struct Rows {
   explicit Rows(std::vector<std::uint32_t> taken) : named(std::move(taken)) {
@@ -22,10 +22,10 @@ struct Rows {
   }
 
   std::vector<std::uint32_t> named;
-  RunShape run{.batch = 1, .seq = kTokens, .dtype = DType::fp32, .threads = 1, .loss_rows = named.size()};
+  RunShape run{.batch = 1, .seq = kLossRowsTokens, .dtype = DType::fp32, .threads = 1, .loss_rows = named.size()};
   LossRows rows{run, kWidth};
-  Buffer x{kTokens * kWidth, DType::fp32}, picked{named.size() * kWidth, DType::fp32},
-      dx{kTokens * kWidth, DType::fp32}, scratch{rows.scratch_bytes() / sizeof(float), DType::fp32};
+  Buffer x{kLossRowsTokens * kWidth, DType::fp32}, picked{named.size() * kWidth, DType::fp32},
+      dx{kLossRowsTokens * kWidth, DType::fp32}, scratch{rows.scratch_bytes() / sizeof(float), DType::fp32};
   Context context{};
   AbortToken abort;
   device::Lane lane{"test", 1, 0, abort};
@@ -48,7 +48,7 @@ TEST(LossRowsTest, GradientsGoBackToTheirRows) {
   for (std::size_t i = 0; i < d.size(); ++i) r.picked.set(i, static_cast<double>(i + 1));
   r.rows.put_back(r.lane, r.context, d.view(), r.dx.view(), r.scratch.view());
   r.lane.synchronize();
-  Doubles want(kTokens * kWidth);
+  Doubles want(kLossRowsTokens * kWidth);
   for (std::size_t i = 0; i < r.named.size(); ++i)
     for (std::size_t e = 0; e < kWidth; ++e) want[r.named[i] * kWidth + e] += d[i * kWidth + e];
   EXPECT_EQ(r.dx.doubles(), want);
@@ -59,7 +59,7 @@ TEST(LossRowsTest, GradientsGoBackToTheirRows) {
 TEST(LossRowsTest, AllRowsStayWhereTheyLie) {
   Rows r({});
   EXPECT_FALSE(r.rows.picks());
-  EXPECT_EQ(r.rows.count(), kTokens);
+  EXPECT_EQ(r.rows.count(), kLossRowsTokens);
   EXPECT_EQ(r.rows.scratch_bytes(), 0u);
   EXPECT_EQ(r.rows.pick(r.lane, r.context, r.x.view(), {}).data, r.x.view().data);
 }

@@ -16,23 +16,25 @@ using testing::Doubles;
 using testing::UnitRunner;
 using testing::Weights;
 
-constexpr std::size_t kHidden = 30;
+constexpr std::size_t kPredictionTransformHidden = 30;
 
 // The piece alone, as a unit.
 class TransformUnit final : public Unit {
  public:
   explicit TransformUnit(const RunShape& run)
       : Unit("transform"), piece_([&] {
-          Linear::Tensor dense{kHidden, add_parameter("dense.weight", {kHidden, kHidden}, true, {0, 0.02f})};
-          dense.bias = add_parameter("dense.bias", {kHidden}, false, {0, 0});
+          Linear::Tensor dense{kPredictionTransformHidden,
+                               add_parameter("dense.weight", {kPredictionTransformHidden, kPredictionTransformHidden},
+                                             true, {0, 0.02f})};
+          dense.bias = add_parameter("dense.bias", {kPredictionTransformHidden}, false, {0, 0});
           end_part();
-          return PredictionTransform(run.tokens(), kHidden, dense, true, run);
+          return PredictionTransform(run.tokens(), kPredictionTransformHidden, dense, true, run);
         }()) {
     Slots save, work;
-    inner_ = save.add(run.tokens() * kHidden, run.dtype);
+    inner_ = save.add(run.tokens() * kPredictionTransformHidden, run.dtype);
     bytes_.saved = save.bytes();
     scratch_ = work.add_bytes(piece_.scratch_bytes(run.threads));
-    d_inner_ = work.add(run.tokens() * kHidden, run.dtype);
+    d_inner_ = work.add(run.tokens() * kPredictionTransformHidden, run.dtype);
     bytes_.forward_workspace = bytes_.backward_workspace = work.bytes();
   }
   UnitBytes bytes() const override { return bytes_; }
@@ -58,7 +60,9 @@ class TransformUnit final : public Unit {
 
 struct Transform {
   explicit Transform(DType dtype, int threads = 1)
-      : run{2, 21, dtype, threads}, unit(std::make_unique<TransformUnit>(run)), runner(*unit, run, kHidden) {}
+      : run{2, 21, dtype, threads},
+        unit(std::make_unique<TransformUnit>(run)),
+        runner(*unit, run, kPredictionTransformHidden) {}
   UnitRunner* operator->() { return &runner; }
 
   RunShape run;
@@ -69,7 +73,7 @@ struct Transform {
 TEST(PredictionTransformTest, MatchesTheReference) {
   Transform transform(DType::fp32);
   expect_block_matches(transform.runner, "dense.", [](const Weights& w, const Doubles& x) {
-    Doubles y = testing::linear(x, kHidden, w.at("weight"), w.at("bias"), false);
+    Doubles y = testing::linear(x, kPredictionTransformHidden, w.at("weight"), w.at("bias"), false);
     for (double& v : y) v = testing::gelu_erf(v);
     return y;
   });

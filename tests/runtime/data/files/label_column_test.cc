@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::int32_t kNone = device::kIgnoredLabel;
+constexpr std::int32_t kLabelColumnNone = device::kIgnoredLabel;
 
 // The last label that fits next to the one that does not count, and the bytes that each takes.
 TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
@@ -24,12 +24,12 @@ TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
     LabelColumn column(kinds);
     const std::size_t empty = column.bytes();
     const auto last = static_cast<std::int32_t>(static_cast<std::uint32_t>(kinds - 1));
-    for (const std::int32_t label : {0, last, kNone, 1}) column.push_back(label);
+    for (const std::int32_t label : {0, last, kLabelColumnNone, 1}) column.push_back(label);
     EXPECT_EQ(column.bytes() - empty, 4 * bytes) << kinds;
     ASSERT_EQ(column.size(), 4u);
     EXPECT_EQ(column[0], 0);
     EXPECT_EQ(column[1], last);
-    EXPECT_EQ(column[2], kNone);
+    EXPECT_EQ(column[2], kLabelColumnNone);
     EXPECT_EQ(column[3], 1);
     EXPECT_EQ(column.counting(0, 4), 3u);
     EXPECT_EQ(column.counting(2, 1), 0u);
@@ -39,8 +39,8 @@ TEST(LabelColumnTest, TakesAsFewBytesAsItsKindsNeed) {
 TEST(LabelColumnTest, MovesIntoTheMemoryThatItAskedFor) {
   EXPECT_TRUE(rc::check([] {
     const auto kinds = *rc::gen::element<std::uint64_t>(3, 300, 70000);
-    const auto labels = *rc::gen::container<std::vector<std::int32_t>>(
-        rc::gen::oneOf(rc::gen::just(kNone), rc::gen::inRange<std::int32_t>(0, static_cast<std::int32_t>(kinds))));
+    const auto labels = *rc::gen::container<std::vector<std::int32_t>>(rc::gen::oneOf(
+        rc::gen::just(kLabelColumnNone), rc::gen::inRange<std::int32_t>(0, static_cast<std::int32_t>(kinds))));
     LabelColumn column(kinds);
     for (const std::int32_t label : labels) column.push_back(label);
     std::vector<std::byte> planned(column.bytes());

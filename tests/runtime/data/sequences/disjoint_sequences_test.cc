@@ -25,11 +25,11 @@ class DisjointSequencesTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-struct Filled {
+struct DisjointSequencesFilled {
   std::vector<std::uint32_t> tokens, positions;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
-  Filled(const DisjointSequences& data, std::uint64_t k, std::size_t elements)
+  DisjointSequencesFilled(const DisjointSequences& data, std::uint64_t k, std::size_t elements)
       : tokens(elements, 7), positions(elements, 7), labels(elements, 7), documents(elements) {
     data.fill(k, {tokens, labels, positions, documents});
   }
@@ -44,7 +44,7 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   EXPECT_EQ(data.sequences(), 4u);
   EXPECT_EQ(data.micro_batches(), 2u);
   EXPECT_EQ(data.labels(), 11u);
-  const Filled first(data, 0, 6), second(data, 1, 6), behind(data, 2, 6);
+  const DisjointSequencesFilled first(data, 0, 6), second(data, 1, 6), behind(data, 2, 6);
   EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(first.labels, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(second.tokens, ElementsAre(6, 7, 0, 200, 201, 202));
@@ -75,7 +75,7 @@ TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
   const DisjointSequences data(std::move(files), 16, 4);
   EXPECT_EQ(data.sequences(), 1u);
   EXPECT_EQ(data.labels(), 1u);
-  EXPECT_EQ(Filled(data, 0, 64).labels[0], 1);
+  EXPECT_EQ(DisjointSequencesFilled(data, 0, 64).labels[0], 1);
 }
 
 TEST_F(DisjointSequencesTest, NothingToPredictIsRefused) {

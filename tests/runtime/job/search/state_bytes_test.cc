@@ -15,7 +15,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kStateBytesUnlimited = std::numeric_limits<std::size_t>::max();
 
 // Whatever it refuses does not fit: with just the memory that a plan needs it refuses none, and it does refuse some.
 TEST(StateBytes, RefuseNoPlanThatFits) {
@@ -33,7 +33,7 @@ TEST(StateBytes, RefuseNoPlanThatFits) {
     set("optimizer.name", pick({"adamw", "adamw8bit", "lion", "sgd"}));
     const int ranks = 1 << random() % 3;
     const Job job = tiny_job(sets, ranks);
-    Capacity capacity{{}, kUnlimited, {}};
+    Capacity capacity{{}, kStateBytesUnlimited, {}};
     for (std::size_t tier = 0; tier < kTiers; ++tier) capacity.tier[tier] = job.plan.memory[tier].peak;
     EXPECT_TRUE(state_may_fit(job.recipe, job.plan.layout, capacity)) << fmt::format("{}", i);
     capacity.together = capacity.tier[0] + capacity.tier[1];
@@ -60,8 +60,8 @@ TEST(StateBytes, UpdatesThatNoStepHidesAreNotPlanned) {
   const auto model =
       models::make_model(open_workload(recipe_with("0", "nvme")).config(), {1, 64, device::DType::bf16, 1});
   const Layout alone = make_layout(*model, Mesh{1}), shared = make_layout(*model, Mesh{64});
-  Capacity unlimited{{}, kUnlimited, {}};
-  unlimited.tier.fill(kUnlimited);
+  Capacity unlimited{{}, kStateBytesUnlimited, {}};
+  unlimited.tier.fill(kStateBytesUnlimited);
   EXPECT_FALSE(is_worth_planning(recipe_with("0", "nvme"), shared, unlimited));
   EXPECT_FALSE(is_worth_planning(recipe_with("0", "host"), shared, unlimited));
   EXPECT_TRUE(is_worth_planning(recipe_with("1", "nvme"), shared, unlimited));

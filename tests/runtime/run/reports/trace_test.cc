@@ -31,7 +31,7 @@ std::vector<Span> simulated(const StepPlan& plan) {
   return simulate(plan, nominal_profile(plan));
 }
 
-Job job_of(std::vector<std::string> sets, int ranks) {
+Job traced_job(std::vector<std::string> sets, int ranks) {
   sets.insert(sets.end(), {"training.gradient_accumulation_steps=2", "memory.nvme=/tmp"});
   return tiny_job(std::move(sets), ranks);
 }
@@ -39,10 +39,10 @@ Job job_of(std::vector<std::string> sets, int ranks) {
 // Stages and tiers whose steps differ most: late gathers, and updates that the step before left.
 std::vector<Job> jobs() {
   std::vector<Job> all;
-  all.push_back(job_of({}, 1));
-  all.push_back(job_of({"zero.stage=1"}, 2));
-  all.push_back(job_of({"zero.stage=3", "training.recompute=block", "zero.activations=host"}, 4));
-  all.push_back(job_of({"zero.stage=3", "zero.parameters=nvme", "zero.gradients=host", "zero.optimizer=nvme"}, 2));
+  all.push_back(traced_job({}, 1));
+  all.push_back(traced_job({"zero.stage=1"}, 2));
+  all.push_back(traced_job({"zero.stage=3", "training.recompute=block", "zero.activations=host"}, 4));
+  all.push_back(traced_job({"zero.stage=3", "zero.parameters=nvme", "zero.gradients=host", "zero.optimizer=nvme"}, 2));
   return all;
 }
 
@@ -135,7 +135,7 @@ class TraceOfSteps : public testing::Test {
   std::size_t waits_across() const { return waits_between_rows(job_.plan, true); }
 
   static constexpr std::int64_t kStep = 1'000'000'000;
-  Job job_ = job_of({"zero.stage=1"}, 2);
+  Job job_ = traced_job({"zero.stage=1"}, 2);
 };
 
 TEST_F(TraceOfSteps, EachRankIsAProcessAndEachStepARowsSlice) {

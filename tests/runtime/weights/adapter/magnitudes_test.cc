@@ -12,20 +12,21 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::size_t kIn = 8, kOut = 12;
-const std::string kLayer = "model.layers.0.mlp.up_proj", kConv1d = "transformer.h.0.mlp.c_fc";
+constexpr std::size_t kMagnitudesIn = 8, kMagnitudesOut = 12;
+const std::string kMagnitudesLayer = "model.layers.0.mlp.up_proj", kConv1d = "transformer.h.0.mlp.c_fc";
 
 TEST(Magnitudes, AreTheLengthsOfTheRows) {
   models::Adapter adapter{.rank = 2};
   adapter.dora = true;
   const auto model = small_llama(std::make_shared<models::Adapter>(adapter));
   const auto weights = with_magnitudes(std::make_unique<IndexWeights>(), *model);
-  const std::size_t matrix = tensor_of(*model, kLayer + ".weight");
-  std::vector<float> read(kOut - 3);
-  weights->read(1, tensor_of(*model, kLayer + std::string(models::kMagnitude)), 3, read);
-  for (std::size_t o = 3; o < kOut; ++o) {
+  const std::size_t matrix = tensor_of(*model, kMagnitudesLayer + ".weight");
+  std::vector<float> read(kMagnitudesOut - 3);
+  weights->read(1, tensor_of(*model, kMagnitudesLayer + std::string(models::kMagnitude)), 3, read);
+  for (std::size_t o = 3; o < kMagnitudesOut; ++o) {
     double squares = 0;
-    for (std::size_t i = 0; i < kIn; ++i) squares += std::pow(double{IndexWeights::value(1, matrix, o * kIn + i)}, 2);
+    for (std::size_t i = 0; i < kMagnitudesIn; ++i)
+      squares += std::pow(double{IndexWeights::value(1, matrix, o * kMagnitudesIn + i)}, 2);
     EXPECT_NEAR(read[o - 3], std::sqrt(squares), 1e-6) << o;
   }
   std::vector<float> other(5);
@@ -40,11 +41,12 @@ TEST(Magnitudes, RowsOfAMatrixStoredInputsFirstAreItsColumns) {
   const auto model = small_gpt2(std::make_shared<models::Adapter>(adapter));
   const auto weights = with_magnitudes(std::make_unique<IndexWeights>(), *model);
   const std::size_t matrix = tensor_of(*model, kConv1d + ".weight");
-  std::vector<float> read(kOut);
+  std::vector<float> read(kMagnitudesOut);
   weights->read(1, tensor_of(*model, kConv1d + std::string(models::kMagnitude)), 0, read);
-  for (std::size_t o = 0; o < kOut; ++o) {
+  for (std::size_t o = 0; o < kMagnitudesOut; ++o) {
     double squares = 0;
-    for (std::size_t i = 0; i < kIn; ++i) squares += std::pow(double{IndexWeights::value(1, matrix, i * kOut + o)}, 2);
+    for (std::size_t i = 0; i < kMagnitudesIn; ++i)
+      squares += std::pow(double{IndexWeights::value(1, matrix, i * kMagnitudesOut + o)}, 2);
     EXPECT_NEAR(read[o], std::sqrt(squares), 1e-6) << o;
   }
 }
