@@ -165,9 +165,9 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
   const int data = recipe.parallel.data_ranks(ranks);
   const std::int64_t count = steps * data;
   if (count % group == 0) return;
-  fail(Exit::usage,
-       "training.reduce_group = {} does not divide the {} micro-batches of a step ({} with {} each): set {}", group,
-       count, counted(static_cast<std::uint64_t>(data), "rank"), steps, std::gcd(group, count));
+  fail(Exit::usage, "training.reduce_group = {} does not divide the {} of a step ({} with {} each): set {}", group,
+       counted(static_cast<std::uint64_t>(count), "micro-batch", "micro-batches"),
+       counted(static_cast<std::uint64_t>(data), "rank"), steps, std::gcd(group, count));
 }
 
 // The nodes of the data ranks of the first stage.
@@ -240,10 +240,16 @@ Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose 
 std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity) {
   std::vector<Job> jobs;
   jobs.push_back(make_job(workload, ranks, capacity));
-  const Mesh mesh = jobs[0].plan.mesh();
+  for (Job& later : jobs_of_later_stages(jobs[0], capacity)) jobs.push_back(std::move(later));
+  return jobs;
+}
+
+std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity) {
+  std::vector<Job> jobs;
+  const Mesh mesh = first.plan.mesh();
   for (int stage = 1; stage < mesh.stages; ++stage)
     jobs.push_back(
-        make_job(workload, ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage), jobs[0].plan.pieces));
+        make_job(first, first.ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage), first.plan.pieces));
   return jobs;
 }
 

@@ -42,6 +42,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
 Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose = Purpose::train);
 // A training's jobs, one for the first rank of each pipeline stage.
 std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity);
+// The same without that of stage 0, which is given.
+std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity);
 
 // Whether every pipeline stage of a training's job fits; of one that has a single stage, the job itself.
 bool every_stage_fits(const Job& job, const Capacity& capacity);

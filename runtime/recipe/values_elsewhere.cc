@@ -65,6 +65,8 @@ constexpr ValuesElsewhere kValues[] = {
      "or another one; this schedule is not supported"},
     {"parallel.schedule", "gpipe afab fthenb allforward", "all_forward_all_backward", ""},
     {"parallel.schedule", "pipedream pipedreamflush onefoneb", "1f1b", ""},
+    {"parallel.schedule", "interleaved1f1b loopedbfs virtualpipeline vpp", "interleaved",
+     "with parallel.chunks, the pieces of the model per stage"},
     {"adapter.kind", "qlora", "lora", "with model.frozen_format = \"nf4\""},
     {"adapter.kind", "dora", "lora", "with adapter.dora = true"},
     {"adapter.kind", "rslora", "lora", "with adapter.rslora = true"},

@@ -14,4 +14,15 @@ inline std::size_t tasks_with_rows(const StepPlan& plan) {
   return static_cast<std::size_t>(std::count_if(plan.tasks.begin(), plan.tasks.end(), has_row));
 }
 
+// For tasks of the same step, or of the one before.
+inline std::size_t waits_between_rows(const StepPlan& plan, bool across) {
+  std::size_t n = 0;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
+    for (const int wait : plan.tasks[t].waits) {
+      const auto other = static_cast<std::size_t>(wait);
+      if ((other >= t) == across && has_row(plan.tasks[t]) && has_row(plan.tasks[other])) ++n;
+    }
+  return n;
+}
+
 }  // namespace strata::runtime

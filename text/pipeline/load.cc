@@ -90,6 +90,9 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& where) {
   }
   if (!fs::is_directory(where, ignored)) {
     refuse_broken_link(plain);
+    if (fs::exists(where, ignored))
+      fail(Exit::usage, "--tokenizer {} is neither a folder nor a regular file: name the tokenizer's folder or file",
+           where.string());
     fail(Exit::usage, "--tokenizer {}: there is neither a folder nor a file of that name (nor is it `byte`)",
          where.string());
   }

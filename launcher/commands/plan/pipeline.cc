@@ -13,6 +13,7 @@
 #include "runtime/plan/layout/stages.h"
 #include "runtime/plan/proof/stage_match.h"
 #include "runtime/run/reports/report.h"
+#include "runtime/run/reports/stage_traces.h"
 
 namespace strata::launcher {
 namespace {
@@ -57,6 +58,11 @@ std::string balance_text(const std::vector<PlannedStage>& stages) {
       static_cast<int>(plan.pieces.size()) > plan.mesh().stages ? "chunk" : "stage", 100 * best / asked);
 }
 
+void require_match(std::span<const runtime::StepPlan* const> plans) {
+  if (const auto mismatch = runtime::find_mismatch(plans))
+    invariant_failed(__FILE__, __LINE__, "the stages of the pipeline go together", *mismatch);
+}
+
 }  // namespace
 
 std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
@@ -65,8 +71,12 @@ std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int r
   for (runtime::Job& job : runtime::jobs_of_stages(workload, ranks, capacity))
     stages.push_back({std::move(job), std::nullopt, 0});
   const std::vector<const runtime::StepPlan*> plans = plans_of(stages);
-  if (const auto mismatch = runtime::find_mismatch(plans))
-    invariant_failed(__FILE__, __LINE__, "the stages of the pipeline go together", *mismatch);
+  require_match(plans);
+  if (stages[0].job.evaluation) {
+    std::vector<const runtime::StepPlan*> forwards;
+    for (const PlannedStage& stage : stages) forwards.push_back(&stage.job.evaluation->plan);
+    require_match(forwards);
+  }
   const runtime::MachineProfile profile =
       machine ? runtime::profile_of(*machine, stages[0].job, ranks_per_node) : runtime::nominal_profile(*plans[0]);
   const auto spans = runtime::simulate(plans, profile);
@@ -75,6 +85,7 @@ std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int r
   for (std::size_t s = 0; s < plans.size(); ++s) {
     stages[s].idle_share = runtime::idle_share(*plans[s], spans[s], 1e3 * step);
     if (machine) stages[s].step_ms = 1e3 * runtime::makespan_s(*plans[s], spans[s]);
+    stages[s].spans = spans[s];
   }
   return stages;
 }
@@ -114,6 +125,12 @@ std::string pipeline_text(const std::vector<PlannedStage>& stages) {
     text += folded("each micro-batch gathers a stage's parameters again: with zero.stage = 2 they are there once", 2) +
             "\n";
   return text;
+}
+
+std::string pipeline_trace(const std::vector<PlannedStage>& stages) {
+  std::vector<std::vector<runtime::Span>> spans;
+  for (const PlannedStage& stage : stages) spans.push_back(stage.spans);
+  return runtime::planned_trace(plans_of(stages), *stages[0].job.model, spans);
 }
 
 JsonArray pipeline_json(const std::vector<PlannedStage>& stages) {

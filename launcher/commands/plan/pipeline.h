@@ -11,9 +11,10 @@ namespace strata::launcher {
 
 // What the ranks of one stage of a pipeline do in a step, as the simulator runs all stages against each other.
 struct PlannedStage {
-  runtime::Job job;               // that of the stage's first rank
-  std::optional<double> step_ms;  // only with a machine file
-  double idle_share;              // the share of the step in which the compute lane has nothing to do
+  runtime::Job job;                       // that of the stage's first rank
+  std::optional<double> step_ms;          // only with a machine file
+  double idle_share;                      // the share of the step in which the compute lane has nothing to do
+  std::vector<runtime::Span> spans = {};  // when its tasks run
 };
 
 // Plans every stage. Without a machine, idle shares come from nominal speeds. Throws what make_job throws.
@@ -24,7 +25,9 @@ std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int>
 std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages);
 // A row per stage, and the split that would balance them better.
 std::string pipeline_text(const std::vector<PlannedStage>& stages);
-// The same as a member of plan --json.
+// The step of all stages (docs/formats.md, "Traces").
+std::string pipeline_trace(const std::vector<PlannedStage>& stages);
+// The table as a member of plan --json.
 JsonArray pipeline_json(const std::vector<PlannedStage>& stages);
 
 }  // namespace strata::launcher

@@ -42,7 +42,6 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/run/reports/report.h"
-#include "runtime/run/reports/trace.h"
 
 namespace strata::launcher {
 namespace {
@@ -385,9 +384,7 @@ int plan(const PlanOptions& options) {
   if (options.html) write_page(options, job, stages, capacity, machine, per_node);
   if (options.trace) {
     runtime::ReportFile file(*options.trace, "--trace");
-    const auto spans =
-        prediction ? prediction->forecast.spans : runtime::simulate(job.plan, runtime::nominal_profile(job.plan));
-    file.write(runtime::planned_trace(job.plan, *job.model, spans));
+    file.write(pipeline.empty() ? step_trace(job, prediction) : pipeline_trace(pipeline));
     file.close();
   }
   if (fits) return static_cast<int>(Exit::done);

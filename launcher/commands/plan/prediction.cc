@@ -8,6 +8,7 @@
 #include "launcher/screen/folded.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/run/reports/report.h"
+#include "runtime/run/reports/stage_traces.h"
 
 namespace strata::launcher {
 
@@ -23,6 +24,13 @@ Prediction predict(const std::optional<std::filesystem::path>& recipe, const std
           machine.spread,
           runtime::scaling_text(machine, job.ranks, ranks_per_node,
                                 job.plan.io_bytes.of(runtime::Tier::nvme) ? job.recipe.memory.nvme.size() : 0)};
+}
+
+std::string step_trace(const runtime::Job& job, const std::optional<Prediction>& prediction) {
+  const runtime::StepPlan* const plans[] = {&job.plan};
+  const std::vector<runtime::Span> spans[] = {
+      prediction ? prediction->forecast.spans : runtime::simulate(job.plan, runtime::nominal_profile(job.plan))};
+  return runtime::planned_trace(plans, *job.model, spans);
 }
 
 void print_prediction(const Prediction& p) {

@@ -88,6 +88,22 @@ void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
   file.commit();
 }
 
+// Closes the report's trace; null: another rank writes it.
+void write_trace(runtime::RunReports* reports, const runtime::TraceRecorder& trace, const runtime::Job& job,
+                 const runtime::Capacity& capacity, comm::World& world) {
+  std::vector<runtime::Job> later;
+  if (reports) later = runtime::jobs_of_later_stages(job, capacity);
+  std::vector<const runtime::StepPlan*> stages = {&job.plan};
+  for (const runtime::Job& stage : later) stages.push_back(&stage.plan);
+  const int traced = runtime::write_trace(reports ? &*reports->trace : nullptr, trace, stages, *job.model, world);
+  if (!reports) return;
+  reports->trace->close();
+  const int count = job.plan.mesh().stages, all = world.size() / count;
+  if (traced < all)
+    note(fmt::format("report.trace holds ranks 0 to {} of {}{}: more would make it too large to open", traced - 1, all,
+                     count > 1 ? " of each stage" : ""));
+}
+
 // Runs from the plan to the last step.
 void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World& world, const StopSignal& stop) {
   require_data(asked, true, world);
@@ -224,12 +240,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   }
   if (trace) {
     trace->record_newest(summary.timed_step, summary.spans);
-    const int traced = runtime::write_trace(reports && reports->trace ? &*reports->trace : nullptr, *trace, job.plan,
-                                            *job.model, world);
-    if (reports && reports->trace) reports->trace->close();
-    if (speaks && traced < world.size())
-      note(fmt::format("report.trace holds ranks 0 to {} of {}: more would make it too large to open", traced - 1,
-                       world.size()));
+    write_trace(reports ? &*reports : nullptr, *trace, job, planned.capacity, world);
     if (const std::string missing = trace->missing(); speaks && !missing.empty()) note(missing);
   }
   if (reports && reports->summary) {

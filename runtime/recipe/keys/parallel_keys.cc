@@ -106,7 +106,8 @@ std::vector<RecipeKey> parallel_keys() {
                        "parallel.chunks pieces of the stage, which idles less and sends more; or all forwards first, "
                        "which keeps the activations of all"),
       integer("parallel.chunks", 1, kMostRanks, STRATA_AT(parallel.chunks),
-              "pieces of the model per stage, for the interleaved schedule"),
+              "pieces of the model per stage: at least 2 with the interleaved schedule, whose micro-batches of a rank "
+              "and step are a multiple of parallel.stages; 1 with the others"),
       split(),
   };
   keys.insert(keys.begin() + 1, tensor_shards());

@@ -71,11 +71,11 @@ Trace::Trace(const StepPlan& plan, const models::Model& model) : plan_(plan) {
   }
 }
 
-std::string Trace::begin(const TraceHead& head) const {
+std::string Trace::begin(const TraceHead& head) {
   const JsonObject other = JsonObject()
                                .add("trace", head.kind)
                                .add("ranks", head.ranks)
-                               .add("ranks_traced", head.processes.size())
+                               .add("ranks_traced", head.traced.size())
                                .add("steps", JsonArray().add_all(head.steps))
                                .add("clocks", head.clocks);
   std::string text =
@@ -86,12 +86,12 @@ std::string Trace::begin(const TraceHead& head) const {
     text += event;
     separator = ",\n";
   };
-  for (std::size_t rank = 0; rank < head.processes.size(); ++rank) {
-    const JsonObject process = JsonObject().add("pid", rank);
-    add(name_event("process_name", process, JsonObject().add("name", head.processes[rank])));
-    add(name_event("process_sort_index", process, JsonObject().add("sort_index", rank)));
+  for (const TracedRank& one : head.traced) {
+    const JsonObject process = JsonObject().add("pid", one.rank);
+    add(name_event("process_name", process, JsonObject().add("name", one.name)));
+    add(name_event("process_sort_index", process, JsonObject().add("sort_index", one.rank)));
     for (std::size_t row = 0; row <= kStepRow; ++row) {
-      if (row != kStepRow && !used_[row]) continue;
+      if (row != kStepRow && !one.trace->used_[row]) continue;
       const JsonObject thread = JsonObject(process).add("tid", row);
       add(name_event("thread_name", thread, JsonObject().add("name", row == kStepRow ? "step" : kLaneNames[row])));
       add(name_event("thread_sort_index", thread, JsonObject().add("sort_index", row == kStepRow ? 0 : row + 1)));
@@ -139,27 +139,40 @@ void Trace::add_arrows(std::string& text, int rank, std::int64_t number, std::sp
       const bool across = index(wait) >= t;
       if (!is_shown(plan_.tasks[index(wait)]) || (across && !follows)) continue;
       const Span& earlier = across ? before->spans[index(wait)] : spans[index(wait)];
-      if (ran(earlier)) add_arrow(text, rank, wait, earlier, task, spans[t]);
+      // An arrow belongs to the slice around its time, and a slice's end is outside of it.
+      const std::int64_t begin = std::max(earlier.begin, std::min(earlier.end - 1, spans[t].begin));
+      if (ran(earlier))
+        add_arrow(text, {rank, plan_.tasks[index(wait)].lane, earlier}, begin, {rank, task.lane, spans[t]},
+                  spans[t].begin);
     }
   }
   if (before) *before = {number, {spans.begin(), spans.end()}};
 }
 
-void Trace::add_arrow(std::string& text, int rank, int earlier, const Span& from, const Task& later, const Span& to) {
-  const std::uint64_t id = ++arrows_;
-  // An arrow belongs to the slice around its time, and a slice's end is outside of it.
-  const std::int64_t begin = std::max(from.begin, std::min(from.end - 1, to.begin));
-  const auto add = [&](const JsonObject& phase, LaneId lane, std::int64_t at) {
+std::string Trace::message(const Ran& sent, const Ran& received) {
+  std::string text;
+  // A receive begins when it is posted and ends with the message. Clocks of two nodes may differ by more than that
+  // took.
+  const std::int64_t end = std::max(received.span.begin, received.span.end - 1);
+  const std::int64_t begin = std::max(sent.span.begin, std::min(sent.span.end - 1, end));
+  if (ran(sent.span) && ran(received.span) && begin <= end) add_arrow(text, sent, begin, received, end);
+  return text;
+}
+
+void Trace::add_arrow(std::string& text, const Ran& from, std::int64_t begin, const Ran& to, std::int64_t end) {
+  // Unique in the text of all stages.
+  const std::uint64_t id = ++arrows_ * static_cast<std::uint64_t>(plan_.mesh().stages) + index(plan_.stage);
+  const auto add = [&](const JsonObject& phase, const Ran& ran, std::int64_t at) {
     add_event(text, JsonObject(phase)
                         .add("ts", JsonText{microseconds(at - zero_)})
-                        .add("pid", rank)
-                        .add("tid", static_cast<int>(lane))
+                        .add("pid", ran.rank)
+                        .add("tid", static_cast<int>(ran.lane))
                         .add("id", id)
                         .add("cat", "wait")
                         .add("name", "wait"));
   };
-  add(JsonObject().add("ph", "s"), plan_.tasks[index(earlier)].lane, begin);
-  add(JsonObject().add("ph", "f").add("bp", "e"), later.lane, to.begin);
+  add(JsonObject().add("ph", "s"), from, begin);
+  add(JsonObject().add("ph", "f").add("bp", "e"), to, end);
 }
 
 // A buffer lives from the beginning of the first to the end of the last task that uses it.
@@ -222,14 +235,6 @@ Span extent_of(const StepPlan& plan, std::span<const Span> spans) {
     if (ran(spans[t]) && is_shown(plan.tasks[t])) begin = std::min(begin, spans[t].begin);
   const int last = last_awaited(plan, spans);
   return last < 0 || !ran(spans[index(last)]) ? Span{} : Span{begin, spans[index(last)].end};
-}
-
-std::string planned_trace(const StepPlan& plan, const models::Model& model, std::span<const Span> spans) {
-  Trace trace(plan, model);
-  const std::string name =
-      plan.ranks() == 1 ? "rank 0, planned" : fmt::format("rank 0, planned: all {} ranks alike", plan.ranks());
-  std::string text = trace.begin({"planned", plan.ranks(), {name}, {}, "simulated"});
-  return text + trace.step(0, 0, spans, extent_of(plan, spans).begin) + Trace::end();
 }
 
 }  // namespace strata::runtime

@@ -13,25 +13,44 @@
 
 namespace strata::runtime {
 
-// What a trace says of itself, and the names of its processes.
+class Trace;
+
+// A rank in a trace.
+struct TracedRank {
+  int rank;
+  std::string name;
+  const Trace* trace;  // that of its stage's plan
+};
+
+// What a trace says of itself, and its ranks.
 struct TraceHead {
-  std::string_view kind;               // "measured" or "planned"
-  int ranks;                           // of the run; a trace may contain fewer
-  std::vector<std::string> processes;  // by rank
-  std::vector<std::int64_t> steps;     // empty for a plan, whose step has no number
-  std::string_view clocks;             // how times of different ranks compare
+  std::string_view kind;            // "measured" or "planned"
+  int ranks;                        // of the run; a trace may contain fewer
+  std::vector<TracedRank> traced;   // ascending
+  std::vector<std::int64_t> steps;  // empty for a plan, whose step has no number
+  std::string_view clocks;          // how times of different ranks compare
 };
 
 // A trace of a plan's tasks (docs/formats.md, "Traces") as text, piece by piece: begin(), then step() for each rank of
-// each step in ascending order, then end(). Plan and model must outlive it.
+// each step in ascending order, then end(). The stages of a pipeline have a Trace each in one text. Plan and model must
+// outlive it.
 class Trace {
  public:
+  // A task that ran on a rank.
+  struct Ran {
+    int rank;
+    LaneId lane;
+    Span span;
+  };
+
   Trace(const StepPlan& plan, const models::Model& model);
 
-  std::string begin(const TraceHead& head) const;
+  static std::string begin(const TraceHead& head);
   // spans: when the rank's tasks ran in that step (0: a plan's), in ns; {0, 0} if not in this step. `zero`: where the
   // trace begins.
   std::string step(int rank, std::int64_t number, std::span<const Span> spans, std::int64_t zero);
+  // The arrow of a message, from the task that sends it to the one that receives it on another rank.
+  std::string message(const Ran& sent, const Ran& received);
   static std::string end() { return "\n]}\n"; }
 
  private:
@@ -39,7 +58,7 @@ class Trace {
 
   void add_slices(std::string& text, int rank, std::int64_t number, std::span<const Span> spans) const;
   void add_arrows(std::string& text, int rank, std::int64_t number, std::span<const Span> spans);
-  void add_arrow(std::string& text, int rank, int earlier, const Span& from, const Task& later, const Span& to);
+  void add_arrow(std::string& text, const Ran& from, std::int64_t begin, const Ran& to, std::int64_t end);
   void add_memory(std::string& text, int rank, std::span<const Span> spans) const;
   void add_counter(std::string& text, int rank, std::size_t tier, std::int64_t at, const Live& live) const;
 
@@ -61,8 +80,5 @@ class Trace {
 
 // From the first task's beginning to the end of the last task that the step's end waits for; {0, 0} if no task ran.
 Span extent_of(const StepPlan& plan, std::span<const Span> spans);
-
-// The whole trace of a plan's simulated step. One process stands for all ranks, because every rank has the same plan.
-std::string planned_trace(const StepPlan& plan, const models::Model& model, std::span<const Span> spans);
 
 }  // namespace strata::runtime

@@ -13,6 +13,8 @@
 
 #include "base/error.h"
 #include "base/host/host_name.h"
+#include "base/index.h"
+#include "runtime/run/reports/stage_traces.h"
 
 namespace strata::runtime {
 namespace {
@@ -27,16 +29,19 @@ std::string clock_name(int rank) {
   return boot + std::string(space.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
 }
 
-// What each rank says once: its clock and its host.
+// What each rank says once: its clock and its host. Rank 0 also says how many ranks of each stage are traced.
 struct Places {
   std::vector<std::string> clocks, hosts;
+  std::size_t traced;
 };
-Places exchange_places(comm::World& world) {
+Places exchange_places(comm::World& world, std::size_t traced) {
   Places places;
-  for (const std::string& text : world.exchange(clock_name(world.rank()) + "\n" + host_name())) {
-    const std::size_t line = text.find('\n');
-    places.clocks.push_back(text.substr(0, line));
-    places.hosts.push_back(text.substr(line + 1));
+  for (const std::string& text :
+       world.exchange(fmt::format("{}\n{}\n{}", clock_name(world.rank()), host_name(), traced))) {
+    std::istringstream lines(text);
+    std::getline(lines, places.clocks.emplace_back());
+    std::getline(lines, places.hosts.emplace_back());
+    if (places.clocks.size() == 1) lines >> places.traced;
   }
   return places;
 }
@@ -64,17 +69,25 @@ std::vector<Span> unpacked(const std::string& bytes, std::int64_t step, std::siz
   return theirs == step ? spans : std::vector<Span>{};
 }
 
+// When a rank's tasks ran in a step; empty if unknown.
+struct RankSpans {
+  int rank;
+  const StepPlan* plan;
+  std::vector<Span> spans;
+};
+
 // Shifts times to rank 0's clock, by the end of the step's consensus, which all ranks leave together.
-void align(std::vector<std::vector<Span>>& ranks, std::span<const std::string> clocks, const StepPlan& plan) {
-  std::vector<std::int64_t> together(ranks.size());
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
-    if (plan.tasks[t].kind == TaskKind::consensus)
-      for (std::size_t r = 0; r < ranks.size(); ++r)
-        if (!ranks[r].empty()) together[r] = ranks[r][t].end;
+void align(std::vector<RankSpans>& ranks, std::span<const std::string> clocks) {
+  std::vector<std::int64_t> together(clocks.size());
+  for (const RankSpans& one : ranks)
+    for (std::size_t t = 0; t < one.spans.size(); ++t)
+      if (one.plan->tasks[t].kind == TaskKind::consensus) together[index(one.rank)] = one.spans[t].end;
   const auto shifts = clock_shifts(clocks, together);
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (Span& span : ranks[r])
-      if (span.end != 0) span = {span.begin + shifts[r], span.end + shifts[r]};
+  for (RankSpans& one : ranks)
+    for (Span& span : one.spans) {
+      const std::int64_t shift = shifts[index(one.rank)];
+      if (span.end != 0) span = {span.begin + shift, span.end + shift};
+    }
 }
 
 }  // namespace
@@ -152,15 +165,21 @@ std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std:
   return shifts;
 }
 
-int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan& plan, const models::Model& model,
-                comm::World& world, std::size_t most) {
-  const Places places = exchange_places(world);
-  const std::size_t steps = recorder.steps().size(), tasks = plan.tasks.size();
-  // Other stages of a pipeline have other tasks: the trace has the ranks of the first.
-  const auto ranks = std::clamp<std::size_t>(most / std::max<std::size_t>(1, steps * tasks), 1,
-                                             static_cast<std::size_t>(world.size() / plan.mesh().stages));
-  Trace trace(plan, model);
+int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const StepPlan* const> stages,
+                const models::Model& model, comm::World& world, std::size_t most) {
+  const Mesh mesh = stages[0]->mesh();
+  const std::size_t steps = recorder.steps().size(), of_stage = static_cast<std::size_t>(world.size() / mesh.stages);
+  std::size_t tasks = 0;  // of one rank of each stage
+  for (const StepPlan* const plan : stages) tasks += plan->tasks.size();
+  const Places places =
+      exchange_places(world, std::clamp<std::size_t>(most / std::max<std::size_t>(1, steps * tasks), 1, of_stage));
+  std::optional<StageTraces> traces;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (static_cast<std::size_t>(rank) % of_stage < places.traced) ranks.push_back(rank);
   if (file) {
+    STRATA_CHECK_EQ(stages.size(), static_cast<std::size_t>(mesh.stages));
+    traces.emplace(stages, model);
     TraceHead head{"measured",
                    world.size(),
                    {},
@@ -168,29 +187,37 @@ int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan&
                    all_equal(places.clocks) ? "one clock for all ranks"
                                             : "one clock per node; nodes are aligned at the end of each step's "
                                               "consensus, which all ranks leave together"};
-    for (std::size_t r = 0; r < ranks; ++r)
-      head.processes.push_back(all_equal(places.hosts) ? fmt::format("rank {}", r)
-                                                       : fmt::format("rank {} on {}", r, places.hosts[r]));
-    file->write(trace.begin(head));
+    for (const int rank : ranks) {
+      std::string name = fmt::format("rank {}", rank);
+      if (mesh.stages > 1) name += fmt::format(" (stage {})", mesh.at(rank).stage);
+      if (!all_equal(places.hosts)) name += " on " + places.hosts[index(rank)];
+      head.traced.push_back({rank, name, &traces->of(rank)});
+    }
+    file->write(Trace::begin(head));
   }
+  const bool traced = static_cast<std::size_t>(world.rank()) % of_stage < places.traced;
   std::int64_t zero = std::numeric_limits<std::int64_t>::max();  // beginning of the first step's first task on any rank
   for (std::size_t i = 0; i < steps; ++i) {
     const std::int64_t number = recorder.steps()[i];
-    const bool traced = static_cast<std::size_t>(world.rank()) < ranks;
     const auto texts = world.exchange(traced ? packed(number, recorder.spans(i)) : "");
     if (!file) continue;
-    std::vector<std::vector<Span>> spans;
-    for (std::size_t r = 0; r < ranks; ++r) spans.push_back(unpacked(texts[r], number, tasks));
-    align(spans, std::span(places.clocks).first(ranks), plan);
-    for (const auto& of_rank : spans) {
-      if (of_rank.empty()) continue;
-      if (const Span all = extent_of(plan, of_rank); i == 0 && all.end != 0) zero = std::min(zero, all.begin);
+    std::vector<RankSpans> all;
+    for (const int rank : ranks) {
+      const StepPlan& plan = *stages[index(mesh.at(rank).stage)];
+      all.push_back({rank, &plan, unpacked(texts[index(rank)], number, plan.tasks.size())});
     }
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (!spans[r].empty()) file->write(trace.step(static_cast<int>(r), number, spans[r], zero));
+    align(all, places.clocks);
+    std::map<int, std::span<const Span>> ran;
+    for (const RankSpans& of_rank : all) {
+      if (of_rank.spans.empty()) continue;
+      ran[of_rank.rank] = of_rank.spans;
+      if (const Span extent = extent_of(*of_rank.plan, of_rank.spans); i == 0 && extent.end != 0)
+        zero = std::min(zero, extent.begin);
+    }
+    file->write(traces->step(number, ran, zero));
   }
   if (file) file->write(Trace::end());
-  return static_cast<int>(ranks);
+  return static_cast<int>(places.traced);
 }
 
 }  // namespace strata::runtime

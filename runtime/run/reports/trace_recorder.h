@@ -55,9 +55,10 @@ std::optional<std::vector<StepRange>> agree_on_traced_steps(const Recipe& recipe
 // the same shift; the earliest of their times counts.
 std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std::span<const std::int64_t> together);
 
-// Collective: gathers what all ranks recorded and writes it to rank 0's `file` (null elsewhere). Returns how many ranks
-// the trace contains: the first ones, so many that their tasks in all steps are at most `most`, but at least one.
-int write_trace(ReportFile* file, const TraceRecorder& recorder, const StepPlan& plan, const models::Model& model,
-                comm::World& world, std::size_t most = kMostTraced);
+// Collective: gathers what all ranks recorded and writes it to rank 0's `file` (null elsewhere). `stages`: the plans of
+// all stages of a pipeline, by stage; ranks without a file need only their own. Returns how many ranks of each stage
+// the trace contains: the first ones, so many that all their tasks in all steps are at most `most`, but at least one.
+int write_trace(ReportFile* file, const TraceRecorder& recorder, std::span<const StepPlan* const> stages,
+                const models::Model& model, comm::World& world, std::size_t most = kMostTraced);
 
 }  // namespace strata::runtime

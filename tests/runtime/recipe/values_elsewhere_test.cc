@@ -36,6 +36,7 @@ TEST(ValuesElsewhere, ARefusalSaysWhatIsMeant) {
       {"optimizer.name=adam", "; you mean \"adamw\", with optimizer.weight_decay = 0 that is Adam"},
       {"scheduler.name=cosine_with_restarts", "; you mean \"cosine\", which has no restarts"},
       {"parallel.schedule=gpipe", "; you mean \"all_forward_all_backward\""},
+      {"parallel.schedule=Interleaved1F1B", "; you mean \"interleaved\", with parallel.chunks"},
       {"parallel.schedule=1F1B", "; you mean \"1f1b\""},
       {"adapter.kind=QLoRA", "; you mean \"lora\", with model.frozen_format = \"nf4\""},
       {"adapter.kind=dora", "; you mean \"lora\", with adapter.dora = true"},

@@ -51,7 +51,26 @@ class RandomMesh {
                    fmt::format("model.config.tie_word_embeddings={}", between(0, 1) == 1),
                    fmt::format("model.config.vocab_size={}", between(130, 163))});
     }
+    const bool gpt2 = sets[4] == "model.preset=tiny-gpt2";
+    const std::vector<std::string> some = train_some(gpt2, layers);
+    sets.insert(sets.end(), some.begin(), some.end());
     return sets;
+  }
+  // What is trained of it: everything, what is not frozen, or adapters.
+  std::vector<std::string> train_some(bool gpt2, int layers) {
+    switch (between(0, 3)) {
+      case 0: {
+        const std::string block = (gpt2 ? "*.h." : "*.layers.") + std::to_string(between(0, layers - 1)) + ".*";
+        return {fmt::format("training.freeze=[\"{}\"]",
+                            one_of<std::string>({block, "*.mlp.*", gpt2 ? "*.wte.*" : "*.embed_tokens.*"}))};
+      }
+      case 1:
+        return {"adapter.kind=lora", fmt::format("adapter.rank={}", between(1, 6)),
+                fmt::format("adapter.dropout={}", 0.25 * between(0, 1)),
+                fmt::format("adapter.rslora={}", between(0, 1) == 1)};
+      default:
+        return {};
+    }
   }
   // How ranks split it, with the number of ranks.
   std::pair<int, std::vector<std::string>> mesh(int units, bool divides_rows) {
@@ -76,7 +95,7 @@ class RandomMesh {
     // Pieces of a stage need a unit each, and a multiple of the stages' number of micro-batches.
     if (stages == 2 && 4 / data % stages == 0 && units >= 4 && between(0, 1) == 0) {
       sets.push_back("parallel.schedule=interleaved");
-      sets.push_back("parallel.chunks=2");
+      sets.push_back(fmt::format("parallel.chunks={}", between(2, units / 2)));
     }
     if (const bool recomputes = sets[6] != "training.recompute=none"; recomputes && between(0, 2) == 0)
       sets.push_back("zero.activations=host");

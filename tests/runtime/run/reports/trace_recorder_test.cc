@@ -9,6 +9,7 @@
 
 #include "runtime/forecast/simulator.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/run/reports/stage_traces.h"
 #include "tests/failure.h"
 #include "tests/runtime/rows.h"
 #include "tests/runtime/tiny_job.h"
@@ -67,6 +68,10 @@ TEST(TraceRecorder, ClocksOfOtherNodesAreMovedOntoTheFirstOnes) {
   EXPECT_THAT(clock_shifts(std::vector<std::string>{"a"}, std::vector<std::int64_t>{9}), ElementsAre(0));
 }
 
+std::vector<const StepPlan*> plans_of(const Job& job) {
+  return {&job.plan};
+}
+
 std::string text_of_file(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -105,7 +110,7 @@ class TracedRun : public testing::Test {
       if (steps.empty()) return;
       std::optional<ReportFile> file;
       if (world.rank() == 0) file.emplace(trace_, "report.trace");
-      EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world), ranks);
+      EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, plans_of(job), *job.model, world), ranks);
       if (file) file->close();
     });
     return losses;
@@ -124,8 +129,8 @@ TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
     const TraceEvents trace = tests::read_trace(text_of_file(trace_));
     const Recipe recipe = load_recipe({}, sets(keys));
     const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
-    const TraceEvents planned =
-        tests::read_trace(planned_trace(job.plan, *job.model, simulate(job.plan, nominal_profile(job.plan))));
+    const std::vector<std::vector<Span>> simulated = {simulate(job.plan, nominal_profile(job.plan))};
+    const TraceEvents planned = tests::read_trace(planned_trace(plans_of(job), *job.model, simulated));
     EXPECT_THAT(trace.steps, ElementsAre(2, 3));
     EXPECT_EQ(trace.processes.size(), 2u);
     EXPECT_EQ(trace.kind, "measured");
@@ -203,7 +208,7 @@ TEST_F(TracedRun, NodesAreAlignedAtTheConsensus) {
     recorder.record(3, spans);
     FarWorld world(ahead);
     ReportFile file(trace_, "report.trace");
-    EXPECT_EQ(write_trace(&file, recorder, job.plan, *job.model, world), 2);
+    EXPECT_EQ(write_trace(&file, recorder, plans_of(job), *job.model, world), 2);
     file.close();
     const TraceEvents trace = tests::read_trace(text_of_file(trace_));
     EXPECT_THAT(trace.processes.at(0), testing::StartsWith("rank 0 on "));
@@ -230,7 +235,7 @@ TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
     for (const auto& [most, ranks] : {std::pair{4 * tasks, 2}, {4 * tasks - 1, 1}, {std::size_t{1}, 1}}) {
       std::optional<ReportFile> file;
       if (world.rank() == 0) file.emplace(trace_, "report.trace");
-      EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world, most), ranks);
+      EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, plans_of(job), *job.model, world, most), ranks);
       if (!file) continue;
       file->close();
       const TraceEvents trace = tests::read_trace(text_of_file(trace_));
@@ -241,22 +246,54 @@ TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
   });
 }
 
-// Stages have different tasks.
-TEST_F(TracedRun, OfAPipelineTheFirstStageIsInTheTrace) {
-  const Recipe recipe = load_recipe({}, sets({"parallel.stages=2"}));
-  comm::run_threads(4, [&](comm::World& world) {
-    const Job job = make_job(open_workload(recipe), 4, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
-    TraceRecorder recorder(job.plan, {{1, 1}}, 0, 4);
-    recorder.record(1, simulate(job.plan, nominal_profile(job.plan)));
-    std::optional<ReportFile> file;
-    if (world.rank() == 0) file.emplace(trace_, "report.trace");
-    EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, job.plan, *job.model, world), 2);
-    if (!file) return;
-    file->close();
-    const TraceEvents trace = tests::read_trace(text_of_file(trace_));
-    EXPECT_EQ(trace.processes.size(), 2u);
-    for (const int rank : {0, 1}) EXPECT_EQ(trace.tasks_of(rank).size(), tasks_with_rows(job.plan)) << rank;
-  });
+// Stages have different tasks, and messages between them.
+TEST_F(TracedRun, OfAPipelineRanksOfAllStagesAreInTheTrace) {
+  for (const char* keys : {"parallel.schedule=1f1b", "parallel.schedule=interleaved"}) {
+    const Recipe recipe = load_recipe({}, sets({"parallel.stages=2", "model.config.n_layer=4", keys,
+                                                std::string("parallel.chunks=") + (keys[18] == '1' ? "1" : "2")}));
+    const Capacity capacity = capacity_of(recipe.memory, 1);
+    const std::vector<Job> jobs = jobs_of_stages(open_workload(recipe), 4, capacity);
+    const std::vector<const StepPlan*> plans = {&jobs[0].plan, &jobs[1].plan};
+    const auto spans = simulate(plans, nominal_profile(jobs[0].plan));
+    std::size_t messages = 0, waits = 0;
+    for (const StepPlan* const plan : plans) {
+      waits += waits_between_rows(*plan, false);
+      messages += static_cast<std::size_t>(std::ranges::count(plan->tasks, TaskKind::send, &Task::kind));
+    }
+    ASSERT_GT(messages, 0u);
+    comm::run_threads(4, [&](comm::World& world) {
+      const auto stage = static_cast<std::size_t>(world.rank() / 2);
+      TraceRecorder recorder(*plans[stage], {{1, 1}}, 0, 4);
+      recorder.record(1, spans[stage]);
+      for (const int ranks : {2, 1}) {
+        std::optional<ReportFile> file;
+        if (world.rank() == 0) file.emplace(trace_, "report.trace");
+        const std::size_t most = static_cast<std::size_t>(ranks) * (plans[0]->tasks.size() + plans[1]->tasks.size());
+        const std::vector<const StepPlan*> own = {plans[stage]};
+        EXPECT_EQ(write_trace(file ? &*file : nullptr, recorder, file ? plans : own, *jobs[0].model, world, most),
+                  ranks);
+        if (!file) continue;
+        file->close();
+        const TraceEvents trace = tests::read_trace(text_of_file(trace_));
+        EXPECT_EQ(trace.processes.size(), 2 * static_cast<std::size_t>(ranks));
+        EXPECT_EQ(trace.processes.at(2), "rank 2 (stage 1)");
+        for (const int rank : {0, ranks - 1, 2, 1 + ranks})
+          EXPECT_EQ(trace.tasks_of(rank).size(), tasks_with_rows(*plans[static_cast<std::size_t>(rank / 2)])) << rank;
+        EXPECT_EQ(trace.arrows.size(), static_cast<std::size_t>(ranks) * (waits + messages));
+        const auto crosses = [](const TraceEvents::Arrow& arrow) { return arrow.from.first != arrow.to.first; };
+        EXPECT_EQ(static_cast<std::size_t>(std::ranges::count_if(trace.arrows, crosses)),
+                  static_cast<std::size_t>(ranks) * messages);
+        for (const TraceEvents::Arrow& arrow : trace.arrows) {
+          if (!crosses(arrow)) continue;
+          EXPECT_EQ(arrow.from.first % 2, arrow.to.first % 2) << "to the rank of the same place";
+        }
+      }
+    });
+    const TraceEvents trace = tests::read_trace(planned_trace(plans, *jobs[0].model, spans));
+    EXPECT_EQ(trace.processes.at(0), "stage 0: rank 0, planned: all 2 ranks of the stage alike");
+    EXPECT_EQ(trace.processes.at(2), "stage 1: rank 2, planned: all 2 ranks of the stage alike");
+    EXPECT_EQ(trace.arrows.size(), waits + messages);
+  }
 }
 
 // The first step has no update before it, nor has one that follows a skipped step.

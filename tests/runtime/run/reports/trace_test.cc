@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/forecast/simulator.h"
+#include "runtime/run/reports/stage_traces.h"
 #include "tests/runtime/rows.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/trace_events.h"
@@ -16,17 +17,6 @@ using testing::ElementsAre;
 using tests::read_trace;
 using tests::TraceEvents;
 
-// For tasks of the same step, or of the one before.
-std::size_t waits_between_rows(const StepPlan& plan, bool across) {
-  std::size_t n = 0;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t)
-    for (const int wait : plan.tasks[t].waits) {
-      const auto other = static_cast<std::size_t>(wait);
-      if ((other >= t) == across && has_row(plan.tasks[t]) && has_row(plan.tasks[other])) ++n;
-    }
-  return n;
-}
-
 std::vector<Span> simulated(const StepPlan& plan) {
   return simulate(plan, nominal_profile(plan));
 }
@@ -37,6 +27,12 @@ Job traced_job(std::vector<std::string> sets, int ranks) {
 }
 
 // Stages and tiers whose steps differ most: late gathers, and updates that the step before left.
+std::string planned(const Job& job) {
+  const StepPlan* const plans[] = {&job.plan};
+  const std::vector<Span> spans[] = {simulated(job.plan)};
+  return planned_trace(plans, *job.model, spans);
+}
+
 std::vector<Job> jobs() {
   std::vector<Job> all;
   all.push_back(traced_job({}, 1));
@@ -49,7 +45,7 @@ std::vector<Job> jobs() {
 TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
   for (const Job& job : jobs()) {
     const StepPlan& plan = job.plan;
-    const TraceEvents trace = read_trace(planned_trace(plan, *job.model, simulated(plan)));
+    const TraceEvents trace = read_trace(planned(job));
     EXPECT_EQ(trace.kind, "planned");
     EXPECT_EQ(trace.ranks, plan.ranks());
     ASSERT_EQ(trace.processes.size(), 1u) << "all ranks alike";
@@ -80,8 +76,7 @@ TEST(Trace, EveryTaskIsASliceWithItsNameAndBytes) {
 
 TEST(Trace, AnArrowForEveryWait) {
   for (const Job& job : jobs()) {
-    const auto spans = simulated(job.plan);
-    const TraceEvents trace = read_trace(planned_trace(job.plan, *job.model, spans));
+    const TraceEvents trace = read_trace(planned(job));
     const std::size_t waits = waits_between_rows(job.plan, false);
     EXPECT_EQ(trace.arrows.size(), waits);
     EXPECT_GT(waits, 0u);
@@ -92,7 +87,7 @@ TEST(Trace, AnArrowForEveryWait) {
 TEST(Trace, MemoryComesAndGoesBelowThePlannedPeak) {
   for (const Job& job : jobs()) {
     const StepPlan& plan = job.plan;
-    const TraceEvents trace = read_trace(planned_trace(plan, *job.model, simulated(plan)));
+    const TraceEvents trace = read_trace(planned(job));
     for (std::size_t tier = 0; tier < kTiers; ++tier) {
       std::int64_t most = 0, last = -1, lasting = 0;
       std::size_t events = 0;
@@ -128,7 +123,8 @@ class TraceOfSteps : public testing::Test {
   }
   TraceEvents read(const std::vector<std::pair<int, std::int64_t>>& ranks_and_steps) {
     Trace trace(job_.plan, *job_.model);
-    std::string text = trace.begin({"measured", 2, {"rank 0", "rank \"1\" on\nb"}, {3, 4}, "one clock"});
+    std::string text =
+        Trace::begin({"measured", 2, {{0, "rank 0", &trace}, {1, "rank \"1\" on\nb", &trace}}, {3, 4}, "one clock"});
     for (const auto& [rank, step] : ranks_and_steps) text += trace.step(rank, step, at(step * kStep), 3 * kStep);
     return read_trace(text + Trace::end());
   }
@@ -175,7 +171,7 @@ TEST_F(TraceOfSteps, ATaskThatDidNotRunHasNoSliceNorArrow) {
       if (in_step(t, wait) && (t == left_out || static_cast<std::size_t>(wait) == left_out)) ++waiting;
   spans[left_out] = {};
   Trace trace(job_.plan, *job_.model);
-  const std::string head = trace.begin({"measured", 1, {"rank 0"}, {3}, "one clock"});
+  const std::string head = Trace::begin({"measured", 1, {{0, "rank 0", &trace}}, {3}, "one clock"});
   const TraceEvents events = read_trace(head + trace.step(0, 3, spans, 3 * kStep) + Trace::end());
   EXPECT_EQ(events.tasks_of(0).size(), tasks_with_rows(job_.plan) - 1);
   EXPECT_EQ(events.arrows.size(), read({{0, 3}}).arrows.size() - waiting);
