@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <simdjson.h>
 
+#include <fstream>
+#include <iterator>
 #include <map>
 
 #include "tests/dist/tiny_run.h"
+#include "tests/trace_events.h"
 
 namespace strata::tests {
 namespace {
@@ -103,12 +106,18 @@ TEST_F(Train, SameBitsAsPlannedOnAnyNumberOfRanks) {
 // that of the one with the largest planned peak.
 TEST_F(Train, SameBitsInStagesOfAPipeline) {
   const Result alone = train(1, "shared", 0);
-  for (const int ranks : {2, 4})
+  for (const auto& [ranks, chunks] : {std::pair{2, 1}, {4, 1}, {2, 2}, {4, 2}})
     for (const char* transport : {"shared", "messages"}) {
-      SCOPED_TRACE(fmt::format("{} ranks in 2 stages, {}", ranks, transport));
-      const Result result = train(ranks, transport, 3, 2);
+      SCOPED_TRACE(fmt::format("{} ranks in 2 stages of {}, {}", ranks, chunks, transport));
+      const Result result = train(ranks, transport, 3, 2,
+                                  {fmt::format("parallel.chunks={}", chunks), "report.trace=" + run_.file("trace.json"),
+                                   fmt::format("parallel.schedule={}", chunks > 1 ? "interleaved" : "1f1b")});
       EXPECT_EQ(result.losses, alone.losses);
       EXPECT_EQ(result.weights, alone.weights);
+      std::ifstream file(run_.file("trace.json"));
+      const auto trace = tests::read_trace({std::istreambuf_iterator<char>(file), {}});
+      EXPECT_EQ(trace.processes.size(), static_cast<std::size_t>(ranks));
+      EXPECT_FALSE(trace.tasks_of(ranks - 1).empty());
       simdjson::dom::parser parser;
       const element summary = parser.load(run_.file("summary.json"));
       EXPECT_EQ(std::int64_t(summary["mesh"]["stages"]), 2);

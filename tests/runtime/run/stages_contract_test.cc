@@ -105,18 +105,22 @@ TEST(StagesOfAFolder, SameBits) {
 // A checkpoint of any number of stages is gone on with in any other.
 TEST(StagesResume, SameBitsOverStages) {
   const SavedRun run;
-  const auto sets = [&](int ranks, int stages, const std::string& more) {
-    return run.sets(ranks / stages, {fmt::format("parallel.stages={}", stages), more});
+  struct Ranks {
+    int all, stages, chunks;
   };
-  const auto whole = run.run(1, sets(1, 1, "checkpoint.resume=none"), 6);
-  const std::pair<int, int> meshes[] = {{2, 2}, {1, 1}, {4, 2}, {3, 3}, {4, 4}, {2, 1}, {8, 4}, {6, 3}};
+  const auto sets = [&](const Ranks& r, const std::string& more) {
+    return run.sets(r.all / r.stages,
+                    {fmt::format("parallel.stages={}", r.stages), fmt::format("parallel.chunks={}", r.chunks),
+                     fmt::format("parallel.schedule={}", r.chunks > 1 ? "interleaved" : "1f1b"), more});
+  };
+  const auto whole = run.run(1, sets({1, 1, 1}, "checkpoint.resume=none"), 6);
+  const Ranks meshes[] = {{2, 2, 1}, {1, 1, 1}, {2, 2, 2}, {4, 2, 1}, {4, 4, 1}, {4, 2, 2}, {2, 1, 1}, {8, 4, 1}};
   for (std::size_t i = 0; i < std::size(meshes); ++i) {
-    const auto [ranks, stages] = meshes[i];
-    const auto [next_ranks, next_stages] = meshes[(i + 1) % std::size(meshes)];
-    if (4 * stages % ranks != 0 || 4 * next_stages % next_ranks != 0) continue;
-    SCOPED_TRACE(fmt::format("{} ranks in {} stages -> {} in {}", ranks, stages, next_ranks, next_stages));
-    run.run(ranks, sets(ranks, stages, "checkpoint.resume=none"), 3, {3});
-    const auto rest = run.run(next_ranks, sets(next_ranks, next_stages, "zero.stage=2"), 6);
+    const Ranks &mesh = meshes[i], &next = meshes[(i + 1) % std::size(meshes)];
+    SCOPED_TRACE(fmt::format("{} ranks in {} stages of {} -> {} in {} of {}", mesh.all, mesh.stages, mesh.chunks,
+                             next.all, next.stages, next.chunks));
+    run.run(mesh.all, sets(mesh, "checkpoint.resume=none"), 3, {3});
+    const auto rest = run.run(next.all, sets(next, "zero.stage=2"), 6);
     EXPECT_EQ(rest.losses, std::vector(whole.losses.begin() + 3, whole.losses.end()));
     EXPECT_EQ(rest.weights, whole.weights);
     EXPECT_EQ(rest.progress, whole.progress);
