@@ -80,9 +80,9 @@ struct EncoderPlan : BlockOperations {
     bytes.backward_workspace = work.bytes();
   }
   static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
-                            Gelu gelu_behind = Gelu::none, Gelu gelu_before = Gelu::none) {
+                            Gelu gelu_after = Gelu::none, Gelu gelu_before = Gelu::none) {
     return {side,
-            {run.tokens(), in, {}, true, false, run.dtype, run.device, gelu_behind, gelu_before, run.adapter_dropout()},
+            {run.tokens(), in, {}, true, false, run.dtype, run.device, gelu_after, gelu_before, run.adapter_dropout()},
             offsets};
   }
 

@@ -83,7 +83,7 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const bool sum = runs.size() > 1;
     const bool major = spec_.input_major;
     const Epilogue sums = !sums_biases() ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
-    const Epilogue behind = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_behind);
+    const Epilogue behind = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_after);
     const Epilogue before = sum || adapted ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
     const DType y = spec_.partial_output ? DType::fp32 : t, dx = sum || spec_.partial_input_gradient ? DType::fp32 : t;
     const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, y, bias, false, behind};
@@ -192,8 +192,8 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
 }
 
 void Linear::run_gelu(Lane& lane, View y, View active) const {
-  if (spec_.gelu_behind == Gelu::none) return;
-  const auto gelu = spec_.gelu_behind == Gelu::erf ? device::gelu_erf_forward : device::gelu_forward;
+  if (spec_.gelu_after == Gelu::none) return;
+  const auto gelu = spec_.gelu_after == Gelu::erf ? device::gelu_erf_forward : device::gelu_forward;
   gelu(lane, y.sub(0, spec_.rows * out_), active.sub(0, spec_.rows * out_));
 }
 

@@ -98,18 +98,11 @@ struct BlockPlan : BlockOperations {
   static SplitLinear linear(const PreNormBlockSpec& s, const RunShape& run, CutSide side, std::size_t in,
                             const SplitLinear::Offsets& offsets, bool biased, Gelu gelu_after = Gelu::none,
                             Gelu gelu_before = Gelu::none) {
-    return {side,
-            {run.tokens(),
-             in,
-             {},
-             biased,
-             s.input_major,
-             run.dtype,
-             run.device,
-             gelu_after,
-             gelu_before,
-             run.adapter_dropout()},
-            offsets};
+    Linear::Spec products{run.tokens(), in, {}, biased, s.input_major, run.dtype, run.device};
+    products.gelu_after = gelu_after;
+    products.gelu_before = gelu_before;
+    products.adapter_dropout = run.adapter_dropout();
+    return {side, products, offsets};
   }
   PreNormBlockSpec spec;
   PreNormBlockSpec::Layer layer;

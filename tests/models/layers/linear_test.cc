@@ -107,7 +107,7 @@ TEST_P(LinearTest, Forward) {
 TEST_P(LinearTest, GeluBehindSeesTheOutput) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
-    spec.gelu_behind = gelu;
+    spec.gelu_after = gelu;
     const Linear linear(spec);
     Array y(c_.dtype, kRows * out_), active(c_.dtype, kRows * out_);
     device::testing::in_lane(c_.threads, [&](device::Lane& lane) {
@@ -123,7 +123,7 @@ TEST_P(LinearTest, GeluBehindOneRow) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
     spec.rows = 1;
-    spec.gelu_behind = gelu;
+    spec.gelu_after = gelu;
     const Linear linear(spec);
     Array y(c_.dtype, out_), active(c_.dtype, out_);
     device::testing::in_lane(c_.threads, [&](device::Lane& lane) {

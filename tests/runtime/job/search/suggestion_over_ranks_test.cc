@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/job/search/refusal.h"
+#include "runtime/job/search/suggestion.h"
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A large head does not fit next to all activations of the model, but it fits next to those of the last stage alone.
+// The losses stay the same.
+TEST(SuggestionOverRanks, StagesAreSuggestedWhenNothingElseFits) {
+  std::vector<std::string> sets = {"model.config.n_layer=6",
+                                   "model.config.n_embd=64",
+                                   "model.config.n_head=2",
+                                   "model.config.n_inner=64",
+                                   "model.config.vocab_size=3000",
+                                   "model.config.n_positions=512",
+                                   "data.seq_len=512",
+                                   "training.global_batch_size=4",
+                                   "memory.host=1KiB",
+                                   "training.precision=fp32",
+                                   "zero.stage=3",
+                                   "memory.prefetch=0",
+                                   "training.recompute=block"};
+  auto staged = sets;
+  staged.push_back("parallel.stages=2");
+  const auto peak_of = [](std::vector<std::string> of) {
+    of.insert(of.begin(), {"model.preset=tiny-gpt2"});
+    const Recipe recipe = load_recipe({}, of);
+    std::size_t peak = 0;
+    for (const Job& stage : jobs_of_stages(open_workload(recipe), 2, capacity_of(recipe.memory, 1)))
+      peak = std::max(peak, stage.plan.memory[0].peak);
+    return peak;
+  };
+  const std::size_t needed = peak_of(staged);
+  ASSERT_LT(needed, peak_of(sets));
+  sets.push_back(fmt::format("memory.device={}", needed));
+  const Job refused = tiny_job(sets, 2);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_EQ(nearest.size(), 1u);
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.stages", "2")));
+  const std::string text = refusal(refused, capacity, nearest);
+  EXPECT_THAT(text, AllOf(HasSubstr("--set parallel.stages=2"), testing::Not(HasSubstr("losses change"))));
+  auto changed = sets;
+  for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
+  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 2), capacity));
+}
+
+// What one block saves for one sequence is too much for any number of stages, but not for two ranks that share it. Sums
+// then round differently.
+TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
+  std::vector<std::string> sets = {"model.config.n_layer=2",
+                                   "model.config.n_embd=64",
+                                   "model.config.n_head=2",
+                                   "model.config.n_inner=8192",
+                                   "model.config.vocab_size=300",
+                                   "model.config.n_positions=512",
+                                   "data.seq_len=512",
+                                   "training.global_batch_size=4",
+                                   "memory.host=1KiB",
+                                   "training.precision=bf16",
+                                   "zero.stage=3",
+                                   "memory.prefetch=0",
+                                   "training.recompute=block"};
+  auto shared = sets;
+  shared.push_back("parallel.tensor=2");
+  const std::size_t needed = tiny_job(shared, 2).plan.memory[0].peak;
+  ASSERT_LT(needed, tiny_job(sets, 2).plan.memory[0].peak);
+  sets.push_back(fmt::format("memory.device={}", needed));
+  const Job refused = tiny_job(sets, 2);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_EQ(nearest.size(), 1u);
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.tensor", "2")));
+  EXPECT_THAT(refusal(refused, capacity, nearest), HasSubstr("--set parallel.tensor=2"));
+  auto changed = sets;
+  for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
+  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 2), capacity));
+}
+
+// Two ranks share each layer already, and four would do: in more shards than the two that the run would have had.
+TEST(SuggestionOverRanks, MoreRanksThatShareALayerAreSuggested) {
+  std::vector<std::string> sets = {"model.config.n_layer=2",
+                                   "model.config.n_embd=64",
+                                   "model.config.n_head=4",
+                                   "model.config.n_inner=8192",
+                                   "model.config.vocab_size=300",
+                                   "model.config.n_positions=512",
+                                   "data.seq_len=511",
+                                   "training.global_batch_size=4",
+                                   "memory.host=1KiB",
+                                   "training.precision=bf16",
+                                   "zero.stage=3",
+                                   "memory.prefetch=0",
+                                   "training.recompute=block",
+                                   "training.micro_batch_size=1"};
+  const auto with_tensor = [&](int tensor) {
+    auto shared = sets;
+    shared.push_back(fmt::format("parallel.tensor={}", tensor));
+    return shared;
+  };
+  const std::size_t needed = tiny_job(with_tensor(4), 4).plan.memory[0].peak;
+  sets.push_back(fmt::format("memory.device={}", needed));
+  const Job refused = tiny_job(with_tensor(2), 4);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_EQ(nearest.size(), 1u);
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.tensor", "4")));
+  EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.tensor_shards", "4")));
+  auto changed = with_tensor(2);
+  for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
+  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 4), capacity));
+}
+
+// Ranks that share each layer divide the rows, with the same bits.
+TEST(SuggestionOverRanks, DividedRowsAreSuggested) {
+  std::vector<std::string> sets = {
+      "parallel.tensor=4",           "model.config.n_layer=4", "data.seq_len=128", "model.config.n_positions=128",
+      "training.micro_batch_size=1", "memory.host=1KiB"};
+  auto divided = sets;
+  divided.push_back("parallel.sequence=true");
+  const std::size_t needed = tiny_job(divided, 4).plan.memory[0].peak;
+  ASSERT_LT(needed, tiny_job(sets, 4).plan.memory[0].peak);
+  sets.push_back(fmt::format("memory.device={}", needed));
+  const Job refused = tiny_job(sets, 4);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  const auto nearest = nearest_that_fit(refused, capacity);
+  ASSERT_FALSE(nearest.empty());
+  const std::vector<std::pair<std::string, std::string>> alone = {{"parallel.sequence", "true"}};
+  const auto divides = [&](const Suggestion& s) { return s.changes == alone; };
+  EXPECT_TRUE(std::ranges::any_of(nearest, divides));
+  EXPECT_THAT(refusal(refused, capacity, nearest), HasSubstr("--set parallel.sequence=true"));
+}
+
+}  // namespace
+}  // namespace strata::runtime
