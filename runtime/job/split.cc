@@ -80,7 +80,7 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
   std::map<std::vector<int>, bool> known;  // by stage, first and last unit of each of its pieces
   std::vector<UnitRange> fastest;
   for (int tried = 0; tried < kMostSplits; ++tried) {
-    std::vector<UnitRange> split = fastest_split(units, stages * chunks, time, may_have);
+    std::vector<UnitRange> split = fastest_split(units, stages, chunks, time, may_have);
     if (split.empty()) break;
     if (fastest.empty()) fastest = split;
     bool all = true;

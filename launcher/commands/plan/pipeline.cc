@@ -48,14 +48,14 @@ std::string balance_text(const std::vector<PlannedStage>& stages) {
   for (const PlannedStage& stage : stages) times.add(stage.job.plan, profile, plan.accumulation);
   const auto of = [&](const runtime::UnitRange& units) { return times.of(units); };
   const auto units = static_cast<int>(stages[0].job.model->units.size());
-  const double asked = runtime::slowest_piece(plan.pieces, of);
-  const double best =
-      runtime::slowest_piece(runtime::fastest_split(units, static_cast<int>(plan.pieces.size()), of), of);
+  const int count = plan.mesh().stages, chunks = static_cast<int>(plan.pieces.size()) / count;
+  const double asked = runtime::slowest_stage(plan.pieces, count, of);
+  const double best = runtime::slowest_stage(runtime::fastest_split(units, count, chunks, of), count, of);
   if (asked <= 1.03 * best) return "";
   return fmt::format(
-      "parallel.split = \"auto\" would balance better, if it fits: its slowest {} takes {:.0f}% of the time of this "
+      "parallel.split = \"auto\" would balance better, if it fits: its slowest stage takes {:.0f}% of the time of this "
       "one's",
-      static_cast<int>(plan.pieces.size()) > plan.mesh().stages ? "chunk" : "stage", 100 * best / asked);
+      100 * best / asked);
 }
 
 void require_match(std::span<const runtime::StepPlan* const> plans) {

@@ -9,8 +9,78 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/index.h"
 
 namespace strata::runtime {
+namespace {
+
+// The cut whose slowest piece is the fastest.
+std::vector<UnitRange> with_fast_pieces(int units, int pieces, const PieceTime& time, const MayHave& may_have) {
+  STRATA_CHECK_LE(pieces, units);
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  // slowest[s][n]: of the first n units in s + 1 pieces; cut[s][n]: where the last of these pieces begins.
+  const auto size = static_cast<std::size_t>(units) + 1;
+  std::vector<std::vector<double>> slowest(static_cast<std::size_t>(pieces), std::vector<double>(size, kNever));
+  std::vector<std::vector<int>> cut(static_cast<std::size_t>(pieces), std::vector<int>(size));
+  for (int s = 0; s < pieces; ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    for (int n = s + 1; n <= units - (pieces - 1 - s); ++n)
+      for (int first = s; first < (s == 0 ? 1 : n); ++first) {
+        const UnitRange last{first, n - 1};
+        const double before = s == 0 ? 0 : slowest[at - 1][static_cast<std::size_t>(first)];
+        if (before >= slowest[at][static_cast<std::size_t>(n)] || (may_have && !may_have(s, last))) continue;
+        const double slower = std::max(before, time(last));
+        if (slower >= slowest[at][static_cast<std::size_t>(n)]) continue;
+        slowest[at][static_cast<std::size_t>(n)] = slower;
+        cut[at][static_cast<std::size_t>(n)] = first;
+      }
+  }
+  if (slowest.back().back() == kNever) return {};
+  std::vector<UnitRange> out(static_cast<std::size_t>(pieces));
+  for (int s = pieces - 1, end = units; s >= 0; --s) {
+    const int first = cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(end)];
+    out[static_cast<std::size_t>(s)] = {first, end - 1};
+    end = first;
+  }
+  return out;
+}
+
+// Cuts in a row that move together: a unit's time goes from one stage to another, whatever lies between them.
+constexpr std::size_t kMostMoved = 8;
+
+// Moves cuts by a unit while that makes the slowest stage faster, or its slowest piece.
+void balance_stages(std::vector<UnitRange>& pieces, int stages, const PieceTime& time, const MayHave& may_have) {
+  const auto cost_of = [&](const std::vector<UnitRange>& split) {
+    return std::pair{slowest_stage(split, stages, time), slowest_stage(split, static_cast<int>(split.size()), time)};
+  };
+  const auto allowed = [&](std::size_t piece, const UnitRange& range) {
+    return range.first <= range.last && (!may_have || may_have(static_cast<int>(piece), range));
+  };
+  auto cost = cost_of(pieces);
+  for (bool better = true; better;) {
+    better = false;
+    for (std::size_t first = 1; first < pieces.size(); ++first)
+      for (std::size_t end = first + 1; end <= std::min(pieces.size(), first + kMostMoved); ++end)
+        for (const int by : {-1, 1}) {
+          std::vector<UnitRange> moved = pieces;
+          for (std::size_t cut = first; cut < end; ++cut) {
+            moved[cut - 1].last += by;
+            moved[cut].first += by;
+          }
+          bool may = true;
+          for (std::size_t piece = first - 1; piece < end; ++piece) may = may && allowed(piece, moved[piece]);
+          if (!may) continue;
+          if (const auto moved_cost = cost_of(moved); moved_cost < cost) {
+            cost = moved_cost;
+            pieces = std::move(moved);
+            better = true;
+          }
+        }
+  }
+}
+
+}  // namespace
+
 bool StageUnits::has(int unit) const {
   return std::ranges::any_of(ranges, [&](const UnitRange& range) { return range.has(unit); });
 }
@@ -43,39 +113,20 @@ void require_units(const models::Model& model, int stages, int chunks) {
        units, units - 2, units);
 }
 
-std::vector<UnitRange> fastest_split(int units, int pieces, const PieceTime& time, const MayHave& may_have) {
-  STRATA_CHECK_LE(pieces, units);
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  // slowest[s][n]: of the first n units in s + 1 pieces; cut[s][n]: where the last of these pieces begins.
-  const auto size = static_cast<std::size_t>(units) + 1;
-  std::vector<std::vector<double>> slowest(static_cast<std::size_t>(pieces), std::vector<double>(size, kNever));
-  std::vector<std::vector<int>> cut(static_cast<std::size_t>(pieces), std::vector<int>(size));
-  for (int s = 0; s < pieces; ++s) {
-    const auto at = static_cast<std::size_t>(s);
-    for (int n = s + 1; n <= units - (pieces - 1 - s); ++n)
-      for (int first = s; first < (s == 0 ? 1 : n); ++first) {
-        const UnitRange last{first, n - 1};
-        const double before = s == 0 ? 0 : slowest[at - 1][static_cast<std::size_t>(first)];
-        if (before >= slowest[at][static_cast<std::size_t>(n)] || (may_have && !may_have(s, last))) continue;
-        const double slower = std::max(before, time(last));
-        if (slower >= slowest[at][static_cast<std::size_t>(n)]) continue;
-        slowest[at][static_cast<std::size_t>(n)] = slower;
-        cut[at][static_cast<std::size_t>(n)] = first;
-      }
-  }
-  if (slowest.back().back() == kNever) return {};
-  std::vector<UnitRange> out(static_cast<std::size_t>(pieces));
-  for (int s = pieces - 1, end = units; s >= 0; --s) {
-    const int first = cut[static_cast<std::size_t>(s)][static_cast<std::size_t>(end)];
-    out[static_cast<std::size_t>(s)] = {first, end - 1};
-    end = first;
-  }
-  return out;
+std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
+                                     const MayHave& may_have) {
+  std::vector<UnitRange> split = with_fast_pieces(units, stages * chunks, time, may_have);
+  if (chunks > 1 && !split.empty()) balance_stages(split, stages, time, may_have);
+  return split;
 }
 
-double slowest_piece(std::span<const UnitRange> pieces, const PieceTime& time) {
+double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time) {
   double most = 0;
-  for (const UnitRange& piece : pieces) most = std::max(most, time(piece));
+  for (std::size_t stage = 0; stage < std::min(pieces.size(), index(stages)); ++stage) {
+    double sum = 0;
+    for (std::size_t piece = stage; piece < pieces.size(); piece += index(stages)) sum += time(pieces[piece]);
+    most = std::max(most, sum);
+  }
   return most;
 }
 

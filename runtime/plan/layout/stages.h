@@ -42,10 +42,13 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
 // The time that a piece of these units takes, and whether a piece may have them.
 using PieceTime = std::function<double(const UnitRange&)>;
 using MayHave = std::function<bool(int piece, const UnitRange&)>;
-// The cut of `units` units into pieces whose slowest piece is the fastest; of equal ones, that with the earliest cuts.
-// Empty if `may_have` allows none. Every piece has a unit: there are no fewer units than pieces.
-std::vector<UnitRange> fastest_split(int units, int pieces, const PieceTime& time, const MayHave& may_have = {});
-double slowest_piece(std::span<const UnitRange> pieces, const PieceTime& time);
+// The cut of `units` units into the pieces of stages whose slowest stage is the fastest; of equal ones, that with the
+// earliest cuts. With several chunks, a stage's time is that of its pieces together, and the cut is one that no shift
+// of neighbouring cuts by a unit improves: of models with equal blocks, the fastest. Empty if `may_have` allows none.
+// Every piece has a unit: there are no fewer units than pieces.
+std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
+                                     const MayHave& may_have = {});
+double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
 
 // The parts of segments that lie in one of the ranges, each segment in one.
 std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage);

@@ -47,7 +47,7 @@ TEST(Stages, FastestSplitIsTheBest) {
           const auto may_have = [&](int stage, const UnitRange& range) {
             return !limited || stage != 1 || range.last - range.first < 2;
           };
-          const std::vector<UnitRange> split = fastest_split(units, stages, time, may_have);
+          const std::vector<UnitRange> split = fastest_split(units, stages, 1, time, may_have);
           double best = std::numeric_limits<double>::infinity();
           for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
             if (std::popcount(cuts) != stages - 1) continue;
@@ -57,21 +57,55 @@ TEST(Stages, FastestSplitIsTheBest) {
                 other.push_back({unit, unit});
               else
                 other.back().last = unit;
-            if (stages == 1 || may_have(1, other[1])) best = std::min(best, slowest_piece(other, time));
+            if (stages == 1 || may_have(1, other[1])) best = std::min(best, slowest_stage(other, stages, time));
           }
           if (best == std::numeric_limits<double>::infinity()) {
             EXPECT_TRUE(split.empty());
             continue;
           }
           ASSERT_TRUE(covers(split, units));
-          EXPECT_EQ(slowest_piece(split, time), best);
+          EXPECT_EQ(slowest_stage(split, stages, time), best);
           EXPECT_TRUE(stages == 1 || may_have(1, split[1]));
         }
 }
 
+// A stage of two chunks that has the head has less of the rest, whatever its first chunk is.
+TEST(Stages, FastestSplitOfChunksBalancesStages) {
+  for (const double head : {0.5, 1.0, 3.0, 5.0})
+    for (int units = 4; units <= 14; ++units)
+      for (const int stages : {2, 3}) {
+        if (units < 2 * stages) continue;
+        SCOPED_TRACE(fmt::format("{} units in {} stages, head {}", units, stages, head));
+        const auto time = [&](const UnitRange& range) {
+          return range.last - range.first + (range.first == 0 ? 0.25 : 1) + (range.last + 1 == units ? head - 1 : 0);
+        };
+        double best = std::numeric_limits<double>::infinity();
+        for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
+          if (std::popcount(cuts) != 2 * stages - 1) continue;
+          std::vector<UnitRange> other{{0, 0}};
+          for (int unit = 1; unit < units; ++unit)
+            if (cuts >> (unit - 1) & 1)
+              other.push_back({unit, unit});
+            else
+              other.back().last = unit;
+          best = std::min(best, slowest_stage(other, stages, time));
+        }
+        const std::vector<UnitRange> split = fastest_split(units, stages, 2, time);
+        ASSERT_TRUE(covers(split, units));
+        EXPECT_EQ(split.size(), 2 * static_cast<std::size_t>(stages));
+        EXPECT_DOUBLE_EQ(slowest_stage(split, stages, time), best);
+        const auto may_have = [&](int piece, const UnitRange& range) {
+          return piece != 1 || range.first == range.last;
+        };
+        if (const auto limited = fastest_split(units, stages, 2, time, may_have); !limited.empty()) {
+          EXPECT_EQ(limited[1].first, limited[1].last);
+        }
+      }
+}
+
 TEST(Stages, NoSplitThatMayBe) {
   EXPECT_TRUE(fastest_split(
-                  4, 2, [](const UnitRange&) { return 1.0; },
+                  4, 2, 1, [](const UnitRange&) { return 1.0; },
                   [](int stage, const UnitRange& range) { return stage == 1 || range.last > 9; })
                   .empty());
 }
