@@ -323,7 +323,9 @@ class Model {
   std::size_t heads, head_dim;
   bool bidirectional = false;  // rows attend to their complete document
   std::vector<std::unique_ptr<Unit>> units;
-  device::StorageFormat quantised = device::StorageFormat::nf4;  // the format of units' quantised pools
+  // The format whose values units' quantised pools have, and the one that stores them: virtual shards, which cut blocks
+  // of nf4, store its scales in fp32.
+  device::StorageFormat quantised_as = device::StorageFormat::nf4, quantised = device::StorageFormat::nf4;
   bool quantised_in_files = false;  // the model's files hold those pools' tensors quantised
   std::size_t constants_bytes = 0;
   // Endings of tensor names that a checkpoint may contain although they are not parameters (causal masks, rotary

@@ -306,7 +306,10 @@ std::unique_ptr<Model> make_model(const Config& config, const RunShape& asked) {
     linear_layers += static_cast<std::uint32_t>(unit->linear_layers().size());
   }
   model->objective = *run.objective;
-  if (run.quantise) model->quantised = *run.quantise;
+  if (run.quantise) {
+    model->quantised_as = *run.quantise;
+    model->quantised = run.shards.of > 1 ? device::StorageFormat::nf4_plain : *run.quantise;
+  }
   model->quantised_in_files = run.not_quantised != nullptr;
   model->batch.tokens = run.tokens();
   model->batch.loss_rows = run.loss_rows;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/numeric/nf4.h"
 #include "models/freeze.h"
 #include "runtime/recipe/names/edits.h"
 
@@ -49,6 +50,27 @@ void require_quantised(const models::Model& model) {
   fail(Exit::usage, "model.frozen_format = \"nf4\" applies to frozen matrices of blocks' linear layers, and {}",
        frozen ? "none of them is frozen: name some in training.freeze, or leave it out"
               : "nothing is frozen: give training.freeze, or leave it out");
+}
+
+void require_whole_scales(const models::Model& model, std::size_t shards, bool adapted) {
+  for (const auto& unit : model.units)
+    for (const models::Parameter& p : unit->parameters()) {
+      if (p.pool() != models::PoolKind::quantised || p.slice.shards == 1) continue;
+      if (!adapted)
+        fail(
+            Exit::usage,
+            "parallel.tensor_shards = {} supports layers in 4 bits as the base of an adapter alone: set adapter.kind = "
+            "\"lora\", or leave model.frozen_format out",
+            shards);
+      const std::size_t run = p.piece(0).length;  // elements that follow each other
+      if (run % device::kScaleBlock == 0) continue;
+      std::size_t most = shards;
+      while (most > 1 && run * (shards / most) % device::kScaleBlock != 0) most /= 2;
+      fail(Exit::usage,
+           "parallel.tensor_shards = {} cuts {} every {} elements, and in 4 bits {} in a row share a scale: {}", shards,
+           p.name, run, device::kScaleBlock,
+           most > 1 ? fmt::format("use at most {}", most) : "use 1, or leave model.frozen_format out");
+    }
 }
 
 std::string note_of_quantised_files(const models::Model& model) {

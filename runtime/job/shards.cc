@@ -36,15 +36,6 @@ void require_whole_shares(const Recipe::Parallel& parallel) {
          parallel.tensor, shards, counted(shards, "rank"));
 }
 
-void require_supported(const Recipe& recipe) {
-  const auto refuse = [&](std::string_view what) {
-    fail(Exit::usage, "parallel.{} = {} does not support {} in this version: leave one of the two out",
-         recipe.parallel.tensor_shards ? "tensor_shards" : "tensor", recipe.parallel.shards(), what);
-  };
-  if (recipe.adapter.lora.dora) refuse("adapter.dora");
-  if (recipe.model.quantised()) refuse("quantised weights (model.frozen_format)");
-}
-
 }  // namespace
 
 void require_mesh(const Recipe& recipe, int ranks) {
@@ -58,7 +49,9 @@ void require_mesh(const Recipe& recipe, int ranks) {
     fail(Exit::usage, "{} cannot be divided into {}: start a multiple of {}",
          counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica());
   }
-  if (parallel.shards() > 1) require_supported(recipe);
+  if (parallel.shards() > 1 && recipe.adapter.lora.dora)
+    fail(Exit::usage, "parallel.{} = {} does not support adapter.dora in this version: leave one of the two out",
+         parallel.tensor_shards ? "tensor_shards" : "tensor", parallel.shards());
   if (parallel.stages == 1 && !parallel.split.empty())
     fail(Exit::usage,
          "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = "

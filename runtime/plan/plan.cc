@@ -70,7 +70,7 @@ class Hash {
 };
 
 void add(Hash& hash, const Layout& layout) {
-  hash << layout.mesh.world << layout.mesh.node << layout.units.size() << layout.quantised;
+  hash << layout.mesh.world << layout.mesh.node << layout.units.size() << layout.quantised << layout.quantised_as;
   if (layout.mesh.data() < layout.mesh.world) hash << layout.mesh.tensor << layout.mesh.stages;
   for (const UnitLayout& unit : layout.units) {
     for (const PoolKind kind : kPools) {

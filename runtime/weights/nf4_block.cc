@@ -66,6 +66,21 @@ void write_nf4_block(StorageFormat format, std::span<const float> values, float 
     block[device::kNf4ScaleBytes + i] = static_cast<std::byte>(scale_code((scales[i] - offset) * inverse));
 }
 
+void with_plain_scales(StorageFormat format, std::span<const std::byte> block, std::span<std::byte> plain) {
+  STRATA_CHECK_EQ(block.size(), stored_bytes(format, device::kNf4Block));
+  STRATA_CHECK_EQ(plain.size(), stored_bytes(StorageFormat::nf4_plain, device::kNf4Block));
+  std::array<float, kNf4Scales> scales;
+  device::read_nf4_scales(format, block.data(), scales.data());
+  std::memcpy(plain.data(), scales.data(), sizeof scales);
+  std::memcpy(plain.data() + device::kNf4PlainCodes, block.data() + codes_at(format), device::kNf4CodeBytes);
+}
+
+void copy_scale_block(std::span<const std::byte> from, std::size_t i, std::span<std::byte> to, std::size_t j) {
+  constexpr std::size_t kBytes = kScaleBlock / 2;
+  std::memcpy(&to[j * sizeof(float)], &from[i * sizeof(float)], sizeof(float));
+  std::memcpy(&to[device::kNf4PlainCodes + j * kBytes], &from[device::kNf4PlainCodes + i * kBytes], kBytes);
+}
+
 void read_nf4_block(StorageFormat format, std::span<const std::byte> block, std::span<float> values) {
   STRATA_CHECK_LE(values.size(), device::kNf4Block);
   STRATA_CHECK_EQ(block.size(), stored_bytes(format, device::kNf4Block));

@@ -14,6 +14,11 @@ float nf4_scale(std::span<const float> values);
 void write_nf4_block(device::StorageFormat format, std::span<const float> values, float offset,
                      std::span<std::byte> block);
 
+// The same block with its scales in fp32: from `format` to nf4_plain.
+void with_plain_scales(device::StorageFormat format, std::span<const std::byte> block, std::span<std::byte> plain);
+// Copies 64 elements and their scale, the i-th of a block of nf4_plain, to the j-th of another.
+void copy_scale_block(std::span<const std::byte> from, std::size_t i, std::span<std::byte> to, std::size_t j);
+
 // Dequantises the first values.size() elements of a block to fp32.
 void read_nf4_block(device::StorageFormat format, std::span<const std::byte> block, std::span<float> values);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -17,6 +18,19 @@ namespace {
 using device::ExactSum, device::kScaleBlock;
 
 constexpr std::size_t kQuantisedAtOnce = 16 * kQuantisedAlignment;  // elements per read
+
+bool is_cut(const TensorRange& range) {
+  return range.piece.shards > 1;
+}
+// Elements of the whole matrix.
+std::size_t size_of(const TensorRange& range) {
+  return range.box ? range.box->of_tensor() : range.end - range.begin;
+}
+// The first of the ranges that are pieces of the same matrix.
+std::size_t first_of(const Pool& pool, std::size_t range) {
+  while (range > 0 && pool.ranges[range - 1].parameter == pool.ranges[range].parameter) --range;
+  return range;
+}
 
 // A range of a matrix whose scales this rank adds up.
 struct Stretch {
@@ -41,7 +55,12 @@ class ScaleSums {
       const Pool& pool = plan_.layout.units[unit].quantised;
       for (std::size_t r = 0; r < pool.ranges.size(); ++r) {
         const TensorRange& range = pool.ranges[r];
-        if (source_.quantised(unit, range.parameter, plan_.layout.quantised)) continue;
+        if (source_.quantised(unit, range.parameter, plan_.layout.quantised_as)) continue;
+        if (is_cut(range)) {
+          if (first_of(pool, r) == r) add_whole(stretches, unit, r, rank);
+          continue;
+        }
+        if (rank && rank->tensor > 0) continue;  // the first of the ranks that share each layer adds what all have
         const models::ElementRange whole{range.begin, range.end};
         const auto [begin, end] = rank ? pool.shards.piece_of(whole, *rank) : whole;
         for (std::size_t at = begin; at < end; at += kQuantisedAtOnce)
@@ -67,6 +86,15 @@ class ScaleSums {
       sums_[first_[s.unit] + s.matrix].merge(sum);
     });
   }
+  // Of a matrix that is cut into virtual shards, whose pieces do not hold its blocks, this rank's part of the whole.
+  void add_whole(std::vector<Stretch>& stretches, std::size_t unit, std::size_t range, const Coordinates* rank) const {
+    const Mesh& mesh = plan_.mesh();
+    const std::size_t size = size_of(plan_.layout.units[unit].quantised.ranges[range]);
+    const auto ranks = rank ? static_cast<std::size_t>(mesh.data() * mesh.tensor) : 1;
+    const auto own = rank ? static_cast<std::size_t>(rank->data * mesh.tensor + rank->tensor) : 0;
+    for (std::size_t at = own * kQuantisedAtOnce; at < size; at += ranks * kQuantisedAtOnce)
+      stretches.push_back({unit, range, at, std::min(size, at + kQuantisedAtOnce)});
+  }
   void add_all(comm::World& world) {
     const std::string own(reinterpret_cast<const char*>(sums_.data()), sums_.size() * sizeof(ExactSum));
     std::ranges::fill(sums_, ExactSum{});
@@ -83,16 +111,17 @@ class ScaleSums {
     ScaleOffsets out;
     for (std::size_t unit = 0; unit < plan_.layout.units.size(); ++unit) {
       auto& offsets = out.emplace_back();
-      const auto& ranges = plan_.layout.units[unit].quantised.ranges;
-      for (std::size_t r = 0; r < ranges.size(); ++r) {
-        const std::size_t scales = (ranges[r].end - ranges[r].begin + kScaleBlock - 1) / kScaleBlock;
-        offsets.push_back(static_cast<float>(sums_[first_[unit] + r].round() / static_cast<double>(scales)));
+      const Pool& pool = plan_.layout.units[unit].quantised;
+      for (std::size_t r = 0; r < pool.ranges.size(); ++r) {
+        const std::size_t scales = (size_of(pool.ranges[r]) + kScaleBlock - 1) / kScaleBlock;
+        offsets.push_back(
+            static_cast<float>(sums_[first_[unit] + first_of(pool, r)].round() / static_cast<double>(scales)));
       }
     }
     return out;
   }
   // Whether any scales have to be added.
-  bool any() const { return plan_.layout.quantised == device::StorageFormat::nf4 && !sums_.empty(); }
+  bool any() const { return plan_.layout.quantised_as == device::StorageFormat::nf4 && !sums_.empty(); }
 
  private:
   const StepPlan& plan_;
@@ -100,6 +129,62 @@ class ScaleSums {
   std::vector<std::size_t> first_;  // by unit
   std::vector<ExactSum> sums_;
 };
+
+// The blocks of a whole matrix, with scales in fp32, of which a rank stores those elements that its pieces have.
+class PlainBlocks {
+ public:
+  PlainBlocks(const WeightSource& source, std::size_t unit, const TensorRange& range, device::StorageFormat as,
+              float offset)
+      : source_(source),
+        unit_(unit),
+        parameter_(range.parameter),
+        size_(size_of(range)),
+        as_(as),
+        offset_(offset),
+        block_(stored_bytes(as, device::kNf4Block)),
+        plain_(stored_bytes(device::StorageFormat::nf4_plain, device::kNf4Block)) {}
+
+  // The block that begins at an element of the matrix. The last one is kept.
+  std::span<const std::byte> at(std::size_t begin) {
+    if (begin_ == begin) return plain_;
+    begin_ = begin;
+    if (source_.quantised(unit_, parameter_, as_)) {
+      source_.read_block(unit_, parameter_, begin, block_);
+    } else {
+      values_.resize(std::min(device::kNf4Block, size_ - begin));
+      source_.read(unit_, parameter_, begin, values_);
+      write_nf4_block(as_, values_, offset_, block_);
+    }
+    with_plain_scales(as_, block_, plain_);
+    return plain_;
+  }
+
+ private:
+  const WeightSource& source_;
+  const std::size_t unit_, parameter_, size_;
+  const device::StorageFormat as_;
+  const float offset_;
+  std::vector<std::byte> block_, plain_;
+  std::vector<float> values_;
+  std::optional<std::size_t> begin_;
+};
+
+// Writes elements [from, to) of a range that is cut into virtual shards; `stored` begins at element `first` of the
+// pool.
+void quantise_piece(PlainBlocks& whole, const TensorRange& range, std::size_t from, std::size_t to, std::size_t first,
+                    std::span<std::byte> stored) {
+  constexpr std::size_t kBlock = device::kNf4Block;
+  const std::size_t block_bytes = stored_bytes(device::StorageFormat::nf4_plain, kBlock);
+  range.piece.for_stretches(
+      from - range.begin, to - range.begin, [&](std::size_t at, std::size_t in_whole, std::size_t count) {
+        for (std::size_t i = 0; i < count; i += kScaleBlock) {
+          const std::size_t source = in_whole + i, target = range.begin + at + i - first;
+          STRATA_CHECK(source % kScaleBlock == 0 && target % kScaleBlock == 0);
+          copy_scale_block(whole.at(source / kBlock * kBlock), source % kBlock / kScaleBlock,
+                           stored.subspan(target / kBlock * block_bytes, block_bytes), target % kBlock / kScaleBlock);
+        }
+      });
+}
 
 }  // namespace
 
@@ -135,6 +220,12 @@ void quantise_weights(Executor& executor, const StepPlan& plan, const WeightSour
     const TensorRange& range = pool.ranges[r];
     const std::size_t from = std::max(range.begin, elements.begin), to = std::min(range.end, elements.end);
     if (from >= to) continue;
+    if (is_cut(range)) {  // hashed as a whole matrix, elsewhere
+      PlainBlocks whole(source, unit, range, plan.layout.quantised_as, offsets[r]);
+      quantise_piece(whole, range, from, to, elements.begin, stored);
+      continue;
+    }
+    STRATA_CHECK(format == plan.layout.quantised_as);  // linear layers of blocks are all cut, or none is
     const bool as_it_is = source.quantised(unit, range.parameter, format);
     if (!as_it_is || options.base) {
       values.resize(to - from);

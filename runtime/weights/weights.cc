@@ -55,8 +55,9 @@ void hash_cut_tensors(const StepPlan& plan, const WeightSource& source, const Co
   std::vector<float> values;
   for (const int unit : plan.own.all()) {
     std::map<std::size_t, std::size_t> cut;  // parameter, elements
-    for (const TensorRange& range : plan.layout.units[static_cast<std::size_t>(unit)].frozen.ranges)
-      if (range.piece.shards > 1) cut[range.parameter] = range.box->of_tensor();
+    for (const PoolKind pool : {PoolKind::frozen, PoolKind::quantised})
+      for (const TensorRange& range : plan.layout.units[static_cast<std::size_t>(unit)].pool(pool).ranges)
+        if (range.piece.shards > 1) cut[range.parameter] = range.box->of_tensor();
     for (const auto& [parameter, size] : cut) {
       const std::size_t blocks = (size + kBlock - 1) / kBlock;
       const std::size_t end = std::min(size, blocks * (own + 1) / ranks * kBlock);

@@ -20,6 +20,8 @@ namespace {
 using models::ElementRange;
 
 constexpr std::size_t kAtOnce = 256 * kShardAlignment;  // elements per read
+// Blocks of quantised pools are numbered after all others.
+constexpr std::size_t kFirstQuantised = std::size_t{1} << 39;
 
 std::uint64_t hex_of(std::string_view text) {
   std::uint64_t value = 0;
@@ -165,12 +167,12 @@ class Hasher {
     }
   }
 
-  // Quantised pools have blocks of their own size, numbered after all others.
+  // Quantised pools have blocks of their own size.
   void add_frozen(std::size_t unit, PoolKind kind) {
     if (!owns(unit)) return;
     const bool quantised = kind == PoolKind::quantised;
     const std::size_t of_block = quantised ? kQuantisedAlignment : kShardAlignment;
-    const std::size_t first = quantised ? std::size_t{1} << 39 : 0;
+    const std::size_t first = quantised ? kFirstQuantised : 0;
     const Pool& pool = plan_.layout.units[unit].pool(kind);
     const device::StorageFormat format = plan_.stored_in(kind);
     const auto [begin, shard_end] = pool.shards.piece(rank_);
@@ -288,6 +290,7 @@ class Hasher {
     std::map<std::size_t, Tensor> tensors = tensors_of(unit, pools);
     const std::size_t end = whole_blocks(tensors.rbegin()->second.begin + tensors.rbegin()->second.size);
     const auto ranks = static_cast<std::size_t>(plan_.ranks());
+    const std::size_t first_block = pools[0] == PoolKind::quantised ? kFirstQuantised : 0;
     std::vector<float> values(std::min(kAtOnce, end));
     for (std::size_t at = 0; at < end; at += kAtOnce) {
       const std::size_t n = std::min(kAtOnce, end - at);
@@ -309,7 +312,7 @@ class Hasher {
         }
       for (std::size_t block = 0; block < n / kShardAlignment; ++block)
         if (block % ranks == static_cast<std::size_t>(world_.rank()))
-          add_block(unit, at / kShardAlignment + block,
+          add_block(unit, first_block + at / kShardAlignment + block,
                     std::span(values).subspan(block * kShardAlignment, kShardAlignment), pools[0] == PoolKind::frozen);
     }
   }

@@ -44,7 +44,7 @@ std::size_t uncut_elements(const Pool& pool) {
 }  // namespace
 
 Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat moments) {
-  Layout layout{mesh, {}, false, model.quantised};
+  Layout layout{mesh, {}, false, model.quantised, model.quantised_as};
   // Elements that the trained and the frozen pool of each unit must hold. A shared range is rounded up to whole blocks,
   // so it may end after the holder's own last element.
   std::vector<std::array<std::size_t, 2>> used;

@@ -102,7 +102,8 @@ struct Layout {
   Mesh mesh;
   std::vector<UnitLayout> units;
   bool adapted = false;  // the trained pools are an adapter's, the frozen ones its base model's
-  device::StorageFormat quantised = device::StorageFormat::nf4;  // the format of quantised pools
+  // The format of quantised pools, and the one whose values they have (Model::quantised_as).
+  device::StorageFormat quantised = device::StorageFormat::nf4, quantised_as = quantised;
 };
 // The layout of the model's units on the mesh. With 8-bit moments, those of small tensors (biases, gains, fewer than
 // 4,096 elements) and of parameters that ask for it stay in fp32, as in "8-bit Optimizers via Block-wise Quantization"

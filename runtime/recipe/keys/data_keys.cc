@@ -83,7 +83,8 @@ std::vector<RecipeKey> model_keys() {
                            "how frozen matrices of blocks' linear layers are stored, gathered and offloaded: in "
                            "training.precision, or in bitsandbytes' 4-bit format, unpacked before use"),
       flag("model.double_quant", STRATA_AT(model.double_quant),
-           "nf4: store the scale of every 64 elements in 8 bits (4.13 bits per element); false: in fp32 (4.5 bits)"),
+           "nf4: store the scale of every 64 elements in 8 bits (4.13 bits per element); false: in fp32 (4.5 bits), as "
+           "virtual shards do with the same values"),
   };
 }
 

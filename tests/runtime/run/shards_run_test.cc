@@ -60,6 +60,14 @@ const std::vector<std::string> kSomeAdapted = joined(
     {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])",
      R"(adapter.modules_to_save=["k_proj"])", "adapter.rank_pattern={\"v_proj\" = 2}", "adapter.rslora=true"});
 const std::vector<std::string> kAllAdapted = joined(kLlama, {"adapter.kind=lora", "adapter.rank=5"});
+// On a base in 4 bits: the 64 elements that share a scale lie in one shard, the blocks of 16,384 do not.
+const std::vector<std::string> kOn4Bits =
+    joined(kGpt2, {"model.config.n_embd=256", "model.config.n_head=4", "model.frozen_format=nf4", "adapter.kind=lora",
+                   "adapter.rank=3"});
+const std::vector<std::string> kOnPlain4Bits =
+    joined(kLlama, {"model.config.hidden_size=256", "model.config.head_dim=32", "model.config.num_hidden_layers=1",
+                    "model.config.intermediate_size=320", "model.frozen_format=nf4", "model.double_quant=false",
+                    "adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "down_proj"])"});
 const std::vector<std::string> kBertDropout = {"model.config.attention_probs_dropout_prob=0.1",
                                                "model.config.hidden_dropout_prob=0.1"};
 const ShardsRunCase kShardsRunCases[] = {
@@ -71,6 +79,8 @@ const ShardsRunCase kShardsRunCases[] = {
     {"gpt2, adapted", kAdapted},
     {"qwen3, some adapted", kSomeAdapted},
     {"llama, adapted", kAllAdapted},
+    {"gpt2, on 4 bits", kOn4Bits},
+    {"llama, on 4 bits", kOnPlain4Bits},
     {"bert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "bert"},
     {"modernbert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "modernbert"},
     {"bert", kBertDropout, "bert"},
