@@ -66,7 +66,7 @@ const std::vector<std::string> kOn4Bits =
                    "adapter.rank=3"});
 const std::vector<std::string> kOnPlain4Bits =
     joined(kLlama, {"model.config.hidden_size=256", "model.config.head_dim=32", "model.config.num_hidden_layers=1",
-                    "model.config.intermediate_size=320", "model.frozen_format=nf4", "model.double_quant=false",
+                    "model.config.intermediate_size=512", "model.frozen_format=nf4", "model.double_quant=false",
                     "adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "down_proj"])"});
 const std::vector<std::string> kBertDropout = {"model.config.attention_probs_dropout_prob=0.1",
                                                "model.config.hidden_dropout_prob=0.1"};
