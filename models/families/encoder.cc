@@ -42,7 +42,7 @@ void add_sequence_classes(Units& units, const EncoderSpec& s, const Classes& cla
                                    .squash = s.squash,
                                    .scores = s.sequence_scores,
                                    .dropout_before = s.dropout_before_dense,
-                                   .dropout_behind = s.sequence_dropout},
+                                   .dropout_after = s.sequence_dropout},
                                   run));
 }
 void add_token_classes(Units& units, const EncoderSpec& s, const Classes& classes, const RunShape& run) {
@@ -51,7 +51,7 @@ void add_token_classes(Units& units, const EncoderSpec& s, const Classes& classe
                                    .target = classes.target,
                                    .init = {0, s.blocks.deviation},
                                    .scores = s.token_scores,
-                                   .dropout_behind = s.token_dropout},
+                                   .dropout_after = s.token_dropout},
                                   run));
 }
 

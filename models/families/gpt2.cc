@@ -108,7 +108,7 @@ class Gpt2 final : public Model {
                                      .eps = s.eps,
                                      .scores = sequences ? "score" : "classifier",
                                      .biased = !sequences,
-                                     .dropout_behind = sequences ? 0 : s.classifier_dropout},
+                                     .dropout_after = sequences ? 0 : s.classifier_dropout},
                                     run));
     drawn_if_missing = {"score.weight", "classifier.weight", "classifier.bias"};
     ignored_suffixes.emplace_back("lm_head.weight");

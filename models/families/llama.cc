@@ -85,7 +85,7 @@ class Llama final : public Model {
                                      .eps = s.eps,
                                      .scores = "score",
                                      .biased = !sequences,
-                                     .dropout_behind = sequences || !run.training ? 0 : dropout},
+                                     .dropout_after = sequences || !run.training ? 0 : dropout},
                                     run));
     drawn_if_missing = {"score.weight", "score.bias"};
     ignored_suffixes.emplace_back("lm_head.weight");

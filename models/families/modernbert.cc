@@ -175,7 +175,7 @@ class ModernBert final : public Model {
                                      .dense_biased = false,
                                      .dense_norm = "head.norm",
                                      .scores = "classifier",
-                                     .dropout_behind = run.training ? s.class_dropout : 0},
+                                     .dropout_after = run.training ? s.class_dropout : 0},
                                     run));
     ignored_suffixes.insert(ignored_suffixes.end(), {"decoder.weight", "decoder.bias"});
   }

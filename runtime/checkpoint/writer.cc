@@ -157,7 +157,7 @@ void CheckpointWriter::start(const Progress& progress) {
   ++begun_;
   opened_ = false;
   temporary_ = folder_.temporary(progress.step);
-  executor_.save_beside_next_step(*this);
+  executor_.save_during_next_step(*this);
 }
 
 void CheckpointWriter::finish() {

@@ -349,7 +349,7 @@ void Executor::drain() {
   held_.add_up();
 }
 
-void Executor::save_beside_next_step(Saver& saver) {
+void Executor::save_during_next_step(Saver& saver) {
   saver_ = &saver;
   site_->saver = &saver;
   held_.begin();

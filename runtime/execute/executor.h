@@ -43,7 +43,7 @@ class Executor {
   // Collective. Proves the plan first (find_violation); a plan with a violation aborts the program.
   Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::Optimizer& optimizer,
            int threads, const offload::IoOptions& io = {});
-  // For a plan made with PlanRequest::beside: shares the memory, lanes and communicators of the executor of that other
+  // For a plan made with PlanRequest::memory_of: shares the memory, lanes and communicators of the executor of that other
   // plan, which must outlive it. It may run only while the other is drained.
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
@@ -104,7 +104,7 @@ class Executor {
   void drain();
 
   // After drain(): makes the next step begin a checkpoint, with the work of `saver` in its checkpoint lane.
-  void save_beside_next_step(Saver& saver);
+  void save_during_next_step(Saver& saver);
   // Waits for the checkpoint's tasks; issues them alone if no step has.
   void finish_saving();
   // To be called before `saver` is destroyed. Waits for the tasks that were issued; issues and throws nothing.

@@ -14,7 +14,7 @@ namespace {
 // the workspaces of cuBLASLt and cuDNN, and the step's graph. kNcclPerPeer is for NCCL's buffers, per other GPU of the
 // node: an all-to-all among eight takes 3.3 GiB (NVIDIA/nccl#1685). Both are estimates, so that no allocation fails in
 // step 1.
-constexpr std::size_t kBesideThePlan = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
+constexpr std::size_t kReserve = std::size_t{1} << 30, kNcclPerPeer = std::size_t{1} << 29;
 // The largest number of communicators that gather and reduce can need: zero.*_group may add one over a group each for
 // parameters, updates and sums (Queues).
 constexpr std::size_t kStagedCommunicators = 5;
@@ -28,10 +28,10 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
     const std::size_t there = memory.device ? *memory.device : device_memory(seat);
     if (there == 0) fail(Exit::usage, "there is no GPU here whose memory could be asked: set memory.device");
     const std::size_t peers = seat.sharing > 1 ? 0 : static_cast<std::size_t>(ranks_on_node - 1);
-    const std::size_t beside = memory.device ? 0 : std::max(kBesideThePlan, there / 32) + peers * kNcclPerPeer;
+    const std::size_t reserve = memory.device ? 0 : std::max(kReserve, there / 32) + peers * kNcclPerPeer;
     const std::size_t staged = ranks_on_node > 1 ? kStagedCommunicators * comm::kStagedBytes : 0;
     return {
-        {there - std::min(there, beside), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
+        {there - std::min(there, reserve), memory.host.value_or(available - std::min(available, staged)), kUnlimited},
         kUnlimited,
         seat.device};
   }

@@ -127,18 +127,18 @@ void add_scores(const DataFacts& data, const models::Config& config, const model
 }
 
 // Work that runs between training steps and in their memory: an evaluation, or answers to prompts.
-struct Beside {
+struct BetweenSteps {
   const models::Config& config;
   const DataFacts& data;
   std::unique_ptr<models::Model> model;
   models::RunShape shape;
 
-  Beside(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
+  BetweenSteps(const models::Config& made_of, const DataFacts& facts, const models::RunShape& of)
       : config(made_of), data(facts), model(models::make_model(made_of, of)), shape(of) {}
   StepPlan plan(const Recipe& recipe, const StepPlan& training) const {
     PlanRequest request = request_of(recipe, data, *model, shape, training.mesh(), false, training.tile_bytes,
                                      training.pieces, training.stage);
-    request.beside = &training;
+    request.memory_of = &training;
     request.index_bytes = 0;
     add_scores(data, config, *model, request);
     return make_plan(request);
@@ -297,7 +297,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
   require_groups(recipe.zero, mesh.data(), nodes_of_data(mesh, workload.nodes));
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
-  std::optional<Beside> evaluation, generation;
+  std::optional<BetweenSteps> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate, tensor_rank));
     if (recipe.evaluation.prompts) {
@@ -325,8 +325,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       add_scores(workload.data, config, *job.model, request);
       const auto make = [&] {
         StepPlan plan = make_plan(request);
-        for (const auto* beside : {&evaluation, &generation})
-          if (*beside) (*beside)->add_memory(of, plan);
+        for (const auto* planned : {&evaluation, &generation})
+          if (*planned) (*planned)->add_memory(of, plan);
         return plan;
       };
       StepPlan plan = make();

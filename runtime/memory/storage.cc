@@ -38,10 +38,9 @@ Storage::Storage(const StepPlan& plan, comm::World& world, const offload::IoOpti
   }
 }
 
-Storage::Storage(const StepPlan& plan, const Storage& beside)
-    : plan_(plan), rank_(beside.rank_), memory_(beside.memory_) {
+Storage::Storage(const StepPlan& plan, const Storage& other) : plan_(plan), rank_(other.rank_), memory_(other.memory_) {
   for (std::size_t tier = 0; tier < kTiers; ++tier)
-    STRATA_CHECK_LE(plan.memory[tier].peak, beside.plan_.memory[tier].peak);
+    STRATA_CHECK_LE(plan.memory[tier].peak, other.plan_.memory[tier].peak);
 }
 
 View Storage::view(int buffer, DType dtype) const {

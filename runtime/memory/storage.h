@@ -23,8 +23,8 @@ class Storage {
  public:
   // Collective, because collectives must reach the device's arena. Throws Error if memory or drives are not available.
   Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io);
-  // Shares the memory of another Storage, which must outlive it. The plan was made for that (PlanRequest::beside).
-  Storage(const StepPlan& plan, const Storage& beside);
+  // Shares the memory of another Storage, which must outlive it. The plan was made for that (PlanRequest::memory_of).
+  Storage(const StepPlan& plan, const Storage& other);
 
   // Views of memory of device or host: a whole buffer; the part of it that a task uses; the part that the task uses in
   // a role (empty: none).

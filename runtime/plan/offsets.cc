@@ -82,17 +82,17 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan) {
 
 std::vector<Lifetime> occupations_of(const StepPlan& plan) {
   std::vector<Lifetime> lives = lifetimes_of(plan);
-  int call = 0;         // the newest task of the compute lane
-  bool behind = false;  // the reduce lane has reached a task that depends on `call`
+  int call = 0;          // the newest task of the compute lane
+  bool reached = false;  // the reduce lane has reached a task that depends on `call`
   for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
     const Task& task = plan.tasks[static_cast<std::size_t>(t)];
     if (task.lane == LaneId::compute) {
       call = t;
-      behind = false;
+      reached = false;
     }
     if (task.lane != LaneId::reduce) continue;
-    behind = behind || follows(task, plan.tasks[static_cast<std::size_t>(call)]);
-    if (behind) continue;
+    reached = reached || follows(task, plan.tasks[static_cast<std::size_t>(call)]);
+    if (reached) continue;
     for (const Use& use : task.uses) {
       Lifetime& life = lives[static_cast<std::size_t>(use.buffer)];
       life.first = std::min(life.first, call);
@@ -104,28 +104,28 @@ std::vector<Lifetime> occupations_of(const StepPlan& plan) {
 // Buffers that live from step to step are placed first, one after the other. The others go, largest first, to the
 // lowest offset that is free throughout their lifetime. This is offline packing: for the stack-like lifetimes of a
 // training step it is within a few percent of the lower bound.
-void assign_offsets(StepPlan& plan, const StepPlan* beside) {
+void assign_offsets(StepPlan& plan, const StepPlan* memory_of) {
   const std::vector<Lifetime> lives = occupations_of(plan);
   std::array<std::size_t, kTiers> base{};
   std::vector<bool> shared(plan.buffers.size());
-  if (beside) {
-    for (const Buffer& buffer : beside->buffers)
+  if (memory_of) {
+    for (const Buffer& buffer : memory_of->buffers)
       if (buffer.whole_cycle) {
         std::size_t& end = base[static_cast<std::size_t>(buffer.tier)];
         end = std::max(end, buffer.offset + buffer.bytes);
       }
-    const auto place = [&](int ours, int of_beside) {
-      STRATA_CHECK_EQ(ours < 0, of_beside < 0);
+    const auto place = [&](int ours, int of_theirs) {
+      STRATA_CHECK_EQ(ours < 0, of_theirs < 0);
       if (ours < 0) return;
       const auto b = static_cast<std::size_t>(ours);
-      const Buffer& theirs = beside->buffers[static_cast<std::size_t>(of_beside)];
+      const Buffer& theirs = memory_of->buffers[static_cast<std::size_t>(of_theirs)];
       STRATA_CHECK_EQ(plan.buffers[b].bytes, theirs.bytes);
       STRATA_CHECK_EQ(static_cast<int>(plan.buffers[b].tier), static_cast<int>(theirs.tier));
       plan.buffers[b].offset = theirs.offset;
       shared[b] = true;
     };
     for (std::size_t unit = 0; unit < plan.homes.size(); ++unit) {
-      for (const PoolKind pool : kPools) place(plan.homes[unit].of(pool), beside->homes[unit].of(pool));
+      for (const PoolKind pool : kPools) place(plan.homes[unit].of(pool), memory_of->homes[unit].of(pool));
     }
   }
   std::vector<int> order;

@@ -44,7 +44,7 @@ struct PlanRequest {
   bool read_ahead = false;
   // forward_only: a plan of the same model and placement, between whose steps this one runs, on its parameters and in
   // its memory. It must outlive make_plan.
-  const StepPlan* beside = nullptr;
+  const StepPlan* memory_of = nullptr;
   // Bytes of host memory through which state passes on its way to a checkpoint; 0: the run writes no checkpoints.
   std::size_t checkpoint_staging = 0;
   // Bytes of host memory for the index of sequences (Sequences::keep_in); 0: none.

@@ -387,7 +387,7 @@ class Builder {
 
 StepPlan make_plan(const PlanRequest& request) {
   StepPlan plan = Builder(request).build();
-  assign_offsets(plan, request.beside);
+  assign_offsets(plan, request.memory_of);
   derive_waits(plan);
   predict_memory(plan);
   return plan;

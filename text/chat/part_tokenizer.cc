@@ -67,7 +67,7 @@ PartTokenizer::PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rule
   const auto plain = tokenizer.encode("a"), whole = tokenizer.encode("a", true);
   const auto at = std::search(whole.begin(), whole.end(), plain.begin(), plain.end());
   before_.assign(whole.begin(), at);
-  behind_.assign(
+  after_.assign(
       at + static_cast<std::ptrdiff_t>(std::min<std::size_t>(plain.size(), static_cast<std::size_t>(whole.end() - at))),
       whole.end());
 }
@@ -229,8 +229,8 @@ void PartTokenizer::labelled(const LabelledText& document, const RecordPlace& pl
     const bool all = rules_.train_on == TrainOn::all;
     ids.insert(ids.begin(), before_.begin(), before_.end());
     counts.insert(counts.begin(), before_.size(), all ? 1 : 0);
-    ids.insert(ids.end(), behind_.begin(), behind_.end());
-    counts.insert(counts.end(), behind_.size(), 1);
+    ids.insert(ids.end(), after_.begin(), after_.end());
+    counts.insert(counts.end(), after_.size(), 1);
   }
   if (rules_.end && !rules_.templated()) {
     ids.push_back(*rules_.end);

@@ -82,7 +82,7 @@ class PartTokenizer {
   const RecordRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
   TokenPlaces places_;
-  std::vector<std::uint32_t> before_, behind_;  // what the tokenizer's template puts around a text
+  std::vector<std::uint32_t> before_, after_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
   std::vector<std::string_view> names_;             // the field names of the current line
   jinja::Value record_;                             // the current line, if simdjson cannot read its numbers

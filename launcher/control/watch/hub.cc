@@ -23,8 +23,8 @@ constexpr double kLookEvery = 0.5;
 constexpr double kLooks = 5;  // if look() was not called for so long, its thread hangs
 
 // Runs in a thread that outlives the caller, because a drive may never answer.
-std::future<bool> write_beside(std::function<void(const std::string&, const std::string&)> write, std::string path,
-                               std::string text) {
+std::future<bool> write_meanwhile(std::function<void(const std::string&, const std::string&)> write, std::string path,
+                                  std::string text) {
   std::packaged_task<bool()> task([write = std::move(write), path = std::move(path), text = std::move(text)] {
     be_quiet("strata-state");
     try {
@@ -159,7 +159,7 @@ void Hub::end_stuck(const Watch::Finding& finding) {
     if (const std::lock_guard lock(mutex_); left_) return;  // the run went on meanwhile and has ended
     const std::string path = fmt::format("{}/state-of-ranks-{}.txt", setup_.dump_folder, getpid());
     state_file_ = {finding, path, steady_seconds(),
-                   write_beside(setup_.write, path, finding.text + "\n\n" + text_of(dump))};
+                   write_meanwhile(setup_.write, path, finding.text + "\n\n" + text_of(dump))};
   });
 }
 

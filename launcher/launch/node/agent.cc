@@ -105,7 +105,7 @@ class Agent {
     } else if (word == "listen") {
       std::string token;
       words >> token;
-      beside_listening(token, number);
+      while_listening(token, number);
     } else if (word == "link") {
       std::string address, token;
       int port = 0;
@@ -130,7 +130,7 @@ class Agent {
       reply(number, said);
     }));
   }
-  void beside_listening(const std::string& token, const std::string& number) {
+  void while_listening(const std::string& token, const std::string& number) {
     try {
       auto listener = std::make_shared<LinkListener>(token);
       reply(number, JsonObject().add("port", listener->port()));

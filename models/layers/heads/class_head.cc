@@ -111,9 +111,9 @@ class ClassHead final : public LossUnit {
     }
     ConstView features = !dense_ ? dense_x : ConstView((curved() ? active_ : inner_).of(c.workspace));
     if (dense_norm_) features = norm_dense(lane, c, features);
-    if (spec_.dropout_behind > 0) {
-      const View dropped = dropped_behind_.of(c.workspace);
-      dropout(lane, dropout_of(c, spec_.dropout_behind, 1), features, {}, dropped);
+    if (spec_.dropout_after > 0) {
+      const View dropped = dropped_after_.of(c.workspace);
+      dropout(lane, dropout_of(c, spec_.dropout_after, 1), features, {}, dropped);
       features = dropped;
     }
     const std::size_t weight_size = spec_.classes * spec_.hidden;
@@ -132,7 +132,7 @@ class ClassHead final : public LossUnit {
       column_sum(lane, rows_, spec_.classes, shape_.stride, d_scores, own.sub(bias_, spec_.classes), scratch);
     View d = one_.of(c.workspace), other = two_.of(c.workspace);
     input_.run(lane, d_scores, weight, {}, d, scratch);
-    if (spec_.dropout_behind > 0) dropout(lane, dropout_of(c, spec_.dropout_behind, 1), d, {}, d);
+    if (spec_.dropout_after > 0) dropout(lane, dropout_of(c, spec_.dropout_after, 1), d, {}, d);
     if (dense_) {
       if (dense_norm_) {
         unnorm_dense(lane, c, d, (curved() ? active_ : inner_).of(c.workspace), other, own);
@@ -212,7 +212,7 @@ class ClassHead final : public LossUnit {
     inner_ = work.add(if_any(dense_.has_value()), dtype_);
     active_ = work.add(if_any(dense_ && curved()), dtype_);
     dense_normed_ = work.add(if_any(dense_norm_.has_value()), dtype_);
-    dropped_behind_ = work.add(if_any(spec_.dropout_behind > 0), dtype_);
+    dropped_after_ = work.add(if_any(spec_.dropout_after > 0), dtype_);
     fp32_ = work.add(rows_ * shape_.stride, DType::fp32);
     d_scores_ = work.add(training_ ? rows_ * shape_.stride : 0, dtype_);
     one_ = work.add(if_any(training_), dtype_);
@@ -269,7 +269,7 @@ class ClassHead final : public LossUnit {
   std::optional<DocumentMean> mean_;
   std::optional<NormPart> norm_, dense_norm_;
   std::size_t weight_ = 0, bias_ = 0;
-  Slot scratch_, norm_mean_, rstd_, losses_, picked_, normed_, dropped_before_, inner_, active_, dropped_behind_;
+  Slot scratch_, norm_mean_, rstd_, losses_, picked_, normed_, dropped_before_, inner_, active_, dropped_after_;
   Slot dense_mean_, dense_rstd_, dense_normed_, d_means_;
   Slot no_bias_;          // for norms without a bias
   Slot fp32_, d_scores_;  // the scores, and their gradient

@@ -98,7 +98,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
   out.tokenizer_hash = text("tokenizer_hash");
   out.hash = text("hash");
   if (out.width == 3) corrupt_sidecar(path, "width: 2 or 4 bytes", "3");
-  const auto beside = [&](const char* key, const char* count_key) -> std::optional<TokenSidecar::Beside> {
+  const auto companion = [&](const char* key, const char* count_key) -> std::optional<TokenSidecar::Companion> {
     simdjson::dom::element found;
     if (root[key].get(found) != simdjson::SUCCESS) return std::nullopt;
     std::string_view hash;
@@ -107,12 +107,12 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
         found["hash"].get_string().get(hash) != simdjson::SUCCESS)
       corrupt_sidecar(path, fmt::format("{}: {} up to {} and hash", key, count_key, out.count),
                       simdjson::minify(found).substr(0, 64));
-    return TokenSidecar::Beside{count, std::string(hash)};
+    return TokenSidecar::Companion{count, std::string(hash)};
   };
-  out.documents = beside("documents", "count");
-  out.mask = beside("mask", "labels");
-  out.types = beside("types", "ones");
-  if (const auto lines = beside("labels", "count")) {
+  out.documents = companion("documents", "count");
+  out.mask = companion("mask", "labels");
+  out.types = companion("types", "ones");
+  if (const auto lines = companion("labels", "count")) {
     TokenSidecar::Labels& labels = out.labels.emplace(TokenSidecar::Labels{lines->count, lines->hash, "", {}, false});
     std::string_view problem, name;
     simdjson::dom::array names;
@@ -168,12 +168,13 @@ std::string to_json(const TokenSidecar& sidecar) {
       .add("tokenizer_hash", sidecar.tokenizer_hash)
       .add("hash", sidecar.hash)
       .add("count", sidecar.count);
-  const auto beside = [&](const char* key, const char* count_key, const std::optional<TokenSidecar::Beside>& file) {
+  const auto companion = [&](const char* key, const char* count_key,
+                             const std::optional<TokenSidecar::Companion>& file) {
     if (file) out.add(key, JsonObject(kLayout).add(count_key, file->count).add("hash", file->hash));
   };
-  beside("documents", "count", sidecar.documents);
-  beside("mask", "labels", sidecar.mask);
-  beside("types", "ones", sidecar.types);
+  companion("documents", "count", sidecar.documents);
+  companion("mask", "labels", sidecar.mask);
+  companion("types", "ones", sidecar.types);
   if (sidecar.labels) {
     const TokenSidecar::Labels& of = *sidecar.labels;
     JsonObject labels(kLayout);

@@ -16,13 +16,13 @@ struct TokenSidecar {
   std::string hash;            // XXH3-64 of the file's tokens, 16 hex digits
   std::uint64_t count = 0;
   // A file that belongs to the tokens: its count, and the XXH3-64 of its bytes.
-  struct Beside {
+  struct Companion {
     std::uint64_t count;
     std::string hash;
   };
-  std::optional<Beside> documents = {};  // where documents begin; the count of documents
-  std::optional<Beside> mask = {};       // which tokens count as labels; their count. Without it, all do
-  std::optional<Beside> types = {};      // token types; the count of ones. Without it, all are 0
+  std::optional<Companion> documents = {};  // where documents begin; the count of documents
+  std::optional<Companion> mask = {};       // which tokens count as labels; their count. Without it, all do
+  std::optional<Companion> types = {};      // token types; the count of ones. Without it, all are 0
   // What each document is (docs/formats.md, "Labels"), one line each. The classes' names; empty for a regression.
   struct Labels {
     std::uint64_t count;

@@ -93,11 +93,11 @@ TokenFile::TokenFile(fs::path path, std::optional<std::int64_t> vocab_size)
   const auto bytes = file_.bytes();
   if (bytes.empty()) corrupt(file_.path(), 0, "tokens", "an empty file");
   // Without it, a run would be trained on tokens that should not count.
-  const auto require_named = [&](const fs::path& beside, bool named, std::string_view without) {
+  const auto require_named = [&](const fs::path& companion, bool named, std::string_view without) {
     std::error_code none;
-    if (!named && fs::exists(beside, none))
-      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens again, or remove {}", beside.string(),
-           sidecar_path(file_.path()).string(), without);
+    if (!named && fs::exists(companion, none))
+      fail(Exit::corrupt, "{} is there, and {} does not name it: make the tokens again, or remove {}",
+           companion.string(), sidecar_path(file_.path()).string(), without);
   };
   require_named(mask_path(file_.path()), sidecar_ && sidecar_->mask, "the mask to train on all");
   require_named(types_path(file_.path()), sidecar_ && sidecar_->types, "it to have one token type");
@@ -223,14 +223,14 @@ void TokenFile::check_all() const {
 }
 
 comm::Seen TokenFile::seen(const std::string& key) const {
-  std::string beside;  // their hashes are compared with the sidecar's when they are opened
-  if (sidecar_ && sidecar_->documents) beside += ", documents " + sidecar_->documents->hash;
-  if (sidecar_ && sidecar_->mask) beside += ", mask " + sidecar_->mask->hash;
-  if (sidecar_ && sidecar_->types) beside += ", types " + sidecar_->types->hash;
-  if (sidecar_ && sidecar_->labels) beside += ", labels " + sidecar_->labels->hash;
+  std::string companion;  // their hashes are compared with the sidecar's when they are opened
+  if (sidecar_ && sidecar_->documents) companion += ", documents " + sidecar_->documents->hash;
+  if (sidecar_ && sidecar_->mask) companion += ", mask " + sidecar_->mask->hash;
+  if (sidecar_ && sidecar_->types) companion += ", types " + sidecar_->types->hash;
+  if (sidecar_ && sidecar_->labels) companion += ", labels " + sidecar_->labels->hash;
   return {fmt::format("{} ({})", path().string(), key),
           fmt::format("{}, {} tokens of {} bytes{}", comm::fingerprint_of(file_.bytes(), comm::kOfFile), count_, width_,
-                      beside)};
+                      companion)};
 }
 
 std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, const char* key) {
@@ -258,14 +258,14 @@ std::vector<fs::path> expand_patterns(std::span<const std::string> patterns, con
       fail(Exit::failed, "{}: a folder of {} cannot be read: {}", key, pattern, std::strerror(reason));
     // `data/*` means the token files, not the files that belong to them.
     std::sort(names.begin(), names.end());
-    constexpr std::array<std::string_view, 5> kBeside = {".json", ".documents", ".mask", ".types", ".labels.jsonl"};
+    constexpr std::array<std::string_view, 5> kCompanions = {".json", ".documents", ".mask", ".types", ".labels.jsonl"};
     std::vector<std::string> files;
     for (const std::string& name : names) {
-      const bool beside = std::any_of(kBeside.begin(), kBeside.end(), [&](std::string_view ending) {
+      const bool companion = std::any_of(kCompanions.begin(), kCompanions.end(), [&](std::string_view ending) {
         return name.ends_with(ending) &&
                std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - ending.size()));
       });
-      if (!beside) files.push_back(name);
+      if (!companion) files.push_back(name);
     }
     if (files.empty()) fail(Exit::usage, "{}: no file matches {}", key, pattern);
     out.insert(out.end(), files.begin(), files.end());

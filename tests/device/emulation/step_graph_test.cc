@@ -133,7 +133,7 @@ TEST_F(StepGraph, AStepThatMeetsACheckpointIsIssuedTaskByTask) {
     if (trainer.steps_done() != 2) return;
     trainer.executor().drain();
     gate_ = false;
-    trainer.executor().save_beside_next_step(saver.emplace(trainer.executor().storage(), gate_));
+    trainer.executor().save_during_next_step(saver.emplace(trainer.executor().storage(), gate_));
   });
   EXPECT_TRUE(saver->published);
   EXPECT_EQ(saver->during, saver->before);

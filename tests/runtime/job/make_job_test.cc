@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // What a run does besides its steps is planned with them, and in their memory.
-TEST(JobTest, EvaluationsAndAnswersHaveAPlanBesideTheSteps) {
+TEST(JobTest, EvaluationsAndAnswersHaveAPlanBetweenTheSteps) {
   const std::vector<std::string> asked = {"evaluation.every=1", "data.validation=none.bin"};
   const Job without = tiny_job({}, 1), evaluated = tiny_job(asked, 1);
   EXPECT_FALSE(without.evaluation || without.generation);

@@ -95,7 +95,7 @@ TEST(Order, StagesOfALargeModelTakeLessAndLess) {
 
 // What stage 3 may take beyond stage 2: the units that are gathered at once, next to all shards, may be more than the
 // whole parameters of a small model; and a shard that is uploaded lies next to what it is gathered into.
-std::size_t gathered_beside(const StepPlan& plan, const Recipe& recipe) {
+std::size_t gathered_meanwhile(const StepPlan& plan, const Recipe& recipe) {
   std::size_t whole = 0, shards = 0, largest = 0;
   for (const UnitLayout& unit : plan.layout.units) {
     whole += unit.padded();
@@ -148,7 +148,7 @@ RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeak, ()) {
   for (const Recipe& other : with_less_moved(recipe, ranks)) {
     const std::size_t theirs = device_peak(planned(other, ranks, AccumulationOrder::automatic, kind));
     const bool gathers = plan.sharded_parameters() && other.zero.stage < 3;
-    const std::size_t beside = std::max(staged(plan, recipe), gathers ? gathered_beside(plan, recipe) : 0);
+    const std::size_t beside = std::max(staged(plan, recipe), gathers ? gathered_meanwhile(plan, recipe) : 0);
     RC_ASSERT(device_peak(plan) <= theirs + theirs / 64 + beside);
   }
 }

@@ -122,7 +122,7 @@ TEST(BorderTask, NamesTheFirstUnitThatIsNotFinite) {
   EXPECT_EQ(border.first_nonfinite_unit(), 2);
 }
 
-TEST(BorderTask, MicroBatchesLieBehindEachOther) {
+TEST(BorderTask, MicroBatchesFollowEachOther) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
   run.place();

@@ -57,7 +57,7 @@ TEST(SaveTask, TheFirstStartsTheStaging) {
   EXPECT_EQ(use_of(s.run.task(), Role::staging).access, Access::write);
 }
 
-TEST(PublishTask, ComesBehindAllThatWentThroughTheStaging) {
+TEST(PublishTask, ComesAfterAllThatWentThroughTheStaging) {
   Saving s(DType::bf16);
   Publish{s.staging}.add(s.run.draft);
   const Task& task = s.run.task();
