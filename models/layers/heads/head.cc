@@ -124,7 +124,6 @@ class ChunkedHead final : public LossUnit {
 
   std::size_t loss_workspace() const override { return whole_.bytes; }
   std::size_t tiled_loss_workspace() const override { return tiled_.bytes; }
-  // In addition to the products, the loss passes over the fp32 logits.
   // Costs are those of full shards, so that ranks which decide by them decide alike.
   Work loss_work(bool learns) const override { return work_of(shards_.count * table_.tiles().shard_words(), learns); }
   Work whole_work(Pass pass) const override {
@@ -162,8 +161,7 @@ class ChunkedHead final : public LossUnit {
     return all;
   }
 
-  // If ranks share the vocabulary, stretch i does what follows the statistics of chunk i - 1, and then those of chunk
-  // i.
+  // If ranks share the vocabulary, stretch i does what follows the statistics of chunk i - 1, then those of chunk i.
   void loss(Lane& lane, const Context& c, ConstView x, device::ExactSum* loss, View dx, View gradients) const override {
     const bool learn = static_cast<bool>(dx), all = !shared_over_ranks();
     const GradientRange table = tied() ? c.shared_gradients : GradientRange{gradients};
@@ -196,10 +194,8 @@ class ChunkedHead final : public LossUnit {
 
   void logits(Lane& lane, const Context& c, ConstView x, View logits) const override {
     STRATA_CHECK(generates_);
-    if (shared_over_ranks() && c.stretch == 1) {
-      const ConstView all{c.total.data, logits.size, DType::fp32};
-      return cast(lane, all, logits);
-    }
+    if (shared_over_ranks() && c.stretch == 1)
+      return cast(lane, ConstView{c.total.data, logits.size, DType::fp32}, logits);
     const View own = shared_over_ranks() ? c.partial : logits;
     const std::size_t d = spec_.hidden;
     const View normed = row_normed_.of(c.workspace);
@@ -236,8 +232,7 @@ class ChunkedHead final : public LossUnit {
       }
       case LossStep::finish:
         add_loss(lane, c, tiled_, loss);
-        if (!dx) return;
-        return finish(lane, c, tiled_, x, dx, gradients);
+        if (dx) finish(lane, c, tiled_, x, dx, gradients);
     }
   }
 
