@@ -24,7 +24,6 @@ using device::ConstView;
 using device::DType;
 using device::Lane;
 using device::LogitTile;
-using device::Product;
 using device::ProductShape;
 using device::RowStatistics;
 using device::View;
