@@ -304,7 +304,7 @@ bool quantises_nothing(const Config& config, const std::string& group) {
   return is_off(four) && is_off(eight) && is_off(config.json(group + ".bits"));
 }
 
-// Of a group of quantization settings, the one that says most of what they are.
+// The setting that says most of what a group of quantization settings is.
 std::string telling_key(const Config& config, const std::string& group) {
   for (const char* name : {".load_in_8bit", ".load_in_4bit", ".quant_method", ".bits"})
     if (!is_off(config.json(group + name))) return group + name;

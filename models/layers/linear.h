@@ -48,7 +48,7 @@ class Linear {
   // The most scratch bytes that any call below needs in a lane of `threads` threads.
   std::size_t scratch_bytes(int threads) const;
 
-  // Of one forward, and of one backward without the weight gradients of frozen tensors. Adapters are included.
+  // One forward, and one backward without the weight gradients of frozen tensors, with adapters.
   double forward_flops() const;
   double backward_flops() const;
   // Adds the products of one forward and backward.
@@ -62,7 +62,7 @@ class Linear {
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}) const;
-  // Of a partial result: the gradients of adapters' whole factors, which backward() leaves in `sums`, in fp32.
+  // The gradients of adapters' whole factors, which backward() leaves in `sums`, in fp32, if results are partial.
   std::vector<LowRankProducts::Gradient> whole_gradients() const {
     return low_rank_ ? low_rank_->whole_gradients() : std::vector<LowRankProducts::Gradient>{};
   }

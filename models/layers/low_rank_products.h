@@ -28,7 +28,7 @@ class LowRankProducts {
     device::Device device = {};
     float dropout = 0;             // of the input of A; target i uses the first site + i
     device::DType output = dtype;  // of the y to which forward() adds
-    // Of a layer that is computed in virtual shards: the factor that every shard has whole. Its gradient is a sum over
+    // The factor that every shard has whole, if the layer is computed in virtual shards. Its gradient is a sum over
     // shards, of which backward_parameters() leaves this one's in fp32.
     enum class Whole : std::uint8_t { none, a, b } whole = Whole::none;
   };

@@ -172,7 +172,7 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   const auto start = std::chrono::steady_clock::now();
   const Mesh& mesh = job_.plan.mesh();
   const Coordinates own = mesh.at(world_.rank());
-  // Of the ranks that take the same micro-batches, only one adds its scores. The last stage's ranks have the highest
+  // Only one of the ranks that take the same micro-batches adds its scores. The last stage's ranks have the highest
   // numbers, so rows are gathered in the order of micro-batches.
   const bool has_head = own.stage + 1 == mesh.stages && own.tensor == 0;
   const models::BatchRows batch = executor_->batch(0);

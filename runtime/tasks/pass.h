@@ -17,8 +17,8 @@ struct UnitCall {
   int x = -1;                  // the unit's input
   Written workspace = {};      // shared by all parts of a call
   bool of_whole = false;       // a part, but the unit's own buffers except `unpacked` hold the whole unit
-  // Of a call with seams: the stretch and how many there are, whether it leaves work for the time of the exchange or is
-  // that work, the partial sums that it leaves, and the total of those that the stretch before left.
+  // A call with seams has a stretch and a number of stretches. It leaves work for the time of the exchange, or is that
+  // work; it leaves partial sums, and takes the total of those that the stretch before left.
   int stretch = -1, stretches = 1;
   double share = 1;  // of the call's products
   bool leaves_work = false, meanwhile = false;

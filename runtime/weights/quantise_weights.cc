@@ -86,7 +86,7 @@ class ScaleSums {
       sums_[first_[s.unit] + s.matrix].merge(sum);
     });
   }
-  // Of a matrix that is cut into virtual shards, whose pieces do not hold its blocks, this rank's part of the whole.
+  // Adds this rank's part of a matrix that is cut into virtual shards: the pieces do not hold the whole matrix' blocks.
   void add_whole(std::vector<Stretch>& stretches, std::size_t unit, std::size_t range, const Coordinates* rank) const {
     const Mesh& mesh = plan_.mesh();
     const std::size_t size = size_of(plan_.layout.units[unit].quantised.ranges[range]);

@@ -226,7 +226,7 @@ class Hasher {
     if (plan_.ranks() > 1) add_shared_blocks(unit, world_.exchange(parts));
   }
 
-  // Of a model with an adapter, weights are the adapter's.
+  // The weights of a model with an adapter are the adapter's.
   std::span<const PoolKind> hashed_pools() const { return std::span(kPools).first(plan_.layout.adapted ? 1 : 3); }
   bool is_cut(std::size_t unit, std::span<const PoolKind> pools) const {
     const UnitLayout& layout = plan_.layout.units[unit];

@@ -59,7 +59,7 @@ struct StageFigures {
   Memory planned, measured;
   double idle_share = 0;  // of the timed step: the compute lane ran nothing
 };
-// Of each stage. Collective.
+// The figures of each stage. Collective.
 std::vector<StageFigures> figures_of_stages(const StageFigures& mine, const Mesh& mesh, comm::World& world);
 // The stage with the largest planned peak on the device; of equal ones, the first.
 const StageFigures& largest_of(std::span<const StageFigures> stages);
