@@ -108,7 +108,8 @@ Config Config::parse(std::string_view json, std::string source) {
   try {
     with_document(json, [&](element root) {
       simdjson::dom::object object;
-      if (root.get_object().get(object) != simdjson::SUCCESS) throw Malformed{"is not a JSON object: download it again, from where the model came"};
+      if (root.get_object().get(object) != simdjson::SUCCESS)
+        throw Malformed{"is not a JSON object: download it again, from where the model came"};
       require_each_once(object, "");
       for (const auto field : object) {
         if (field.key.find('.') != std::string_view::npos) {

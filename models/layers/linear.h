@@ -35,7 +35,7 @@ class Linear {
     bool input_major;  // W is stored [in, out] (GPT-2's Conv1D) instead of [out, in]
     device::DType dtype;
     device::Device device = {};
-    Gelu gelu_after = Gelu::none;  // forward also returns gelu(y)
+    Gelu gelu_after = Gelu::none;   // forward also returns gelu(y)
     Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
     float adapter_dropout = 0;      // of the input of adapters
     // y, or dx, is one of the results that a sum over virtual shards adds: fp32, and not rounded. Of adapters B, or A,

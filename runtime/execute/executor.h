@@ -43,8 +43,8 @@ class Executor {
   // Collective. Proves the plan first (find_violation); a plan with a violation aborts the program.
   Executor(const StepPlan& plan, const models::Model& model, comm::World& world, const device::Optimizer& optimizer,
            int threads, const offload::IoOptions& io = {});
-  // For a plan made with PlanRequest::memory_of: shares the memory, lanes and communicators of the executor of that other
-  // plan, which must outlive it. It may run only while the other is drained.
+  // For a plan made with PlanRequest::memory_of: shares the memory, lanes and communicators of the executor of that
+  // other plan, which must outlive it. It may run only while the other is drained.
   Executor(const StepPlan& plan, const models::Model& model, Executor& other);
   ~Executor();
 
