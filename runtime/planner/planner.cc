@@ -108,14 +108,16 @@ class Builder {
     return {rows.begin, tile + 1 == tiling_.tiles() ? shared->elements.end : rows.end};
   }
 
-  // A call of a unit with seams runs stretch by stretch, with an exchange after each but the last. A call of a unit
-  // with quantised parameters runs part by part, so that only one part is unpacked at a time.
+  // A call of a unit with seams runs stretch by stretch, with an exchange after each but the last. Any other call of a
+  // unit with quantised parameters runs part by part, so that only one part is unpacked at a time.
   void run_call(const Visit& visit, const Call& call) {
     unpacked_ = -1;
     const bool learns = call.kind == TaskKind::backward || (call.kind == TaskKind::loss && !r_.forward_only);
     const models::Pass pass = learns ? models::Pass::backward : models::Pass::forward;
-    if (const auto seams = d_.unit(call.unit).seams(pass, call.wants_output); !seams.empty())
+    if (const auto seams = d_.unit(call.unit).seams(pass, call.wants_output); !seams.empty()) {
+      if (visit.needs_parameters) unpack(visit.part, visit);
       return run_stretches(call, seams);
+    }
     if (!visit.needs_parameters || d_.range_of({visit.unit, visit.part, PoolKind::quantised}).size() == 0)
       return run(call);
     if (visit.part >= 0) {
