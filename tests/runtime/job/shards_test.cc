@@ -31,9 +31,10 @@ TEST(Shards, WhatTheyDoNotSupportIsRefused) {
                  "does not support adapter.dora");
   expect_refused({"parallel.tensor_shards=2", "model.frozen_format=nf4", "training.freeze=*.h.*"},
                  "parallel.tensor_shards = 2 supports layers in 4 bits as the base of an adapter alone");
-  expect_refused({"parallel.tensor_shards=4", "model.frozen_format=nf4", "adapter.kind=lora"},
-                 "parallel.tensor_shards = 4 cuts h.0.attn.c_attn.weight every 32 elements, and in 4 bits 64 in a row "
-                 "share a scale: use at most 2");
+  expect_refused(
+      {"parallel.tensor_shards=4", "model.frozen_format=nf4", "adapter.kind=lora"},
+      "parallel.tensor_shards = 4 cuts transformer.h.0.attn.c_attn.weight every 32 elements, and in 4 bits 64 in a row "
+      "share a scale: use at most 2");
   expect_refused({"model.preset=bert-base", "parallel.tensor_shards=8"},
                  "which have 12 heads, 12 of keys, and an MLP of 3072: the largest value that this version supports "
                  "for it is 4");
