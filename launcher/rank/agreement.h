@@ -5,12 +5,13 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "launcher/rank/stop_signal.h"
 #include "runtime/job/seat.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
 
-// Choices that ranks agree on before they plan a run (planned_run.h). Collective. A mistake that all ranks make is
+// What ranks agree on, above all before they plan a run (planned_run.h). Collective. A mistake that all ranks make is
 // thrown alike on all of them as AgreedError, and printed once.
 
 // Reads the recipe, which must be the same on all ranks. `trains`: also requires the keys that only train needs.
@@ -20,5 +21,8 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 // The device that this rank computes on. If the recipe leaves the choice open, the run takes GPUs only if every rank
 // has one.
 runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world);
+
+// Whether any rank was asked to stop.
+bool stop_requested(const StopSignal& stop, comm::World& world);
 
 }  // namespace strata::launcher

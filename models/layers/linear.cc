@@ -6,6 +6,7 @@
 #include "device/ops/dora.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
+#include "models/layers/products.h"
 
 namespace strata::models {
 namespace {
@@ -17,22 +18,12 @@ using device::Lane;
 using device::ProductShape;
 using device::View;
 
-constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 View fp32_view(View scratch, std::size_t offset, std::size_t size) {
   return View{scratch.data + offset, size, DType::fp32};
 }
 
 View rest_of(View scratch, std::size_t offset) {
   return View{scratch.data + offset, (scratch.bytes() - offset) / size_of(scratch.dtype), scratch.dtype};
-}
-
-// The matrix that begins at `column`.
-template <typename AnyView>
-AnyView from(AnyView matrix, std::size_t column) {
-  return matrix.sub(column, matrix.size - column);
 }
 
 Epilogue gelu_epilogue(Gelu gelu) {
@@ -42,11 +33,6 @@ Epilogue gelu_gradient_epilogue(Gelu gelu) {
   return gelu == Gelu::none  ? Epilogue::none
          : gelu == Gelu::erf ? Epilogue::gelu_erf_gradient
                              : Epilogue::gelu_tanh_gradient;
-}
-
-double flops_of(const device::Product& product) {
-  const ProductShape& s = product.shape();
-  return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
 }
 
 double norm_flops(const Linear::Spec& spec) {
@@ -83,10 +69,10 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const bool sum = runs.size() > 1;
     const bool major = spec_.input_major;
     const Epilogue sums = !sums_biases() ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
-    const Epilogue behind = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_after);
+    const Epilogue after = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_after);
     const Epilogue before = sum || adapted ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
     const DType y = spec_.partial_output ? DType::fp32 : t, dx = sum || spec_.partial_input_gradient ? DType::fp32 : t;
-    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, y, bias, false, behind};
+    const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, y, bias, false, after};
     const ProductShape input{rows, in, n, false, major, all, ldw, in, t, dx, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
                                        : ProductShape{n, in, rows, true, false, all, in, ldw, t, t, false, false, sums};
@@ -220,7 +206,7 @@ void Linear::run_products(Lane& lane, const ParameterRange& parameters, ConstVie
                           ConstView bias, View active) const {
   for (const Group& g : groups_)
     g.forward.run(lane, x, parameters.sub(g.weight, g.out * spec_.in), bias ? bias.sub(g.column, g.out) : bias,
-                  from(y, g.column), scratch, active ? from(active, g.column) : View{});
+                  columns_from(y, g.column), scratch, active ? columns_from(active, g.column) : View{});
 }
 
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch, View active,
@@ -284,7 +270,7 @@ void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstV
   const View rest = rest_of(scratch, input_sum_bytes());
   if (several) device::zero(lane, target);
   for (const Group& g : groups_)
-    g.input.run(lane, from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
+    g.input.run(lane, columns_from(dy, g.column), parameters.sub(g.weight, g.out * spec_.in), {}, target, rest, {},
                 several || low_rank_ ? ConstView{} : inactive);
   if (low_rank_) low_rank_->backward_input(lane, parameters, target, whole_scratch, rest, dropout);
   if (dora) add_dropped(lane, parameters, dy, target, *dora, rest, dropout);
@@ -301,7 +287,7 @@ void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const Gr
     for (const Group& g : groups_) {
       if (!g.weights) continue;
       const View dw = gradients.sub(g.weight, g.out * spec_.in);
-      const ConstView dy_group = from(dy, g.column);
+      const ConstView dy_group = columns_from(dy, g.column);
       if (spec_.input_major)
         g.weights->run(lane, x, dy_group, {}, dw, scratch, {});
       else
@@ -315,7 +301,7 @@ void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const Gr
   for (const Group& g : groups_) {
     const View dw = gradients.sub(g.weight, g.out * spec_.in);
     const View db = sums.sub(g.column, g.out);
-    const ConstView dy_group = from(dy, g.column);
+    const ConstView dy_group = columns_from(dy, g.column);
     if (spec_.input_major)
       g.weights->run(lane, x, dy_group, {}, dw, rest, db);
     else
@@ -333,7 +319,7 @@ void Linear::backward_biases(Lane& lane, ConstView dy, const GradientRange& grad
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     if (const View db = spec_.bias ? gradients.sub(tensor.bias, tensor.out) : View{})
-      column_sum(lane, spec_.rows, tensor.out, out_, from(dy, column), db, scratch);
+      column_sum(lane, spec_.rows, tensor.out, out_, columns_from(dy, column), db, scratch);
     column += tensor.out;
   }
 }

@@ -5,6 +5,7 @@
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "models/layers/linear.h"
+#include "models/layers/products.h"
 
 namespace strata::models {
 namespace {
@@ -14,18 +15,8 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-constexpr std::size_t aligned_workspace(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 std::size_t wide_bytes(const Linear::Spec& spec, bool drops) {
-  return drops ? aligned_workspace(spec.rows * spec.in * size_of(spec.dtype)) : 0;
-}
-
-// The matrix that begins at `column`.
-template <typename AnyView>
-AnyView columns_from(AnyView matrix, std::size_t column) {
-  return matrix.sub(column, matrix.size - column);
+  return drops ? aligned(spec.rows * spec.in * size_of(spec.dtype)) : 0;
 }
 
 }  // namespace
@@ -35,8 +26,8 @@ device::DoraShape Linear::dora_shape(const Tensor& tensor) const {
 }
 
 std::size_t Linear::dora_bytes() const {
-  return dora_ ? 2 * aligned_workspace(out_ * sizeof(float)) +
-                     aligned_workspace(spec_.rows * out_ * size_of(spec_.dtype)) + wide_bytes(spec_, !singles_.empty())
+  return dora_ ? 2 * aligned(out_ * sizeof(float)) + aligned(spec_.rows * out_ * size_of(spec_.dtype)) +
+                     wide_bytes(spec_, !singles_.empty())
                : 0;
 }
 
@@ -45,7 +36,7 @@ Linear::Dora Linear::cut(View scratch) const {
   std::size_t at = 0;
   const auto next = [&](std::size_t size, DType dtype) {
     const View view{scratch.data + at, size, dtype};
-    at += aligned_workspace(view.bytes());
+    at += aligned(view.bytes());
     return view;
   };
   Dora out;

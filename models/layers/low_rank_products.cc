@@ -6,6 +6,7 @@
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
+#include "models/layers/products.h"
 
 namespace strata::models {
 namespace {
@@ -16,17 +17,6 @@ using device::Lane;
 using device::Product;
 using device::ProductShape;
 using device::View;
-
-// The matrix that begins at `column`.
-template <typename AnyView>
-AnyView from_column(AnyView matrix, std::size_t column) {
-  return matrix.sub(column, matrix.size - column);
-}
-
-double product_flops(const Product& product) {
-  const ProductShape& s = product.shape();
-  return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-}
 
 }  // namespace
 
@@ -98,8 +88,8 @@ std::size_t LowRankProducts::scratch_bytes(int threads) const {
 double LowRankProducts::forward_flops() const {
   double flops = 0;
   for (const Group& g : groups_) {
-    flops += product_flops(g.down);
-    for (const Member& m : g.members) flops += product_flops(m.up);
+    flops += flops_of(g.down);
+    for (const Member& m : g.members) flops += flops_of(m.up);
   }
   return flops;
 }
@@ -107,8 +97,8 @@ double LowRankProducts::forward_flops() const {
 double LowRankProducts::backward_flops() const {
   double flops = 0;
   for (const Group& g : groups_) {
-    flops += product_flops(g.down) + product_flops(g.d_a) + product_flops(g.input);
-    for (const Member& m : g.members) flops += product_flops(m.d_b) + product_flops(m.d_down);
+    flops += flops_of(g.down) + flops_of(g.d_a) + flops_of(g.input);
+    for (const Member& m : g.members) flops += flops_of(m.d_b) + flops_of(m.d_down);
   }
   return flops;
 }
@@ -172,8 +162,9 @@ void LowRankProducts::forward(Lane& lane, const ParameterRange& parameters, Cons
     const View h = thin(g, kept, false);
     run_down(lane, g, parameters, x, kept, scratch, dropout);
     for (const Member& m : g.members)
-      m.up.run(lane, from_column(ConstView(h), m.first), parameters.sub(m.target.at.b, m.target.out * m.target.at.rank),
-               {}, from_column(y, m.target.column), scratch);
+      m.up.run(lane, columns_from(ConstView(h), m.first),
+               parameters.sub(m.target.at.b, m.target.out * m.target.at.rank), {}, columns_from(y, m.target.column),
+               scratch);
   }
 }
 
@@ -205,10 +196,10 @@ void LowRankProducts::backward_parameters(Lane& lane, const ParameterRange& para
     const ConstView left = run_down(lane, g, parameters, x, kept, scratch, dropout);
     for (const Member& m : g.members) {
       const std::size_t size = m.target.out * m.target.at.rank;
-      const ConstView dy_of = from_column(dy, m.target.column);
-      m.d_b.run(lane, dy_of, from_column(ConstView(h), m.first), {}, gradient(Spec::Whole::b, m.target.at.b, size),
+      const ConstView dy_of = columns_from(dy, m.target.column);
+      m.d_b.run(lane, dy_of, columns_from(ConstView(h), m.first), {}, gradient(Spec::Whole::b, m.target.at.b, size),
                 scratch);
-      m.d_down.run(lane, dy_of, parameters.sub(m.target.at.b, size), {}, from_column(d_h, m.first), scratch);
+      m.d_down.run(lane, dy_of, parameters.sub(m.target.at.b, size), {}, columns_from(d_h, m.first), scratch);
     }
     if (g.scale != 1) scale(lane, d_h, g.scale, d_h);
     g.d_a.run(lane, d_h, left, {}, gradient(Spec::Whole::a, g.a, g.rank * spec_.in), scratch);

@@ -35,7 +35,7 @@ void Norm::add(Draft& draft) const {
 
 void Norm::run(Site& site, const Task& task, device::Lane& lane) {
   device::ExactSum* squares = &site.at<SquareState>(site.plan.control.squares)->squares;
-  // What all ranks that share each layer have is counted by the first of them.
+  // The first of the ranks that share each layer counts what all of them have.
   const std::size_t counted = site.rank.tensor > 0 ? site.layout(task).uncut : 0;
   // `view` holds elements from `begin` on.
   const auto add = [&](const View& view, std::size_t begin) {

@@ -219,12 +219,6 @@ std::string not_finite(std::int32_t number, models::Objective objective, const f
       text + 1);
 }
 
-// Whether any rank was asked to stop.
-bool stop_requested(const StopSignal& stop, comm::World& world) {
-  return std::ranges::any_of(world.exchange(stop.requested() ? "stop" : ""),
-                             [](const std::string& text) { return !text.empty(); });
-}
-
 // Writes one line per text: the label of each of its words, null for words without tokens.
 void write_words(PredictPart& part, const PredictInput& input, const fs::path& tokens, const models::Classes& classes,
                  AtomicFile& out) {

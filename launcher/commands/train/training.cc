@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "launcher/rank/agreement.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
 
@@ -14,12 +15,6 @@ namespace strata::launcher {
 namespace {
 
 using comm::AgreedError;
-
-// Whether any rank was asked to stop.
-bool any_rank_stops(const StopSignal& stop, comm::World& world) {
-  const std::vector<std::string> asked = world.exchange(stop.requested() ? "stop" : "");
-  return std::any_of(asked.begin(), asked.end(), [](const std::string& text) { return !text.empty(); });
-}
 
 // Speed of the median step, without the first two.
 double median_tokens_per_s(std::vector<double> rates) {
@@ -55,7 +50,7 @@ void Training::run() {
 void Training::begin() {
   start_ = SteadyClock::now();
   if (speaks()) progress_.emplace(p_.job, stderr);
-  if (any_rank_stops(p_.stop, p_.world)) stop_here();
+  if (stop_requested(p_.stop, p_.world)) stop_here();
 }
 
 void Training::step() {
@@ -105,7 +100,7 @@ void Training::evaluate() {
 }
 
 bool Training::stops_between_steps() {
-  if (!p_.trainer.done() && any_rank_stops(p_.stop, p_.world)) stop_here();
+  if (!p_.trainer.done() && stop_requested(p_.stop, p_.world)) stop_here();
   return ended_.has_value();
 }
 

@@ -4,7 +4,7 @@
 
 namespace strata::runtime {
 
-// What several keys take, in the words of a message about a name from elsewhere.
+// Phrases that several messages about names of other programs share: what the key here takes.
 inline constexpr std::string_view kSequences = "in sequences of data.seq_len tokens";
 inline constexpr std::string_view kTokenFile = "a token file that strata tokenize writes";
 inline constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";

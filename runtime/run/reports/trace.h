@@ -22,7 +22,7 @@ struct TracedRank {
   const Trace* trace;  // that of its stage's plan
 };
 
-// What a trace says of itself, and its ranks.
+// The header of a trace: what it is, and which ranks it holds.
 struct TraceHead {
   std::string_view kind;            // "measured" or "planned"
   int ranks;                        // of the run; a trace may contain fewer

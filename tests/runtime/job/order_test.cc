@@ -148,8 +148,8 @@ RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeak, ()) {
   for (const Recipe& other : with_less_moved(recipe, ranks)) {
     const std::size_t theirs = device_peak(planned(other, ranks, AccumulationOrder::automatic, kind));
     const bool gathers = plan.sharded_parameters() && other.zero.stage < 3;
-    const std::size_t beside = std::max(staged(plan, recipe), gathers ? gathered_meanwhile(plan, recipe) : 0);
-    RC_ASSERT(device_peak(plan) <= theirs + theirs / 64 + beside);
+    const std::size_t meanwhile = std::max(staged(plan, recipe), gathers ? gathered_meanwhile(plan, recipe) : 0);
+    RC_ASSERT(device_peak(plan) <= theirs + theirs / 64 + meanwhile);
   }
 }
 

@@ -56,7 +56,7 @@ class RandomMesh {
     sets.insert(sets.end(), some.begin(), some.end());
     return sets;
   }
-  // What is trained of it: everything, what is not frozen, or adapters.
+  // Trains the whole model, the part that is not frozen, or adapters.
   std::vector<std::string> train_some(bool gpt2, int layers) {
     switch (between(0, 3)) {
       case 0: {

@@ -41,7 +41,6 @@ std::vector<std::string> joined(std::vector<std::string> sets, const std::vector
   sets.insert(sets.end(), more.begin(), more.end());
   return sets;
 }
-const std::vector<std::string> kQwen2 = joined(kLlama, {"model.config.model_type=\"qwen2\""});
 const std::vector<std::string> kQwen3 = joined(kLlama, {"model.config.model_type=\"qwen3\""});
 
 struct ShardsRunCase {
@@ -59,7 +58,6 @@ const std::vector<std::string> kSomeAdapted = joined(
     kQwen3,
     {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])",
      R"(adapter.modules_to_save=["k_proj"])", "adapter.rank_pattern={\"v_proj\" = 2}", "adapter.rslora=true"});
-const std::vector<std::string> kAllAdapted = joined(kLlama, {"adapter.kind=lora", "adapter.rank=5"});
 // On a base in 4 bits: the 64 elements that share a scale lie in one shard, the blocks of 16,384 do not.
 const std::vector<std::string> kOn4Bits =
     joined(kGpt2, {"model.config.n_embd=256", "model.config.n_head=4", "model.frozen_format=nf4", "adapter.kind=lora",
@@ -68,22 +66,20 @@ const std::vector<std::string> kOnPlain4Bits =
     joined(kLlama, {"model.config.hidden_size=256", "model.config.head_dim=32", "model.config.num_hidden_layers=1",
                     "model.config.intermediate_size=512", "model.frozen_format=nf4", "model.double_quant=false",
                     "adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "down_proj"])"});
-const std::vector<std::string> kBertDropout = {"model.config.attention_probs_dropout_prob=0.1",
-                                               "model.config.hidden_dropout_prob=0.1"};
 const ShardsRunCase kShardsRunCases[] = {
     {"gpt2", kGpt2},
     {"llama", kLlama},
-    {"qwen2", kQwen2},
+    {"qwen2", joined(kLlama, {"model.config.model_type=\"qwen2\""})},
     {"qwen3", kQwen3},
     {"gpt2, partly frozen", kPartly},
     {"gpt2, adapted", kAdapted},
     {"qwen3, some adapted", kSomeAdapted},
-    {"llama, adapted", kAllAdapted},
+    {"llama, adapted", joined(kLlama, {"adapter.kind=lora", "adapter.rank=5"})},
     {"gpt2, on 4 bits", kOn4Bits},
     {"llama, on 4 bits", kOnPlain4Bits},
     {"bert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "bert"},
     {"modernbert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "modernbert"},
-    {"bert", kBertDropout, "bert"},
+    {"bert", {"model.config.attention_probs_dropout_prob=0.1", "model.config.hidden_dropout_prob=0.1"}, "bert"},
     {"roberta, partly frozen",
      {R"(training.freeze=["*.attention.output.*", "*.layer.0.*", "*.layer.1.intermediate.dense.weight"])"},
      "roberta"},

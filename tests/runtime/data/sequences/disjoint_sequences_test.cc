@@ -44,14 +44,14 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   EXPECT_EQ(data.sequences(), 4u);
   EXPECT_EQ(data.micro_batches(), 2u);
   EXPECT_EQ(data.labels(), 11u);
-  const DisjointSequencesFilled first(data, 0, 6), second(data, 1, 6), behind(data, 2, 6);
+  const DisjointSequencesFilled first(data, 0, 6), second(data, 1, 6), after(data, 2, 6);
   EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_THAT(first.labels, ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(second.tokens, ElementsAre(6, 7, 0, 200, 201, 202));
   EXPECT_THAT(second.labels, ElementsAre(7, 8, -100, 201, 202, 203));
   EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 0, 1, 2));
-  EXPECT_THAT(behind.tokens, Each(0u)) << "after the end";
-  EXPECT_THAT(behind.labels, Each(-100));
+  EXPECT_THAT(after.tokens, Each(0u)) << "after the end";
+  EXPECT_THAT(after.labels, Each(-100));
   const device::RowRange shorter{0, 2}, none{}, whole{0, 3};
   EXPECT_THAT(second.documents, ElementsAre(shorter, shorter, none, whole, whole, whole))
       << "what is missing is of no document: nothing sees it";

@@ -33,6 +33,20 @@ bool covers(const std::vector<UnitRange>& stages, int units) {
   return next == units;
 }
 
+std::vector<std::vector<UnitRange>> all_splits(int units, int pieces) {
+  std::vector<std::vector<UnitRange>> all;
+  for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
+    if (std::popcount(cuts) != pieces - 1) continue;
+    std::vector<UnitRange>& split = all.emplace_back(1, UnitRange{0, 0});
+    for (int unit = 1; unit < units; ++unit)
+      if (cuts >> (unit - 1) & 1)
+        split.push_back({unit, unit});
+      else
+        split.back().last = unit;
+  }
+  return all;
+}
+
 // Of every number of units and stages, no other cut has a faster slowest stage: with equal blocks, with a slow head,
 // and if the second stage may have no more than two units.
 TEST(Stages, FastestSplitIsTheBest) {
@@ -49,16 +63,8 @@ TEST(Stages, FastestSplitIsTheBest) {
           };
           const std::vector<UnitRange> split = fastest_split(units, stages, 1, time, may_have);
           double best = std::numeric_limits<double>::infinity();
-          for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
-            if (std::popcount(cuts) != stages - 1) continue;
-            std::vector<UnitRange> other{{0, 0}};
-            for (int unit = 1; unit < units; ++unit)
-              if (cuts >> (unit - 1) & 1)
-                other.push_back({unit, unit});
-              else
-                other.back().last = unit;
+          for (const std::vector<UnitRange>& other : all_splits(units, stages))
             if (stages == 1 || may_have(1, other[1])) best = std::min(best, slowest_stage(other, stages, time));
-          }
           if (best == std::numeric_limits<double>::infinity()) {
             EXPECT_TRUE(split.empty());
             continue;
@@ -80,16 +86,8 @@ TEST(Stages, FastestSplitOfChunksBalancesStages) {
           return range.last - range.first + (range.first == 0 ? 0.25 : 1) + (range.last + 1 == units ? head - 1 : 0);
         };
         double best = std::numeric_limits<double>::infinity();
-        for (unsigned cuts = 0; cuts < 1u << (units - 1); ++cuts) {
-          if (std::popcount(cuts) != 2 * stages - 1) continue;
-          std::vector<UnitRange> other{{0, 0}};
-          for (int unit = 1; unit < units; ++unit)
-            if (cuts >> (unit - 1) & 1)
-              other.push_back({unit, unit});
-            else
-              other.back().last = unit;
+        for (const std::vector<UnitRange>& other : all_splits(units, 2 * stages))
           best = std::min(best, slowest_stage(other, stages, time));
-        }
         const std::vector<UnitRange> split = fastest_split(units, stages, 2, time);
         ASSERT_TRUE(covers(split, units));
         EXPECT_EQ(split.size(), 2 * static_cast<std::size_t>(stages));
