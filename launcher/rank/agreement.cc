@@ -51,7 +51,7 @@ runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world) {
   return seat;
 }
 
-bool stop_requested(const StopSignal& stop, comm::World& world) {
+bool any_rank_stops(const StopSignal& stop, comm::World& world) {
   return std::ranges::any_of(world.exchange(stop.requested() ? "stop" : ""),
                              [](const std::string& text) { return !text.empty(); });
 }

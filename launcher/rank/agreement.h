@@ -23,6 +23,6 @@ runtime::Recipe read_recipe(const std::optional<std::filesystem::path>& path, st
 runtime::Seat agree_on_seat(const runtime::Recipe& recipe, comm::World& world);
 
 // Whether any rank was asked to stop.
-bool stop_requested(const StopSignal& stop, comm::World& world);
+bool any_rank_stops(const StopSignal& stop, comm::World& world);
 
 }  // namespace strata::launcher

@@ -330,7 +330,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
                     [&](std::span<const std::int32_t> labels, std::span<const float> scores, std::uint64_t done) {
                       if (const auto row = row_not_finite(scores, k))
                         throw comm::AgreedError(Exit::failed, not_finite(labels[*row], objective, tokens_path));
-                      stopped = stop_requested(stop, world);
+                      stopped = any_rank_stops(stop, world);
                       if (!speaks) return !stopped;
                       part.add(done, labels, scores);
                       activity.show(done, evaluator.micro_batches());

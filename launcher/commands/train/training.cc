@@ -50,7 +50,7 @@ void Training::run() {
 void Training::begin() {
   start_ = SteadyClock::now();
   if (speaks()) progress_.emplace(p_.job, stderr);
-  if (stop_requested(p_.stop, p_.world)) stop_here();
+  if (any_rank_stops(p_.stop, p_.world)) stop_here();
 }
 
 void Training::step() {
@@ -100,7 +100,7 @@ void Training::evaluate() {
 }
 
 bool Training::stops_between_steps() {
-  if (!p_.trainer.done() && stop_requested(p_.stop, p_.world)) stop_here();
+  if (!p_.trainer.done() && any_rank_stops(p_.stop, p_.world)) stop_here();
   return ended_.has_value();
 }
 
