@@ -34,7 +34,8 @@ std::size_t Unit::place_parameter(Parameter parameter, PoolKind pool) {
 
 std::size_t Unit::add_cut_parameter(std::string name, std::vector<std::int64_t> shape, const Slice& slice, bool decay,
                                     Init init, bool fp32_moments) {
-  STRATA_CHECK(static_cast<std::size_t>(shape[slice.dimension]) % (slice.segments * slice.shards) == 0 ||
+  STRATA_CHECK(static_cast<std::size_t>(shape[slice.dimension]) % (slice.segments * slice.shards / slice.sharers) ==
+                   0 ||
                (slice.dimension == 0 && slice.segments == 1));
   Parameter& p = parameters_.emplace_back();
   p.offset = offset_in(pool_for(name, shape), 0);
@@ -110,7 +111,7 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (all[i].rank > 0)
       all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0},
-                     {0, layers[i].segments, cuts_outputs ? shards : 1});
+                     {0, layers[i].segments, cuts_outputs ? shards : 1, layers[i].sharers});
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (!all[i].dora) continue;
     // The lengths of W's rows at first, which a source of weights computes (runtime/weights/adapter/magnitudes.h).

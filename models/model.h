@@ -229,6 +229,7 @@ class Unit {
     std::size_t out;
     bool input_major = false;
     std::size_t segments = 1;
+    std::size_t sharers = 1;  // see Slice
   };
   std::vector<LowRank> add_low_rank(std::size_t in, std::span<const LinearShape> layers, std::size_t shards = 1,
                                     bool cuts_outputs = true);

@@ -11,7 +11,7 @@ std::size_t Parameter::size() const {
 }
 
 std::size_t Parameter::part_of_dimension() const {
-  const std::size_t parts = slice.segments * slice.shards;
+  const std::size_t parts = slice.segments * slice_parts();
   return (static_cast<std::size_t>(shape[slice.dimension]) + parts - 1) / parts;
 }
 
@@ -20,14 +20,15 @@ std::size_t Parameter::piece_room() const {
 }
 
 std::size_t Parameter::piece_size(std::size_t piece) const {
-  const std::size_t room = piece_room(), begin = (first_shard + piece) * room;
+  const std::size_t shard = first_shard + piece, room = piece_room(), begin = shard / slice.sharers * room;
+  if (shard % slice.sharers != 0) return 0;
   return std::min(room, size() - std::min(begin, size()));
 }
 
 Piece Parameter::piece(std::size_t piece) const {
   std::size_t inner = 1;
   for (std::size_t d = slice.dimension + 1; d < shape.size(); ++d) inner *= static_cast<std::size_t>(shape[d]);
-  return {first_shard + piece, slice.shards, part_of_dimension() * inner};
+  return {(first_shard + piece) / slice.sharers, slice_parts(), part_of_dimension() * inner};
 }
 
 }  // namespace strata::models

@@ -48,7 +48,8 @@ struct Parameter {
   Piece piece(std::size_t piece) const;
 
  private:
-  std::size_t part_of_dimension() const;  // of each shard in each segment, rounded up
+  std::size_t slice_parts() const { return slice.shards / slice.sharers; }
+  std::size_t part_of_dimension() const;  // of each part in each segment, rounded up
 };
 // Each virtual shard of a unit's pool begins at a multiple of this many elements.
 constexpr std::size_t shard_alignment_of(PoolKind pool) {

@@ -7,10 +7,12 @@ namespace strata::models {
 // How a tensor is cut into virtual shards along one dimension, which consists of `segments` equal segments (q, k and v
 // of a fused matrix): shard v has the v-th of `shards` equal parts of each segment, joined in order. The first
 // dimension of a tensor with one segment (a vocabulary) need not be divisible: parts are rounded up to whole rows, and
-// the last shards have fewer rows, or none.
+// the last shards have fewer rows, or none. Of `sharers` neighbouring shards that use the same part (the keys of a head
+// that several shards of queries read), the first has it and the others have none.
 struct Slice {
   std::size_t dimension = 0, segments = 1;
   std::size_t shards = 1;  // 1: the tensor is whole
+  std::size_t sharers = 1;
 
   bool operator==(const Slice&) const = default;
 };

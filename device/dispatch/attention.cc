@@ -57,8 +57,11 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
                         ConstView v, ConstView o, ConstView lse, ConstView do_, View dq, View dk, View dv,
                         const Dropout& dropout, View workspace) {
   check(shape, q, k, v, o, lse);
-  check(shape, dq, dk, dv, do_, lse);
-  STRATA_CHECK(q.dtype == dq.dtype);
+  check(shape, dq, shape.heads, shape.q_stride, q.dtype);
+  const DType of_keys = shape.fp32_key_gradients ? DType::fp32 : q.dtype;
+  check(shape, dk, shape.kv_heads, shape.k_stride, of_keys);
+  check(shape, dv, shape.kv_heads, shape.v_stride, of_keys);
+  check(shape, do_, shape.heads, shape.heads * shape.head_dim, q.dtype);
   STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, dropout.probability > 0, lane.threads()),
                   workspace.bytes());
   lane.operations().attention_backward(lane, shape, documents, q, k, v, o, lse, do_, dq, dk, dv, dropout, workspace);

@@ -14,6 +14,14 @@ void cast(Lane& lane, ConstView from, View to) {
   lane.operations().cast(lane, from, to);
 }
 
+void cast_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_t from_stride, ConstView from,
+                  std::size_t to_stride, View to) {
+  if (rows == 0) return;
+  STRATA_CHECK_LE((rows - 1) * from_stride + columns, from.size);
+  STRATA_CHECK_LE((rows - 1) * to_stride + columns, to.size);
+  lane.operations().cast_columns(lane, rows, columns, from_stride, from, to_stride, to);
+}
+
 void add(Lane& lane, ConstView from, View to) {
   STRATA_CHECK_EQ(from.size, to.size);
   STRATA_CHECK(to.dtype == DType::fp32);

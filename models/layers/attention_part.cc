@@ -19,12 +19,13 @@ AttentionPart::AttentionPart(const AttentionSpec& spec, const RunShape& run)
              .kv_heads = spec.kv_heads,
              .head_dim = spec.head_dim,
              .q_stride = spec.row_width(),
-             .k_stride = spec.row_width(),
-             .v_stride = spec.row_width(),
+             .k_stride = spec.shared_keys ? 2 * spec.key_width() : spec.row_width(),
+             .v_stride = spec.shared_keys ? 2 * spec.key_width() : spec.row_width(),
              .scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim)),
              .window = spec.window,
              .causal = spec.causal,
-             .packed = run.packed} {
+             .packed = run.packed,
+             .fp32_key_gradients = spec.shared_keys} {
   if (run.cache > 0)
     cached_ = {.heads = spec.heads,
                .kv_heads = spec.kv_heads,
@@ -62,20 +63,22 @@ device::AttentionShape AttentionPart::shape_of(std::size_t shard) const {
 }
 
 void AttentionPart::forward(Lane& lane, const Context& c, ConstView rows, View mixed, View lse,
-                            const device::Dropout& dropout, View scratch, std::size_t shard) const {
+                            const device::Dropout& dropout, View scratch, std::size_t shard, ConstView shared) const {
+  const ConstView k = keys_of(rows, shared), v = values_of(rows, shared);
   if (c.cache.rows == 0)
-    return attention_forward(lane, shape_of(shard), c.batch.documents, queries(rows), keys(rows), values(rows), mixed,
-                             lse, dropout, scratch);
+    return attention_forward(lane, shape_of(shard), c.batch.documents, queries(rows), k, v, mixed, lse, dropout,
+                             scratch);
   const std::size_t of_shard = device::cache_elements(cached_);
-  cached_attention(lane, cached_, c.cache.first, c.cache.rows, queries(rows), keys(rows), values(rows),
+  cached_attention(lane, cached_, c.cache.first, c.cache.rows, queries(rows), k, v,
                    c.cache.values.sub(shard * of_shard, of_shard), mixed, scratch);
 }
 
 void AttentionPart::backward(Lane& lane, const Context& c, ConstView rows, ConstView mixed, ConstView lse,
                              ConstView d_mixed, View d_rows, const device::Dropout& dropout, View scratch,
-                             std::size_t shard) const {
-  attention_backward(lane, shape_of(shard), c.batch.documents, queries(rows), keys(rows), values(rows), mixed, lse,
-                     d_mixed, queries(d_rows), keys(d_rows), values(d_rows), dropout, scratch);
+                             std::size_t shard, ConstView shared, View d_shared) const {
+  attention_backward(lane, shape_of(shard), c.batch.documents, queries(rows), keys_of(rows, shared),
+                     values_of(rows, shared), mixed, lse, d_mixed, queries(d_rows), keys_of(d_rows, d_shared),
+                     values_of(d_rows, d_shared), dropout, scratch);
 }
 
 }  // namespace strata::models

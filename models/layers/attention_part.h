@@ -17,6 +17,7 @@ struct AttentionSpec {
   float dropout = 0;  // dropout of the probabilities
   // The shards of the layer's heads, each of which is one call; heads and kv_heads are those of one shard.
   ShardRange shards = {};
+  bool shared_keys = false;  // keys and values are not in these rows: see SharedKeys
 
   std::size_t query_width() const { return heads * head_dim; }
   std::size_t key_width() const { return kv_heads * head_dim; }
@@ -39,13 +40,14 @@ class AttentionPart {
   std::string set_up(device::Lane&) const;
 
   // `shard` counts this rank's shards. mixed: [rows, query_width()]. lse is for backward() and only written without the
-  // cache: fp32 [batch, heads, seq].
+  // cache: fp32 [batch, heads, seq]. shared: the rows of shared keys, if the spec has them.
   void forward(device::Lane&, const Context&, device::ConstView rows, device::View mixed, device::View lse,
-               const device::Dropout&, device::View scratch, std::size_t shard = 0) const;
-  // d_rows: the gradients of queries, keys and values, in the same layout.
+               const device::Dropout&, device::View scratch, std::size_t shard = 0,
+               device::ConstView shared = {}) const;
+  // d_rows: the gradients of queries, keys and values, in the same layout. d_shared: those of shared keys, in fp32.
   void backward(device::Lane&, const Context&, device::ConstView rows, device::ConstView mixed, device::ConstView lse,
                 device::ConstView d_mixed, device::View d_rows, const device::Dropout&, device::View scratch,
-                std::size_t shard = 0) const;
+                std::size_t shard = 0, device::ConstView shared = {}, device::View d_shared = {}) const;
 
   // The rows from their first query, key or value on.
   template <typename AnyView>
@@ -64,6 +66,15 @@ class AttentionPart {
 
  private:
   device::AttentionShape shape_of(std::size_t shard) const;
+  template <typename AnyView>
+  AnyView keys_of(AnyView rows, AnyView shared) const {
+    return spec_.shared_keys ? shared : keys(rows);
+  }
+  template <typename AnyView>
+  AnyView values_of(AnyView rows, AnyView shared) const {
+    const std::size_t width = spec_.key_width();
+    return spec_.shared_keys ? shared.sub(width, shared.size - width) : values(rows);
+  }
 
   AttentionSpec spec_;
   device::DType dtype_;

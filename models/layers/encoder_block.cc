@@ -122,11 +122,8 @@ class Block final : public BlockUnit<EncoderPlan> {
     const View scratch = b.scratch.of(c.workspace), narrow = b.rows_of(b.narrow, c.workspace);
     switch (product) {
       case kAttention:
-        b.qkv.forward(lane, c.parameters, whole_rows(c, x), b.heads.of(saved), scratch, {}, adapter_dropout(c, 0));
-        for (std::size_t v = 0; v < b.shards.count; ++v)
-          b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
-                              b.shard(b.lse.of(saved), v), dropout_of(c, 0), scratch, v);
-        return;
+        return b.qkv.forward(lane, c.parameters, whole_rows(c, x), b.heads.of(saved), scratch, {},
+                             adapter_dropout(c, 0));
       case kProjection:
         return b.projection.forward(lane, c.parameters, b.mixed.of(saved), sum_in(c, narrow), scratch, {},
                                     adapter_dropout(c, 3));
@@ -139,6 +136,22 @@ class Block final : public BlockUnit<EncoderPlan> {
                               adapter_dropout(c, 5));
     }
   }
+  void attend(Lane& lane, const Context& c, View saved) const override {
+    const EncoderPlan& b = *plan_;
+    for (std::size_t v = 0; v < b.shards.count; ++v)
+      b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
+                          b.shard(b.lse.of(saved), v), dropout_of(c, 0), b.scratch.of(c.workspace), v);
+  }
+  void attend_backward(Lane& lane, const Context& c, ConstView saved) const override {
+    const EncoderPlan& b = *plan_;
+    for (std::size_t v = 0; v < b.shards.count; ++v)
+      b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
+                           b.shard(b.lse.of(saved), v), b.shard(d_mixed_in(c), v), b.shard(d_heads_in(c), v),
+                           dropout_of(c, 0), b.scratch.of(c.workspace), v);
+  }
+  std::size_t own_width() const { return plan_->tokens * plan_->shards.share(plan_->shape.hidden); }
+  View d_mixed_in(const Context& c) const { return plan_->narrow.of(c.workspace).sub(0, own_width()); }
+  View d_heads_in(const Context& c) const { return plan_->wide.of(c.workspace).sub(0, 3 * own_width()); }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
                      View saved) const override {
     const EncoderPlan& b = *plan_;
@@ -165,8 +178,7 @@ class Block final : public BlockUnit<EncoderPlan> {
     const View scratch = b.scratch.of(c.workspace), other = b.other.of(c.workspace);
     const View narrow = b.rows_of(b.narrow, c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner));
-    const std::size_t own = b.tokens * b.shards.share(b.shape.hidden);
-    const View d_heads = b.wide.of(c.workspace).sub(0, 3 * own), d_mixed = b.narrow.of(c.workspace).sub(0, own);
+    const View d_heads = d_heads_in(c), d_mixed = d_mixed_in(c);
     switch (product) {
       case kDown: {
         if (!divides_rows()) backward_norm(lane, c, saved, dy, gradients);
@@ -188,10 +200,6 @@ class Block final : public BlockUnit<EncoderPlan> {
         return;
       }
       case kAttention:
-        for (std::size_t v = 0; v < b.shards.count; ++v)
-          b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
-                               b.shard(b.lse.of(saved), v), b.shard(d_mixed, v), b.shard(d_heads, v), dropout_of(c, 0),
-                               scratch, v);
         return b.qkv.backward(lane, c.parameters, whole_input(c, x), d_heads, sum_in(c, narrow), gradients, scratch, {},
                               adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
     }

@@ -10,21 +10,24 @@ using device::ConstView;
 using device::Lane;
 using device::View;
 
+std::size_t keys_of_shard(const HeadNorms::Spec& s) {
+  return s.kv_heads * s.sharers / s.shards.of;
+}
 // The norm of one shard's heads, in rows of queries, keys and values.
 device::NormShape norm_of_heads(const HeadNorms::Spec& s, std::size_t heads) {
-  const std::size_t stride = (s.heads + 2 * s.kv_heads) * s.head_dim / s.shards.of;
-  return {s.tokens, s.head_dim, heads / s.shards.of, stride, stride, s.eps};
+  const std::size_t stride = (s.heads / s.shards.of + 2 * keys_of_shard(s)) * s.head_dim;
+  return {s.tokens, s.head_dim, heads, stride, stride, s.eps};
 }
 
 }  // namespace
 
 HeadNorms::HeadNorms(const Spec& spec, Slots& save, Slots& work)
     : spec_(spec),
-      query_(NormKind::root_mean_square, norm_of_heads(spec, spec.heads), spec.query_gain),
-      key_(NormKind::root_mean_square, norm_of_heads(spec, spec.kv_heads), spec.key_gain) {
+      query_(NormKind::root_mean_square, norm_of_heads(spec, spec.heads / spec.shards.of), spec.query_gain),
+      key_(NormKind::root_mean_square, norm_of_heads(spec, keys_of_shard(spec)), spec.key_gain) {
   const std::size_t of_shards = spec.shards.of > 1 ? spec.shards.count * spec.head_dim : 0;
   query_rstd_ = save.add(spec.tokens * spec.shards.share(spec.heads), device::DType::fp32);
-  key_rstd_ = save.add(spec.tokens * spec.shards.share(spec.kv_heads), device::DType::fp32);
+  key_rstd_ = save.add(spec.tokens * spec.shards.count * keys_of_shard(spec), device::DType::fp32);
   d_query_gain_ = work.add(of_shards, device::DType::fp32);
   d_key_gain_ = work.add(of_shards, device::DType::fp32);
 }
@@ -34,7 +37,8 @@ void HeadNorms::forward(Lane& lane, const AttentionPart& a, const ParameterRange
   for (std::size_t v = 0; v < spec_.shards.count; ++v) {
     const ConstView from = shard(rows, v);
     query_.forward(lane, parameters, a.queries(from), a.queries(shard(to, v)), {}, shard(query_rstd_.of(saved), v));
-    key_.forward(lane, parameters, a.keys(from), a.keys(shard(to, v)), {}, shard(key_rstd_.of(saved), v));
+    if (has_keys(v))
+      key_.forward(lane, parameters, a.keys(from), a.keys(shard(to, v)), {}, shard(key_rstd_.of(saved), v));
   }
 }
 
@@ -52,7 +56,10 @@ void HeadNorms::backward(Lane& lane, const AttentionPart& a, const ParameterRang
       part.backward(lane, parameters, d_heads, heads, {}, shard(rstd.of(saved), v), {}, d_heads, to, scratch);
     };
     norm(query_, a.queries(d), a.queries(from), query_rstd_, d_query_gain_, spec_.query_gain);
-    norm(key_, a.keys(d), a.keys(from), key_rstd_, d_key_gain_, spec_.key_gain);
+    if (has_keys(v))
+      norm(key_, a.keys(d), a.keys(from), key_rstd_, d_key_gain_, spec_.key_gain);
+    else
+      zero(lane, d_key_gain_.of(workspace).sub(v * dim, dim));
   }
 }
 

@@ -22,6 +22,7 @@ class HeadNorms {
     float eps;
     std::size_t query_gain, key_gain;  // offsets
     ShardRange shards;
+    std::size_t sharers;  // see SharedKeys: of so many shards, the first has keys
   };
   // Adds what it saves and its memory in backward to the block's.
   HeadNorms(const Spec& spec, Slots& save, Slots& work);
@@ -51,6 +52,8 @@ class HeadNorms {
     const std::size_t size = stack.size / spec_.shards.count;
     return stack.sub(v * size, size);
   }
+
+  bool has_keys(std::size_t v) const { return (spec_.shards.first + v) % spec_.sharers == 0; }
 
   Spec spec_;
   NormPart query_, key_;

@@ -57,7 +57,8 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     out_ += tensor.out;
   }
   const auto rows = static_cast<std::int64_t>(spec_.rows), in = static_cast<std::int64_t>(spec_.in);
-  const auto all = static_cast<std::int64_t>(out_);
+  if (spec_.width == 0) spec_.width = out_;
+  const auto all = static_cast<std::int64_t>(spec_.width);
   const DType t = spec_.dtype;
   const bool adapted =
       std::ranges::any_of(spec_.tensors, [](const Tensor& tensor) { return tensor.low_rank.rank > 0; });
@@ -100,7 +101,7 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
   const DType input_sum = runs.size() > 1 || spec_.partial_input_gradient ? DType::fp32 : t;
   low_rank_.emplace(LowRankProducts::Spec{.rows = spec_.rows,
                                           .in = spec_.in,
-                                          .out = out_,
+                                          .out = spec_.width,
                                           .dtype = t,
                                           .input_sum = input_sum,
                                           .device = spec_.device,
@@ -319,7 +320,7 @@ void Linear::backward_biases(Lane& lane, ConstView dy, const GradientRange& grad
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
     if (const View db = spec_.bias ? gradients.sub(tensor.bias, tensor.out) : View{})
-      column_sum(lane, spec_.rows, tensor.out, out_, columns_from(dy, column), db, scratch);
+      column_sum(lane, spec_.rows, tensor.out, spec_.width, columns_from(dy, column), db, scratch);
     column += tensor.out;
   }
 }

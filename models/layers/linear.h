@@ -41,6 +41,7 @@ class Linear {
     // y, or dx, is one of the results that a sum over virtual shards adds: fp32, and not rounded. Of adapters B, or A,
     // is then whole.
     bool partial_output = false, partial_input_gradient = false;
+    std::size_t width = 0;  // the distance between rows of y, in elements; 0: that of the tensors' outputs
   };
   explicit Linear(const Spec& spec);
 
@@ -58,15 +59,11 @@ class Linear {
   // dropout; the other tensors use the following sites.
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                device::View scratch, device::View active = {}, const device::Dropout& dropout = {}) const;
-  // All gradients: dW and db, dA and dB, then dx. Frozen tensors have none.
+  // All gradients: dW and db, dA and dB, then dx. Frozen tensors have none. If results are partial, the gradients of
+  // adapters' whole factors are left in `sums`, in fp32, in the order of the tensors.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}) const;
-  // The gradients of adapters' whole factors, which backward() leaves in `sums`, in fp32, if results are partial.
-  std::vector<LowRankProducts::Gradient> whole_gradients() const {
-    return low_rank_ ? low_rank_->whole_gradients() : std::vector<LowRankProducts::Gradient>{};
-  }
-  bool adapted() const { return low_rank_.has_value(); }
   // The two halves of backward(), for a layer without adapters.
   // dx[rows, in] = dy W^T, multiplied by gelu'(inactive[rows, in]) if a GELU comes before.
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,

@@ -111,16 +111,6 @@ void LowRankProducts::list_products(std::vector<ProductShape>& out) const {
   }
 }
 
-std::vector<LowRankProducts::Gradient> LowRankProducts::whole_gradients() const {
-  std::vector<Gradient> out;
-  for (const Group& g : groups_) {
-    if (spec_.whole == Spec::Whole::a) out.push_back({g.a, g.rank * spec_.in});
-    for (const Member& m : g.members)
-      if (spec_.whole == Spec::Whole::b) out.push_back({m.target.at.b, m.target.out * m.target.at.rank});
-  }
-  return out;
-}
-
 View LowRankProducts::thin(const Group& group, View kept, bool gradient) const {
   const View all{kept.data, 2 * columns_ * spec_.rows, spec_.dtype};
   return all.sub(group.offset + (gradient ? columns_ * spec_.rows : 0), spec_.rows * group.rank);

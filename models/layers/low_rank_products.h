@@ -23,7 +23,7 @@ class LowRankProducts {
     LowRank at;
   };
   struct Spec {
-    std::size_t rows, in, out;
+    std::size_t rows, in, out;       // out: the distance between rows of y
     device::DType dtype, input_sum;  // dtype: of all operands; input_sum: of the dx to which backward() adds
     device::Device device = {};
     float dropout = 0;             // of the input of A; target i uses the first site + i
@@ -43,11 +43,6 @@ class LowRankProducts {
   double forward_flops() const;
   double backward_flops() const;
   void list_products(std::vector<device::ProductShape>& out) const;
-  // Where the gradients of whole factors belong, in the order in which they are left.
-  struct Gradient {
-    std::size_t offset, size;
-  };
-  std::vector<Gradient> whole_gradients() const;
 
   // Adds to y[rows, out].
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View kept,
@@ -55,7 +50,7 @@ class LowRankProducts {
   // The same for a single row.
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View kept, const device::Dropout& dropout = {}) const;
-  // Computes dA and dB, those of whole factors into `sums`; leaves s dy B in `kept`.
+  // Computes dA and dB, those of whole factors into `sums`, in the order of the targets; leaves s dy B in `kept`.
   void backward_parameters(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                            const GradientRange& gradients, device::View kept, device::View scratch,
                            const device::Dropout& dropout = {}, device::View sums = {}) const;

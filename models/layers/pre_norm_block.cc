@@ -11,6 +11,7 @@
 #include "models/layers/attention_part.h"
 #include "models/layers/block_unit.h"
 #include "models/layers/head_norms.h"
+#include "models/layers/shared_keys.h"
 #include "models/layers/slots.h"
 #include "models/layers/split_linear.h"
 
@@ -37,12 +38,13 @@ struct BlockPlan : BlockOperations {
                         run.dtype,
                         run.threads,
                         AttentionPart({.heads = s.heads / run.shards.of,
-                                       .kv_heads = s.kv_heads / run.shards.of,
+                                       .kv_heads = std::max<std::size_t>(1, s.kv_heads / run.shards.of),
                                        .head_dim = s.head_dim,
                                        .window = kind.window,
                                        .causal = s.causal,
                                        .dropout = s.attention_dropout,
-                                       .shards = run.shards},
+                                       .shards = run.shards,
+                                       .shared_keys = run.shards.of > s.kv_heads},
                                       run),
                         linear(s, run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased),
                         linear(s, run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased),
@@ -57,12 +59,13 @@ struct BlockPlan : BlockOperations {
         mlp_norm(s.norm, norm_of_rows(rows, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias, run.row_blocks()) {
     const DType t = run.dtype;
     const std::size_t own = rows * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : rows;
-    const std::size_t qkv_width = shards.share(s.qkv_width()), query_width = shards.share(s.query_width());
+    const std::size_t qkv_width = qkv.out(), query_width = shards.share(s.query_width());
     Slots save, of_heads;
+    shared_keys.emplace(SharedKeys::Spec{tokens, s.heads, s.kv_heads, s.head_dim, shards, t}, save, of_heads);
     if (!s.q_norm.empty())
-      head_norms.emplace(
-          HeadNorms::Spec{tokens, s.heads, s.kv_heads, s.head_dim, s.eps, o.q_norm.gain, o.k_norm.gain, shards}, save,
-          of_heads);
+      head_norms.emplace(HeadNorms::Spec{tokens, s.heads, s.kv_heads, s.head_dim, s.eps, o.q_norm.gain, o.k_norm.gain,
+                                         shards, shared_keys->sharers()},
+                         save, of_heads);
     mean1 = save.add(kind.has_norm ? means : 0, DType::fp32);
     rstd1 = save.add(kind.has_norm ? rows : 0, DType::fp32);
     normed1 = save.add(kind.has_norm ? own : 0, t);
@@ -88,7 +91,7 @@ struct BlockPlan : BlockOperations {
     wide = work.add(tokens * std::max(up.out(), qkv_width), t);
     d_active = work.add(s.mlp == MlpKind::gelu_tanh ? 0 : tokens * shards.share(s.inner), t);
     dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
-    head_sums = work.add_bytes(of_heads.bytes());
+    of_keys = work.add_bytes(of_heads.bytes());
     norm_sums1 = work.add(kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
     norm_sums2 = work.add(mlp_norm.sums(), DType::fp32);
     place_sums(work);
@@ -111,9 +114,10 @@ struct BlockPlan : BlockOperations {
   std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
               down_at = up_at + spec.up.matrices.size();
   NormPart attention_norm, mlp_norm;
+  std::optional<SharedKeys> shared_keys;
   std::optional<HeadNorms> head_norms;
   Slot mean1, rstd1, normed1, heads, raw, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
-  Slot scratch, narrow, no_bias, wide, d_active, dropped, head_sums, norm_sums1, norm_sums2;         // workspace
+  Slot scratch, narrow, no_bias, wide, d_active, dropped, of_keys, norm_sums1, norm_sums2;           // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -121,7 +125,10 @@ class Block final : public BlockUnit<BlockPlan> {
   Block(const PreNormBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string prefix = s.prefix + std::to_string(layer) + ".";
     if (s.layers[layer].has_norm) o_.attention_norm = add_norm(s.norm, prefix + s.attention_norm, s.hidden);
-    add_layers(o_.qkv, prefix, s.qkv, s.hidden, CutSide::outputs, s.input_major);
+    JoinedLayers qkv = s.qkv;
+    if (run.shards.of > s.kv_heads)
+      for (std::size_t i = 1; i < qkv.matrices.size(); ++i) qkv.matrices[i].sharers = run.shards.of / s.kv_heads;
+    add_layers(o_.qkv, prefix, qkv, s.hidden, CutSide::outputs, s.input_major);
     if (!s.q_norm.empty()) {
       o_.q_norm = add_norm(NormKind::root_mean_square, prefix + s.q_norm, s.head_dim);
       o_.k_norm = add_norm(NormKind::root_mean_square, prefix + s.k_norm, s.head_dim);
@@ -149,7 +156,7 @@ class Block final : public BlockUnit<BlockPlan> {
     const std::size_t stacked = b.tokens * b.shards.count, width = s.inner / b.shards.of;
     switch (product) {
       case kAttention:
-        return forward_attention(lane, b, c, x, saved);
+        return forward_qkv(lane, b, c, x, saved);
       case kProjection:
         return b.projection.forward(lane, c.parameters, b.mixed.of(saved), sum_in(c, narrow), scratch, {},
                                     adapter_dropout(c, b.projection_at));
@@ -195,7 +202,7 @@ class Block final : public BlockUnit<BlockPlan> {
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
     const View d_normed = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
-    const View d_mixed = b.narrow.of(c.workspace).sub(0, b.tokens * b.shards.share(s.query_width()));
+    const View d_mixed = d_mixed_in(b, c);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.up.out());
     const std::size_t stacked = b.tokens * b.shards.count, width = s.inner / b.shards.of;
     switch (product) {
@@ -227,7 +234,7 @@ class Block final : public BlockUnit<BlockPlan> {
         return;
       }
       case kAttention:
-        return backward_attention(lane, c, x, saved, d_mixed, sum_in(c, d_normed), gradients);
+        return backward_qkv(lane, c, x, saved, sum_in(c, d_normed), gradients);
     }
   }
   void after_backward(Lane& lane, const Context& c, std::size_t product, ConstView x, ConstView saved, ConstView dy,
@@ -288,7 +295,7 @@ class Block final : public BlockUnit<BlockPlan> {
     if (b.layer.has_norm)
       b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
     b.mlp_norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
-    if (b.head_norms) b.head_norms->sum_gains(lane, b.head_sums.of(c.workspace), next(gains()), {});
+    if (b.head_norms) b.head_norms->sum_gains(lane, b.of_keys.of(c.workspace), next(gains()), {});
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
@@ -309,7 +316,7 @@ class Block final : public BlockUnit<BlockPlan> {
                              b.no_bias.of(c.workspace));
     return normed;
   }
-  void forward_attention(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
+  void forward_qkv(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
     const View scratch = b.scratch.of(c.workspace), heads = b.heads.of(saved);
     if (divides_rows())
       x = whole_rows(c, x);
@@ -323,28 +330,48 @@ class Block final : public BlockUnit<BlockPlan> {
       cast(lane, raw, heads);  // v, and what the norms overwrite
       b.head_norms->forward(lane, b.attention, c.parameters, raw, heads, saved);
     }
-    for (std::size_t v = 0; v < b.shards.count; ++v) {
-      rotate(lane, b, c, b.shard(heads, v), false);
-      b.attention.forward(lane, c, b.shard(heads, v), b.shard(b.mixed.of(saved), v), b.shard(b.lse.of(saved), v),
-                          attention_dropout(c), scratch, v);
-    }
+    rotate(lane, b, c, heads, false);
+    b.shared_keys->leave(lane, heads, saved, c.partial);
+  }
+  void attend(Lane& lane, const Context& c, View saved) const override {
+    const BlockPlan& b = plan_of(c);
+    b.shared_keys->take(lane, c.total, saved);
+    for (std::size_t v = 0; v < b.shards.count; ++v)
+      b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
+                          b.shard(b.lse.of(saved), v), attention_dropout(c), b.scratch.of(c.workspace), v,
+                          shared_keys(b, saved, v));
+  }
+  void attend_backward(Lane& lane, const Context& c, ConstView saved) const override {
+    const BlockPlan& b = *plan_;
+    const View of_keys = b.of_keys.of(c.workspace), d_heads = d_heads_in(b, c), d_mixed = d_mixed_in(b, c);
+    for (std::size_t v = 0; v < b.shards.count; ++v)
+      b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
+                           b.shard(b.lse.of(saved), v), b.shard(d_mixed, v), b.shard(d_heads, v), attention_dropout(c),
+                           b.scratch.of(c.workspace), v, shared_keys(b, saved, v),
+                           b.shared_keys->any() ? b.shared_keys->gradients(of_keys, v) : View{});
+    b.shared_keys->leave_gradients(lane, of_keys, d_heads, c.partial);
+  }
+  std::size_t crossing_keys() const override { return plan_->shared_keys->crossing(); }
+  static ConstView shared_keys(const BlockPlan& b, ConstView saved, std::size_t v) {
+    return b.shared_keys->any() ? b.shared_keys->keys(saved, v) : ConstView{};
+  }
+  static View d_mixed_in(const BlockPlan& b, const Context& c) {
+    return b.narrow.of(c.workspace).sub(0, b.tokens * b.shards.share(b.spec.query_width()));
+  }
+  static View d_heads_in(const BlockPlan& b, const Context& c) {
+    return b.wide.of(c.workspace).sub(0, b.tokens * b.qkv.out());
   }
 
-  void backward_attention(Lane& lane, const Context& c, ConstView x, ConstView saved, ConstView d_mixed, View d_normed,
-                          const GradientRange& gradients) const {
+  void backward_qkv(Lane& lane, const Context& c, ConstView x, ConstView saved, View d_normed,
+                    const GradientRange& gradients) const {
     const BlockPlan& b = *plan_;
-    const AttentionPart& a = b.attention;
-    const View scratch = b.scratch.of(c.workspace);
-    const View d_heads = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.spec.qkv_width()));
-    const ConstView heads = b.heads.of(saved), mixed = b.mixed.of(saved), lse = b.lse.of(saved);
-    for (std::size_t v = 0; v < b.shards.count; ++v) {
-      a.backward(lane, c, b.shard(heads, v), b.shard(mixed, v), b.shard(lse, v), b.shard(d_mixed, v),
-                 b.shard(d_heads, v), attention_dropout(c), scratch, v);
-      rotate(lane, b, c, b.shard(d_heads, v), true);
-    }
+    const View scratch = b.scratch.of(c.workspace), d_heads = d_heads_in(b, c);
+    b.shared_keys->take_gradients(lane, c.total, d_heads);
+    rotate(lane, b, c, d_heads, true);
     if (b.head_norms) {
-      const View sums = b.head_sums.of(c.workspace);
-      b.head_norms->backward(lane, a, c.parameters, b.raw.of(saved), saved, d_heads, gradients, sums, scratch);
+      const View sums = b.of_keys.of(c.workspace);
+      b.head_norms->backward(lane, b.attention, c.parameters, b.raw.of(saved), saved, d_heads, gradients, sums,
+                             scratch);
       if (b.shards.of > 1 && !divides_rows())
         b.head_norms->sum_gains(lane, sums, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
     }
@@ -363,18 +390,22 @@ class Block final : public BlockUnit<BlockPlan> {
                         gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace), b.norm_sums2.of(c.workspace));
   }
 
-  // Rotates a shard's queries and keys by their rows' positions.
+  // Rotates the shards' queries and keys by their rows' positions.
   static void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) {
     if (!b.layer.angles) return;
     const PreNormBlockSpec& s = b.spec;
     const std::size_t table = s.positions * (s.head_dim / 2);
     const std::byte* const angles = c.constants + *b.layer.angles;
     const ConstView cos{angles, table, DType::fp32}, sin{angles + table * sizeof(float), table, DType::fp32};
-    const std::size_t stride = s.qkv_width() / b.shards.of;
-    rope(lane, {b.tokens, s.heads / b.shards.of, s.head_dim, stride}, b.attention.queries(heads), c.batch.positions,
-         cos, sin, inverse);
-    rope(lane, {b.tokens, s.kv_heads / b.shards.of, s.head_dim, stride}, b.attention.keys(heads), c.batch.positions,
-         cos, sin, inverse);
+    const device::AttentionShape& a = b.attention.shape();
+    for (std::size_t v = 0; v < b.shards.count; ++v) {
+      const View rows = b.shard(heads, v);
+      const auto turn = [&](std::size_t count, View first) {
+        rope(lane, {b.tokens, count, s.head_dim, a.q_stride}, first, c.batch.positions, cos, sin, inverse);
+      };
+      turn(a.heads, b.attention.queries(rows));
+      if (b.shared_keys->owns(v)) turn(a.kv_heads, b.attention.keys(rows));
+    }
   }
 
   device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }

@@ -48,7 +48,6 @@ struct PreNormBlockSpec {
   std::size_t positions = 0;  // the constants' fp32 cos and sin are [positions, head_dim / 2] each
 
   std::size_t query_width() const { return heads * head_dim; }
-  std::size_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
 // Adds a unit for each of the spec's layers.

@@ -23,6 +23,10 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
       ++stretch;
     }
     if (due()) forward_of(lane, c, product, x, y, saved);
+    if (product == kAttention) {
+      if (crossing_keys() > 0) ++stretch;
+      if (due()) attend(lane, c, saved);
+    }
     if (!is_sum(Pass::forward, product)) continue;
     ++stretch;
     if (due()) after_forward(lane, c, product, x, y, saved);
@@ -43,6 +47,10 @@ void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstV
       if (due())
         leave_gradient(lane, c, product, x, saved, dy, dx, rows_in(c, x, 0), trains() ? rows_in(c, x, 1) : View{});
       ++stretch;
+    }
+    if (product == kAttention) {
+      if (due()) attend_backward(lane, c, saved);
+      if (crossing_keys() > 0) ++stretch;
     }
     if (due()) backward_of(lane, c, product, x, saved, dy, dx, gradients);
     if (!is_sum(Pass::backward, product)) continue;
@@ -72,6 +80,7 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
       rows.row_matrices = backward && trains() ? 2 : 1;
       all.push_back(rows);
     }
+    if (product == kAttention && crossing_keys() > 0) all.push_back({.elements = crossing_keys()});
     if (!is_sum(pass, product)) continue;
     all.push_back(seam_after(pass, product));
     all.back().own_rows = divides_rows_;
@@ -93,20 +102,22 @@ void SplitBlock::add_layers(SplitLinear::Offsets& places, const std::string& pre
   const bool outputs = side == CutSide::outputs;
   std::vector<Linear::Tensor> tensors;
   std::vector<LinearShape> shapes;
-  for (const auto& [name, out, segments] : layers.matrices) {
+  std::vector<std::size_t> all_sharers;
+  for (const auto& [name, out, segments, sharers] : layers.matrices) {
     std::vector<std::int64_t> shape{static_cast<std::int64_t>(out), static_cast<std::int64_t>(in)};
     if (input_major) std::swap(shape[0], shape[1]);
-    const Slice slice{static_cast<std::size_t>(outputs == input_major), outputs ? segments : 1, shards_.of};
+    const Slice slice{static_cast<std::size_t>(outputs == input_major), outputs ? segments : 1, shards_.of, sharers};
     tensors.push_back({out, add(prefix + name + ".weight", std::move(shape), slice, true, layers.init)});
-    shapes.push_back({prefix + name, out, input_major, segments});
+    shapes.push_back({prefix + name, out, input_major, segments, sharers});
+    all_sharers.push_back(sharers);
   }
   for (std::size_t i = 0; layers.biased && i < tensors.size(); ++i)
     tensors[i].bias = add(shapes[i].name + ".bias", {static_cast<std::int64_t>(tensors[i].out)},
-                          {0, layers.matrices[i].segments, outputs ? shards_.of : 1}, false, {0, 0});
+                          {0, shapes[i].segments, outputs ? shards_.of : 1, all_sharers[i]}, false, {0, 0});
   const std::vector<LowRank> low_ranks = add_low_rank(in, shapes, shards_.of, outputs);
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].low_rank = low_ranks[i];
   adapted_.push_back(std::ranges::any_of(low_ranks, [](const LowRank& low_rank) { return low_rank.rank > 0; }));
-  added_.push_back({&places, side, layers.biased, std::move(tensors)});
+  added_.push_back({&places, side, layers.biased, std::move(tensors), std::move(all_sharers)});
 }
 
 NormOffsets SplitBlock::add_norm(NormKind kind, const std::string& name, std::size_t width) {
@@ -126,9 +137,16 @@ void SplitBlock::end_block() {
   for (const Added& layers : std::exchange(added_, {})) {
     layers.places->first = shards_.first;
     layers.places->of = shards_.of;
-    for (std::size_t shard = 0; shard < shards_.count; ++shard)
-      for (layers.places->shards.emplace_back(); Linear::Tensor tensor : layers.tensors) {
-        if (layers.side == CutSide::outputs) tensor.out /= shards_.of;
+    if (layers.side == CutSide::outputs)
+      for (std::size_t i = 0; i < layers.tensors.size(); ++i)
+        layers.places->width += layers.tensors[i].out / (shards_.of / layers.sharers[i]);
+    for (std::size_t shard = 0; shard < shards_.count; ++shard) {
+      layers.places->shards.emplace_back();
+      for (std::size_t i = 0; i < layers.tensors.size(); ++i) {
+        Linear::Tensor tensor = layers.tensors[i];
+        const std::size_t sharers = layers.sharers[i];
+        if (layers.side == CutSide::outputs) tensor.out /= shards_.of / sharers;
+        if ((shards_.first + shard) % sharers != 0) tensor.out = 0;
         tensor.weight = all[tensor.weight].offset_of(shard);
         if (layers.biased) tensor.bias = all[tensor.bias].offset_of(shard);
         if (LowRank& at = tensor.low_rank; shards_.of > 1 && at.rank > 0) {
@@ -137,17 +155,23 @@ void SplitBlock::end_block() {
         }
         layers.places->shards.back().push_back(tensor);
       }
+    }
     if (layers.biased && layers.side == CutSide::inputs) layers.places->bias = all[layers.tensors.front().bias].offset;
   }
 }
 
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner) {
-  const std::size_t together = std::gcd(std::gcd(heads, kv_heads), inner), wanted = run.shards.of;
-  if (together % wanted == 0) return;
+  const std::size_t together = std::gcd(heads, inner), wanted = run.shards.of;
+  const auto divides = [&](std::size_t shards) {
+    return together % shards == 0 && (kv_heads % shards == 0 || shards % kv_heads == 0);
+  };
+  if (divides(wanted)) return;
+  std::size_t most = together & -together;
+  while (!divides(most)) most /= 2;
   fail(Exit::usage,
        "parallel.tensor_shards = {} does not divide this model's blocks, which have {} heads, {} of keys, and an MLP "
        "of {}: the largest value that this version supports for it is {}",
-       wanted, heads, kv_heads, inner, together & -together);
+       wanted, heads, kv_heads, inner, most);
 }
 
 }  // namespace strata::models

@@ -19,6 +19,7 @@ struct JoinedLayers {
     std::string name;
     std::size_t out;
     std::size_t segments = 1;  // matrices of equal size that are stored as this one, their outputs side by side
+    std::size_t sharers = 1;   // see Slice
   };
   std::vector<Matrix> matrices;
   bool biased;
@@ -56,6 +57,11 @@ class SplitBlock : public Unit {
 
   // The number of products, from the first, whose results are saved; the others only make y.
   virtual std::size_t saving_products() const { return kProducts; }
+  // Attention, between its product and the projection. If ranks share heads of keys, a call has a seam before it in
+  // forward, and after it in backward, at which so many elements cross.
+  virtual void attend(device::Lane&, const Context&, device::View saved) const = 0;
+  virtual void attend_backward(device::Lane&, const Context&, device::ConstView saved) const = 0;
+  virtual std::size_t crossing_keys() const { return 0; }
   // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
   // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
   // product in forward, after the MLP's first product and attention in backward.
@@ -117,6 +123,7 @@ class SplitBlock : public Unit {
     CutSide side;
     bool biased;
     std::vector<Linear::Tensor> tensors;
+    std::vector<std::size_t> sharers;  // of each tensor; see Slice
   };
   bool in_one_part() const { return parts().size() == 1; }
   // Whether a product's result is a sum over shards.
@@ -138,7 +145,8 @@ class SplitBlock : public Unit {
   std::vector<Added> added_;   // until end_block()
 };
 
-// Throws Error{usage} if parallel.tensor_shards does not divide the heads, the heads of keys and the MLP's width.
+// Throws Error{usage} if parallel.tensor_shards does not divide the heads and the MLP's width, and is neither a divisor
+// nor a multiple of the heads of keys.
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner);
 
 }  // namespace strata::models

@@ -28,6 +28,7 @@ View after(View scratch, std::size_t bytes) {
 
 SplitLinear::SplitLinear(Linear whole) {
   shards_.push_back(std::move(whole));
+  width_ = shards_[0].out();
 }
 
 SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets)
@@ -44,11 +45,25 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
     }
   }
   in_ = spec.in;
+  spec.width = offsets.width;
   for (const std::vector<Linear::Tensor>& tensors : offsets.shards) {
-    spec.tensors = tensors;
+    spec.tensors.clear();
+    std::size_t own = 0;
+    for (const Linear::Tensor& tensor : tensors) {
+      const LowRank& at = tensor.low_rank;
+      adapted_ = adapted_ || at.rank > 0;
+      const std::size_t whole = !split() ? 0 : at.rank * (inputs ? tensor.out : in_);
+      if (shards_.empty() && whole > 0) factors_.push_back({inputs ? at.b : at.a, whole});
+      if (tensor.out == 0) continue;
+      STRATA_CHECK_EQ(spec.tensors.size(), static_cast<std::size_t>(&tensor - tensors.data()));
+      spec.tensors.push_back(tensor);
+      own += whole;
+    }
     shards_.emplace_back(spec);
+    own_sums_.push_back(own);
   }
-  if (split() && inputs && spec.adapter_dropout > 0 && shards_[0].adapted() && in_ % 4 != 0)
+  width_ = offsets.width > 0 ? offsets.width : shards_[0].out();
+  if (split() && inputs && spec.adapter_dropout > 0 && adapted_ && in_ % 4 != 0)
     fail(Exit::usage,
          "adapter.dropout counts rows in fours, and with parallel.tensor_shards = {} a shard of this model has rows of "
          "{}: use fewer shards, or leave adapter.dropout out",
@@ -57,8 +72,14 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
 
 std::size_t SplitLinear::sums_of_shard() const {
   std::size_t elements = 0;
-  for (const LowRankProducts::Gradient& gradient : shards_[0].whole_gradients()) elements += gradient.size;
+  for (const Factor& factor : factors_) elements += factor.size;
   return elements;
+}
+
+View SplitLinear::sums_of(Lane& lane, View sums, std::size_t v) const {
+  const View all = sums.sub(v * sums_of_shard(), sums_of_shard());
+  if (own_sums_[v] < all.size) zero(lane, all.sub(own_sums_[v], all.size - own_sums_[v]));
+  return all;
 }
 
 device::Dropout SplitLinear::of_shard(device::Dropout dropout, std::size_t v) const {
@@ -75,18 +96,18 @@ void SplitLinear::leave_gradients(Lane& lane, ConstView sums, View to) const {
 
 void SplitLinear::take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const {
   std::size_t at = 0;
-  for (const auto& [offset, size] : shards_[0].whole_gradients()) {
+  for (const auto& [offset, size] : factors_) {
     cast(lane, from.sub(at, size), gradients.sub(offset, size));
     at += size;
   }
 }
 
 std::size_t SplitLinear::out() const {
-  return shards_[0].out() * (side_ == CutSide::outputs ? shards_.size() : 1);
+  return width_ * (side_ == CutSide::outputs ? shards_.size() : 1);
 }
 
 std::size_t SplitLinear::partial_size() const {
-  return rows_ * (side_ == CutSide::outputs ? in_ : shards_[0].out());
+  return rows_ * (side_ == CutSide::outputs ? in_ : width_);
 }
 
 std::size_t SplitLinear::partial_bytes() const {
@@ -120,7 +141,7 @@ void SplitLinear::list_products(std::vector<device::ProductShape>& out) const {
 void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
                           const device::Dropout& dropout) const {
   if (!split()) return shards_[0].forward(lane, parameters, x, y, scratch, active, dropout);
-  const std::size_t count = shards_.size(), output = rows_ * shards_[0].out(), input = rows_ * in_;
+  const std::size_t count = shards_.size(), output = rows_ * width_, input = rows_ * in_;
   if (side_ == CutSide::outputs) {
     for (std::size_t v = 0; v < count; ++v)
       shards_[v].forward(lane, parameters, x, of(y, v, output), scratch, of(active, v, output), dropout);
@@ -137,22 +158,21 @@ void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstVi
                            const GradientRange& gradients, View scratch, ConstView inactive,
                            const device::Dropout& dropout, View sums) const {
   if (!split()) return shards_[0].backward(lane, parameters, x, dy, dx, gradients, scratch, inactive, dropout);
-  const std::size_t count = shards_.size(), output = rows_ * shards_[0].out(), input = rows_ * in_;
-  const auto sums_of = [&](std::size_t v) { return sums.sub(v * sums_of_shard(), sums_of_shard()); };
+  const std::size_t count = shards_.size(), output = rows_ * width_, input = rows_ * in_;
   if (side_ == CutSide::inputs) {
     for (std::size_t v = 0; v < count; ++v)
       shards_[v].backward(lane, parameters, of(x, v, input), dy, of(dx, v, input), gradients, scratch,
-                          of(inactive, v, input), of_shard(dropout, v), sums_of(v));
+                          of(inactive, v, input), of_shard(dropout, v), sums_of(lane, sums, v));
     if (const View db = bias_ ? gradients.sub(*bias_, out()) : View{})
       column_sum(lane, rows_, out(), out(), dy, db, scratch);
   } else {
     const View partials{scratch.data, count * input, device::DType::fp32}, rest = after(scratch, partial_bytes());
     for (std::size_t v = 0; v < count; ++v)
-      if (shared() && !shards_[v].adapted())
+      if (shared() && !adapted_)
         shards_[v].backward_input(lane, parameters, of(dy, v, output), of(partials, v, input), rest);
       else
         shards_[v].backward(lane, parameters, x, of(dy, v, output), of(partials, v, input), gradients, rest, {},
-                            dropout, sums_of(v));
+                            dropout, sums_of(lane, sums, v));
     tree_sum(lane, count, partials, {}, dx.sub(0, input));
   }
   if (shared() || sums_of_shard() == 0) return;
@@ -163,8 +183,8 @@ void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstVi
 void SplitLinear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
                                       View scratch) const {
   STRATA_CHECK(shared() && side_ == CutSide::outputs);
-  if (shards_[0].adapted()) return;
-  const std::size_t output = rows_ * shards_[0].out();
+  if (adapted_) return;
+  const std::size_t output = rows_ * width_;
   for (std::size_t v = 0; v < shards_.size(); ++v)
     shards_[v].backward_parameters(lane, x, of(dy, v, output), gradients, scratch);
 }

@@ -29,11 +29,12 @@ class SplitLinear {
  public:
   // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
   // is whole. `first`: the number of this rank's first shard. `of`: the number of all ranks' shards; 0: there are no
-  // others.
+  // others. `width`: the outputs of a shard that has all tensors (0: all have them); of others the last tensors, of
+  // which they have nothing (Slice::sharers), have no outputs.
   struct Offsets {
     std::vector<std::vector<Linear::Tensor>> shards;
     std::optional<std::size_t> bias = {};
-    std::size_t first = 0, of = 0;
+    std::size_t first = 0, of = 0, width = 0;
   };
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
   // `spec` is that of the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
@@ -75,13 +76,24 @@ class SplitLinear {
   std::size_t partial_size() const;
   std::size_t partial_bytes() const;
   std::size_t sums_of_shard() const;
+  // The fp32 gradients of the adapters' whole factors that shard `v` leaves; zeros of those that it does not have.
+  device::View sums_of(device::Lane&, device::View sums, std::size_t v) const;
   // The adapter's dropout in shard v, whose input may be some columns of the layer's.
   device::Dropout of_shard(device::Dropout dropout, std::size_t v) const;
 
   CutSide side_ = CutSide::outputs;
   std::size_t first_ = 0, all_ = 1;  // the number of the first shard here, and of all ranks'
-  std::size_t rows_ = 0, in_ = 0;    // in_: the input features of one shard
+  // Of one shard: the input features, and the distance between rows of y.
+  std::size_t rows_ = 0, in_ = 0, width_ = 0;
   std::vector<Linear> shards_;
+  bool adapted_ = false;
+  // Where the gradients of whole factors belong, in the order in which shards leave them; and how many elements of them
+  // each shard has.
+  struct Factor {
+    std::size_t offset, size;
+  };
+  std::vector<Factor> factors_;
+  std::vector<std::size_t> own_sums_;
   std::optional<std::size_t> bias_;
 };
 

@@ -19,9 +19,6 @@ using device::ExactSum, device::kScaleBlock;
 
 constexpr std::size_t kQuantisedAtOnce = 16 * kQuantisedAlignment;  // elements per read
 
-bool is_cut(const TensorRange& range) {
-  return range.piece.shards > 1;
-}
 // Elements of the whole matrix.
 std::size_t size_of(const TensorRange& range) {
   return range.box ? range.box->of_tensor() : range.end - range.begin;
@@ -56,7 +53,7 @@ class ScaleSums {
       for (std::size_t r = 0; r < pool.ranges.size(); ++r) {
         const TensorRange& range = pool.ranges[r];
         if (source_.quantised(unit, range.parameter, plan_.layout.quantised_as)) continue;
-        if (is_cut(range)) {
+        if (range.is_cut()) {
           if (first_of(pool, r) == r) add_whole(stretches, unit, r, rank);
           continue;
         }
@@ -220,7 +217,7 @@ void quantise_weights(Executor& executor, const StepPlan& plan, const WeightSour
     const TensorRange& range = pool.ranges[r];
     const std::size_t from = std::max(range.begin, elements.begin), to = std::min(range.end, elements.end);
     if (from >= to) continue;
-    if (is_cut(range)) {  // hashed as a whole matrix, elsewhere
+    if (range.is_cut()) {  // hashed as a whole matrix, elsewhere
       PlainBlocks whole(source, unit, range, plan.layout.quantised_as, offsets[r]);
       quantise_piece(whole, range, from, to, elements.begin, stored);
       continue;

@@ -57,7 +57,7 @@ void hash_cut_tensors(const StepPlan& plan, const WeightSource& source, const Co
     std::map<std::size_t, std::size_t> cut;  // parameter, elements
     for (const PoolKind pool : {PoolKind::frozen, PoolKind::quantised})
       for (const TensorRange& range : plan.layout.units[static_cast<std::size_t>(unit)].pool(pool).ranges)
-        if (range.piece.shards > 1) cut[range.parameter] = range.box->of_tensor();
+        if (range.is_cut()) cut[range.parameter] = range.box->of_tensor();
     for (const auto& [parameter, size] : cut) {
       const std::size_t blocks = (size + kBlock - 1) / kBlock;
       const std::size_t end = std::min(size, blocks * (own + 1) / ranks * kBlock);
@@ -118,7 +118,7 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
       read_piece(source, c.unit, range.parameter, range.piece, from - range.begin,
                  {&values[from - c.begin], to - from});
       // The tensors that are cut are hashed whole, below; of the others, ranks that share each layer have the same.
-      const bool counts = range.piece.shards == 1 && options.rank.tensor == 0;
+      const bool counts = !range.is_cut() && options.rank.tensor == 0;
       if (c.pool == PoolKind::trained || !options.base || !plan.own.has(static_cast<int>(c.unit)) || !counts) return;
       const models::ElementRange own = plan.layout.units[c.unit].pool(c.pool).shards.piece_of({from, to}, options.rank);
       if (own.begin < own.end)

@@ -231,8 +231,7 @@ class Hasher {
   bool is_cut(std::size_t unit, std::span<const PoolKind> pools) const {
     const UnitLayout& layout = plan_.layout.units[unit];
     return std::ranges::any_of(pools, [&](PoolKind pool) {
-      return std::ranges::any_of(layout.pool(pool).ranges,
-                                 [](const TensorRange& range) { return range.piece.shards > 1; });
+      return std::ranges::any_of(layout.pool(pool).ranges, [](const TensorRange& range) { return range.is_cut(); });
     });
   }
   // A tensor of a unit with virtual shards: where it begins if all tensors were whole, and how its pieces lie in it.
@@ -268,7 +267,7 @@ class Hasher {
     if (!plan_.own.has(static_cast<int>(unit))) return own;
     for (const PoolKind pool : pools)
       for (const TensorRange& range : plan_.layout.units[unit].pool(pool).ranges) {
-        if (range.piece.shards == 1 && rank_.tensor > 0) continue;
+        if ((!range.is_cut() && rank_.tensor > 0) || range.begin == range.end) continue;
         const Tensor& tensor = tensors[range.parameter];
         const auto before = [&](std::size_t place) {
           return range.piece.before(std::min(std::max(place, tensor.begin) - tensor.begin, tensor.size));

@@ -55,6 +55,18 @@ TEST(Slice, PiecesCoverTheTensorOnceAndCountWhatLiesBefore) {
   }
 }
 
+// Of four shards the first and the third have the keys of two heads each.
+TEST(Slice, OfShardsThatShareAPartTheFirstHasIt) {
+  Parameter p{"k", {4, 12}, 0, true, {}, false};
+  p.slice = {.dimension = 0, .segments = 1, .shards = 4, .sharers = 2};
+  const std::size_t sizes[] = {24, 0, 24, 0};
+  for (std::size_t v = 0; v < 4; ++v) {
+    EXPECT_EQ(p.piece_size(v), sizes[v]);
+    EXPECT_EQ(p.piece(v).in_whole(5), v / 2 * 24 + 5);
+  }
+  EXPECT_EQ(p.piece_room(), 24u);
+}
+
 // A vocabulary of 10 words: of four shards the last has one word, of eight the last three have none.
 TEST(Slice, TheLastShardsOfAVocabularyHaveFewerRows) {
   for (const std::size_t shards : {4u, 8u}) {

@@ -26,7 +26,9 @@ struct AttentionCall {
   bool aligned;               // the heads of all operands start at multiples of 16 bytes
   const RowRange* documents;  // [batch, seq]
   const T *q, *k, *v, *o_read, *d_o;
-  T *o, *dq, *dk, *dv;
+  T *o, *dq;
+  void *dk, *dv;  // of T, or fp32
+  bool fp32_key_gradients;
   float *lse, *delta;          // [batch, heads, seq]
   const StepScalars* scalars;  // for dropout
   std::uint64_t micro_batch;

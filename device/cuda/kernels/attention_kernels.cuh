@@ -40,9 +40,18 @@ __device__ void for_tiles(const AttentionCall<T>& c, unsigned batch, unsigned wi
 }
 
 // One head of one row.
-template <typename T>
-__device__ void clear_row(const AttentionCall<T>& c, T* to) {
-  for (std::size_t i = threadIdx.x; i < c.head_dim; i += kTileThreads) to[i] = T{};
+template <typename T, typename To>
+__device__ void clear_row(const AttentionCall<T>& c, To* to) {
+  for (std::size_t i = threadIdx.x; i < c.head_dim; i += kTileThreads) to[i] = To{};
+}
+
+// Calls f with dk or dv as a pointer to the elements that it has.
+template <typename T, typename F>
+__device__ void of_key_gradients(const AttentionCall<T>& c, void* gradients, F f) {
+  if (c.fp32_key_gradients)
+    f(static_cast<float*>(gradients));
+  else
+    f(static_cast<T*>(gradients));
 }
 
 // 64 queries of one head, from the document's row `query` on: FlashAttention-2's forward.
@@ -274,14 +283,15 @@ __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>&
 
   const int rows = document.rows_from(my_row, 16);
   const float scale[2] = {c.scale, c.scale}, one[2] = {1, 1};
-  if constexpr (kFirst)
-    store_rows<D>(c, sums_first, scale,
-                  kOfKeys ? c.dk + (first_row + my_row) * c.k_stride + kv_head * c.head_dim
-                          : c.dq + (first_row + my_row) * c.q_stride + block_head * c.head_dim,
-                  kOfKeys ? c.k_stride : c.q_stride, rows);
-  if constexpr (kSecond)
-    store_rows<D>(c, sums_second, one, c.dv + (first_row + my_row) * c.v_stride + kv_head * c.head_dim, c.v_stride,
+  const std::size_t k_at = (first_row + my_row) * c.k_stride + kv_head * c.head_dim;
+  const std::size_t v_at = (first_row + my_row) * c.v_stride + kv_head * c.head_dim;
+  if constexpr (kFirst && kOfKeys)
+    of_key_gradients(c, c.dk, [&](auto* dk) { store_rows<D>(c, sums_first, scale, dk + k_at, c.k_stride, rows); });
+  else if constexpr (kFirst)
+    store_rows<D>(c, sums_first, scale, c.dq + (first_row + my_row) * c.q_stride + block_head * c.head_dim, c.q_stride,
                   rows);
+  if constexpr (kSecond)
+    of_key_gradients(c, c.dv, [&](auto* dv) { store_rows<D>(c, sums_second, one, dv + v_at, c.v_stride, rows); });
 }
 
 // A block for those tiles of one head that start in a window of 64 rows, the longest first: late queries, early keys.
@@ -298,8 +308,10 @@ __global__ void __launch_bounds__(kTileThreads, 1) backward(AttentionCall<T> c) 
       [&](std::size_t row) {
         const std::size_t offset = head * c.head_dim;
         if constexpr (!kOfKeys) clear_row(c, c.dq + row * c.q_stride + offset);
-        if constexpr (kOfKeys && first(kPass)) clear_row(c, c.dk + row * c.k_stride + offset);
-        if constexpr (kOfKeys && second(kPass)) clear_row(c, c.dv + row * c.v_stride + offset);
+        if constexpr (kOfKeys && first(kPass))
+          of_key_gradients(c, c.dk, [&](auto* dk) { clear_row(c, dk + row * c.k_stride + offset); });
+        if constexpr (kOfKeys && second(kPass))
+          of_key_gradients(c, c.dv, [&](auto* dv) { clear_row(c, dv + row * c.v_stride + offset); });
       });
 }
 

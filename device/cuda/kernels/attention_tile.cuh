@@ -142,28 +142,28 @@ __device__ void multiply_add(float (&c)[D / 8][4], const float (&p)[N][4], const
 
 // to[row, :] = sums[row, :] * factors[row / 8] rounded, for the first `rows` of 16 rows that are `stride` elements
 // apart.
-template <int D, typename T>
-__device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8][4], const float (&factors)[2], T* to,
+template <int D, typename T, typename To>
+__device__ void store_rows(const AttentionCall<T>& c, const float (&sums)[D / 8][4], const float (&factors)[2], To* to,
                            std::size_t stride, int rows) {
   const int g = lane_index() / 4, t = lane_index() % 4, head_dim = static_cast<int>(c.head_dim);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = g + half * 8;
     if (row >= rows) continue;
-    T* const at = to + static_cast<std::size_t>(row) * stride;
+    To* const at = to + static_cast<std::size_t>(row) * stride;
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) {
       const int column = n * 8 + t * 2;
       const float low = sums[n][half * 2] * factors[half], high = sums[n][half * 2 + 1] * factors[half];
       if (c.aligned) {
         if (column >= head_dim) continue;
-        if constexpr (sizeof(T) == 2)
-          *reinterpret_cast<std::uint32_t*>(at + column) = two<T>(low, high);
+        if constexpr (sizeof(To) == 2)
+          *reinterpret_cast<std::uint32_t*>(at + column) = two<To>(low, high);
         else
           *reinterpret_cast<float2*>(at + column) = {low, high};
       } else {
-        if (column < head_dim) at[column] = from_float<T>(low);
-        if (column + 1 < head_dim) at[column + 1] = from_float<T>(high);
+        if (column < head_dim) at[column] = from_float<To>(low);
+        if (column + 1 < head_dim) at[column + 1] = from_float<To>(high);
       }
     }
   }

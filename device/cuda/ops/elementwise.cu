@@ -28,6 +28,15 @@ struct Cast {
   }
 };
 
+// A block of threads for each row.
+template <typename From, typename To>
+__global__ void cast_row(const From* from, std::size_t from_stride, std::size_t columns, To* to,
+                         std::size_t to_stride) {
+  for (std::size_t i = threadIdx.x; i < columns; i += blockDim.x)
+    to[std::size_t{blockIdx.x} * to_stride + i] =
+        from_float<To>(to_float(from[std::size_t{blockIdx.x} * from_stride + i]));
+}
+
 template <typename T>
 struct Add {
   const T* from;
@@ -161,6 +170,18 @@ void cast(Lane& lane, ConstView from, View to) {
       using To = decltype(b);
       map_elements<kWider<From, To>, 4>(lane, Cast<From, To>{from.as<From>(), to.as<To>()}, to.size,
                                         aligned(from.data, 16) && aligned(to.data, 16));
+    });
+  });
+}
+
+void cast_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_t from_stride, ConstView from,
+                  std::size_t to_stride, View to) {
+  visit(from.dtype, [&](auto a) {
+    visit(to.dtype, [&](auto b) {
+      using From = decltype(a);
+      using To = decltype(b);
+      launch(lane, static_cast<unsigned>(rows), kMapThreads, 0, cast_row<From, To>, from.as<From>(), from_stride,
+             columns, to.as<To>(), to_stride);
     });
   });
 }

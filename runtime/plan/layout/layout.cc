@@ -17,7 +17,7 @@ StorageFormat format_of(const models::Parameter& parameter, StorageFormat wanted
 }
 
 // The piece of a virtual shard in a tensor whose dimension is split into its segments; none: the tensor is whole.
-std::optional<Box> box_of(const models::Parameter& p, std::size_t shard) {
+std::optional<Box> box_of(const models::Parameter& p, std::size_t number) {
   if (p.slice.shards == 1) return {};
   Box box = Box::whole({p.shape.begin(), p.shape.end()});
   auto d = static_cast<std::ptrdiff_t>(p.slice.dimension);
@@ -30,8 +30,9 @@ std::optional<Box> box_of(const models::Parameter& p, std::size_t shard) {
     ++d;
   }
   const auto at = static_cast<std::size_t>(d);
-  const std::uint64_t all = box.size[at], part = (all + p.slice.shards - 1) / p.slice.shards;
-  box.offset[at] = std::min(all, shard * part);
+  const models::Piece piece = p.piece(number);
+  const std::uint64_t all = box.size[at], part = (all + piece.shards - 1) / piece.shards;
+  box.offset[at] = p.piece_size(number) == 0 ? all : piece.shard * part;
   box.size[at] = std::min(part, all - box.offset[at]);
   return box;
 }
@@ -73,9 +74,8 @@ Layout make_layout(const models::Model& model, const Mesh& mesh, StorageFormat m
       const models::Parameter& p = parameters[i];
       for (std::size_t piece = 0; piece < p.pieces(); ++piece) {
         const std::size_t begin = models::place_in_pool(p.offset_of(piece));
-        const models::Piece of_tensor = p.piece(piece);
         u.pool(p.pool()).ranges.push_back({begin, begin + p.piece_size(piece), i, p.decay, format_of(p, moments),
-                                           box_of(p, of_tensor.shard), of_tensor, begin + p.piece_room()});
+                                           box_of(p, piece), p.piece(piece), begin + p.piece_room()});
       }
       layout.adapted = layout.adapted || p.of_adapter;
     }

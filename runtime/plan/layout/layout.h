@@ -38,6 +38,8 @@ struct TensorRange {
   // The end of the memory reserved for the piece: `end`, or later if other shards' pieces are larger.
   std::size_t reserved_end = 0;
 
+  // Whether the tensor is cut into virtual shards.
+  bool is_cut() const { return box.has_value(); }
   Box box_of(const models::Parameter& p) const { return box ? *box : Box::whole({p.shape.begin(), p.shape.end()}); }
 };
 

@@ -72,6 +72,25 @@ TEST(Cast, WidensEvery16BitNumber) {
   }
 }
 
+// Several tasks, and gaps that stay.
+TEST(Cast, OfColumnsRoundsOnceAndLeavesTheOthers) {
+  constexpr std::size_t kRows = 700, kColumns = 130, kFrom = 131, kTo = 140;
+  const Array source = any_floats(kRows * kFrom);
+  for (const DType first : kDTypes)
+    for (const DType last : kDTypes) {
+      Array from(first, kRows * kFrom), to(last, kRows * kTo);
+      for (std::size_t i = 0; i < kRows * kFrom; ++i) from.set(i, source[i]);
+      for (std::size_t i = 0; i < kRows * kTo; ++i) to.set(i, 7);
+      in_lane(3, [&](Lane& lane) { cast_columns(lane, kRows, kColumns, kFrom, from.view(), kTo, to.view()); });
+      for (std::size_t row = 0; row < kRows; ++row)
+        for (std::size_t i = 0; i < kTo; ++i) {
+          Array expected(last, 1);
+          expected.set(0, i < kColumns ? from[row * kFrom + i] : 7);
+          expect_equal_floats(to[row * kTo + i], expected[0]);
+        }
+    }
+}
+
 TEST(Zero, SetsEveryByte) {
   Array a = Array::random(DType::bf16, kElementwiseOdd, 1);
   in_lane(3, [&](Lane& lane) { zero(lane, a.view()); });

@@ -46,7 +46,7 @@ class RandomMesh {
                    fmt::format("model.config.num_hidden_layers={}", layers),
                    fmt::format("model.config.hidden_size={}", 4 * between(5, 20)),
                    fmt::format("model.config.num_attention_heads={}", heads),
-                   fmt::format("model.config.num_key_value_heads={}", one_of<int>({4, heads})),
+                   fmt::format("model.config.num_key_value_heads={}", one_of<int>({1, 2, 4, heads})),
                    "model.config.head_dim=8", fmt::format("model.config.intermediate_size={}", 4 * between(3, 30)),
                    fmt::format("model.config.tie_word_embeddings={}", between(0, 1) == 1),
                    fmt::format("model.config.vocab_size={}", between(130, 163))});

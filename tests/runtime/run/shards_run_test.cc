@@ -66,6 +66,10 @@ const std::vector<std::string> kOnPlain4Bits =
     joined(kLlama, {"model.config.hidden_size=256", "model.config.head_dim=32", "model.config.num_hidden_layers=1",
                     "model.config.intermediate_size=512", "model.frozen_format=nf4", "model.double_quant=false",
                     "adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "down_proj"])"});
+// Several shards read a head of keys: two do of four, or with one head all of them.
+const std::vector<std::string> kFewKeys = joined(kLlama, {"model.config.num_key_value_heads=2"});
+const std::vector<std::string> kOneKey =
+    joined(kLlama, {"model.config.num_key_value_heads=1", "model.config.model_type=\"qwen3\""});
 const ShardsRunCase kShardsRunCases[] = {
     {"gpt2", kGpt2},
     {"llama", kLlama},
@@ -77,6 +81,12 @@ const ShardsRunCase kShardsRunCases[] = {
     {"llama, adapted", joined(kLlama, {"adapter.kind=lora", "adapter.rank=5"})},
     {"gpt2, on 4 bits", kOn4Bits},
     {"llama, on 4 bits", kOnPlain4Bits},
+    {"qwen2, few keys", joined(kFewKeys, {"model.config.model_type=\"qwen2\""})},
+    {"qwen3, one key, some adapted",
+     joined(kOneKey, {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["k_proj", "v_proj"])",
+                      R"(adapter.modules_to_save=["q_proj", "k_norm"])", "adapter.rank_pattern={\"v_proj\" = 2}"})},
+    {"llama, few keys, on 4 bits", joined(kOnPlain4Bits, {"model.config.num_key_value_heads=2",
+                                                          "adapter.target_modules=all-linear", "adapter.dropout=0.2"})},
     {"bert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "bert"},
     {"modernbert, adapted", {"adapter.kind=lora", "adapter.rank=4"}, "modernbert"},
     {"bert", {"model.config.attention_probs_dropout_prob=0.1", "model.config.hidden_dropout_prob=0.1"}, "bert"},
@@ -242,7 +252,8 @@ TEST(ShardsOfEight, SameBitsAtEveryDegree) {
   write_small_tokens(folder);
   const std::vector<std::string> models[] = {
       joined(kGpt2, {"model.config.n_head=8", "model.config.n_embd=64", "model.config.vocab_size=131"}),
-      joined(kLlama, {"model.config.num_key_value_heads=8", "model.config.vocab_size=131"})};
+      joined(kLlama, {"model.config.num_key_value_heads=8", "model.config.vocab_size=131"}),
+      joined(kFewKeys, {"model.config.model_type=\"qwen3\""})};
   for (const std::vector<std::string>& model : models)
     for (const char* precision : {"fp32", "bf16"}) {
       const auto train = [&](int ranks, int tensor, const char* stage, bool sequence = false) {

@@ -16,6 +16,7 @@ struct AttentionCall {
   const void *q, *k, *v, *d_o;
   const void* o_read;
   void *o, *dq, *dk, *dv;
+  bool fp32_key_gradients;
   const RowRange* documents;  // [batch * seq]
   float* lse;                 // [batch, heads, seq]
   float* delta;               // [batch, heads, seq]: sum over the head of o * d_o

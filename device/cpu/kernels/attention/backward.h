@@ -163,15 +163,20 @@ template <typename T>
   }
   for (std::size_t i = 0; i < used; ++i) {
     const BackwardTile<E>& t = tiles[i];
-    T* const dk = static_cast<T*>(c.dk) + k_head + t.first * c.k_stride;
-    T* const dv = static_cast<T*>(c.dv) + v_head + t.first * c.v_stride;
     const auto by_rows = [&](const float* sums) -> const float* {
       if (!O::kTransposedSums) return sums;
       transpose(padded, kTile, sums, kTile, scratch.next, padded);
       return scratch.next;
     };
-    unpack(by_rows(t.dk), padded, t.keys, c.head_dim, c.scale, dk, c.k_stride);
-    unpack(by_rows(t.dv), padded, t.keys, c.head_dim, 1.0f, dv, c.v_stride);
+    const auto write = [&](const float* sums, float factor, void* to, std::size_t at, std::size_t stride) {
+      const float* const rows = by_rows(sums);
+      if (c.fp32_key_gradients)
+        unpack(rows, padded, t.keys, c.head_dim, factor, static_cast<float*>(to) + at, stride);
+      else
+        unpack(rows, padded, t.keys, c.head_dim, factor, static_cast<T*>(to) + at, stride);
+    };
+    write(t.dk, c.scale, c.dk, k_head + t.first * c.k_stride, c.k_stride);
+    write(t.dv, 1.0f, c.dv, v_head + t.first * c.v_stride, c.v_stride);
   }
 }
 

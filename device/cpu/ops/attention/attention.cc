@@ -152,6 +152,7 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
   call.dq = dq.data;
   call.dk = dk.data;
   call.dv = dv.data;
+  call.fp32_key_gradients = shape.fp32_key_gradients;
   call.lse = const_cast<float*>(lse.as<float>());
   call.delta = reinterpret_cast<float*>(base + layout.delta);
   call.turns = reinterpret_cast<std::uint32_t*>(base + layout.turns);
@@ -176,8 +177,9 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
         }
         const std::size_t row = task.batch * c.seq + at.row;
         clear(c, c.dq, row, c.q_stride, task.kv_head * group, group, element);
-        clear(c, c.dk, row, c.k_stride, task.kv_head, 1, element);
-        clear(c, c.dv, row, c.v_stride, task.kv_head, 1, element);
+        const std::size_t of_keys = c.fp32_key_gradients ? sizeof(float) : element;
+        clear(c, c.dk, row, c.k_stride, task.kv_head, 1, of_keys);
+        clear(c, c.dv, row, c.v_stride, task.kv_head, 1, of_keys);
       }
     });
   });

@@ -108,8 +108,9 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
     c.o_read = o.as<T>();
     c.d_o = do_.as<T>();
     c.dq = dq.as<T>();
-    c.dk = dk.as<T>();
-    c.dv = dv.as<T>();
+    c.dk = dk.data;
+    c.dv = dv.data;
+    c.fp32_key_gradients = shape.fp32_key_gradients;
     c.lse = const_cast<float*>(lse.as<float>());
     c.delta = reinterpret_cast<float*>(workspace.data);
     c.aligned &= aligned({c.q, c.k, c.v, c.o_read, c.d_o, c.dq, c.dk, c.dv});

@@ -26,13 +26,15 @@ struct Case {
   bool causal = true;
   std::vector<RowRange> documents = std::vector<RowRange>(batch * seq, {0, static_cast<std::uint32_t>(seq)});
   std::size_t layer_heads = 0, first_head = 0;  // see AttentionShape
+  bool fp32_key_gradients = false;
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
   std::size_t rows() const { return batch * seq; }
   std::size_t packed_row() const { return (heads + 2 * kv_heads) * head_dim; }
   AttentionShape shape() const {
     const std::size_t q = packed ? packed_row() : heads * head_dim, kv = packed ? packed_row() : kv_heads * head_dim;
-    return {batch, seq, heads, kv_heads, head_dim, q, kv, kv, scale(), window, causal, true, layer_heads, first_head};
+    return {batch,  seq,  heads,       kv_heads,   head_dim,          q, kv, kv, scale(), window,
+            causal, true, layer_heads, first_head, fp32_key_gradients};
   }
   std::size_t index(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
     return ((b * (layer_heads > 0 ? layer_heads : heads) + first_head + h) * seq + i) * seq + j;
@@ -191,8 +193,9 @@ class AttentionRun {
   void backward(int threads) {
     dqkv = unwritten(case_.dtype, qkv.size());
     dq = unwritten(case_.dtype, q.size());
-    dk = unwritten(case_.dtype, k.size());
-    dv = unwritten(case_.dtype, v.size());
+    const DType of_keys = case_.fp32_key_gradients ? DType::fp32 : case_.dtype;
+    dk = unwritten(of_keys, k.size());
+    dv = unwritten(of_keys, v.size());
     Array workspace = make_workspace(threads);
     in_lane(threads, [&](Lane& lane) {
       attention_backward(lane, shape_, case_.documents.data(), part(qkv, q, 0), part(qkv, k, k_head()),

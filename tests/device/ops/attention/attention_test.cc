@@ -103,6 +103,26 @@ RC_GTEST_PROP(Attention, AgreesWithReferenceForAnyShape, ()) {
   RC_ASSERT(!::testing::Test::HasFailure());
 }
 
+TEST(Attention, GradientsOfKeysInFp32RoundToThoseOfTheDType) {
+  for (const DType dtype : testing::kDTypes) {
+    Case c{2, 70, 4, 2, 24, 0, dtype};
+    c.documents = documents_of(70, {{1, 40}, {66}});
+    AttentionRun rounded(c);
+    c.fp32_key_gradients = true;
+    AttentionRun wide(c);
+    for (AttentionRun* run : {&rounded, &wide}) {
+      run->forward(2);
+      run->backward(2);
+    }
+    EXPECT_EQ(wide.dq, rounded.dq) << name_of(dtype);
+    for (const auto& [sums, once] : {std::pair{&wide.dk, &rounded.dk}, {&wide.dv, &rounded.dv}}) {
+      testing::Array again(dtype, sums->size());
+      for (std::size_t i = 0; i < sums->size(); ++i) again.set(i, (*sums)[i]);
+      EXPECT_EQ(again, *once) << name_of(dtype);
+    }
+  }
+}
+
 TEST(Attention, BitsDoNotDependOnThreads) {
   const bool emulated = testing::kDevice.kind == Kind::cuda;  // which is slow, and knows no threads
   for (const auto& [dtype, documents, causal] : {std::tuple{DType::fp32, false, true},
