@@ -142,7 +142,7 @@ class Block final : public BlockUnit<EncoderPlan> {
       b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
                           b.shard(b.lse.of(saved), v), dropout_of(c, 0), b.scratch.of(c.workspace), v);
   }
-  void attend_backward(Lane& lane, const Context& c, ConstView saved) const override {
+  void attend_backward(Lane& lane, const Context& c, ConstView, ConstView saved) const override {
     const EncoderPlan& b = *plan_;
     for (std::size_t v = 0; v < b.shards.count; ++v)
       b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),

@@ -92,6 +92,7 @@ struct BlockPlan : BlockOperations {
     d_active = work.add(s.mlp == MlpKind::gelu_tanh ? 0 : tokens * shards.share(s.inner), t);
     dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
     of_keys = work.add_bytes(of_heads.bytes());
+    whole_input = work.add(run.divides_rows() && shared_keys->crossing() > 0 ? tokens * s.hidden : 0, t);
     norm_sums1 = work.add(kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
     norm_sums2 = work.add(mlp_norm.sums(), DType::fp32);
     place_sums(work);
@@ -116,8 +117,8 @@ struct BlockPlan : BlockOperations {
   NormPart attention_norm, mlp_norm;
   std::optional<SharedKeys> shared_keys;
   std::optional<HeadNorms> head_norms;
-  Slot mean1, rstd1, normed1, heads, raw, mixed, lse, middle, mean2, rstd2, normed2, inner, active;  // saved
-  Slot scratch, narrow, no_bias, wide, d_active, dropped, of_keys, norm_sums1, norm_sums2;           // workspace
+  Slot mean1, rstd1, normed1, heads, raw, mixed, lse, middle, mean2, rstd2, normed2, inner, active;      // saved
+  Slot scratch, narrow, no_bias, wide, d_active, dropped, of_keys, whole_input, norm_sums1, norm_sums2;  // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -261,8 +262,7 @@ class Block final : public BlockUnit<BlockPlan> {
     if (product == kUp)
       return b.up.backward_parameters(lane, whole_input(c, b.normed2.of(saved)), wide.sub(0, b.tokens * b.up.out()),
                                       gradients, scratch);
-    b.qkv.backward_parameters(lane, whole_input(c, b.layer.has_norm ? b.normed1.of(saved) : x),
-                              wide.sub(0, b.tokens * b.qkv.out()), gradients, scratch);
+    b.qkv.backward_parameters(lane, qkv_input(c, x, saved), wide.sub(0, b.tokens * b.qkv.out()), gradients, scratch);
   }
   // After attention's gradient, those of the heads' norms cross with it, unless each rank takes its rows alone.
   Seam seam_after(Pass pass, std::size_t product) const override {
@@ -341,7 +341,7 @@ class Block final : public BlockUnit<BlockPlan> {
                           b.shard(b.lse.of(saved), v), attention_dropout(c), b.scratch.of(c.workspace), v,
                           shared_keys(b, saved, v));
   }
-  void attend_backward(Lane& lane, const Context& c, ConstView saved) const override {
+  void attend_backward(Lane& lane, const Context& c, ConstView x, ConstView saved) const override {
     const BlockPlan& b = *plan_;
     const View of_keys = b.of_keys.of(c.workspace), d_heads = d_heads_in(b, c), d_mixed = d_mixed_in(b, c);
     for (std::size_t v = 0; v < b.shards.count; ++v)
@@ -350,6 +350,17 @@ class Block final : public BlockUnit<BlockPlan> {
                            b.scratch.of(c.workspace), v, shared_keys(b, saved, v),
                            b.shared_keys->any() ? b.shared_keys->gradients(of_keys, v) : View{});
     b.shared_keys->leave_gradients(lane, of_keys, d_heads, c.partial);
+    // The next stretch's total has keys instead of the rows that it needs again.
+    if (const View kept = b.whole_input.of(c.workspace); kept && trains())
+      cast(lane, whole_input(c, x_of(b, x, saved)), kept);
+  }
+  static ConstView x_of(const BlockPlan& b, ConstView x, ConstView saved) {
+    return b.layer.has_norm ? b.normed1.of(saved) : x;
+  }
+  ConstView qkv_input(const Context& c, ConstView x, ConstView saved) const {
+    const BlockPlan& b = *plan_;
+    const View kept = b.whole_input.of(c.workspace);
+    return kept && trains() ? kept : whole_input(c, x_of(b, x, saved));
   }
   std::size_t crossing_keys() const override { return plan_->shared_keys->crossing(); }
   static ConstView shared_keys(const BlockPlan& b, ConstView saved, std::size_t v) {
@@ -375,8 +386,7 @@ class Block final : public BlockUnit<BlockPlan> {
       if (b.shards.of > 1 && !divides_rows())
         b.head_norms->sum_gains(lane, sums, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
     }
-    const ConstView normed = b.layer.has_norm ? b.normed1.of(saved) : x;
-    b.qkv.backward(lane, c.parameters, whole_input(c, normed), d_heads, d_normed, gradients, scratch, {},
+    b.qkv.backward(lane, c.parameters, qkv_input(c, x, saved), d_heads, d_normed, gradients, scratch, {},
                    adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
   }
   static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, View saved) {

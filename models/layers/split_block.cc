@@ -49,7 +49,7 @@ void SplitBlock::backward(Lane& lane, const Context& c, std::size_t part, ConstV
       ++stretch;
     }
     if (product == kAttention) {
-      if (due()) attend_backward(lane, c, saved);
+      if (due()) attend_backward(lane, c, x, saved);
       if (crossing_keys() > 0) ++stretch;
     }
     if (due()) backward_of(lane, c, product, x, saved, dy, dx, gradients);

@@ -60,7 +60,7 @@ class SplitBlock : public Unit {
   // Attention, between its product and the projection. If ranks share heads of keys, a call has a seam before it in
   // forward, and after it in backward, at which so many elements cross.
   virtual void attend(device::Lane&, const Context&, device::View saved) const = 0;
-  virtual void attend_backward(device::Lane&, const Context&, device::ConstView saved) const = 0;
+  virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
   virtual std::size_t crossing_keys() const { return 0; }
   // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
   // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
