@@ -351,7 +351,7 @@ class Block final : public BlockUnit<BlockPlan> {
                            b.shared_keys->any() ? b.shared_keys->gradients(of_keys, v) : View{});
     b.shared_keys->leave_gradients(lane, of_keys, d_heads, c.partial);
     // The next stretch's total has keys instead of the rows that it needs again.
-    if (const View kept = b.whole_input.of(c.workspace); kept && trains())
+    if (const View kept = b.whole_input.of(c.workspace); kept.size > 0 && trains())
       cast(lane, whole_input(c, x_of(b, x, saved)), kept);
   }
   static ConstView x_of(const BlockPlan& b, ConstView x, ConstView saved) {
@@ -360,7 +360,7 @@ class Block final : public BlockUnit<BlockPlan> {
   ConstView qkv_input(const Context& c, ConstView x, ConstView saved) const {
     const BlockPlan& b = *plan_;
     const View kept = b.whole_input.of(c.workspace);
-    return kept && trains() ? kept : whole_input(c, x_of(b, x, saved));
+    return kept.size > 0 && trains() ? kept : whole_input(c, x_of(b, x, saved));
   }
   std::size_t crossing_keys() const override { return plan_->shared_keys->crossing(); }
   static ConstView shared_keys(const BlockPlan& b, ConstView saved, std::size_t v) {
