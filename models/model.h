@@ -121,7 +121,7 @@ struct Work {
 };
 enum class Pass : std::uint8_t { forward, backward };
 
-// A border within a call, at which ranks add what their virtual shards have computed (models/layers/split_block.h), or
+// A border within a call, at which ranks add what their virtual shards have computed (models/layers/blocks/split_block.h), or
 // put it together.
 struct Seam {
   std::size_t elements;  // of the sum: [tokens, hidden], and what else crosses with it; of a rank's piece if it gathers

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/files/config.h"
-#include "models/layers/encoder_block.h"
+#include "models/layers/blocks/encoder_block.h"
 #include "models/layers/heads/class_head.h"
 #include "models/model.h"
 

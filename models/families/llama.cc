@@ -11,7 +11,7 @@
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
-#include "models/layers/pre_norm_block.h"
+#include "models/layers/blocks/pre_norm_block.h"
 
 namespace strata::models {
 namespace {

@@ -13,7 +13,7 @@
 #include "models/layers/embedding_norm.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
-#include "models/layers/pre_norm_block.h"
+#include "models/layers/blocks/pre_norm_block.h"
 #include "models/layers/rotary_table.h"
 
 namespace strata::models {

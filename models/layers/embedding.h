@@ -1,4 +1,5 @@
 #pragma once
+// models/layers/ holds the parts of models: embeddings (this header), blocks and heads, each a Unit or a part of one.
 #include <memory>
 #include <string>
 

@@ -12,7 +12,7 @@
 #include "device/ops/products/product.h"
 #include "models/layers/heads/document_mean.h"
 #include "models/layers/heads/loss_rows.h"
-#include "models/layers/linear.h"
+#include "models/layers/linear/linear.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "device/lane.h"
-#include "models/layers/linear.h"
+#include "models/layers/linear/linear.h"
 #include "models/model.h"
 
 namespace strata::models {

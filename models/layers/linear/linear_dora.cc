@@ -4,8 +4,8 @@
 #include "device/ops/dora.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "models/layers/linear.h"
-#include "models/layers/products.h"
+#include "models/layers/linear/linear.h"
+#include "models/layers/linear/products.h"
 
 namespace strata::models {
 namespace {

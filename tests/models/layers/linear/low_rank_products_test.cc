@@ -1,5 +1,5 @@
 // Linear layers with adapters: y = W x + s B(A x), and all gradients, against double precision.
-#include "models/layers/low_rank_products.h"
+#include "models/layers/linear/low_rank_products.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/linear.h"
+#include "models/layers/linear/linear.h"
 #include "tests/device/arrays.h"
 #include "tests/models/reference.h"
 #include "tests/models/unit_runner.h"

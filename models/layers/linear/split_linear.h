@@ -8,7 +8,7 @@
 #include "device/lane.h"
 #include "device/view.h"
 #include "models/flat_range.h"
-#include "models/layers/linear.h"
+#include "models/layers/linear/linear.h"
 
 namespace strata::models {
 

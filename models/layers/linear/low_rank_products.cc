@@ -1,4 +1,4 @@
-#include "models/layers/low_rank_products.h"
+#include "models/layers/linear/low_rank_products.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
-#include "models/layers/products.h"
+#include "models/layers/linear/products.h"
 
 namespace strata::models {
 namespace {

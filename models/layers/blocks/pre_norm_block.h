@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "models/layers/blocks/split_block.h"
 #include "models/layers/norm_part.h"
-#include "models/layers/split_block.h"
 #include "models/model.h"
 
 namespace strata::models {

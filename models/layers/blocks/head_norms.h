@@ -5,7 +5,7 @@
 #include "device/lane.h"
 #include "device/view.h"
 #include "models/flat_range.h"
-#include "models/layers/attention_part.h"
+#include "models/layers/blocks/attention_part.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 #include "models/slice.h"

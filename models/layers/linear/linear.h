@@ -1,4 +1,6 @@
 #pragma once
+// models/layers/linear/ holds linear layers (this header), with low-rank adapters and in virtual shards
+// (split_linear.h).
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,7 +12,7 @@
 #include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/flat_range.h"
-#include "models/layers/low_rank_products.h"
+#include "models/layers/linear/low_rank_products.h"
 
 namespace strata::models {
 

@@ -7,8 +7,8 @@
 #include "device/lane.h"
 #include "device/view.h"
 #include "models/flat_range.h"
+#include "models/layers/linear/split_linear.h"
 #include "models/layers/norm_part.h"
-#include "models/layers/split_linear.h"
 #include "models/model.h"
 
 namespace strata::models {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/layers/linear.h"
-#include "models/layers/low_rank_products.h"
+#include "models/layers/linear/linear.h"
+#include "models/layers/linear/low_rank_products.h"
 #include "tests/device/arrays.h"
 #include "tests/models/unit_runner.h"
 

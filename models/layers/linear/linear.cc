@@ -1,4 +1,4 @@
-#include "models/layers/linear.h"
+#include "models/layers/linear/linear.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "device/ops/dora.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
-#include "models/layers/products.h"
+#include "models/layers/linear/products.h"
 
 namespace strata::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/layers/block_work.h"
+#include "models/layers/blocks/block_work.h"
 
 #include <algorithm>
 

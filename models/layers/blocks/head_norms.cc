@@ -1,4 +1,4 @@
-#include "models/layers/head_norms.h"
+#include "models/layers/blocks/head_norms.h"
 
 #include "device/ops/elementwise.h"
 #include "device/ops/tree_sum.h"

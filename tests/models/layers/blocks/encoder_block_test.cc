@@ -1,4 +1,4 @@
-#include "models/layers/encoder_block.h"
+#include "models/layers/blocks/encoder_block.h"
 
 #include <gtest/gtest.h>
 

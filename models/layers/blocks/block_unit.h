@@ -1,5 +1,6 @@
 #pragma once
-// models/layers/ holds the parts of models: embeddings, blocks (this header) and heads, each a Unit or a part of one.
+// models/layers/blocks/ holds transformer blocks: what all have in common (this header), those of decoders
+// (pre_norm_block.h) and of encoders (encoder_block.h), and their parts.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -12,11 +13,11 @@
 #include <vector>
 
 #include "device/ops/dropout.h"
-#include "models/layers/attention_part.h"
-#include "models/layers/block_work.h"
+#include "models/layers/blocks/block_attention.h"
+#include "models/layers/blocks/block_work.h"
+#include "models/layers/blocks/split_block.h"
+#include "models/layers/linear/split_linear.h"
 #include "models/layers/slots.h"
-#include "models/layers/split_block.h"
-#include "models/layers/split_linear.h"
 #include "models/model.h"
 
 namespace strata::models {
@@ -56,18 +57,11 @@ struct BlockOperations {
     return slot.of(workspace).sub(0, rows * hidden);
   }
 
-  // Matrix `v` of a stack with one per virtual shard of this rank.
-  template <typename AnyView>
-  AnyView shard(AnyView stack, std::size_t v) const {
-    const std::size_t size = stack.size / qkv.shards();
-    return stack.sub(v * size, size);
-  }
-
   std::size_t tokens, hidden;
   std::size_t rows;  // of x and y: the tokens, or this rank's
   device::DType dtype;
   int threads;
-  AttentionPart attention;
+  BlockAttention attention;
   SplitLinear qkv, projection, up, down;  // up: with the gate, if the MLP has one
   UnitBytes bytes = {};
   std::array<Slot, 4> factor_sums = {};  // by linear layer

@@ -1,4 +1,4 @@
-#include "models/layers/encoder_block.h"
+#include "models/layers/blocks/encoder_block.h"
 
 #include <algorithm>
 #include <string>
@@ -7,11 +7,11 @@
 
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "models/layers/attention_part.h"
-#include "models/layers/block_unit.h"
+#include "models/layers/blocks/attention_part.h"
+#include "models/layers/blocks/block_unit.h"
+#include "models/layers/linear/split_linear.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
-#include "models/layers/split_linear.h"
 
 namespace strata::models {
 namespace {
@@ -35,13 +35,12 @@ struct EncoderPlan : BlockOperations {
                         run.own_rows().size(),
                         run.dtype,
                         run.threads,
-                        AttentionPart({.heads = s.heads / run.shards.of,
-                                       .kv_heads = s.heads / run.shards.of,
-                                       .head_dim = s.hidden / s.heads,
-                                       .causal = false,
-                                       .dropout = s.attention_dropout,
-                                       .shards = run.shards},
-                                      run),
+                        {{.heads = s.heads,
+                          .kv_heads = s.heads,
+                          .head_dim = s.hidden / s.heads,
+                          .causal = false,
+                          .dropout = s.attention_dropout},
+                         run},
                         linear(run, CutSide::outputs, s.hidden, o.qkv),
                         linear(run, CutSide::inputs, s.hidden, o.projection),
                         linear(run, CutSide::outputs, s.hidden, o.up, Gelu::erf),
@@ -51,12 +50,10 @@ struct EncoderPlan : BlockOperations {
         attention_norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.attention_norm.gain,
                        o.attention_norm.bias, run.row_blocks()),
         norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.norm.gain, o.norm.bias, run.row_blocks()) {
-    const std::size_t elements = rows * s.hidden, own = shards.share(s.hidden), inner_width = shards.share(s.inner);
+    const std::size_t elements = rows * s.hidden, inner_width = shards.share(s.inner);
     const DType t = run.dtype;
     Slots save;
-    heads = save.add(3 * tokens * own, t);
-    mixed = save.add(tokens * own, t);
-    lse = save.add(tokens * shards.share(s.heads), DType::fp32);
+    attention.place_saved(save);
     attended = save.add(elements, t);
     mean1 = save.add(rows, DType::fp32);
     rstd1 = save.add(rows, DType::fp32);
@@ -70,10 +67,10 @@ struct EncoderPlan : BlockOperations {
 
     Slots work;
     scratch = work.add_bytes(std::max(scratch_bytes(), norm.scratch_bytes()));
-    narrow = work.add(std::max(elements, tokens * own), t);
+    narrow = work.add(std::max(elements, attention.mixed_size()), t);
     bytes.forward_workspace = work.bytes();
     other = work.add(elements, t);
-    wide = work.add(tokens * std::max(inner_width, 3 * own), t);
+    wide = work.add(std::max(tokens * inner_width, attention.rows_size()), t);
     norm_sums1 = work.add(attention_norm.sums(), DType::fp32);
     norm_sums2 = work.add(norm.sums(), DType::fp32);
     place_sums(work);
@@ -89,8 +86,8 @@ struct EncoderPlan : BlockOperations {
   EncoderBlockSpec shape;
   ShardRange shards;
   NormPart attention_norm, norm;
-  Slot heads, mixed, lse, attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
-  Slot scratch, narrow, other, wide, norm_sums1, norm_sums2;                                 // workspace
+  Slot attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
+  Slot scratch, narrow, other, wide, norm_sums1, norm_sums2;              // workspace
 };
 
 class Block final : public BlockUnit<EncoderPlan> {
@@ -122,10 +119,10 @@ class Block final : public BlockUnit<EncoderPlan> {
     const View scratch = b.scratch.of(c.workspace), narrow = b.rows_of(b.narrow, c.workspace);
     switch (product) {
       case kAttention:
-        return b.qkv.forward(lane, c.parameters, whole_rows(c, x), b.heads.of(saved), scratch, {},
+        return b.qkv.forward(lane, c.parameters, whole_rows(c, x), b.attention.rows(saved), scratch, {},
                              adapter_dropout(c, 0));
       case kProjection:
-        return b.projection.forward(lane, c.parameters, b.mixed.of(saved), sum_in(c, narrow), scratch, {},
+        return b.projection.forward(lane, c.parameters, b.attention.mixed(saved), sum_in(c, narrow), scratch, {},
                                     adapter_dropout(c, 3));
       case kUp:
         b.up.forward(lane, c.parameters, whole_rows(c, b.middle.of(saved)), b.inner.of(saved), scratch,
@@ -138,20 +135,17 @@ class Block final : public BlockUnit<EncoderPlan> {
   }
   void attend(Lane& lane, const Context& c, View saved) const override {
     const EncoderPlan& b = *plan_;
-    for (std::size_t v = 0; v < b.shards.count; ++v)
-      b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
-                          b.shard(b.lse.of(saved), v), dropout_of(c, 0), b.scratch.of(c.workspace), v);
+    b.attention.attend(lane, c, dropout_of(c, 0), saved, b.scratch.of(c.workspace));
   }
   void attend_backward(Lane& lane, const Context& c, ConstView, ConstView saved) const override {
     const EncoderPlan& b = *plan_;
-    for (std::size_t v = 0; v < b.shards.count; ++v)
-      b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
-                           b.shard(b.lse.of(saved), v), b.shard(d_mixed_in(c), v), b.shard(d_heads_in(c), v),
-                           dropout_of(c, 0), b.scratch.of(c.workspace), v);
+    b.attention.attend_backward(lane, c, dropout_of(c, 0), saved, d_mixed_in(c), d_rows_in(c),
+                                b.scratch.of(c.workspace));
   }
-  std::size_t own_width() const { return plan_->tokens * plan_->shards.share(plan_->shape.hidden); }
-  View d_mixed_in(const Context& c) const { return plan_->narrow.of(c.workspace).sub(0, own_width()); }
-  View d_heads_in(const Context& c) const { return plan_->wide.of(c.workspace).sub(0, 3 * own_width()); }
+  View d_mixed_in(const Context& c) const {
+    return plan_->narrow.of(c.workspace).sub(0, plan_->attention.mixed_size());
+  }
+  View d_rows_in(const Context& c) const { return plan_->wide.of(c.workspace).sub(0, plan_->attention.rows_size()); }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
                      View saved) const override {
     const EncoderPlan& b = *plan_;
@@ -178,7 +172,7 @@ class Block final : public BlockUnit<EncoderPlan> {
     const View scratch = b.scratch.of(c.workspace), other = b.other.of(c.workspace);
     const View narrow = b.rows_of(b.narrow, c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner));
-    const View d_heads = d_heads_in(c), d_mixed = d_mixed_in(c);
+    const View d_rows = d_rows_in(c), d_mixed = d_mixed_in(c);
     switch (product) {
       case kDown: {
         if (!divides_rows()) backward_norm(lane, c, saved, dy, gradients);
@@ -195,12 +189,12 @@ class Block final : public BlockUnit<EncoderPlan> {
         if (!divides_rows()) backward_attention_norm(lane, c, saved, dx, gradients);
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, dropout_of(c, 1), dx, other);
-        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
-                              adapter_dropout(c, 3), b.factor_sums[kProjection].of(c.workspace));
+        b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
+                              {}, adapter_dropout(c, 3), b.factor_sums[kProjection].of(c.workspace));
         return;
       }
       case kAttention:
-        return b.qkv.backward(lane, c.parameters, whole_input(c, x), d_heads, sum_in(c, narrow), gradients, scratch, {},
+        return b.qkv.backward(lane, c.parameters, whole_input(c, x), d_rows, sum_in(c, narrow), gradients, scratch, {},
                               adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
     }
   }

@@ -1,4 +1,4 @@
-#include "models/layers/shared_keys.h"
+#include "models/layers/blocks/shared_keys.h"
 
 #include <algorithm>
 

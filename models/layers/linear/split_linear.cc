@@ -1,4 +1,4 @@
-#include "models/layers/split_linear.h"
+#include "models/layers/linear/split_linear.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "device/ops/attention/attention.h"
-#include "models/layers/split_linear.h"
+#include "models/layers/linear/split_linear.h"
 #include "models/model.h"
 
 namespace strata::models {

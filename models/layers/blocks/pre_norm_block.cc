@@ -1,19 +1,16 @@
-#include "models/layers/pre_norm_block.h"
+#include "models/layers/blocks/pre_norm_block.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "device/ops/activation.h"
-#include "device/ops/attention/rope.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
-#include "models/layers/attention_part.h"
-#include "models/layers/block_unit.h"
-#include "models/layers/head_norms.h"
-#include "models/layers/shared_keys.h"
+#include "models/layers/blocks/block_attention.h"
+#include "models/layers/blocks/block_unit.h"
+#include "models/layers/linear/split_linear.h"
 #include "models/layers/slots.h"
-#include "models/layers/split_linear.h"
 
 namespace strata::models {
 namespace {
@@ -37,15 +34,7 @@ struct BlockPlan : BlockOperations {
                         run.own_rows().size(),
                         run.dtype,
                         run.threads,
-                        AttentionPart({.heads = s.heads / run.shards.of,
-                                       .kv_heads = std::max<std::size_t>(1, s.kv_heads / run.shards.of),
-                                       .head_dim = s.head_dim,
-                                       .window = kind.window,
-                                       .causal = s.causal,
-                                       .dropout = s.attention_dropout,
-                                       .shards = run.shards,
-                                       .shared_keys = run.shards.of > s.kv_heads},
-                                      run),
+                        {attention_of(s, o, kind), run},
                         linear(s, run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased),
                         linear(s, run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased),
                         linear(s, run, CutSide::outputs, s.hidden, o.up, s.up.biased, gelu_of(s)),
@@ -59,20 +48,11 @@ struct BlockPlan : BlockOperations {
         mlp_norm(s.norm, norm_of_rows(rows, s.hidden, s.eps), o.mlp_norm.gain, o.mlp_norm.bias, run.row_blocks()) {
     const DType t = run.dtype;
     const std::size_t own = rows * s.hidden, means = s.norm == NormKind::root_mean_square ? 0 : rows;
-    const std::size_t qkv_width = qkv.out(), query_width = shards.share(s.query_width());
-    Slots save, of_heads;
-    shared_keys.emplace(SharedKeys::Spec{tokens, s.heads, s.kv_heads, s.head_dim, shards, t}, save, of_heads);
-    if (!s.q_norm.empty())
-      head_norms.emplace(HeadNorms::Spec{tokens, s.heads, s.kv_heads, s.head_dim, s.eps, o.q_norm.gain, o.k_norm.gain,
-                                         shards, shared_keys->sharers()},
-                         save, of_heads);
+    Slots save;
     mean1 = save.add(kind.has_norm ? means : 0, DType::fp32);
     rstd1 = save.add(kind.has_norm ? rows : 0, DType::fp32);
     normed1 = save.add(kind.has_norm ? own : 0, t);
-    heads = save.add(tokens * qkv_width, t);
-    raw = save.add(head_norms ? tokens * qkv_width : 0, t);
-    mixed = save.add(tokens * query_width, t);
-    lse = save.add(tokens * shards.share(s.heads), DType::fp32);
+    attention.place_saved(save);
     middle = save.add(own, t);
     mean2 = save.add(means, DType::fp32);
     rstd2 = save.add(rows, DType::fp32);
@@ -83,20 +63,26 @@ struct BlockPlan : BlockOperations {
     bytes.cache = attention.cache_bytes();
 
     Slots work;
-    const std::size_t norms = std::max(mlp_norm.scratch_bytes(), head_norms ? head_norms->scratch_bytes() : 0);
-    scratch = work.add_bytes(std::max(scratch_bytes(), norms));
-    narrow = work.add(std::max(own, tokens * query_width), t);
+    scratch = work.add_bytes(std::max(scratch_bytes(), mlp_norm.scratch_bytes()));
+    narrow = work.add(std::max(own, attention.mixed_size()), t);
     no_bias = work.add(s.norm == NormKind::layer_without_bias ? s.hidden : 0, t);
     bytes.forward_workspace = work.bytes();
-    wide = work.add(tokens * std::max(up.out(), qkv_width), t);
+    wide = work.add(std::max(tokens * up.out(), attention.rows_size()), t);
     d_active = work.add(s.mlp == MlpKind::gelu_tanh ? 0 : tokens * shards.share(s.inner), t);
     dropped = work.add(s.residual_dropout > 0 && !run.divides_rows() ? own : 0, t);
-    of_keys = work.add_bytes(of_heads.bytes());
-    whole_input = work.add(run.divides_rows() && shared_keys->crossing() > 0 ? tokens * s.hidden : 0, t);
+    attention.place_work(work);
+    whole_input = work.add(run.divides_rows() && attention.crossing_keys() > 0 ? tokens * s.hidden : 0, t);
     norm_sums1 = work.add(kind.has_norm ? attention_norm.sums() : 0, DType::fp32);
     norm_sums2 = work.add(mlp_norm.sums(), DType::fp32);
     place_sums(work);
     bytes.backward_workspace = work.bytes();
+  }
+  static BlockAttention::Spec attention_of(const PreNormBlockSpec& s, const Offsets& o,
+                                           const PreNormBlockSpec::Layer& kind) {
+    BlockAttention::Spec spec{s.heads,  s.kv_heads,          s.head_dim,  kind.window,
+                              s.causal, s.attention_dropout, kind.angles, s.positions};
+    if (!s.q_norm.empty()) spec.norms = {s.eps, o.q_norm.gain, o.k_norm.gain};
+    return spec;
   }
   static Gelu gelu_of(const PreNormBlockSpec& s) { return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : Gelu::none; }
   static SplitLinear linear(const PreNormBlockSpec& s, const RunShape& run, CutSide side, std::size_t in,
@@ -115,10 +101,8 @@ struct BlockPlan : BlockOperations {
   std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
               down_at = up_at + spec.up.matrices.size();
   NormPart attention_norm, mlp_norm;
-  std::optional<SharedKeys> shared_keys;
-  std::optional<HeadNorms> head_norms;
-  Slot mean1, rstd1, normed1, heads, raw, mixed, lse, middle, mean2, rstd2, normed2, inner, active;      // saved
-  Slot scratch, narrow, no_bias, wide, d_active, dropped, of_keys, whole_input, norm_sums1, norm_sums2;  // workspace
+  Slot mean1, rstd1, normed1, middle, mean2, rstd2, normed2, inner, active;                     // saved
+  Slot scratch, narrow, no_bias, wide, d_active, dropped, whole_input, norm_sums1, norm_sums2;  // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -159,7 +143,7 @@ class Block final : public BlockUnit<BlockPlan> {
       case kAttention:
         return forward_qkv(lane, b, c, x, saved);
       case kProjection:
-        return b.projection.forward(lane, c.parameters, b.mixed.of(saved), sum_in(c, narrow), scratch, {},
+        return b.projection.forward(lane, c.parameters, b.attention.mixed(saved), sum_in(c, narrow), scratch, {},
                                     adapter_dropout(c, b.projection_at));
       case kUp:
         if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
@@ -203,7 +187,7 @@ class Block final : public BlockUnit<BlockPlan> {
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
     const View d_normed = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
-    const View d_mixed = d_mixed_in(b, c);
+    const View d_mixed = d_mixed_in(c);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.up.out());
     const std::size_t stacked = b.tokens * b.shards.count, width = s.inner / b.shards.of;
     switch (product) {
@@ -230,8 +214,8 @@ class Block final : public BlockUnit<BlockPlan> {
           backward_mlp_norm(lane, c, sum_of(c, d_normed), saved, dy, dx, gradients);
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, residual_dropout(c, 1), dx, dropped);
-        b.projection.backward(lane, c.parameters, b.mixed.of(saved), d_projection, d_mixed, gradients, scratch, {},
-                              adapter_dropout(c, b.projection_at), b.factor_sums[kProjection].of(c.workspace));
+        b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
+                              {}, adapter_dropout(c, b.projection_at), b.factor_sums[kProjection].of(c.workspace));
         return;
       }
       case kAttention:
@@ -246,8 +230,7 @@ class Block final : public BlockUnit<BlockPlan> {
       if (b.spec.mlp_norm_with_up) backward_mlp_norm(lane, c, d_normed, saved, dy, dx, gradients);
       return;
     }
-    if (shared() && b.head_norms && !divides_rows())
-      b.head_norms->write_gains(lane, c.total.sub(b.rows * b.hidden, gains()), gradients);
+    if (shared() && !divides_rows()) b.attention.write_gains(lane, c.total.sub(b.rows * b.hidden, gains()), gradients);
     if (b.layer.has_norm)
       b.attention_norm.backward(lane, c.parameters, d_normed, x, b.mean1.of(saved), b.rstd1.of(saved), dx, dx,
                                 gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace),
@@ -262,7 +245,7 @@ class Block final : public BlockUnit<BlockPlan> {
     if (product == kUp)
       return b.up.backward_parameters(lane, whole_input(c, b.normed2.of(saved)), wide.sub(0, b.tokens * b.up.out()),
                                       gradients, scratch);
-    b.qkv.backward_parameters(lane, qkv_input(c, x, saved), wide.sub(0, b.tokens * b.qkv.out()), gradients, scratch);
+    b.qkv.backward_parameters(lane, qkv_input(c, x, saved), d_rows_in(c), gradients, scratch);
   }
   // After attention's gradient, those of the heads' norms cross with it, unless each rank takes its rows alone.
   Seam seam_after(Pass pass, std::size_t product) const override {
@@ -295,7 +278,7 @@ class Block final : public BlockUnit<BlockPlan> {
     if (b.layer.has_norm)
       b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
     b.mlp_norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.mlp_norm.crossing()));
-    if (b.head_norms) b.head_norms->sum_gains(lane, b.of_keys.of(c.workspace), next(gains()), {});
+    b.attention.sum_gains(lane, c, next(gains()), {});
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
     const BlockPlan& b = *plan_;
@@ -305,10 +288,10 @@ class Block final : public BlockUnit<BlockPlan> {
     if (!divides_rows()) return;
     if (b.layer.has_norm) b.attention_norm.take_gradients(lane, next(b.attention_norm.crossing()), gradients);
     b.mlp_norm.take_gradients(lane, next(b.mlp_norm.crossing()), gradients);
-    if (b.head_norms) b.head_norms->write_gains(lane, next(gains()), gradients);
+    b.attention.write_gains(lane, next(gains()), gradients);
   }
   // Elements of the gains of the heads' norms, which are sums over the shards' heads.
-  std::size_t gains() const { return plan_->head_norms ? plan_->head_norms->gains() : 0; }
+  std::size_t gains() const { return plan_->attention.gains(); }
 
   static ConstView forward_attention_norm(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) {
     const View normed = b.normed1.of(saved);
@@ -317,76 +300,46 @@ class Block final : public BlockUnit<BlockPlan> {
     return normed;
   }
   void forward_qkv(Lane& lane, const BlockPlan& b, const Context& c, ConstView x, View saved) const {
-    const View scratch = b.scratch.of(c.workspace), heads = b.heads.of(saved);
     if (divides_rows())
       x = whole_rows(c, x);
     else if (b.layer.has_norm)
       x = forward_attention_norm(lane, b, c, x, saved);
-    if (!b.head_norms) {
-      b.qkv.forward(lane, c.parameters, x, heads, scratch, {}, adapter_dropout(c, 0));
-    } else {
-      const View raw = b.raw.of(saved);
-      b.qkv.forward(lane, c.parameters, x, raw, scratch, {}, adapter_dropout(c, 0));
-      cast(lane, raw, heads);  // v, and what the norms overwrite
-      b.head_norms->forward(lane, b.attention, c.parameters, raw, heads, saved);
-    }
-    rotate(lane, b, c, heads, false);
-    b.shared_keys->leave(lane, heads, saved, c.partial);
+    b.qkv.forward(lane, c.parameters, x, b.attention.rows(saved), b.scratch.of(c.workspace), {}, adapter_dropout(c, 0));
+    b.attention.prepare(lane, c, saved);
   }
   void attend(Lane& lane, const Context& c, View saved) const override {
     const BlockPlan& b = plan_of(c);
-    b.shared_keys->take(lane, c.total, saved);
-    for (std::size_t v = 0; v < b.shards.count; ++v)
-      b.attention.forward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
-                          b.shard(b.lse.of(saved), v), attention_dropout(c), b.scratch.of(c.workspace), v,
-                          shared_keys(b, saved, v));
+    b.attention.attend(lane, c, attention_dropout(c), saved, b.scratch.of(c.workspace));
   }
   void attend_backward(Lane& lane, const Context& c, ConstView x, ConstView saved) const override {
     const BlockPlan& b = *plan_;
-    const View of_keys = b.of_keys.of(c.workspace), d_heads = d_heads_in(b, c), d_mixed = d_mixed_in(b, c);
-    for (std::size_t v = 0; v < b.shards.count; ++v)
-      b.attention.backward(lane, c, b.shard(b.heads.of(saved), v), b.shard(b.mixed.of(saved), v),
-                           b.shard(b.lse.of(saved), v), b.shard(d_mixed, v), b.shard(d_heads, v), attention_dropout(c),
-                           b.scratch.of(c.workspace), v, shared_keys(b, saved, v),
-                           b.shared_keys->any() ? b.shared_keys->gradients(of_keys, v) : View{});
-    b.shared_keys->leave_gradients(lane, of_keys, d_heads, c.partial);
+    b.attention.attend_backward(lane, c, attention_dropout(c), saved, d_mixed_in(c), d_rows_in(c),
+                                b.scratch.of(c.workspace));
     // The next stretch's total has keys instead of the rows that it needs again.
-    if (const View kept = b.whole_input.of(c.workspace); kept.size > 0 && trains())
-      cast(lane, whole_input(c, x_of(b, x, saved)), kept);
+    if (const View kept = b.whole_input.of(c.workspace); keeps_input())
+      cast(lane, whole_input(c, own_input(x, saved)), kept);
   }
-  static ConstView x_of(const BlockPlan& b, ConstView x, ConstView saved) {
-    return b.layer.has_norm ? b.normed1.of(saved) : x;
+  std::size_t crossing_keys() const override { return plan_->attention.crossing_keys(); }
+  bool keeps_input() const { return plan_->whole_input.size > 0 && trains(); }
+  ConstView own_input(ConstView x, ConstView saved) const {
+    return plan_->layer.has_norm ? plan_->normed1.of(saved) : x;
   }
   ConstView qkv_input(const Context& c, ConstView x, ConstView saved) const {
-    const BlockPlan& b = *plan_;
-    const View kept = b.whole_input.of(c.workspace);
-    return kept.size > 0 && trains() ? kept : whole_input(c, x_of(b, x, saved));
+    return keeps_input() ? plan_->whole_input.of(c.workspace) : whole_input(c, own_input(x, saved));
   }
-  std::size_t crossing_keys() const override { return plan_->shared_keys->crossing(); }
-  static ConstView shared_keys(const BlockPlan& b, ConstView saved, std::size_t v) {
-    return b.shared_keys->any() ? b.shared_keys->keys(saved, v) : ConstView{};
+  View d_mixed_in(const Context& c) const {
+    return plan_->narrow.of(c.workspace).sub(0, plan_->attention.mixed_size());
   }
-  static View d_mixed_in(const BlockPlan& b, const Context& c) {
-    return b.narrow.of(c.workspace).sub(0, b.tokens * b.shards.share(b.spec.query_width()));
-  }
-  static View d_heads_in(const BlockPlan& b, const Context& c) {
-    return b.wide.of(c.workspace).sub(0, b.tokens * b.qkv.out());
-  }
+  View d_rows_in(const Context& c) const { return plan_->wide.of(c.workspace).sub(0, plan_->attention.rows_size()); }
 
   void backward_qkv(Lane& lane, const Context& c, ConstView x, ConstView saved, View d_normed,
                     const GradientRange& gradients) const {
     const BlockPlan& b = *plan_;
-    const View scratch = b.scratch.of(c.workspace), d_heads = d_heads_in(b, c);
-    b.shared_keys->take_gradients(lane, c.total, d_heads);
-    rotate(lane, b, c, d_heads, true);
-    if (b.head_norms) {
-      const View sums = b.of_keys.of(c.workspace);
-      b.head_norms->backward(lane, b.attention, c.parameters, b.raw.of(saved), saved, d_heads, gradients, sums,
-                             scratch);
-      if (b.shards.of > 1 && !divides_rows())
-        b.head_norms->sum_gains(lane, sums, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
-    }
-    b.qkv.backward(lane, c.parameters, qkv_input(c, x, saved), d_heads, d_normed, gradients, scratch, {},
+    const View scratch = b.scratch.of(c.workspace), d_rows = d_rows_in(c);
+    b.attention.finish_backward(lane, c, saved, d_rows, gradients, scratch);
+    if (b.shards.of > 1 && !divides_rows())
+      b.attention.sum_gains(lane, c, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
+    b.qkv.backward(lane, c.parameters, qkv_input(c, x, saved), d_rows, d_normed, gradients, scratch, {},
                    adapter_dropout(c, 0), b.factor_sums[kAttention].of(c.workspace));
   }
   static void forward_mlp_norm(Lane& lane, const BlockPlan& b, const Context& c, View saved) {
@@ -398,24 +351,6 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     b.mlp_norm.backward(lane, c.parameters, d_normed, b.middle.of(saved), b.mean2.of(saved), b.rstd2.of(saved), dy, dx,
                         gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace), b.norm_sums2.of(c.workspace));
-  }
-
-  // Rotates the shards' queries and keys by their rows' positions.
-  static void rotate(Lane& lane, const BlockPlan& b, const Context& c, View heads, bool inverse) {
-    if (!b.layer.angles) return;
-    const PreNormBlockSpec& s = b.spec;
-    const std::size_t table = s.positions * (s.head_dim / 2);
-    const std::byte* const angles = c.constants + *b.layer.angles;
-    const ConstView cos{angles, table, DType::fp32}, sin{angles + table * sizeof(float), table, DType::fp32};
-    const device::AttentionShape& a = b.attention.shape();
-    for (std::size_t v = 0; v < b.shards.count; ++v) {
-      const View rows = b.shard(heads, v);
-      const auto turn = [&](std::size_t count, View first) {
-        rope(lane, {b.tokens, count, s.head_dim, a.q_stride}, first, c.batch.positions, cos, sin, inverse);
-      };
-      turn(a.heads, b.attention.queries(rows));
-      if (b.shared_keys->owns(v)) turn(a.kv_heads, b.attention.keys(rows));
-    }
   }
 
   device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }

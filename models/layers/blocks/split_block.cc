@@ -1,4 +1,4 @@
-#include "models/layers/split_block.h"
+#include "models/layers/blocks/split_block.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "models/layers/linear.h"
+#include "models/layers/linear/linear.h"
 
 #include <gtest/gtest.h>
 

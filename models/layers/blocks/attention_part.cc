@@ -1,4 +1,4 @@
-#include "models/layers/attention_part.h"
+#include "models/layers/blocks/attention_part.h"
 
 #include <algorithm>
 #include <cmath>
