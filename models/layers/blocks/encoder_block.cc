@@ -90,9 +90,9 @@ struct EncoderPlan : BlockOperations {
   Slot scratch, narrow, other, wide, norm_sums1, norm_sums2;              // workspace
 };
 
-class Block final : public BlockUnit<EncoderPlan> {
+class EncoderBlock final : public BlockUnit<EncoderPlan> {
  public:
-  Block(const EncoderBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
+  EncoderBlock(const EncoderBlockSpec& s, std::size_t layer, const RunShape& run) : BlockUnit(layer, run) {
     const std::string p = s.names.layers + std::to_string(layer) + ".";
     const EncoderBlockNames& n = s.names;
     const Init init{0, s.deviation};
@@ -279,7 +279,7 @@ class Block final : public BlockUnit<EncoderPlan> {
 
 void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run) {
   require_whole_shards(run, spec.heads, spec.heads, spec.inner);
-  add_blocks<Block, EncoderPlan>(units, spec, run);
+  add_blocks<EncoderBlock, EncoderPlan>(units, spec, run);
 }
 
 }  // namespace strata::models

@@ -18,12 +18,12 @@ using device::View;
 using testing::Buffer;
 using testing::Doubles;
 
-constexpr std::size_t kSeq = 13;
+constexpr std::size_t kAttendedRows = 13;
 constexpr std::uint64_t kMicroBatch = 3;
 
 // One way to attend and its operands, as large as the piece asks for.
 struct Attention {
-  Attention(const AttentionSpec& s, std::size_t batch = 2, std::size_t capacity = 0, std::size_t seq = kSeq)
+  Attention(const AttentionSpec& s, std::size_t batch = 2, std::size_t capacity = 0, std::size_t seq = kAttendedRows)
       : spec(s),
         run{.batch = batch, .seq = seq, .dtype = DType::fp32, .threads = 1, .cache = capacity},
         documents(run.tokens(), {0, static_cast<std::uint32_t>(seq)}) {
@@ -118,14 +118,14 @@ TEST(AttentionPartTest, EveryWayMatchesTheReference) {
 TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
   for (const AttentionSpec& way : kWays) {
     if (!way.causal || way.dropout > 0) continue;
-    Attention whole(way, 1), piece(way, 1, kSeq, 4), row(way, 1, kSeq, 1);
+    Attention whole(way, 1), piece(way, 1, kAttendedRows, 4), row(way, 1, kAttendedRows, 1);
     EXPECT_EQ(whole.part.cache_bytes(), 0u);
-    EXPECT_GE(piece.part.cache_bytes(), kSeq * 2 * way.key_width() * sizeof(float));
+    EXPECT_GE(piece.part.cache_bytes(), kAttendedRows * 2 * way.key_width() * sizeof(float));
     EXPECT_EQ(row.part.cache_bytes(), piece.part.cache_bytes()) << "calls of one row share it";
     whole.forward();
     std::memset(piece.cache.view().data, 0, piece.cache.view().bytes());
     const std::size_t width = way.row_width();
-    for (std::size_t first = 0; first < kSeq;) {
+    for (std::size_t first = 0; first < kAttendedRows;) {
       Attention& next = first < 8 ? piece : row;
       const std::size_t rows = next.run.seq;
       for (std::size_t i = 0; i < rows * width; ++i) next.rows.set(i, whole.rows[first * width + i]);
@@ -142,7 +142,7 @@ TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
 }
 
 TEST(AttentionPartTest, ARunThatGeneratesSetsNothingUp) {
-  Attention trains(kWays[0]), generates(kWays[0], 1, kSeq);
+  Attention trains(kWays[0]), generates(kWays[0], 1, kAttendedRows);
   EXPECT_FALSE(trains.part.set_up(trains.lane).empty());
   EXPECT_TRUE(generates.part.set_up(generates.lane).empty());
 }
