@@ -194,8 +194,11 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
 
 // In vertical order a plan holds all its calls at once, so fewer are allowed.
 constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
+// Of a rank. A pipeline stage has about its share of the units: embedding and head may make one more.
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
-  return static_cast<std::int64_t>(units) * (purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1);
+  const auto all = static_cast<std::int64_t>(units), stages = std::int64_t{recipe.parallel.stages};
+  const std::int64_t own = stages == 1 ? all : std::min(all, (all + stages - 1) / stages + 1);
+  return own * (purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1);
 }
 
 std::size_t parts_of(const models::Model& model) {
