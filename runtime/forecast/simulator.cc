@@ -1,9 +1,11 @@
 #include "runtime/forecast/simulator.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "base/index.h"
@@ -157,10 +159,10 @@ class SimulatedRank {
     }
   }
 
-  // Starts what may start at `now`, in seconds. `arrived(task, n)`: whether the message of the n-th receive from
+  // Starts what may start now. `arrived(task, n)`: whether the message of the n-th receive from
   // task.peer in its lane was sent.
   template <typename Arrived>
-  void start(double now, const Arrived& arrived) {
+  void start(const Arrived& arrived) {
     all_ = {};
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       Running& r = running_[lane];
@@ -170,7 +172,7 @@ class SimulatedRank {
         if (may_start(t) && (task.kind != TaskKind::receive || arrived(task, messages(received_, task)))) {
           const double seconds = sum_of(seconds_of(task, machine_));
           r = {static_cast<int>(t), seconds, demand_of(task, machine_, seconds)};
-          spans_[t].begin = nanoseconds(now);
+          spans_[t].begin = nanoseconds(now_);
           ++next_[lane];
           if (task.kind == TaskKind::receive) ++messages(received_, task);
         }
@@ -178,26 +180,33 @@ class SimulatedRank {
       if (r.task >= 0) all_ += r.demand;
     }
   }
-  // The seconds until the next of the running tasks ends; infinite: none is running.
-  double until_next_end() const {
+  // When the next of the running tasks ends; infinite: none is running.
+  double next_end() const {
     double least = std::numeric_limits<double>::infinity();
     for (const Running& r : running_)
       if (r.task >= 0) least = std::min(least, r.left / r.speed(all_, machine_));
-    return least;
+    return now_ + least;
   }
-  void advance(double seconds, double now) {
+  // Returns the stages to which a message was sent.
+  std::vector<int> advance(double now) {
+    const double seconds = now - std::exchange(now_, now);
+    std::vector<int> told;
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       Running& r = running_[lane];
       if (r.task < 0) continue;
       r.left -= seconds * r.speed(all_, machine_);
-      if (r.left > 1e-12) continue;  // below the clock's resolution
+      if (r.left > 1e-12 * std::max(1.0, now)) continue;  // below the clock's resolution
       spans_[index(r.task)].end = nanoseconds(now);
       done_[index(r.task)] = true;
       const Task& task = this->task(index(r.task));
-      if (task.kind == TaskKind::send) ++messages(sent_, task);
+      if (task.kind == TaskKind::send) {
+        ++messages(sent_, task);
+        told.push_back(task.peer);
+      }
       hosts_done_ += lane == static_cast<std::size_t>(LaneId::host) ? 1 : 0;
       r.task = -1;
     }
+    return told;
   }
   // The messages that were sent to a stage in a lane.
   std::size_t sent_to(int stage, LaneId lane) const {
@@ -234,6 +243,7 @@ class SimulatedRank {
   std::array<std::size_t, kLanes> next_{};
   std::array<Running, kLanes> running_;
   Demand all_;
+  double now_ = 0;  // seconds
   Messages sent_, received_;
 };
 
@@ -244,18 +254,26 @@ std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> plans, 
   std::vector<SimulatedRank> ranks;
   ranks.reserve(plans.size());
   for (const StepPlan* const plan : plans) ranks.emplace_back(*plan, machine, steps);
-  double now = 0;
-  for (;;) {
-    double step = std::numeric_limits<double>::infinity();
-    for (std::size_t r = 0; r < ranks.size(); ++r) {
-      ranks[r].start(now, [&](const Task& task, std::size_t n) {
-        return plans.size() == 1 || ranks[index(task.peer)].sent_to(plans[r]->stage, task.lane) > n;
-      });
-      step = std::min(step, ranks[r].until_next_end());
+  // Only the end of a task of its own, or a message, lets a rank start anything.
+  std::set<std::pair<double, std::size_t>> next;  // when a task of each rank ends
+  std::vector<double> ends(ranks.size());
+  const auto start = [&](std::size_t r) {
+    next.erase({ends[r], r});
+    ranks[r].start([&](const Task& task, std::size_t n) {
+      return plans.size() == 1 || ranks[index(task.peer)].sent_to(plans[r]->stage, task.lane) > n;
+    });
+    ends[r] = ranks[r].next_end();
+    if (ends[r] < std::numeric_limits<double>::infinity()) next.insert({ends[r], r});
+  };
+  for (std::size_t r = 0; r < ranks.size(); ++r) start(r);
+  while (!next.empty()) {
+    const double now = next.begin()->first;
+    std::vector<std::size_t> woken = {next.begin()->second};
+    for (std::size_t i = 0; i < woken.size(); ++i) {
+      const std::vector<int> told = ranks[woken[i]].advance(now);
+      start(woken[i]);
+      if (plans.size() > 1) std::ranges::transform(told, std::back_inserter(woken), index<int>);
     }
-    if (step == std::numeric_limits<double>::infinity()) break;
-    now += step;
-    for (SimulatedRank& rank : ranks) rank.advance(step, now);
   }
   std::vector<std::vector<Span>> spans;
   for (SimulatedRank& rank : ranks) spans.push_back(rank.take_spans());
