@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/error.h"
 #include "base/index.h"
 
 namespace strata::runtime {
@@ -213,6 +214,11 @@ class SimulatedRank {
     const auto found = sent_.find({stage, lane});
     return found == sent_.end() ? 0 : found->second;
   }
+  bool has_run_all() const {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      if (next_[lane] < queues_[lane].size()) return false;
+    return true;
+  }
   std::vector<Span> take_spans() { return std::move(spans_); }
 
  private:
@@ -276,7 +282,10 @@ std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> plans, 
     }
   }
   std::vector<std::vector<Span>> spans;
-  for (SimulatedRank& rank : ranks) spans.push_back(rank.take_spans());
+  for (SimulatedRank& rank : ranks) {
+    STRATA_CHECK(rank.has_run_all());
+    spans.push_back(rank.take_spans());
+  }
   return spans;
 }
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine, std::size_t steps) {
