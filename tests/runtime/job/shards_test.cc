@@ -29,7 +29,7 @@ TEST(Shards, WhatTheyDoNotSupportIsRefused) {
   expect_refused({"model.preset=tiny-llama", "parallel.tensor_shards=8"}, "supports for it is 4");
   expect_refused({"model.preset=tiny-llama", "model.config.num_attention_heads=12",
                   "model.config.num_key_value_heads=3", "model.config.hidden_size=96", "parallel.tensor_shards=4"},
-                 "which have 12 heads, 3 of keys, and an MLP of 176: the largest value that this version supports for "
+                 "which have 12 heads, 3 of keys, and an MLP of 352: the largest value that this version supports for "
                  "it is 1");
   expect_refused({"parallel.tensor_shards=2", "adapter.kind=lora", "adapter.dora=true"},
                  "does not support adapter.dora");
