@@ -1,5 +1,7 @@
 // GPT-2 (Radford et al. 2019) as Hugging Face stores it: learned positions, LayerNorm before attention and MLP,
 // GELU-tanh, biases, matrices as Conv1D [in, out], the head tied to the token embedding.
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <memory>
@@ -8,10 +10,11 @@
 #include "models/classes.h"
 #include "models/families/families.h"
 #include "models/files/config.h"
+#include "models/files/quantisation.h"
+#include "models/layers/blocks/pre_norm_block.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
-#include "models/layers/blocks/pre_norm_block.h"
 
 namespace strata::models {
 namespace {
@@ -21,7 +24,24 @@ struct Gpt2Shape {
   float eps, deviation;
   float attention_dropout, residual_dropout, embedding_dropout, classifier_dropout;
   bool tied;
+  bool transposed = false;  // matrices are [out, in]
 };
+
+// bitsandbytes transposes the matrices that it quantises: to [out, in], as all other families have them.
+bool transposed(const Config& config, const Gpt2Shape& s, const RunShape& run) {
+  if (!run.not_quantised) return false;
+  for (std::size_t layer = 0; layer < s.layers; ++layer)
+    for (const char* const matrix : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
+      const std::string name = fmt::format("transformer.h.{}.{}.weight", layer, matrix);
+      if (lies_in(*run.not_quantised, name))
+        fail(Exit::usage,
+             "{} leaves {} out of 4 bits (llm_int8_skip_modules), and of a gpt2 model all matrices of blocks must be "
+             "in 4 "
+             "bits, which are stored transposed, or none: give the original model, with model.frozen_format = \"nf4\"",
+             config.source(), name);
+    }
+  return true;
+}
 
 PreNormBlockSpec blocks_of(const Gpt2Shape& s) {
   const Init normal{0, s.deviation};
@@ -44,7 +64,7 @@ PreNormBlockSpec blocks_of(const Gpt2Shape& s) {
           .eps = s.eps,
           .mlp = MlpKind::gelu_tanh,
           .layers = std::vector<PreNormBlockSpec::Layer>(s.layers),
-          .input_major = true,
+          .input_major = !s.transposed,
           .attention_dropout = s.attention_dropout,
           .residual_dropout = s.residual_dropout};
 }
@@ -124,6 +144,7 @@ std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run) {
   Gpt2Shape shape = read_gpt2_shape(config);
   if (!run.training) shape.attention_dropout = shape.residual_dropout = shape.embedding_dropout = 0;
   if (!run.training) shape.classifier_dropout = 0;
+  shape.transposed = transposed(config, shape, run);
   return std::make_unique<Gpt2>(shape, read_classes(config, *run.objective), run);
 }
 

@@ -124,7 +124,7 @@ class StoredWeights final : public WeightSource {
         const auto& place = match.places[unit][p];
         const bool missing = std::ranges::find(match.missing, parameters[p].name) != match.missing.end();
         if (place && models::is_nf4(file_, names[*place])) {
-          nf4[p] = nf4_of(names[*place], shape, model);
+          nf4[p] = nf4_of(names[*place], shape);
           tensors.push_back(stored[*place]);
         } else if (place && model.quantised_in_files && parameters[p].pool() == models::PoolKind::quantised) {
           fail(Exit::usage,
@@ -216,15 +216,9 @@ class StoredWeights final : public WeightSource {
   }
 
  private:
-  models::Nf4Tensor nf4_of(const std::string& name, const std::vector<std::uint64_t>& shape,
-                           const models::Model& model) const {
+  models::Nf4Tensor nf4_of(const std::string& name, const std::vector<std::uint64_t>& shape) const {
     models::Nf4Tensor tensor = models::nf4_tensor(file_, name);
     const models::StoredTensor& codes = *tensor.codes;
-    if (model.family == "gpt2")
-      fail(Exit::usage,
-           "{}: {} is quantised, and quantised weights of gpt2 models, whose matrices bitsandbytes transposes, are not "
-           "supported: give the original model, with model.frozen_format = \"nf4\"",
-           codes.file.string(), name);
     if (tensor.shape != shape)
       fail(Exit::corrupt, "{}: expected tensor {} of shape [{}], found shape [{}]", codes.file.string(), name,
            fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));

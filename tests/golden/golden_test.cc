@@ -148,13 +148,13 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenOverRanks,
                                           testing::Values(2, 4), testing::Values(0, 3)),
                          name_of_run);
 // Two stages of a pipeline, of one data rank and of two.
-INSTANTIATE_TEST_SUITE_P(Models, GoldenInStages,
-                         testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert",
-                                                          "roberta", "distilbert", "modernbert", "frozen/llama",
-                                                          "adapters/llama", "adapters/gpt2_dora", "nf4/llama",
-                                                          "class_runs/bert_pairs", "class_runs/modernbert_words"),
-                                          testing::Values(2, 4), testing::Values(0, 3)),
-                         name_of_run);
+INSTANTIATE_TEST_SUITE_P(
+    Models, GoldenInStages,
+    testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert", "roberta", "distilbert",
+                                     "modernbert", "frozen/llama", "adapters/llama", "adapters/gpt2_dora", "nf4/llama",
+                                     "nf4/gpt2", "class_runs/bert_pairs", "class_runs/modernbert_words"),
+                     testing::Values(2, 4), testing::Values(0, 3)),
+    name_of_run);
 // Windows of single layers, and positions stretched by YaRN, over sequences that are longer than either.
 INSTANTIATE_TEST_SUITE_P(Long, Golden,
                          testing::Combine(testing::Values("long/qwen2_windows", "long/qwen3_windows",
@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Adapters, Golden,
                          name_of_run);
 // Over a model that bitsandbytes quantised, as transformers trains all but the quantised matrices.
 INSTANTIATE_TEST_SUITE_P(Quantised, Golden,
-                         testing::Combine(testing::Values("nf4/llama"), testing::Values(1, 2, 4),
+                         testing::Combine(testing::Values("nf4/llama", "nf4/gpt2"), testing::Values(1, 2, 4),
                                           testing::Values(0, 3)),
                          name_of_run);
 // Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.

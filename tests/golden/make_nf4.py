@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What bitsandbytes makes of a matrix, and of tests/golden/llama's model: NF4 with double quantisation.
+"""What bitsandbytes makes of a matrix, and of the models of tests/golden/llama and gpt2: NF4 with double quantisation.
 
     pip install torch transformers bitsandbytes accelerate safetensors numpy
     python make_nf4.py
 
 Writes nf4/matrix.safetensors: a matrix, its codes and scales, with double quantisation and without, and what they are
-worth in fp32 and bf16; nf4/llama: the model as transformers saves it after loading it in 4 bits, recipe.toml,
-and expected.json and final.safetensors of a run that trains all but the quantised matrices.
+worth in fp32 and bf16; nf4/llama and nf4/gpt2: the model as transformers saves it after loading it in 4 bits,
+recipe.toml, and expected.json and final.safetensors of a run that trains all but the quantised matrices.
 """
 import json, os, shutil, tomllib
 import bitsandbytes.functional as bnb
@@ -35,8 +35,9 @@ def matrix():
     save_file({name: tensor.contiguous() for name, tensor in out.items()}, os.path.join(OUT, "matrix.safetensors"))
 
 
-def run():
-    source, folder = os.path.join(HERE, "llama"), os.path.join(OUT, "llama")
+def run(family, frozen):
+    source, folder = os.path.join(HERE, family), os.path.join(OUT, family)
+    os.makedirs(folder, exist_ok=True)
     quantised = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
                                                 bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.float32)
     load = lambda path, **more: transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, **more)
@@ -52,7 +53,10 @@ def run():
             continue
         state, shape = p.quant_state, module.weight.shape
         state.shape = torch.Size([1, shape.numel()])
-        module.weight = torch.nn.Parameter(bnb.dequantize_4bit(p.data, state).reshape(shape), requires_grad=False)
+        values = bnb.dequantize_4bit(p.data, state)
+        # A Conv1D is quantised as [out, in].
+        values = values.reshape(shape[1], shape[0]).T if family == "gpt2" else values.reshape(shape)
+        module.weight = torch.nn.Parameter(values.contiguous(), requires_grad=False)
     recipe = tomllib.load(open(os.path.join(source, "recipe.toml"), "rb"))
     training, adam, scheduler = recipe["training"], recipe["optimizer"], recipe["scheduler"]
     toks = np.fromfile(os.path.join(source, "tokens.bin"), "<u2").astype(np.int64)
@@ -89,16 +93,16 @@ def run():
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         rows.append(dict(step=step, loss=total, grad_norm=norm.item(), lr=rate(step)))
-    json.dump(dict(family="llama", transformers=transformers.__version__, torch=torch.__version__, steps=rows),
+    json.dump(dict(family=family, transformers=transformers.__version__, torch=torch.__version__, steps=rows),
               open(os.path.join(folder, "expected.json"), "w"), indent=1)
     save_file({name: p.detach().contiguous() for name, p in trained.items()}, os.path.join(folder, "final.safetensors"))
-    text = open(os.path.join(source, "recipe.toml")).read().replace('"tokens.bin"', '"../../llama/tokens.bin"')
+    text = open(os.path.join(source, "recipe.toml")).read().replace('"tokens.bin"', f'"../../{family}/tokens.bin"')
     text = text.replace("[data]", 'frozen_format = "nf4"\n[data]', 1)
-    text = text.replace("[training]\n", '[training]\nfreeze = ["*_proj.weight"]\n')
+    text = text.replace("[training]\n", f"[training]\nfreeze = {json.dumps(frozen)}\n")
     open(os.path.join(folder, "recipe.toml"), "w").write(text)
     print(rows[0], rows[-1])
 
 
-os.makedirs(os.path.join(OUT, "llama"), exist_ok=True)
 matrix()
-run()
+run("llama", ["*_proj.weight"])
+run("gpt2", ["*.c_*.weight"])

@@ -14,6 +14,7 @@
 #include "models/files/safetensors_writer.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/export/quantised_export.h"
+#include "runtime/checkpoint/export/transposed_weights.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/weights/adapter/merged_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
@@ -218,9 +219,11 @@ void export_model(const models::Config& config, const WeightSource& weights, con
       fail(Exit::usage,
            "--quantized writes what is stored in 4 bits, and this model has nothing that is: train it with "
            "model.frozen_format = \"nf4\", or leave the option out");
-    if (model->family == "gpt2")
-      fail(Exit::usage,
-           "--quantized does not support gpt2 models, whose matrices bitsandbytes transposes: leave the option out");
+    if (model->family == "gpt2" && !model->quantised_in_files)
+      fail(
+          Exit::usage,
+          "--quantized writes a gpt2 model only if its files were in 4 bits before, because bitsandbytes quantises the "
+          "transposed matrices: leave the option out");
     quantised->describe(written);
   }
   const auto system = posix_file_system();
@@ -245,7 +248,12 @@ void export_model(const models::Config& config, const WeightSource& weights, con
       system->sync_folder(out.path() / more);
     }
   }
-  write_weights(*system, out.path(), *model, weights, quantised ? &*quantised : nullptr, options);
+  if (options.quantised || !model->quantised_in_files) {
+    write_weights(*system, out.path(), *model, weights, quantised ? &*quantised : nullptr, options);
+  } else {
+    const auto plain = models::make_model(written, {1, 1, device::DType::fp32, 1, false});
+    write_weights(*system, out.path(), *plain, *transposed_weights(weights, *model, *plain), nullptr, options);
+  }
   out.put((to / "").parent_path());
 }
 

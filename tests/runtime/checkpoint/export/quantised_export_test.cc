@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -19,11 +20,14 @@ fs::path golden(const char* name) {
   return tests::source_dir() / "tests/golden" / name / "model";
 }
 
-TEST(QuantisedExport, WritesWhatBitsandbytesHadWritten) {
+class QuantisedExport : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, QuantisedExport, testing::Values("nf4/llama", "nf4/gpt2"));
+
+TEST_P(QuantisedExport, WritesWhatBitsandbytesHadWritten) {
   const tests::ScratchFolder scratch;
-  const fs::path out = scratch.path() / "out";
-  export_model(ModelFolder(golden("nf4/llama")), out, {.quantised = true});
-  const auto before = models::Safetensors::open(golden("nf4/llama")), after = models::Safetensors::open(out);
+  const fs::path out = scratch.path() / "out", folder = golden(GetParam());
+  export_model(ModelFolder(folder), out, {.quantised = true});
+  const auto before = models::Safetensors::open(folder), after = models::Safetensors::open(out);
   ASSERT_EQ(before.tensors().size(), after.tensors().size());
   for (const models::StoredTensor& tensor : before.tensors()) {
     const models::StoredTensor* const written = after.find(tensor.name);
@@ -39,14 +43,35 @@ TEST(QuantisedExport, WritesWhatBitsandbytesHadWritten) {
   // It is read as the first one was.
   const fs::path again = scratch.path() / "again", first = scratch.path() / "first";
   export_model(ModelFolder(out), again, {});
-  export_model(ModelFolder(golden("nf4/llama")), first, {});
+  export_model(ModelFolder(folder), first, {});
   const auto a = models::Safetensors::open(again), b = models::Safetensors::open(first);
   for (const models::StoredTensor& tensor : b.tensors())
     EXPECT_TRUE(models::same_values(tensor, *a.find(tensor.name))) << tensor.name;
   EXPECT_EQ(ModelFolder(first).config().json("quantization_config"), "null");
 }
 
-TEST(QuantisedExport, OfNumbersIsRefused) {
+// transformers has GPT-2's matrices as Conv1D, [in, out], and bitsandbytes as [out, in].
+TEST(ExportOfAQuantisedGpt2, WritesConv1D) {
+  const tests::ScratchFolder scratch;
+  const fs::path out = scratch.path() / "out";
+  export_model(ModelFolder(golden("nf4/gpt2")), out, {});
+  const auto original = models::Safetensors::open(golden("gpt2")), written = models::Safetensors::open(out);
+  for (const models::StoredTensor& tensor : original.tensors()) {
+    const models::StoredTensor* const one = written.find(tensor.name);
+    ASSERT_NE(one, nullptr) << tensor.name;
+    ASSERT_EQ(one->shape, tensor.shape) << tensor.name;
+    double off = 0, size = 0;
+    const auto *a = reinterpret_cast<const float*>(tensor.bytes.data()),
+               *b = reinterpret_cast<const float*>(one->bytes.data());
+    for (std::size_t i = 0; i < tensor.bytes.size() / sizeof(float); ++i) {
+      off += std::abs(a[i] - b[i]);
+      size += std::abs(a[i]);
+    }
+    EXPECT_LT(off, 0.15 * size) << tensor.name << ": 4 bits are near, another order is not";
+  }
+}
+
+TEST(ExportOfNumbers, InFourBitsIsRefused) {
   const tests::ScratchFolder scratch;
   try {
     export_model(ModelFolder(golden("llama")), scratch.path() / "out", {.quantised = true});
