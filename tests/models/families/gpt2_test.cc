@@ -7,6 +7,7 @@
 
 #include "models/files/config.h"
 #include "models/model.h"
+#include "tests/failure.h"
 #include "tests/models/block_checks.h"
 #include "tests/models/families/tiny_model.h"
 
@@ -153,6 +154,20 @@ TEST(Gpt2Test, HasTheParametersOfTransformers) {
                           "lm_head.weight 50x32 normal(0.5) decay"));
   EXPECT_EQ(describe(*other->units[1])[8], "transformer.h.0.mlp.c_fc.weight 32x40 normal(0.5) decay");
   EXPECT_EQ(describe(*other->units[1])[10], "transformer.h.0.mlp.c_proj.weight 40x32 normal(0.125) decay");
+}
+
+// bitsandbytes quantises them transposed, all of them or none.
+TEST(Gpt2, MatricesIn4BitsAreTransposed) {
+  const auto in_4_bits = [](const char* skipped) {
+    return make(tiny("gpt2"), {{"quantization_config", fmt::format(R"({{"quant_method":"bitsandbytes",
+        "load_in_4bit":true,"bnb_4bit_quant_type":"nf4","llm_int8_skip_modules":[{}]}})",
+                                                                   skipped)}});
+  };
+  const auto model = in_4_bits("\"lm_head\"");
+  EXPECT_EQ(model->units[1]->parameters()[2].shape, (std::vector<std::int64_t>{96, 32})) << "c_attn";
+  EXPECT_FALSE(model->units[1]->linear_layers()[0].input_major);
+  EXPECT_FAILURE(in_4_bits("\"h.1.mlp.c_fc\""), Exit::usage,
+                 ::testing::HasSubstr("leaves transformer.h.1.mlp.c_fc.weight out of 4 bits"));
 }
 
 }  // namespace
