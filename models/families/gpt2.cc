@@ -34,10 +34,11 @@ bool transposed(const Config& config, const Gpt2Shape& s, const RunShape& run) {
     for (const char* const matrix : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
       const std::string name = fmt::format("transformer.h.{}.{}.weight", layer, matrix);
       if (lies_in(*run.not_quantised, name))
-        fail(Exit::usage,
-             "{} leaves {} out of 4 bits (llm_int8_skip_modules), but a gpt2 model must have all matrices of its blocks "
-             "in 4 bits or none: give the original model, with model.frozen_format = \"nf4\"",
-             config.source(), name);
+        fail(
+            Exit::usage,
+            "{} leaves {} out of 4 bits (llm_int8_skip_modules), but a gpt2 model must have all matrices of its blocks "
+            "in 4 bits or none: give the original model, with model.frozen_format = \"nf4\"",
+            config.source(), name);
     }
   return true;
 }
