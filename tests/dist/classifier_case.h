@@ -77,7 +77,7 @@ class ClassifierCase : public testing::Test {
   }
   std::string done(const Outcome& outcome) const {
     EXPECT_EQ(outcome.code, 0) << outcome.all();
-    return outcome.all();
+    return outcome.output + outcome.errors;
   }
   std::vector<std::string> asked(const std::string& model, const std::string& texts, const std::string& out,
                                  const std::vector<std::string>& options = {}) const {

