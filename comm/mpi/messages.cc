@@ -44,8 +44,8 @@ class Backoff {
 };
 
 // Data travels in pieces. One large message would block the other direction, whose handshake waits for it in the same
-// connection. Many of them are in flight per direction of each pair, because each handshake waits in the queue of a link
-// that other pairs keep full.
+// connection. Many of them are in flight per direction of each pair, because each handshake waits in the queue of a
+// link that other pairs keep full.
 constexpr std::size_t kPiece = std::size_t{1} << 20, kInFlight = 16;
 // Members (or nodes) with which a rank exchanges at once; bounds the number of requests.
 constexpr int kPeersAtOnce = 32, kNodesAtOnce = 8;
