@@ -61,13 +61,13 @@ Bound Forecast::bound() const {
 }
 
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
-                  std::span<const runtime::StepPlan* const> stages) {
+                  std::span<const SimulatedStage> stages) {
   const runtime::MachineProfile profile = profile_of(machine, job, ranks_per_node);
   Forecast f;
   if (stages.size() > 1) {
-    auto all = simulate(stages, profile);
-    for (std::size_t s = 0; s < all.size(); ++s) f.step_ms = std::max(f.step_ms, 1e3 * makespan_s(*stages[s], all[s]));
-    f.spans = std::move(all[static_cast<std::size_t>(job.plan.stage)]);
+    for (const auto& [plan, spans] : stages) f.step_ms = std::max(f.step_ms, 1e3 * makespan_s(*plan, spans));
+    const std::span<const Span> own = stages[static_cast<std::size_t>(job.plan.stage)].spans;
+    f.spans.assign(own.begin(), own.end());
   } else {
     f.spans = simulate(job.plan, profile);
     f.step_ms = 1e3 * makespan_s(job.plan, f.spans);

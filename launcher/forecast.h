@@ -19,10 +19,15 @@ struct Forecast {
   runtime::BoundSeconds path;  // time of tasks that nothing hides
   runtime::Bound bound() const;
 };
+// A pipeline stage, simulated together with the others on the machine.
+struct SimulatedStage {
+  const runtime::StepPlan* plan;
+  std::span<const runtime::Span> spans;
+};
 // Predicts a step with that many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
-// measured. `stages`: the plans of all pipeline stages, if there are several; the job is one of them.
+// measured. `stages`: all pipeline stages, if there are several; the job is one of them.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
-                  std::span<const runtime::StepPlan* const> stages = {});
+                  std::span<const SimulatedStage> stages = {});
 
 // A setting that is predicted to make the step faster.
 struct Gain {

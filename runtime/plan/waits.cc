@@ -15,9 +15,9 @@ class TwoSteps {
   explicit TwoSteps(const StepPlan& plan) : plan_(plan), tasks_(static_cast<int>(plan.tasks.size())) {}
 
   int runs() const { return 2 * tasks_; }
-  const Task& task(int run) const { return plan_.tasks[index(run % tasks_)]; }
-  int number_of(int run) const { return run % tasks_; }
-  int step_of(int run) const { return run / tasks_; }
+  const Task& task(int run) const { return plan_.tasks[index(number_of(run))]; }
+  int number_of(int run) const { return run < tasks_ ? run : run - tasks_; }
+  int step_of(int run) const { return run < tasks_ ? 0 : 1; }
   // Whether both runs are in the same step and on the same occasion, so that one is left out only if the other is.
   bool together(int a, int b) const { return task(a).when == task(b).when && step_of(a) == step_of(b); }
   // Given that `later` waits for `earlier`: whether a task that waits for the newest run of later's task may rely on

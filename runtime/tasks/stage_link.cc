@@ -20,10 +20,7 @@ comm::Communicator& over(Site& site, const Task& task) {
 void SendToStage::add(Draft& draft) const {
   Task& task = add_task(draft, TaskKind::send, message, Role::source, Access::read);
   const Mesh& mesh = draft.plan.mesh();
-  const std::vector<int> nodes = mesh.nodes();
-  const auto node_of = [&](int stage) {
-    return nodes.empty() ? 0 : nodes[static_cast<std::size_t>(mesh.rank_of(0, 0, stage))];
-  };
+  const auto node_of = [&](int stage) { return mesh.node_of(mesh.rank_of(0, 0, stage)); };
   const bool far = node_of(draft.request.stage) != node_of(message.peer);
   const std::size_t bytes = task.uses[0].bytes;
   task.cost.sent_bytes = static_cast<double>(bytes);

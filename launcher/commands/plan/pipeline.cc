@@ -63,6 +63,12 @@ void require_match(std::span<const runtime::StepPlan* const> plans) {
     invariant_failed(__FILE__, __LINE__, "the stages of the pipeline go together", *mismatch);
 }
 
+std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages) {
+  std::vector<const runtime::StepPlan*> plans;
+  for (const PlannedStage& stage : stages) plans.push_back(&stage.job.plan);
+  return plans;
+}
+
 }  // namespace
 
 std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
@@ -90,10 +96,10 @@ std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int r
   return stages;
 }
 
-std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages) {
-  std::vector<const runtime::StepPlan*> plans;
-  for (const PlannedStage& stage : stages) plans.push_back(&stage.job.plan);
-  return plans;
+std::vector<SimulatedStage> simulated(const std::vector<PlannedStage>& stages) {
+  std::vector<SimulatedStage> all;
+  for (const PlannedStage& stage : stages) all.push_back({&stage.job.plan, stage.spans});
+  return all;
 }
 
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/json/json_writer.h"
+#include "launcher/forecast.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 
@@ -22,7 +23,7 @@ std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int r
                                         const std::optional<runtime::Machine>& machine, int ranks_per_node);
 // The stage of a rank; if none is given, the one with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
-std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& stages);
+std::vector<SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
 // A row per stage, and the split that would balance them better.
 std::string pipeline_text(const std::vector<PlannedStage>& stages);
 // The step of all stages (docs/formats.md, "Traces").

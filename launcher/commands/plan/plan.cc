@@ -329,7 +329,7 @@ int plan(const PlanOptions& options) {
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
   std::optional<Prediction> prediction;
   if (machine)
-    prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node, plans_of(pipeline));
+    prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node, simulated(pipeline));
   std::vector<Stage> stages;
   if (options.stages || options.html) stages = plan_stages(workload, ranks, capacity, machine, per_node);
   if (options.stages) add_group_stages(stages, workload, ranks, capacity, machine, per_node);

@@ -14,7 +14,7 @@ namespace strata::launcher {
 
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
-                   int ranks_per_node, std::span<const runtime::StepPlan* const> stages) {
+                   int ranks_per_node, std::span<const SimulatedStage> stages) {
   Forecast of_job = forecast(job, machine, ranks_per_node, stages);
   return {std::move(of_job),
           gains(recipe, sets, job, capacity, machine, ranks_per_node),

@@ -23,7 +23,7 @@ struct Prediction {
 // Looks for gains in the recipe as the user gave it. `stages`: as for forecast().
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
-                   int ranks_per_node, std::span<const runtime::StepPlan* const> stages);
+                   int ranks_per_node, std::span<const SimulatedStage> stages);
 // The step of a job without stages (docs/formats.md, "Traces"), at nominal speeds if there is no prediction.
 std::string step_trace(const runtime::Job& job, const std::optional<Prediction>& prediction);
 // Prints to stdout, for people.

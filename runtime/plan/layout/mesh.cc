@@ -84,7 +84,7 @@ comm::Group Mesh::along(Axis axis, int rank) const {
 std::vector<int> Mesh::nodes() const {
   std::vector<int> out;
   if (node > 0 && node < world)
-    for (int rank = 0; rank < world; ++rank) out.push_back(rank / node);
+    for (int rank = 0; rank < world; ++rank) out.push_back(node_of(rank));
   return out;
 }
 
