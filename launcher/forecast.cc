@@ -66,7 +66,7 @@ Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int 
   Forecast f;
   if (stages.size() > 1) {
     for (const auto& [plan, spans] : stages) f.step_ms = std::max(f.step_ms, 1e3 * makespan_s(*plan, spans));
-    const std::span<const Span> own = stages[static_cast<std::size_t>(job.plan.stage)].spans;
+    const std::span<const runtime::Span> own = stages[static_cast<std::size_t>(job.plan.stage)].spans;
     f.spans.assign(own.begin(), own.end());
   } else {
     f.spans = simulate(job.plan, profile);
