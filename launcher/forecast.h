@@ -19,7 +19,7 @@ struct Forecast {
   runtime::BoundSeconds path;  // time of tasks that nothing hides
   runtime::Bound bound() const;
 };
-// A pipeline stage, simulated together with the others on the machine.
+// A pipeline stage, simulated together with the others on the machine. Points into the caller's plans and spans.
 struct SimulatedStage {
   const runtime::StepPlan* plan;
   std::span<const runtime::Span> spans;

@@ -121,8 +121,8 @@ struct Work {
 };
 enum class Pass : std::uint8_t { forward, backward };
 
-// A border within a call, at which ranks add what their virtual shards have computed (models/layers/blocks/split_block.h), or
-// put it together.
+// A border within a call, at which ranks add what their virtual shards have computed
+// (models/layers/blocks/split_block.h), or put it together.
 struct Seam {
   std::size_t elements;  // of the sum: [tokens, hidden], and what else crosses with it; of a rank's piece if it gathers
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum

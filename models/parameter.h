@@ -39,10 +39,12 @@ struct Parameter {
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;  // of the whole tensor
-  // The elements for which each piece has room, and those that a piece here has: fewer, if the shards are not equal.
+  // The elements for which each piece has room, and those that a piece here has: fewer if the shards are not equal, and
+  // none if another shard has the part that this one shares.
   std::size_t piece_room() const;
   std::size_t piece_size(std::size_t piece) const;
-  // The number of pieces here, and their places in the unit and in the tensor.
+  // The number of pieces here, and their places in the unit and in the tensor: of a part that is shared, wherever it
+  // is.
   std::size_t pieces() const { return offsets.empty() ? 1 : offsets.size(); }
   std::size_t offset_of(std::size_t piece) const { return offsets.empty() ? offset : offsets[piece]; }
   Piece piece(std::size_t piece) const;

@@ -8,10 +8,10 @@
 #include "models/classes.h"
 #include "models/families/families.h"
 #include "models/families/llama_shape.h"
+#include "models/layers/blocks/pre_norm_block.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
-#include "models/layers/blocks/pre_norm_block.h"
 
 namespace strata::models {
 namespace {

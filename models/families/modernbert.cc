@@ -9,11 +9,11 @@
 #include "base/error.h"
 #include "models/classes.h"
 #include "models/families/families.h"
+#include "models/layers/blocks/pre_norm_block.h"
 #include "models/layers/embedding.h"
 #include "models/layers/embedding_norm.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"
-#include "models/layers/blocks/pre_norm_block.h"
 #include "models/layers/rotary_table.h"
 
 namespace strata::models {

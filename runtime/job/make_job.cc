@@ -20,6 +20,7 @@
 #include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/adapter.h"
+#include "runtime/job/calls.h"
 #include "runtime/job/freeze.h"
 #include "runtime/job/order.h"
 #include "runtime/job/score_memory.h"
@@ -192,15 +193,6 @@ std::optional<std::string> note_of_runs(const StepPlan& plan) {
       plan.reduce_group, node, node);
 }
 
-// In vertical order a plan holds all its calls at once, so fewer are allowed.
-constexpr std::int64_t kMostVerticalCalls = 1 << 13, kMostCallsOfRanks = 1 << 28;
-// Of a rank. A pipeline stage has about its share of the units: embedding and head may make one more.
-std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
-  const auto all = static_cast<std::int64_t>(units), stages = std::int64_t{recipe.parallel.stages};
-  const std::int64_t own = stages == 1 ? all : std::min(all, (all + stages - 1) / stages + 1);
-  return own * (purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1);
-}
-
 std::size_t parts_of(const models::Model& model) {
   std::size_t parts = 0;
   for (const auto& unit : model.units) parts += unit->parts().size();
@@ -221,11 +213,6 @@ std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepP
 }
 
 }  // namespace
-
-bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
-  const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
-  return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
-}
 
 bool comes_to_evaluation(const Recipe& recipe, const Beginning& from) {
   const Recipe::Evaluation& evaluation = recipe.evaluation;
@@ -309,16 +296,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       generation.emplace(config, workload.data, answers);
     }
   }
-  if (!plannable(recipe, job.model->units.size(), ranks, purpose))
-    fail(Exit::usage,
-         "{} micro-batches per rank and step (training.gradient_accumulation_steps or global_batch_size) through {} "
-         "units of the model: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
-         "micro-batches (training.micro_batch_size)",
-         recipe.accumulation_steps(ranks), job.model->units.size(), kMostCalls, kMostVerticalCalls);
+  require_plannable(recipe, job.model->units.size(), ranks, purpose);
   if (purpose == Purpose::train) check_reduce_group(recipe, ranks);
-  if (calls_of(recipe, job.model->units.size(), ranks, purpose) > kMostCallsOfRanks / ranks)
-    fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
-         ranks, calls_of(recipe, job.model->units.size(), ranks, purpose), kMostCallsOfRanks);
   const bool both_orders = recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 &&
                            purpose == Purpose::train && recipe.accumulation_steps(ranks) > 1 &&
                            calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;

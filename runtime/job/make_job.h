@@ -48,9 +48,4 @@ std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity
 // Whether every pipeline stage of a training's job fits; of one that has a single stage, the job itself.
 bool every_stage_fits(const Job& job, const Capacity& capacity);
 
-// A plan lists every call of a unit in a step. This many calls take a few seconds to plan; a recipe that needs more is
-// refused.
-inline constexpr std::int64_t kMostCalls = 1 << 16;
-bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
-
 }  // namespace strata::runtime

@@ -182,14 +182,15 @@ TEST_F(RecipeFault, RanksWithDifferentRecipes) {
   }
 }
 
+// Of one start with two commands, rank 1 is told that rank 0 runs another one.
 TEST_F(RecipeFault, RanksWithDifferentCommands) {
   const auto both = [](std::vector<std::string> first, const std::vector<std::string>& second) {
     first.insert(first.end(), {":", "-n", "1"});
     first.insert(first.end(), second.begin(), second.end());
     return run(first);
   };
-  if (const int signal = both(under_mpirun(1, {"true"}), {"true"}).signal; signal != 0)
-    GTEST_SKIP() << "mpirun of this version cannot start two commands: signal " << signal;
+  if (both(under_mpirun(1, {"true"}), {"true"}).signal == SIGSEGV)
+    GTEST_SKIP() << "mpirun of this version (Open MPI 5.0.7 is one) crashes when it starts two commands";
   const auto eval = run_.command("eval", {"training.max_steps=3"});
   EXPECT_COMPLAINT(both(under_mpirun(1, run_.train()), eval), Exit::usage, HasSubstr("or another command"));
 }

@@ -214,7 +214,7 @@ std::string needs_own_kernels(const AttentionShape& s, DType dtype, const Dropou
   if (dtype == DType::fp32) return "fp32 is computed in fp32";
   if (dropout.probability > 0) return "dropout's masks are the CPU's";
   if (s.packed) return "sequences of several documents";
-  if (s.fp32_key_gradients) return "ranks add the gradients of its keys";
+  if (s.fp32_key_gradients) return "shards share its keys, whose gradients are fp32";
   if (!s.causal) return "queries see later keys";
   if (s.window != 0 && s.window < s.seq) return "a window of keys";
   if (s.head_dim % 8 != 0 || s.head_dim > kMostHeadDim)

@@ -23,6 +23,7 @@ std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int r
                                         const std::optional<runtime::Machine>& machine, int ranks_per_node);
 // The stage of a rank; if none is given, the one with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
+// The stages as forecast() takes them, which points into `stages`.
 std::vector<SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
 // A row per stage, and the split that would balance them better.
 std::string pipeline_text(const std::vector<PlannedStage>& stages);

@@ -40,11 +40,13 @@ class AttentionPart {
   std::string set_up(device::Lane&) const;
 
   // `shard` counts this rank's shards. mixed: [rows, query_width()]. lse is for backward() and only written without the
-  // cache: fp32 [batch, heads, seq]. shared: the rows of shared keys, if the spec has them.
+  // cache: fp32 [batch, heads, seq]. shared: [rows, 2 key_width()], each row's keys, then its values, if the spec has
+  // shared keys; otherwise empty.
   void forward(device::Lane&, const Context&, device::ConstView rows, device::View mixed, device::View lse,
                const device::Dropout&, device::View scratch, std::size_t shard = 0,
                device::ConstView shared = {}) const;
-  // d_rows: the gradients of queries, keys and values, in the same layout. d_shared: those of shared keys, in fp32.
+  // d_rows: the gradients of queries, keys and values, in the same layout. If keys are shared, theirs go to d_shared,
+  // in fp32 and laid out as `shared`.
   void backward(device::Lane&, const Context&, device::ConstView rows, device::ConstView mixed, device::ConstView lse,
                 device::ConstView d_mixed, device::View d_rows, const device::Dropout&, device::View scratch,
                 std::size_t shard = 0, device::ConstView shared = {}, device::View d_shared = {}) const;

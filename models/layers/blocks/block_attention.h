@@ -34,7 +34,7 @@ class BlockAttention {
     std::optional<Norms> norms = {};
   };
   BlockAttention(const Spec& spec, const RunShape& run);
-  // Adds what it saves, and its memory in backward, to the block's.
+  // Adds what it saves, and its memory in backward, to the block's. Everything below is for after place_saved().
   void place_saved(Slots& save);
   void place_work(Slots& work) { work_ = work.add_bytes(work_bytes_); }
 

@@ -111,8 +111,10 @@ class Block final : public BlockUnit<BlockPlan> {
     const std::string prefix = s.prefix + std::to_string(layer) + ".";
     if (s.layers[layer].has_norm) o_.attention_norm = add_norm(s.norm, prefix + s.attention_norm, s.hidden);
     JoinedLayers qkv = s.qkv;
-    if (run.shards.of > s.kv_heads)
-      for (std::size_t i = 1; i < qkv.matrices.size(); ++i) qkv.matrices[i].sharers = run.shards.of / s.kv_heads;
+    if (run.shards.of > s.kv_heads) {
+      STRATA_CHECK_EQ(qkv.matrices.size(), 3u);
+      for (const std::size_t i : {1u, 2u}) qkv.matrices[i].sharers = run.shards.of / s.kv_heads;
+    }
     add_layers(o_.qkv, prefix, qkv, s.hidden, CutSide::outputs, s.input_major);
     if (!s.q_norm.empty()) {
       o_.q_norm = add_norm(NormKind::root_mean_square, prefix + s.q_norm, s.head_dim);

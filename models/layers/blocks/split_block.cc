@@ -137,22 +137,22 @@ void SplitBlock::end_block() {
   for (const Added& layers : std::exchange(added_, {})) {
     layers.places->first = shards_.first;
     layers.places->of = shards_.of;
-    if (layers.side == CutSide::outputs)
-      for (std::size_t i = 0; i < layers.tensors.size(); ++i)
-        layers.places->width += layers.tensors[i].out / (shards_.of / layers.sharers[i]);
+    layers.places->sharers = *std::ranges::max_element(layers.sharers);
+    layers.places->everywhere = static_cast<std::size_t>(std::ranges::count(layers.sharers, 1u));
     for (std::size_t shard = 0; shard < shards_.count; ++shard) {
       layers.places->shards.emplace_back();
       for (std::size_t i = 0; i < layers.tensors.size(); ++i) {
         Linear::Tensor tensor = layers.tensors[i];
         const std::size_t sharers = layers.sharers[i];
         if (layers.side == CutSide::outputs) tensor.out /= shards_.of / sharers;
-        if ((shards_.first + shard) % sharers != 0) tensor.out = 0;
         tensor.weight = all[tensor.weight].offset_of(shard);
         if (layers.biased) tensor.bias = all[tensor.bias].offset_of(shard);
         if (LowRank& at = tensor.low_rank; shards_.of > 1 && at.rank > 0) {
           at.a = all[at.a].offset_of(shard);
           at.b = all[at.b].offset_of(shard);
         }
+        if (shard == 0 && layers.places->sharers > 1) layers.places->complete.push_back(tensor);
+        if ((shards_.first + shard) % sharers != 0) tensor.out = 0;
         layers.places->shards.back().push_back(tensor);
       }
     }

@@ -58,9 +58,10 @@ class SplitBlock : public Unit {
   // The number of products, from the first, whose results are saved; the others only make y.
   virtual std::size_t saving_products() const { return kProducts; }
   // Attention, between its product and the projection. If ranks share heads of keys, a call has a seam before it in
-  // forward, and after it in backward, at which so many elements cross.
+  // forward, and after it in backward.
   virtual void attend(device::Lane&, const Context&, device::View saved) const = 0;
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
+  // Elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
   // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
   // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
@@ -145,8 +146,8 @@ class SplitBlock : public Unit {
   std::vector<Added> added_;   // until end_block()
 };
 
-// Throws Error{usage} if parallel.tensor_shards does not divide the heads and the MLP's width, and is neither a divisor
-// nor a multiple of the heads of keys.
+// Throws Error{usage} unless parallel.tensor_shards divides the heads and the MLP's width, and either divides the heads
+// of keys or is a multiple of them.
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner);
 
 }  // namespace strata::models

@@ -45,7 +45,13 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
     }
   }
   in_ = spec.in;
-  spec.width = offsets.width;
+  sharers_ = offsets.sharers;
+  for (const Linear::Tensor& tensor : offsets.complete) spec.width += tensor.out;
+  if (sharers_ > 1)
+    for (const std::size_t count : {offsets.complete.size(), offsets.everywhere}) {
+      spec.tensors.assign(offsets.complete.begin(), offsets.complete.begin() + static_cast<std::ptrdiff_t>(count));
+      kinds_.emplace_back(spec);
+    }
   for (const std::vector<Linear::Tensor>& tensors : offsets.shards) {
     spec.tensors.clear();
     std::size_t own = 0;
@@ -62,7 +68,7 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
     shards_.emplace_back(spec);
     own_sums_.push_back(own);
   }
-  width_ = offsets.width > 0 ? offsets.width : shards_[0].out();
+  width_ = spec.width > 0 ? spec.width : shards_[0].out();
   if (split() && inputs && spec.adapter_dropout > 0 && adapted_ && in_ % 4 != 0)
     fail(Exit::usage,
          "adapter.dropout counts rows in fours, and with parallel.tensor_shards = {} a shard of this model has rows of "
@@ -116,26 +122,32 @@ std::size_t SplitLinear::partial_bytes() const {
 
 std::size_t SplitLinear::scratch_bytes(int threads) const {
   std::size_t most = 0;
-  for (const Linear& shard : shards_) most = std::max(most, shard.scratch_bytes(threads));
+  for (const Linear& shard : kinds_.empty() ? shards_ : kinds_) most = std::max(most, shard.scratch_bytes(threads));
   if (!split()) return most;
   if (bias_) most = std::max(most, device::column_sum_workspace(rows_, out()));
   return partial_bytes() + most;
 }
 
+double SplitLinear::sum(double (Linear::*flops)() const) const {
+  if (kinds_.empty()) {
+    double all = 0;
+    for (const Linear& shard : shards_) all += (shard.*flops)();
+    return all;
+  }
+  const auto sharers = static_cast<double>(sharers_), count = static_cast<double>(shards_.size());
+  return count * ((kinds_[0].*flops)() + (sharers - 1) * (kinds_[1].*flops)()) / sharers;
+}
+
 double SplitLinear::forward_flops() const {
-  double flops = 0;
-  for (const Linear& shard : shards_) flops += shard.forward_flops();
-  return flops;
+  return sum(&Linear::forward_flops);
 }
 
 double SplitLinear::backward_flops() const {
-  double flops = 0;
-  for (const Linear& shard : shards_) flops += shard.backward_flops();
-  return flops;
+  return sum(&Linear::backward_flops);
 }
 
 void SplitLinear::list_products(std::vector<device::ProductShape>& out) const {
-  for (const Linear& shard : shards_) shard.list_products(out);
+  for (const Linear& shard : kinds_.empty() ? shards_ : kinds_) shard.list_products(out);
 }
 
 void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,

@@ -29,12 +29,14 @@ class SplitLinear {
  public:
   // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
   // is whole. `first`: the number of this rank's first shard. `of`: the number of all ranks' shards; 0: there are no
-  // others. `width`: the outputs of a shard that has all tensors (0: all have them); of others the last tensors, of
-  // which they have nothing (Slice::sharers), have no outputs.
+  // others. If only the first of `sharers` neighbouring shards has all tensors (Slice::sharers), `complete` lists those
+  // of such a shard, of which the others have the first `everywhere`; in their lists, `out` is 0 for the rest.
   struct Offsets {
     std::vector<std::vector<Linear::Tensor>> shards;
     std::optional<std::size_t> bias = {};
-    std::size_t first = 0, of = 0, width = 0;
+    std::size_t first = 0, of = 0;
+    std::size_t sharers = 1, everywhere = 0;
+    std::vector<Linear::Tensor> complete = {};
   };
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
   // `spec` is that of the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
@@ -47,7 +49,7 @@ class SplitLinear {
   std::size_t out() const;                               // of these shards
   // The offset of a bias that a sum over the partial sums of all ranks lacks.
   const std::optional<std::size_t>& bias() const { return bias_; }
-  // As those of Linear.
+  // As those of Linear. They do not depend on which shards a rank has: FLOPs are those of an average shard.
   std::size_t scratch_bytes(int threads) const;
   double forward_flops() const;
   double backward_flops() const;
@@ -75,6 +77,7 @@ class SplitLinear {
   // The fp32 results of this rank's shards, at the start of the scratch.
   std::size_t partial_size() const;
   std::size_t partial_bytes() const;
+  double sum(double (Linear::*flops)() const) const;  // over shards
   std::size_t sums_of_shard() const;
   // The fp32 gradients of the adapters' whole factors that shard `v` leaves; zeros of those that it does not have.
   device::View sums_of(device::Lane&, device::View sums, std::size_t v) const;
@@ -86,6 +89,9 @@ class SplitLinear {
   // Of one shard: the input features, and the distance between rows of y.
   std::size_t rows_ = 0, in_ = 0, width_ = 0;
   std::vector<Linear> shards_;
+  // If shards differ: one that has all tensors, and one that lacks some, whether or not this rank has either.
+  std::vector<Linear> kinds_;
+  std::size_t sharers_ = 1;
   bool adapted_ = false;
   // Where the gradients of whole factors belong, in the order in which shards leave them; and how many elements of them
   // each shard has.

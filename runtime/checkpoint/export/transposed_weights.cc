@@ -1,7 +1,8 @@
 #include "runtime/checkpoint/export/transposed_weights.h"
 
-#include <algorithm>
 #include <mutex>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,9 @@ class TransposedWeights final : public WeightSource {
       kept_ = {unit, parameter};
     }
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = matrix_[(begin + i) % rows * columns + (begin + i) / rows];
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    if (!transposed_[unit][parameter]) weights_.prefetch(unit, parameter, begin, count);
   }
   std::vector<std::string> left_out() const override { return weights_.left_out(); }
 

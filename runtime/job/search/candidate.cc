@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/job/calls.h"
+
 namespace strata::runtime {
 namespace {
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/job/calls.h"
 #include "runtime/job/search/candidate.h"
 #include "runtime/job/search/state_bytes.h"
 

@@ -44,6 +44,7 @@ struct Mesh {
   int data() const { return world / (tensor * stages); }
   // The node of each rank, as in comm::World; empty: all ranks are on one node.
   std::vector<int> nodes() const;
+  // The node of a rank; 0 if all ranks are on one.
   int node_of(int rank) const { return node > 0 && node < world ? rank / node : 0; }
   bool has_group(int ranks) const { return std::ranges::find(groups, ranks) != groups.end(); }
   // How many data ranks of one tensor coordinate and stage a node has; 0: nodes have different numbers of them.

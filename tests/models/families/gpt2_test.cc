@@ -157,7 +157,7 @@ TEST(Gpt2Test, HasTheParametersOfTransformers) {
 }
 
 // bitsandbytes quantises them transposed, all of them or none.
-TEST(Gpt2, MatricesIn4BitsAreTransposed) {
+TEST(Gpt2Test, MatricesIn4BitsAreTransposed) {
   const auto in_4_bits = [](const char* skipped) {
     return make(tiny("gpt2"), {{"quantization_config", fmt::format(R"({{"quant_method":"bitsandbytes",
         "load_in_4bit":true,"bnb_4bit_quant_type":"nf4","llm_int8_skip_modules":[{}]}})",

@@ -104,14 +104,6 @@ TEST(JobTest, StepsOfTooManyCallsAreRefusedBeforeTheyAreListed) {
   EXPECT_FALSE(tiny_job({"training.gradient_accumulation_steps=10922", "zero.stage=3"}, 2).plan.vertical);
 }
 
-// 512 micro-batches through 130 units are more than a plan holds, and those of one of 64 stages are not.
-TEST(JobTest, CallsAreThoseOfAStage) {
-  Recipe recipe = tiny_job({"training.gradient_accumulation_steps=512"}, 1).recipe;
-  EXPECT_FALSE(plannable(recipe, 130, 48, Purpose::train));
-  recipe.parallel.stages = 64;
-  EXPECT_TRUE(plannable(recipe, 130, 64 * 48, Purpose::train));
-}
-
 TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
   const auto host = [](const std::vector<std::string>& sets) {
     return tiny_job(sets, 2).plan.memory[static_cast<std::size_t>(Tier::host)].peak;

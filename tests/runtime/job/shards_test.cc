@@ -116,10 +116,10 @@ TEST(Stages, InterleavedSchedulesThatCannotBeAreRefused) {
           "numbers");
 }
 
-// Of 301 words in four shards the last has 73, the others 76. Ranks choose algorithms for the products that they list,
-// and decide by the costs of their tasks: both must be the same on every rank.
-TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
-  const Job whole = tiny_job({"model.config.n_head=4", "model.config.vocab_size=301", "parallel.tensor_shards=4"}, 1);
+// Ranks choose algorithms for the products that they list, and decide by the costs of their tasks: both must be the
+// same on every rank, also if shards differ.
+void expect_the_same_plans(const std::vector<std::string>& sets) {
+  const Job whole = tiny_job(sets, 1);
   const auto job_of = [&](int rank) {
     Recipe shared = whole.recipe;
     shared.parallel.tensor = 4;
@@ -127,7 +127,7 @@ TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
   };
   const auto products_of = [](const Job& job) {
     std::vector<device::ProductShape> all;
-    job.model->units.back()->list_products(all);
+    for (const auto& unit : job.model->units) unit->list_products(all);
     std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, bool>> sizes;
     for (const device::ProductShape& p : all) sizes.emplace(p.m, p.n, p.k, p.accumulate);
     return sizes;
@@ -139,6 +139,29 @@ TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
   EXPECT_EQ(hash_of(first.plan), hash_of(last.plan));
   for (std::size_t i = 0; i < first.plan.tasks.size(); ++i)
     EXPECT_EQ(first.plan.tasks[i].cost.flops, last.plan.tasks[i].cost.flops) << i;
+  const auto flops = [](const Job& job) {
+    return job.model->flops_per_token(static_cast<std::size_t>(job.plan.tokens));
+  };
+  EXPECT_DOUBLE_EQ(flops(first), flops(whole));
+  EXPECT_DOUBLE_EQ(flops(last), flops(whole));
+}
+
+// Of 301 words in four shards the last has 73, the others 76.
+TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
+  expect_the_same_plans({"model.config.n_head=4", "model.config.vocab_size=301", "parallel.tensor_shards=4"});
+}
+
+// The first of four shards has the weights of the only head of keys.
+TEST(Shards, RanksWithoutKeysHaveTheSamePlan) {
+  const std::vector<std::string> sets = {"model.preset=tiny-llama", "model.config.num_key_value_heads=1",
+                                         "parallel.tensor_shards=4", "training.precision=bf16"};
+  std::vector<std::string> biased = sets, adapted = sets;
+  biased.emplace_back("model.config.model_type=\"qwen2\"");
+  adapted.insert(adapted.end(), {"adapter.kind=lora", "adapter.rank=64"});
+  for (const auto& one : {sets, biased, adapted}) {
+    SCOPED_TRACE(one.back());
+    expect_the_same_plans(one);
+  }
 }
 
 // The shards of all ranks of a group are those of one rank, in the same order.

@@ -8,20 +8,14 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "models/files/config.h"
-#include "runtime/checkpoint/reader.h"
 #include "runtime/recipe/load_recipe.h"
-#include "tests/failure.h"
 #include "tests/runtime/same_bits.h"
-#include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 #include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
-
-using testing::HasSubstr;
 
 const std::vector<std::string> kGpt2 = {
     "model.preset=tiny-gpt2",      "model.config.n_layer=2",       "model.config.n_embd=48",
@@ -299,112 +293,6 @@ TEST(ShardsOfOneMicroBatch, SameBitsAtEveryDegree) {
         EXPECT_EQ(shared.steps[i].grad_norm, alone.steps[i].grad_norm) << tensor << " per layer, step " << i;
     }
   }
-}
-
-const std::vector<std::string> kFourHeads = {"model.config.n_head=4", "model.config.attn_pdrop=0.1"};
-
-std::string weights_at_start(const SavedRun& run, const std::string& folder, int shards) {
-  const std::string dir = (run.folder().path() / folder).string();
-  run.run(1,
-          run.sets(1, joined(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards), "checkpoint.dir=" + dir,
-                                          "optimizer.learning_rate=0", "scheduler.warmup_steps=0"})),
-          1, {1});
-  return dir + "/step-00000001";
-}
-
-TEST(ShardsCheckpoint, HoldsTheWholeModelForAnyReader) {
-  const SavedRun run;
-  const Checkpoint whole(weights_at_start(run, "one", 1)), split(weights_at_start(run, "four", 4));
-  const auto model = models::make_model(models::Config::parse(whole.manifest().config, "config"),
-                                        {1, 1, device::DType::fp32, 1, false});
-  const auto a = checkpoint_weights(whole, *model), b = checkpoint_weights(split, *model);
-  for (std::size_t unit = 0; unit < model->units.size(); ++unit)
-    for (std::size_t p = 0; p < model->units[unit]->parameters().size(); ++p) {
-      const models::Parameter& parameter = model->units[unit]->parameters()[p];
-      std::vector<float> x(parameter.size()), y(x.size());
-      a->read(unit, p, 0, x);
-      b->read(unit, p, 0, y);
-      EXPECT_EQ(x, y) << parameter.name;
-      if (x.size() < 20) continue;
-      b->read(unit, p, 7, std::span(y).subspan(7, x.size() - 13));  // from within a stretch to within one
-      EXPECT_EQ(x, y) << parameter.name;
-    }
-}
-
-TEST(ShardsCheckpoint, GoesOnWithTheSameBits) {
-  for (const char* optimizer : {"adamw", "adamw8bit"}) {
-    const SavedRun run;
-    const std::vector<std::string> shards =
-        joined(kFourHeads, {"parallel.tensor_shards=2", fmt::format("optimizer.name={}", optimizer)});
-    const auto never_stopped = run.run(1, run.sets(1, shards), 6, {3});
-    for (const int ranks : {1, 2, 4}) {
-      const auto resumed =
-          run.run(ranks,
-                  run.sets(ranks, joined(shards, {"checkpoint.resume=" + (run.checkpoints() / "step-00000003").string(),
-                                                  fmt::format("zero.stage={}", ranks == 1 ? 0 : 3)})),
-                  6);
-      EXPECT_EQ(resumed.weights, never_stopped.weights) << optimizer << " on " << ranks;
-      EXPECT_EQ(resumed.losses, std::vector(never_stopped.losses.begin() + 3, never_stopped.losses.end()));
-    }
-    EXPECT_FAILURE(
-        run.run(
-            1,
-            run.sets(1, joined(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)})),
-            6),
-        Exit::usage, HasSubstr("was written with parallel.tensor_shards = 2, and the recipe says 4"));
-  }
-}
-
-// Ranks that share layers write their shards, and ranks that share them otherwise read those.
-TEST(ShardsCheckpoint, GoesOnOverOtherRanks) {
-  struct Ranks {
-    int world, tensor, stages;
-  };
-  for (const char* optimizer : {"adamw", "adamw8bit"}) {
-    const std::vector<std::string> shards =
-        joined(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)});
-    const SavedRun never;
-    const auto never_stopped = never.run(1, never.sets(1, shards), 6);
-    for (const Ranks& writer : {Ranks{2, 2, 1}, Ranks{8, 4, 1}, Ranks{4, 2, 2}}) {
-      const SavedRun run;
-      const auto sets = [&](const Ranks& r, const char* more) {
-        return run.sets(
-            1,
-            joined(shards, {fmt::format("parallel.tensor={}", r.tensor), fmt::format("parallel.stages={}", r.stages),
-                            fmt::format("training.gradient_accumulation_steps={}", 4 * r.tensor * r.stages / r.world),
-                            fmt::format("zero.stage={}", r.world > r.tensor * r.stages ? 3 : 0), more}));
-      };
-      run.run(writer.world, sets(writer, "checkpoint.keep=9"), 3, {3});
-      for (const Ranks& reader : {Ranks{1, 1, 1}, Ranks{2, 1, 1}, Ranks{4, 4, 1}, Ranks{4, 2, 1}, Ranks{2, 1, 2}}) {
-        const std::string from = "checkpoint.resume=" + (run.checkpoints() / "step-00000003").string();
-        const auto resumed = run.run(reader.world, sets(reader, from.c_str()), 6);
-        EXPECT_EQ(resumed.weights, never_stopped.weights)
-            << optimizer << ", " << writer.tensor << " to " << reader.tensor << ", " << reader.stages << " stages";
-        EXPECT_EQ(resumed.losses, std::vector(never_stopped.losses.begin() + 3, never_stopped.losses.end()));
-      }
-    }
-  }
-}
-
-// An evaluation runs between steps on the memory of training, in the same layout.
-TEST(ShardsEvaluation, AgreesUpToRounding) {
-  const SavedRun run;
-  const auto evaluate = [&](int shards, int tensor = 1) {
-    const auto result =
-        run.run(tensor,
-                run.sets(1, joined(kFourHeads, {fmt::format("parallel.tensor_shards={}", shards),
-                                                fmt::format("parallel.tensor={}", tensor),
-                                                "data.validation=" + (run.folder().path() / "tokens.bin").string(),
-                                                "evaluation.every=3", "training.precision=fp32"})),
-                6);
-    return result.evaluations;
-  };
-  const std::vector<std::string> whole = evaluate(1), split = evaluate(4);
-  EXPECT_EQ(evaluate(4, 2), split) << "over two ranks";
-  EXPECT_EQ(evaluate(4, 4), split) << "over four ranks";
-  ASSERT_EQ(whole.size(), 2u);
-  ASSERT_EQ(split.size(), 2u);
-  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(std::stod(split[i]), std::stod(whole[i]), 1e-5) << i;
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ TEST(SharedKeysTest, ShardsHaveTheKeysOfTheFirst) {
   }
 }
 
-// What two ranks leave is added as the ranks that share a layer add it; the totals, and the sums over their shards, are
-// those of one rank.
+// What four ranks leave is added as the ranks that share a layer add it; the totals, and the sums over their shards,
+// are those of one rank.
 TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
   RankOfKeys alone(0, kShards);
   in_lane(2, [&](Lane& lane) {
@@ -104,7 +104,8 @@ TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
   on_all([](Lane& lane, RankOfKeys& r) { r.keys.take(lane, r.total.view(), r.saved.view()); });
   for (std::size_t r = 0; r < ranks.size(); ++r)
     for (std::size_t i = 0; i < kKeysSize; ++i)
-      EXPECT_EQ(ranks[r].kept(0, i), alone.in_rows(alone.heads, r / 2 * kSharers, i));
+      for (const std::size_t v : {0u, 1u})
+        EXPECT_EQ(ranks[r].kept(v, i), alone.in_rows(alone.heads, r / 2 * kSharers, i));
 
   on_all([](Lane& lane, RankOfKeys& r) {
     r.keys.leave_gradients(lane, r.workspace.view(), r.d_heads.view(), r.partial.view());

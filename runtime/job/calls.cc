@@ -1,0 +1,56 @@
+#include "runtime/job/calls.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::int64_t kMostCallsOfRanks = 1 << 28;
+
+// Of a stage, the embedding or the head included.
+std::int64_t units_of_stage(const Recipe::Parallel& parallel, std::size_t units) {
+  const auto all = static_cast<std::int64_t>(units), stages = std::int64_t{parallel.stages};
+  if (stages == 1) return all;
+  std::int64_t most = (all + stages - 1) / stages;
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    std::int64_t blocks = 0;
+    for (std::size_t i = static_cast<std::size_t>(stage); i < parallel.split.size();
+         i += static_cast<std::size_t>(stages))
+      blocks += parallel.split[i];
+    most = std::max(most, blocks);
+  }
+  return std::min(all, most + 1);
+}
+
+std::int64_t micro_batches_of(const Recipe& recipe, int ranks, Purpose purpose) {
+  return purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1;
+}
+
+}  // namespace
+
+std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  return units_of_stage(recipe.parallel, units) * micro_batches_of(recipe, ranks, purpose);
+}
+
+bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
+  return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
+}
+
+void require_plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+  if (!plannable(recipe, units, ranks, purpose))
+    fail(Exit::usage,
+         "{} micro-batches per rank and step (training.gradient_accumulation_steps or global_batch_size) through {} "
+         "units of {}: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
+         "micro-batches (training.micro_batch_size)",
+         micro_batches_of(recipe, ranks, purpose), units_of_stage(recipe.parallel, units),
+         recipe.parallel.stages == 1 ? "the model" : "a stage", kMostCalls, kMostVerticalCalls);
+  const std::int64_t calls = calls_of(recipe, units, ranks, purpose);
+  if (calls > kMostCallsOfRanks / ranks)
+    fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
+         ranks, calls, kMostCallsOfRanks);
+}
+
+}  // namespace strata::runtime

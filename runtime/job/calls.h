@@ -1,0 +1,20 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/job/make_job.h"
+
+namespace strata::runtime {
+
+// A plan lists every call of a unit in a step. This many take a few seconds to plan; in vertical order a plan holds all
+// of them at once, so fewer are allowed.
+inline constexpr std::int64_t kMostCalls = 1 << 16, kMostVerticalCalls = 1 << 13;
+
+// The calls of a rank's units in a step of a model with so many units: of the largest stage of parallel.split or, if
+// stages are balanced, of about its share.
+std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
+bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
+// Throws Error{usage} for a recipe that needs more calls than a plan may have.
+void require_plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
+
+}  // namespace strata::runtime
