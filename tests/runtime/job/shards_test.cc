@@ -159,7 +159,7 @@ TEST(Shards, RanksWithoutKeysHaveTheSamePlan) {
   biased.emplace_back("model.config.model_type=\"qwen2\"");
   // Whose scratch is the largest of the block's.
   adapted.insert(adapted.end(), {"adapter.kind=lora", "adapter.rank=32", "model.config.intermediate_size=64",
-                                 R"(adapter.target_modules=["q_proj", "k_proj", "v_proj"])"});
+                                 "data.seq_len=512", R"(adapter.target_modules=["q_proj", "k_proj", "v_proj"])"});
   for (const auto& one : {sets, biased, adapted}) {
     SCOPED_TRACE(one.back());
     expect_the_same_plans(one);
