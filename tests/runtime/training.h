@@ -1,4 +1,7 @@
 #pragma once
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -6,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/make_job.h"
@@ -86,6 +90,11 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
     // Its own: a product belongs to one compute lane.
     Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1, seat), Purpose::train, {}, world.rank());
     if (tile_bytes || update_chunk) job.plan = plan_in_pieces(job, tile_bytes, update_chunk, world.rank());
+    // As real runs require it.
+    const std::vector<std::string> plans = world.exchange(fmt::format("{:016x}", hash_of(job.plan)));
+    const Mesh& mesh = job.plan.mesh();
+    EXPECT_EQ(plans[index(world.rank())], plans[index(mesh.rank_of(0, 0, mesh.at(world.rank()).stage))])
+        << "rank " << world.rank() << " plans another step than the first of its stage";
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;
     while (!trainer.done()) {
