@@ -24,30 +24,26 @@ std::int64_t units_of_stage(const Recipe::Parallel& parallel, std::size_t units)
   return std::min(all, most + 1);
 }
 
-std::int64_t micro_batches_of(const Recipe& recipe, int ranks, Purpose purpose) {
-  return purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1;
-}
-
 }  // namespace
 
-std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
-  return units_of_stage(recipe.parallel, units) * micro_batches_of(recipe, ranks, purpose);
+std::int64_t calls_of(const Recipe& recipe, std::size_t units, std::int64_t micro_batches) {
+  return units_of_stage(recipe.parallel, units) * micro_batches;
 }
 
-bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
+bool plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches) {
   const bool vertical = recipe.memory.order == AccumulationOrder::vertical;
-  return calls_of(recipe, units, ranks, purpose) <= (vertical ? kMostVerticalCalls : kMostCalls);
+  return calls_of(recipe, units, micro_batches) <= (vertical ? kMostVerticalCalls : kMostCalls);
 }
 
-void require_plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose) {
-  if (!plannable(recipe, units, ranks, purpose))
+void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches, int ranks) {
+  if (!plannable(recipe, units, micro_batches))
     fail(Exit::usage,
          "{} micro-batches per rank and step (training.gradient_accumulation_steps or global_batch_size) through {} "
          "units of {}: a plan has at most {} calls of units, and {} with memory.order=vertical; use larger "
          "micro-batches (training.micro_batch_size)",
-         micro_batches_of(recipe, ranks, purpose), units_of_stage(recipe.parallel, units),
-         recipe.parallel.stages == 1 ? "the model" : "a stage", kMostCalls, kMostVerticalCalls);
-  const std::int64_t calls = calls_of(recipe, units, ranks, purpose);
+         micro_batches, units_of_stage(recipe.parallel, units), recipe.parallel.stages == 1 ? "the model" : "a stage",
+         kMostCalls, kMostVerticalCalls);
+  const std::int64_t calls = calls_of(recipe, units, micro_batches);
   if (calls > kMostCallsOfRanks / ranks)
     fail(Exit::usage, "{} ranks times {} calls of units per step are more than a plan can count ({}): plan fewer ranks",
          ranks, calls, kMostCallsOfRanks);

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/job/make_job.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
 
@@ -10,11 +10,11 @@ namespace strata::runtime {
 // of them at once, so fewer are allowed.
 inline constexpr std::int64_t kMostCalls = 1 << 16, kMostVerticalCalls = 1 << 13;
 
-// The calls of a rank's units in a step of a model with so many units: of the largest stage of parallel.split or, if
-// stages are balanced, of about its share.
-std::int64_t calls_of(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
-bool plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
-// Throws Error{usage} for a recipe that needs more calls than a plan may have.
-void require_plannable(const Recipe& recipe, std::size_t units, int ranks, Purpose purpose);
+// The calls of a rank's units in a step of so many micro-batches through a model with so many units: of the largest
+// stage of parallel.split or, if stages are balanced, of about its share.
+std::int64_t calls_of(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
+bool plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
+// Throws Error{usage} for a recipe that needs more calls, of one of `ranks` or of all of them, than a plan may have.
+void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches, int ranks);
 
 }  // namespace strata::runtime

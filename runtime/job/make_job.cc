@@ -214,6 +214,10 @@ std::vector<std::size_t> tile_thresholds(const models::Model& model, const StepP
 
 }  // namespace
 
+std::int64_t micro_batches_of(const Recipe& recipe, int ranks, Purpose purpose) {
+  return purpose == Purpose::train ? recipe.accumulation_steps(ranks) : 1;
+}
+
 bool comes_to_evaluation(const Recipe& recipe, const Beginning& from) {
   const Recipe::Evaluation& evaluation = recipe.evaluation;
   if (from.step == 0 && evaluation.at_start && !from.evaluated) return true;
@@ -296,11 +300,12 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
       generation.emplace(config, workload.data, answers);
     }
   }
-  require_plannable(recipe, job.model->units.size(), ranks, purpose);
+  require_plannable(recipe, job.model->units.size(), micro_batches_of(recipe, ranks, purpose), ranks);
   if (purpose == Purpose::train) check_reduce_group(recipe, ranks);
-  const bool both_orders = recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 &&
-                           purpose == Purpose::train && recipe.accumulation_steps(ranks) > 1 &&
-                           calls_of(recipe, job.model->units.size(), ranks, purpose) <= kMostVerticalCalls;
+  const bool both_orders =
+      recipe.memory.order == AccumulationOrder::automatic && mesh.stages == 1 && purpose == Purpose::train &&
+      recipe.accumulation_steps(ranks) > 1 &&
+      calls_of(recipe, job.model->units.size(), micro_batches_of(recipe, ranks, purpose)) <= kMostVerticalCalls;
   const auto plan_stage = [&](const Recipe& asked, int stage, const std::vector<UnitRange>& pieces) {
     const auto ordered = [&](const Recipe& of, bool vertical, std::size_t tile_bytes) {
       PlanRequest request = request_of(of, workload.data, *job.model, shape, mesh, vertical, tile_bytes, pieces, stage);

@@ -48,4 +48,7 @@ std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity
 // Whether every pipeline stage of a training's job fits; of one that has a single stage, the job itself.
 bool every_stage_fits(const Job& job, const Capacity& capacity);
 
+// The micro-batches of a rank in a step, or of an evaluation's call.
+std::int64_t micro_batches_of(const Recipe& recipe, int ranks, Purpose purpose);
+
 }  // namespace strata::runtime

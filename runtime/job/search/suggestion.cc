@@ -120,7 +120,7 @@ class Search {
     const Recipe::Zero& zero = c.recipe.zero;
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
       return std::nullopt;
-    if (!plannable(c.recipe, units_, ranks_, purpose_)) return std::nullopt;
+    if (!plannable(c.recipe, units_, micro_batches_of(c.recipe, ranks_, purpose_))) return std::nullopt;
     // A plan of a large model takes a second or more, and most candidates have no room for its state.
     // The layout is that of ranks which all have all units.
     const bool known = c.recipe.parallel.replica() == layout_.mesh.tensor * layout_.mesh.stages;
@@ -192,7 +192,8 @@ class Search {
         for (Candidate& c : changed) {
           auto key = c.changes;
           std::sort(key.begin(), key.end());
-          if (!plannable(c.recipe, units_, ranks_, purpose_) || !seen.insert(key).second) continue;
+          if (!plannable(c.recipe, units_, micro_batches_of(c.recipe, ranks_, purpose_)) || !seen.insert(key).second)
+            continue;
           if (++plans > kMostPlans || tasks_ > kMostTasks) continue;
           if (const std::optional<Fit> its = fit(c)) found.push_back(suggestion_of(c.changes, *its));
           next.push_back(std::move(c));
