@@ -337,7 +337,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     StepPlan plan = plan_of(asked.memory.tile.value_or(0));
     const bool may_tile = plan.sharded_parameters() || plan.placement.parameters.tier != Tier::device;
     if (!asked.memory.tile && !fits(plan, capacity) && may_tile &&
-        plannable(asked, parts_of(*job.model) / 4, ranks, purpose))
+        plannable(asked, parts_of(*job.model) / 4, micro_batches_of(asked, ranks, purpose)))
       // If no tiling fits, keep the smallest peak that was found: it is what the step needs, and the refusal says so.
       for (const std::size_t tile_bytes : tile_thresholds(*job.model, plan)) {
         StepPlan tiled = plan_of(tile_bytes);
