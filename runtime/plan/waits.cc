@@ -139,6 +139,7 @@ void derive_waits(StepPlan& plan) {
   std::vector<Clock> ended(index(steps.runs()));  // by run: what has ended when it has, itself included
   std::array<Known, kLanes> lanes;                // what has ended when the newest run of each lane has
   Known issued;                                   // what the issuing thread has waited for
+  std::vector<int> needed, waits;                 // of one run
 
   for (int run = 0; run < steps.runs(); ++run) {
     if (steps.number_of(run) == 0) {
@@ -152,7 +153,8 @@ void derive_waits(StepPlan& plan) {
     clock.add(issued.always);
     alone.add(issued.alone[when]);
 
-    std::vector<int> needed;
+    needed.clear();
+    waits.clear();
     for (const Use& use : task.uses) {
       const Buffer& buffer = plan.buffers[index(use.buffer)];
       const auto [begin, end] = touched_by(use, buffer);
@@ -161,7 +163,6 @@ void derive_waits(StepPlan& plan) {
     }
     // Newest first, because waiting for one often covers the older ones.
     std::sort(needed.begin(), needed.end(), std::greater<>());
-    std::vector<int> waits;
     for (const int earlier : needed) {
       const bool together = task.when != When::always && steps.together(run, earlier);
       if ((together ? alone : clock).has(steps, earlier)) continue;
@@ -171,7 +172,7 @@ void derive_waits(StepPlan& plan) {
     }
     std::sort(waits.begin(), waits.end());
     waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
-    plan.tasks[index(steps.number_of(run))].waits = std::move(waits);
+    plan.tasks[index(steps.number_of(run))].waits = waits;
 
     ended[index(run)] = task.when == When::always ? clock : alone;
     ended[index(run)].add(steps, run);
