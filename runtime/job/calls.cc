@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kMostCallsOfRanks = 1 << 28;
 
-// Of a stage, the embedding or the head included.
+// The units of the largest stage, with its embedding or head.
 std::int64_t units_of_stage(const Recipe::Parallel& parallel, std::size_t units) {
   const auto all = static_cast<std::int64_t>(units), stages = std::int64_t{parallel.stages};
   if (stages == 1) return all;

@@ -182,7 +182,7 @@ TEST_F(RecipeFault, RanksWithDifferentRecipes) {
   }
 }
 
-// Of one start with two commands, rank 1 is told that rank 0 runs another one.
+// A start with two commands is refused: rank 1 runs another one than rank 0.
 TEST_F(RecipeFault, RanksWithDifferentCommands) {
   const auto both = [](std::vector<std::string> first, const std::vector<std::string>& second) {
     first.insert(first.end(), {":", "-n", "1"});

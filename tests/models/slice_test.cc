@@ -55,7 +55,7 @@ TEST(Slice, PiecesCoverTheTensorOnceAndCountWhatLiesBefore) {
   }
 }
 
-// Of four shards the first and the third have the keys of two heads each.
+// Four shards share two parts, which the first and the third have.
 TEST(Slice, OfShardsThatShareAPartTheFirstHasIt) {
   Parameter p{"k", {4, 12}, 0, true, {}, false};
   p.slice = {.dimension = 0, .segments = 1, .shards = 4, .sharers = 2};

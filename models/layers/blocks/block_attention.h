@@ -15,9 +15,9 @@
 
 namespace strata::models {
 
-// What a block does between the product that makes queries, keys and values and the projection, in this rank's virtual
-// shards: a norm of each head, rotary positions, attention. Rows are stacks with a matrix per shard: of queries, keys
-// and values, side by side, and of the heads' results. A piece of a block.
+// The part of a block between the product that makes queries, keys and values and the projection, in this rank's
+// virtual shards: a norm of each head, rotary positions, attention. It works on stacks with one matrix per shard, whose
+// rows hold queries, keys and values side by side, or the heads' results.
 class BlockAttention {
  public:
   struct Spec {

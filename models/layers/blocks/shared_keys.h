@@ -30,7 +30,8 @@ class SharedKeys {
   // Elements that the ranks add, if the shards that read a head are not all here; otherwise 0.
   std::size_t crossing() const { return crosses() ? spec_.kv_heads * size() : 0; }
 
-  // What shard `v` attends to, [tokens, 2 head_dim]: each row's keys, then its values. And the fp32 gradients of these.
+  // The keys and values that shard `v` attends to, [tokens, 2 head_dim], each row's keys first; and their gradients, in
+  // fp32.
   device::ConstView keys(device::ConstView saved, std::size_t v) const {
     return keys_.of(saved).sub(v / sharers_ * size(), size());
   }

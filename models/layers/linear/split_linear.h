@@ -86,7 +86,7 @@ class SplitLinear {
 
   CutSide side_ = CutSide::outputs;
   std::size_t first_ = 0, all_ = 1;  // the number of the first shard here, and of all ranks'
-  // Of one shard: the input features, and the distance between rows of y.
+  // in_ and width_ describe one shard: its input features, and the distance between rows of y.
   std::size_t rows_ = 0, in_ = 0, width_ = 0;
   std::vector<Linear> shards_;
   // If shards differ: one that has all tensors, and one that lacks some, whether or not this rank has either.

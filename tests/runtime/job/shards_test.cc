@@ -146,7 +146,7 @@ void expect_the_same_plans(const std::vector<std::string>& sets) {
   EXPECT_DOUBLE_EQ(flops(last), flops(whole));
 }
 
-// Of 301 words in four shards the last has 73, the others 76.
+// Four shards divide 301 words: the last has 73, the others 76.
 TEST(Shards, RanksWithFewerWordsHaveTheSamePlan) {
   expect_the_same_plans({"model.config.n_head=4", "model.config.vocab_size=301", "parallel.tensor_shards=4"});
 }

@@ -29,7 +29,7 @@ struct RankOfKeys {
         workspace(DType::fp32, work.bytes() / sizeof(float)),
         partial(DType::fp32, keys.crossing()),
         total(DType::bf16, keys.crossing()) {
-    // Of several magnitudes, so that sums depend on their order.
+    // Their magnitudes differ, so that sums depend on the order.
     for (std::size_t v = 0; v < count; ++v)
       for (std::size_t i = 0; i < kKeysSize; ++i)
         keys.gradients(workspace.view(), v).as<float>()[i] =
@@ -40,7 +40,7 @@ struct RankOfKeys {
     const std::size_t width = 2 * kHeadDim;
     return rows[(v * kTokens + i / width) * kRowWidth + kHeadDim + i % width];
   }
-  // What shard `v` attends to.
+  // Element `i` of the keys and values that shard `v` attends to.
   float kept(std::size_t v, std::size_t i) {
     return device::to_float(keys.keys(saved.view(), v).as<device::bf16>()[i]);
   }
@@ -64,8 +64,8 @@ TEST(SharedKeysTest, ShardsHaveTheKeysOfTheFirst) {
   }
 }
 
-// What four ranks leave is added as the ranks that share a layer add it; the totals, and the sums over their shards,
-// are those of one rank.
+// The test adds the partial sums of four ranks by the tree, as ranks that share a layer do. The keys and the gradients
+// that the ranks then have are those of one rank.
 TEST(SharedKeysTest, RanksHaveTheBitsOfOne) {
   RankOfKeys alone(0, kShards);
   in_lane(2, [&](Lane& lane) {
