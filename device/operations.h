@@ -22,7 +22,7 @@
 // clang-format off
 #define STRATA_OPERATIONS(X) \
   X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(cast_columns) X(class_loss) X(column_dot) X(column_sum) X(count_nonfinite) \
-  X(combine_statistics) X(cross_entropy_gradient) X(cross_entropy_losses) X(dora_scales) X(dropout) X(embedding_add) X(embedding_backward) \
+  X(combine_statistics) X(cross_entropy_gradient) X(cross_entropy_losses) X(dora_scales) X(dora_squares) X(dropout) X(embedding_add) X(embedding_backward) \
   X(embedding_forward) X(geglu_backward) X(geglu_forward) X(gelu_backward) X(gelu_erf_backward) X(gelu_erf_forward) X(gelu_forward) \
   X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
   X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \

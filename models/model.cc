@@ -88,42 +88,38 @@ std::vector<LowRank> Unit::add_low_rank(std::size_t in, std::span<const LinearSh
                                         bool cuts_outputs) {
   std::vector<LowRank> all;
   for (const LinearShape& layer : layers) all.push_back(adapter_ ? low_rank_for(*adapter_, layer.name) : LowRank{});
-  const auto add = [&](const LinearShape& layer, const char* factor, std::size_t rows, std::size_t columns, Init init,
-                       const Slice& slice) {
-    std::vector<std::int64_t> shape{static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
+  const auto add = [&](std::string name, std::vector<std::int64_t> shape, Init init, const Slice& slice) {
+    const bool decay = shape.size() > 1;
     if (slice.shards > 1) {
-      const std::size_t index = add_cut_parameter(layer.name + factor, std::move(shape), slice, true, init);
+      const std::size_t index = add_cut_parameter(std::move(name), std::move(shape), slice, decay, init);
       parameters_[index].offset = offset_in(PoolKind::trained, 0);
       parameters_[index].of_adapter = true;
       return index;
     }
     const std::size_t offset =
-        place_parameter({layer.name + factor, std::move(shape), 0, true, init, false, true}, PoolKind::trained);
+        place_parameter({std::move(name), std::move(shape), 0, decay, init, false, true}, PoolKind::trained);
     return shards > 1 ? parameters_.size() - 1 : offset;
   };
+  const auto sizes = [](auto... all) { return std::vector<std::int64_t>{static_cast<std::int64_t>(all)...}; };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (all[i].rank == 0) continue;
     const Init uniform{0, 0, 1 / std::sqrt(static_cast<float>(in))};
     const Init normal{0, 1 / static_cast<float>(all[i].rank)};
-    all[i].a = add(layers[i], ".lora_A.weight", all[i].rank, in,
+    all[i].a = add(layers[i].name + ".lora_A.weight", sizes(all[i].rank, in),
                    adapter_->init == AdapterInit::gaussian ? normal : uniform, {1, 1, cuts_outputs ? 1 : shards});
   }
+  const auto of_outputs = [&](const LinearShape& layer) {
+    return Slice{0, layer.segments, cuts_outputs ? shards : 1, layer.sharers};
+  };
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (all[i].rank > 0)
-      all[i].b = add(layers[i], ".lora_B.weight", layers[i].out, all[i].rank, {0, 0},
-                     {0, layers[i].segments, cuts_outputs ? shards : 1, layers[i].sharers});
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (!all[i].dora) continue;
-    // The lengths of W's rows at first, which a source of weights computes (runtime/weights/adapter/magnitudes.h).
-    all[i].magnitude = place_parameter({layers[i].name + std::string(kMagnitude),
-                                        {static_cast<std::int64_t>(layers[i].out)},
-                                        0,
-                                        false,
-                                        {1, 0},
-                                        false,
-                                        true},
-                                       PoolKind::trained);
-  }
+      all[i].b =
+          add(layers[i].name + ".lora_B.weight", sizes(layers[i].out, all[i].rank), {0, 0}, of_outputs(layers[i]));
+  // The lengths of W's rows at first, which a source of weights computes (runtime/weights/adapter/magnitudes.h).
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (all[i].dora)
+      all[i].magnitude =
+          add(layers[i].name + std::string(kMagnitude), sizes(layers[i].out), {1, 0}, of_outputs(layers[i]));
   for (std::size_t i = 0; i < layers.size(); ++i)
     linear_layers_.push_back({layers[i].name, all[i], layers[i].input_major});
   return all;

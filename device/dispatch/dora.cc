@@ -5,18 +5,23 @@
 
 namespace strata::device {
 
-void dora_scales(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, ConstView b, ConstView magnitude,
-                 View norms, View scales, View workspace) {
+void dora_squares(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, ConstView b, View squares,
+                  View workspace) {
   STRATA_CHECK_EQ(w.size, shape.out * shape.in);
   STRATA_CHECK_EQ(a.size, shape.rank * shape.in);
   STRATA_CHECK_EQ(b.size, shape.out * shape.rank);
-  STRATA_CHECK_EQ(magnitude.size, shape.out);
-  STRATA_CHECK_EQ(norms.size, shape.out);
-  STRATA_CHECK_EQ(scales.size, shape.out);
-  STRATA_CHECK(w.dtype == a.dtype && w.dtype == b.dtype && w.dtype == magnitude.dtype);
-  STRATA_CHECK(norms.dtype == DType::fp32 && scales.dtype == DType::fp32);
+  STRATA_CHECK_EQ(squares.size, shape.out);
+  STRATA_CHECK(w.dtype == a.dtype && w.dtype == b.dtype && squares.dtype == DType::fp32);
   STRATA_CHECK_LE(dora_workspace(shape), workspace.bytes());
-  lane.operations().dora_scales(lane, shape, w, a, b, magnitude, norms, scales, workspace);
+  lane.operations().dora_squares(lane, shape, w, a, b, squares, workspace);
+}
+
+void dora_scales(Lane& lane, ConstView squares, ConstView magnitude, View norms, View scales) {
+  STRATA_CHECK_EQ(squares.size, magnitude.size);
+  STRATA_CHECK_EQ(norms.size, magnitude.size);
+  STRATA_CHECK_EQ(scales.size, magnitude.size);
+  STRATA_CHECK(squares.dtype == DType::fp32 && norms.dtype == DType::fp32 && scales.dtype == DType::fp32);
+  lane.operations().dora_scales(lane, squares, magnitude, norms, scales);
 }
 
 // A and B in fp32, and B transposed.
@@ -39,7 +44,8 @@ void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
                 ConstView divisors, View out, View workspace) {
   STRATA_CHECK_EQ(out.size, columns);
   STRATA_CHECK_EQ(divisors.size, columns);
-  STRATA_CHECK(rows > 0 && x.dtype == y.dtype && divisors.dtype == DType::fp32);
+  STRATA_CHECK(rows > 0 && y.dtype == out.dtype && divisors.dtype == DType::fp32);
+  STRATA_CHECK(y.dtype == x.dtype || y.dtype == DType::fp32);
   STRATA_CHECK_LE((rows - 1) * stride + columns, x.size);
   STRATA_CHECK_LE((rows - 1) * stride + columns, y.size);
   STRATA_CHECK_LE(column_sum_workspace(rows, columns), workspace.bytes());

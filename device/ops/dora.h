@@ -14,12 +14,13 @@ struct DoraShape {
   bool input_major;
   float scale;  // s
 };
-// norms[o] = |W + s B A| of output o, and scales[o] = magnitude[o] / norms[o], or 0 for a norm of 0; both in fp32. All
-// arithmetic is fp32, in an order that depends on the shape alone, but a norm is rounded to the dtype of the
-// magnitudes: those begin as the norms, and are then rounded alike.
-void dora_scales(Lane&, const DoraShape&, ConstView w, ConstView a, ConstView b, ConstView magnitude, View norms,
-                 View scales, View workspace);
+// squares[o] = |W + s B A|^2 of output o, in fp32, in an order that depends on the shape alone.
+void dora_squares(Lane&, const DoraShape&, ConstView w, ConstView a, ConstView b, View squares, View workspace);
 std::size_t dora_workspace(const DoraShape&);
+
+// norms[o] = sqrt(squares[o]), rounded to the dtype of the magnitudes, which begin as the norms and are then rounded
+// alike; and scales[o] = magnitude[o] / norms[o], or 0 for a norm of 0. Both in fp32; `norms` may be `squares`.
+void dora_scales(Lane&, ConstView squares, ConstView magnitude, View norms, View scales);
 
 // out[r, c] = x[r, c] scales[c] + bias[c] + sign added[r, c], in fp32, rounded once. Rows of x, out and added are
 // `stride` elements apart. scales (fp32), bias and added may be empty; out may be x or added.
@@ -27,7 +28,8 @@ void scale_columns(Lane&, std::size_t rows, std::size_t columns, std::size_t str
                    ConstView bias, View out, ConstView added = {}, float sign = 1);
 
 // out[c] = (sum over rows of x[r, c] y[r, c]) / divisors[c], or 0 for a divisor of 0, in fp32 in a fixed order, rounded
-// once: the gradient of the magnitudes. workspace: column_sum_workspace(rows, columns).
+// once: the gradient of the magnitudes. y and out have x's dtype, or both have fp32. workspace:
+// column_sum_workspace(rows, columns).
 void column_dot(Lane&, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
                 ConstView divisors, View out, View workspace);
 

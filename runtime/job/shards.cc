@@ -49,9 +49,6 @@ void require_mesh(const Recipe& recipe, int ranks) {
     fail(Exit::usage, "{} cannot be divided into {}: start a multiple of {}",
          counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica());
   }
-  if (parallel.shards() > 1 && recipe.adapter.lora.dora)
-    fail(Exit::usage, "parallel.{} = {} does not support adapter.dora in this version: leave one of the two out",
-         parallel.tensor_shards ? "tensor_shards" : "tensor", parallel.shards());
   if (parallel.stages == 1 && !parallel.split.empty())
     fail(Exit::usage,
          "parallel.split = [{}] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = "

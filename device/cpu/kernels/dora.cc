@@ -53,11 +53,11 @@ template <typename T>
   });
 }
 
-template <typename T>
+template <typename T, typename Y>
 [[gnu::flatten]] static void column_dots(const std::byte* x, const std::byte* y, std::size_t rows, std::size_t columns,
                                          std::size_t stride, float* sums) {
   const auto* p = reinterpret_cast<const T*>(x);
-  const auto* q = reinterpret_cast<const T*>(y);
+  const auto* q = reinterpret_cast<const Y*>(y);
   for16(columns, [&](std::size_t c, auto some) {
     F32x16 sum = broadcast(0.0f);
     for (std::size_t r = 0; r < rows; ++r) sum = sum + load(p + r * stride + c, some) * load(q + r * stride + c, some);
@@ -66,7 +66,7 @@ template <typename T>
 }
 
 #define STRATA_DORA(T) \
-  { row_square<T>, column_squares<T>, scale_row<T>, column_dots<T> }
+  { row_square<T>, column_squares<T>, scale_row<T>, column_dots<T, T>, column_dots<T, float> }
 extern const DoraKernelTable dora_kernels_table = {
     {STRATA_DORA(float), STRATA_DORA(::strata::device::bf16), STRATA_DORA(::strata::device::fp16)}};
 

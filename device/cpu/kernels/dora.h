@@ -15,9 +15,10 @@ struct DoraKernels {
   // out = x scales + bias + sign added; all but x may be null.
   void (*scale_row)(const std::byte* x, const float* scales, const std::byte* bias, const std::byte* added, float sign,
                     std::byte* out, std::size_t n);
-  // sums[c] = sum over the rows, in order, of x y, starting from +0.
-  void (*column_dots)(const std::byte* x, const std::byte* y, std::size_t rows, std::size_t columns, std::size_t stride,
-                      float* sums);
+  // sums[c] = sum over the rows, in order, of x y, starting from +0. y is of x's dtype, or fp32.
+  using ColumnDots = void(const std::byte* x, const std::byte* y, std::size_t rows, std::size_t columns,
+                          std::size_t stride, float* sums);
+  ColumnDots *column_dots, *column_dots_fp32;
 };
 struct DoraKernelTable {
   DoraKernels of[3];

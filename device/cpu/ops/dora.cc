@@ -19,11 +19,10 @@ const DoraKernels& kernels_of(DType dtype) {
 
 }  // namespace
 
-void dora_scales(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, ConstView b, ConstView magnitude,
-                 View norms, View scales, View workspace) {
+void dora_squares(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, ConstView b, View squares,
+                  View workspace) {
   const auto [out, in, rank, input_major, scale] = shape;
   const auto widen = elementwise_kernels().cast[index(w.dtype)][index(DType::fp32)];
-  const auto narrow = elementwise_kernels().cast[index(DType::fp32)][index(w.dtype)];
   auto* const all_a = reinterpret_cast<float*>(workspace.data);
   float *const all_b = all_a + rank * in, *const transposed = all_b + rank * out;
   submit(lane, [=, &kernels = kernels_of(w.dtype)](Team& team) {
@@ -34,7 +33,7 @@ void dora_scales(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, C
     };
     widen_all(a, all_a);
     widen_all(b, all_b);
-    auto *const norm = norms.as<float>(), *const factor = scales.as<float>();
+    auto* const square = squares.as<float>();
     if (input_major) {
       team.for_range(out, kColumns, [&](std::size_t begin, std::size_t end) {
         for (std::size_t o = begin; o < end; ++o)
@@ -42,17 +41,26 @@ void dora_scales(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, C
       });
       team.for_range(out, kColumns, [&](std::size_t begin, std::size_t end) {
         kernels.column_squares(w.sub(begin, 0).data, in, end - begin, out, all_a, transposed + begin, rank, scale,
-                               norm + begin);
+                               square + begin);
       });
     } else {
       team.for_range(out, 4, [&](std::size_t begin, std::size_t end) {
         for (std::size_t o = begin; o < end; ++o)
-          norm[o] = kernels.row_square(w.sub(o * in, in).data, in, all_a, all_b + o * rank, rank, scale);
+          square[o] = kernels.row_square(w.sub(o * in, in).data, in, all_a, all_b + o * rank, rank, scale);
       });
     }
-    team.for_range(out, kColumns, [&](std::size_t begin, std::size_t end) {
+  });
+}
+
+void dora_scales(Lane& lane, ConstView squares, ConstView magnitude, View norms, View scales) {
+  const auto widen = elementwise_kernels().cast[index(magnitude.dtype)][index(DType::fp32)];
+  const auto narrow = elementwise_kernels().cast[index(DType::fp32)][index(magnitude.dtype)];
+  submit(lane, [=](Team& team) {
+    const auto* const square = squares.as<float>();
+    auto *const norm = norms.as<float>(), *const factor = scales.as<float>();
+    team.for_range(magnitude.size, kColumns, [&](std::size_t begin, std::size_t end) {
       widen(magnitude.sub(begin, end - begin).data, reinterpret_cast<std::byte*>(factor + begin), end - begin);
-      for (std::size_t o = begin; o < end; ++o) norm[o] = std::sqrt(norm[o]);
+      for (std::size_t o = begin; o < end; ++o) norm[o] = std::sqrt(square[o]);
       std::byte rounded[kColumns * sizeof(float)];
       for (std::size_t o = begin; o < end; o += kColumns) {
         const std::size_t n = std::min(kColumns, end - o);
@@ -82,14 +90,16 @@ void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
   const auto add_blocks = elementwise_kernels().add_partials[index(DType::fp32)];
   const auto narrow = elementwise_kernels().cast[index(DType::fp32)][index(out.dtype)];
   auto* partials = reinterpret_cast<float*>(workspace.data);
-  submit(lane, [=, &kernels = kernels_of(x.dtype)](Team& team) {
+  const DoraKernels& kernels = kernels_of(x.dtype);
+  const auto column_dots = y.dtype == x.dtype ? kernels.column_dots : kernels.column_dots_fp32;
+  submit(lane, [=](Team& team) {
     const RowBlocks blocks(rows);
     const std::size_t slices = (columns + kColumns - 1) / kColumns;
     team.run(blocks.count * slices, [&](std::size_t task, int) {
       const std::size_t block = task / slices, column = task % slices * kColumns;
       const std::size_t first = blocks.begin(block) * stride + column;
-      kernels.column_dots(x.sub(first, 0).data, y.sub(first, 0).data, blocks.size(block),
-                          std::min(kColumns, columns - column), stride, partials + block * columns + column);
+      column_dots(x.sub(first, 0).data, y.sub(first, 0).data, blocks.size(block), std::min(kColumns, columns - column),
+                  stride, partials + block * columns + column);
     });
     team.for_range(columns, kColumns, [&](std::size_t begin, std::size_t end) {
       float sums[kColumns];

@@ -9,8 +9,8 @@ constexpr unsigned kThreads = 128;
 
 // A block of threads has one output: its threads take every kThreads-th input, and their sums are added in order.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) dora_norms(const T* w, const T* a, const T* b, const T* magnitude,
-                                                       const DoraShape shape, float* norms, float* scales) {
+__global__ void __launch_bounds__(kThreads)
+    sum_squares(const T* w, const T* a, const T* b, const DoraShape shape, float* squares) {
   __shared__ float sums[kThreads];
   const std::size_t o = blockIdx.x, rank = shape.rank, in = shape.in;
   float sum = 0;
@@ -23,7 +23,15 @@ __global__ void __launch_bounds__(kThreads) dora_norms(const T* w, const T* a, c
   __syncthreads();
   if (threadIdx.x != 0) return;
   for (unsigned t = 1; t < kThreads; ++t) sum += sums[t];
-  const float norm = to_float(from_float<T>(sqrtf(sum)));
+  squares[o] = sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    divide_by_norms(const float* squares, const T* magnitude, std::size_t count, float* norms, float* scales) {
+  const std::size_t o = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (o >= count) return;
+  const float norm = to_float(from_float<T>(sqrtf(squares[o])));
   norms[o] = norm;
   scales[o] = norm > 0 ? to_float(magnitude[o]) / norm : 0;
 }
@@ -44,10 +52,10 @@ __global__ void __launch_bounds__(kThreads) scale_row(const T* x, const float* s
 // 32 columns side by side, and kShares rows of threads that take every kShares-th row; their sums are added in order.
 constexpr unsigned kSide = 32, kShares = 8;
 
-template <typename T>
+template <typename T, typename Y>
 __global__ void __launch_bounds__(kSide* kShares)
-    column_dots(const T* x, const T* y, std::size_t rows, std::size_t columns, std::size_t stride,
-                const float* divisors, T* out) {
+    column_dots(const T* x, const Y* y, std::size_t rows, std::size_t columns, std::size_t stride,
+                const float* divisors, Y* out) {
   __shared__ float shares[kShares][kSide];
   const std::size_t column = std::size_t{blockIdx.x} * kSide + threadIdx.x;
   float sum = 0;
@@ -58,17 +66,25 @@ __global__ void __launch_bounds__(kSide* kShares)
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
   for (unsigned s = 1; s < kShares; ++s) sum += shares[s][threadIdx.x];
-  out[column] = from_float<T>(divisors[column] > 0 ? sum / divisors[column] : 0.0f);
+  out[column] = from_float<Y>(divisors[column] > 0 ? sum / divisors[column] : 0.0f);
 }
 
 }  // namespace
 
-void dora_scales(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, ConstView b, ConstView magnitude,
-                 View norms, View scales, View /*workspace*/) {
+void dora_squares(Lane& lane, const DoraShape& shape, ConstView w, ConstView a, ConstView b, View squares,
+                  View /*workspace*/) {
   visit(w.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(lane, static_cast<unsigned>(shape.out), kThreads, 0, dora_norms<T>, w.as<T>(), a.as<T>(), b.as<T>(),
-           magnitude.as<T>(), shape, norms.as<float>(), scales.as<float>());
+    launch(lane, static_cast<unsigned>(shape.out), kThreads, 0, sum_squares<T>, w.as<T>(), a.as<T>(), b.as<T>(), shape,
+           squares.as<float>());
+  });
+}
+
+void dora_scales(Lane& lane, ConstView squares, ConstView magnitude, View norms, View scales) {
+  visit(magnitude.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(lane, static_cast<unsigned>((magnitude.size + kThreads - 1) / kThreads), kThreads, 0, divide_by_norms<T>,
+           squares.as<float>(), magnitude.as<T>(), magnitude.size, norms.as<float>(), scales.as<float>());
   });
 }
 
@@ -84,12 +100,13 @@ void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_
 
 void column_dot(Lane& lane, std::size_t rows, std::size_t columns, std::size_t stride, ConstView x, ConstView y,
                 ConstView divisors, View out, View /*workspace*/) {
-  STRATA_CHECK(out.dtype == x.dtype);
-  visit(x.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(lane, static_cast<unsigned>((columns + kSide - 1) / kSide), dim3(kSide, kShares), 0, column_dots<T>,
-           x.as<T>(), y.as<T>(), rows, columns, stride, divisors.as<float>(), out.as<T>());
-  });
+  const auto issue = [&](auto of_x, auto of_y) {
+    using T = decltype(of_x);
+    using Y = decltype(of_y);
+    launch(lane, static_cast<unsigned>((columns + kSide - 1) / kSide), dim3(kSide, kShares), 0, column_dots<T, Y>,
+           x.as<T>(), y.as<Y>(), rows, columns, stride, divisors.as<float>(), out.as<Y>());
+  };
+  visit(x.dtype, [&](auto zero) { y.dtype == x.dtype ? issue(zero, zero) : issue(zero, 0.0f); });
 }
 
 }  // namespace strata::device::cuda

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/ops/dropout.h"
+#include "device/ops/tree_sum.h"
 #include "models/layers/blocks/block_attention.h"
 #include "models/layers/blocks/block_work.h"
 #include "models/layers/blocks/split_block.h"
@@ -29,6 +30,22 @@ struct BlockOperations {
   // The most bytes that any call of these needs.
   std::size_t scratch_bytes() const {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
+  }
+
+  // DoRA's squared lengths of the layers whose inputs are cut, the projection's before the MLP's: the sums over shards
+  // that a forward saves and, if no rank shares the block, each shard's.
+  void place_squares(const ShardRange& shards, Slots& save, Slots& work) {
+    sums_of_squares = save.add(squares(), device::DType::fp32);
+    all_squares = work.add(shards.count == shards.of ? shards.of * squares() : 0, device::DType::fp32);
+  }
+  std::size_t squares() const { return projection.squares() + down.squares(); }
+  template <typename AnyView>
+  AnyView projection_squares(AnyView saved) const {
+    return sums_of_squares.of(saved).sub(0, projection.squares());
+  }
+  template <typename AnyView>
+  AnyView down_squares(AnyView saved) const {
+    return sums_of_squares.of(saved).sub(projection.squares(), down.squares());
   }
 
   // The gradients of adapters' whole factors: their memory in backward, and what crosses ranks of them.
@@ -65,6 +82,7 @@ struct BlockOperations {
   SplitLinear qkv, projection, up, down;  // up: with the gate, if the MLP has one
   UnitBytes bytes = {};
   std::array<Slot, 4> factor_sums = {};  // by linear layer
+  Slot sums_of_squares = {}, all_squares = {}, scratch = {};
 };
 
 // A transformer block of any family. `Plan` is BlockOperations plus the family's additions; the block's queries are
@@ -95,6 +113,22 @@ class BlockUnit : public SplitBlock {
       : SplitBlock("block " + std::to_string(layer), run), layer_(layer), first_row_(run.own_rows().begin) {
     freeze(run.freeze, run.adapter);
     if (run.quantise) quantise_matrices(run.not_quantised);
+  }
+
+  std::size_t squares() const final { return plan_->squares(); }
+  void leave_squares(device::Lane& lane, const Context& c, device::View to) const final {
+    const Plan& b = plan_of(c);
+    const device::View all = to ? to : b.all_squares.of(c.workspace);
+    const std::size_t of_projection = b.projection.squares(), of_down = b.down.squares();
+    for (std::size_t v = 0; v < shards().count; ++v) {
+      const device::View own = all.sub(v * b.squares(), b.squares()), scratch = b.scratch.of(c.workspace);
+      if (of_projection > 0) b.projection.leave_squares(lane, v, c.parameters, own.sub(0, of_projection), scratch);
+      if (of_down > 0) b.down.leave_squares(lane, v, c.parameters, own.sub(of_projection, of_down), scratch);
+    }
+  }
+  void take_squares(device::Lane& lane, const Context& c, device::ConstView all, device::View saved) const final {
+    const Plan& b = plan_of(c);
+    tree_sum(lane, shards().of, all ? all : b.all_squares.of(c.workspace), {}, b.sums_of_squares.of(saved));
   }
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }

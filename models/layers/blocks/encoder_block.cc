@@ -63,9 +63,10 @@ struct EncoderPlan : BlockOperations {
     sum = save.add(elements, t);
     mean2 = save.add(rows, DType::fp32);
     rstd2 = save.add(rows, DType::fp32);
-    bytes.saved = save.bytes();
 
     Slots work;
+    place_squares(shards, save, work);
+    bytes.saved = save.bytes();
     scratch = work.add_bytes(std::max(scratch_bytes(), norm.scratch_bytes()));
     narrow = work.add(std::max(elements, attention.mixed_size()), t);
     bytes.forward_workspace = work.bytes();
@@ -87,7 +88,7 @@ struct EncoderPlan : BlockOperations {
   ShardRange shards;
   NormPart attention_norm, norm;
   Slot attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
-  Slot scratch, narrow, other, wide, norm_sums1, norm_sums2;              // workspace
+  Slot narrow, other, wide, norm_sums1, norm_sums2;                       // workspace
 };
 
 class EncoderBlock final : public BlockUnit<EncoderPlan> {
@@ -123,14 +124,14 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
                              adapter_dropout(c, 0));
       case kProjection:
         return b.projection.forward(lane, c.parameters, b.attention.mixed(saved), sum_in(c, narrow), scratch, {},
-                                    adapter_dropout(c, 3));
+                                    adapter_dropout(c, 3), b.projection_squares(saved));
       case kUp:
         b.up.forward(lane, c.parameters, whole_rows(c, b.middle.of(saved)), b.inner.of(saved), scratch,
                      b.active.of(saved), adapter_dropout(c, 4));
         return;
       case kDown:
         return b.down.forward(lane, c.parameters, b.active.of(saved), sum_in(c, narrow), scratch, {},
-                              adapter_dropout(c, 5));
+                              adapter_dropout(c, 5), b.down_squares(saved));
     }
   }
   void attend(Lane& lane, const Context& c, View saved) const override {
@@ -179,7 +180,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
         const ConstView d_down =
             divides_rows() ? whole_rows(c, dy) : through_dropout(lane, dropout_of(c, 2), narrow, other);
         b.down.backward(lane, c.parameters, b.active.of(saved), d_down, d_inner, gradients, scratch, b.inner.of(saved),
-                        adapter_dropout(c, 5), b.factor_sums[kDown].of(c.workspace));
+                        adapter_dropout(c, 5), b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
         return;
       }
       case kUp:
@@ -190,7 +191,8 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, dropout_of(c, 1), dx, other);
         b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
-                              {}, adapter_dropout(c, 3), b.factor_sums[kProjection].of(c.workspace));
+                              {}, adapter_dropout(c, 3), b.factor_sums[kProjection].of(c.workspace),
+                              b.projection_squares(saved));
         return;
       }
       case kAttention:

@@ -59,10 +59,11 @@ struct BlockPlan : BlockOperations {
     normed2 = save.add(own, t);
     inner = save.add(tokens * up.out(), t);
     active = save.add(tokens * shards.share(s.inner), t);
-    bytes.saved = save.bytes();
     bytes.cache = attention.cache_bytes();
 
     Slots work;
+    place_squares(shards, save, work);
+    bytes.saved = save.bytes();
     scratch = work.add_bytes(std::max(scratch_bytes(), mlp_norm.scratch_bytes()));
     narrow = work.add(std::max(own, attention.mixed_size()), t);
     no_bias = work.add(s.norm == NormKind::layer_without_bias ? s.hidden : 0, t);
@@ -101,8 +102,8 @@ struct BlockPlan : BlockOperations {
   std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
               down_at = up_at + spec.up.matrices.size();
   NormPart attention_norm, mlp_norm;
-  Slot mean1, rstd1, normed1, middle, mean2, rstd2, normed2, inner, active;                     // saved
-  Slot scratch, narrow, no_bias, wide, d_active, dropped, whole_input, norm_sums1, norm_sums2;  // workspace
+  Slot mean1, rstd1, normed1, middle, mean2, rstd2, normed2, inner, active;            // saved
+  Slot narrow, no_bias, wide, d_active, dropped, whole_input, norm_sums1, norm_sums2;  // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -146,7 +147,7 @@ class Block final : public BlockUnit<BlockPlan> {
         return forward_qkv(lane, b, c, x, saved);
       case kProjection:
         return b.projection.forward(lane, c.parameters, b.attention.mixed(saved), sum_in(c, narrow), scratch, {},
-                                    adapter_dropout(c, b.projection_at));
+                                    adapter_dropout(c, b.projection_at), b.projection_squares(saved));
       case kUp:
         if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
         b.up.forward(lane, c.parameters, whole_rows(c, b.normed2.of(saved)), inner, scratch,
@@ -156,7 +157,8 @@ class Block final : public BlockUnit<BlockPlan> {
         return;
       case kDown:
         if (makes_output(c, y))
-          b.down.forward(lane, c.parameters, active, sum_in(c, narrow), scratch, {}, adapter_dropout(c, b.down_at));
+          b.down.forward(lane, c.parameters, active, sum_in(c, narrow), scratch, {}, adapter_dropout(c, b.down_at),
+                         b.down_squares(saved));
         return;
     }
   }
@@ -200,10 +202,11 @@ class Block final : public BlockUnit<BlockPlan> {
         const ConstView active = b.active.of(saved);
         if (s.mlp == MlpKind::gelu_tanh)
           return b.down.backward(lane, c.parameters, active, d_down, d_inner, gradients, scratch, inner,
-                                 adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace));
+                                 adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace),
+                                 b.down_squares(saved));
         const View d_active = b.d_active.of(c.workspace);
         b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch, {},
-                        adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace));
+                        adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
         if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, stacked, width, d_active, inner, d_inner);
         if (s.mlp == MlpKind::geglu) geglu_backward(lane, stacked, width, d_active, inner, d_inner);
         return;
@@ -217,7 +220,8 @@ class Block final : public BlockUnit<BlockPlan> {
         const ConstView d_projection =
             divides_rows() ? whole_rows(c, dx) : through_dropout(lane, residual_dropout(c, 1), dx, dropped);
         b.projection.backward(lane, c.parameters, b.attention.mixed(saved), d_projection, d_mixed, gradients, scratch,
-                              {}, adapter_dropout(c, b.projection_at), b.factor_sums[kProjection].of(c.workspace));
+                              {}, adapter_dropout(c, b.projection_at), b.factor_sums[kProjection].of(c.workspace),
+                              b.projection_squares(saved));
         return;
       }
       case kAttention:

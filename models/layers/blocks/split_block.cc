@@ -17,6 +17,11 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
   const std::size_t last = !in_one_part() ? part + 1 : makes_output(c, y) ? std::size_t{kProducts} : saving_products();
   std::size_t stretch = 0;
   const auto due = [&] { return !shared() || stretch == c.stretch; };
+  if (squares() > 0) {
+    if (due()) leave_squares(lane, c, c.partial);
+    ++stretch;
+    if (due()) take_squares(lane, c, c.total, saved);
+  }
   for (std::size_t product = first; product < last; ++product) {
     if (divides_rows_ && starts_half(Pass::forward, product)) {
       if (due()) leave_input(lane, c, product, x, saved, rows_in(c, x, 0));
@@ -71,6 +76,7 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
   std::vector<Seam> all;
   if (!shared()) return all;
   const bool backward = pass == Pass::backward;
+  if (!backward && squares() > 0) all.push_back({.elements = shards_.count * squares(), .gathers = true});
   const std::size_t last = backward || wants_output ? std::size_t{kProducts} : saving_products();
   for (std::size_t i = 0; i < last; ++i) {
     const std::size_t product = backward ? last - 1 - i : i;
@@ -150,6 +156,7 @@ void SplitBlock::end_block() {
         if (LowRank& at = tensor.low_rank; shards_.of > 1 && at.rank > 0) {
           at.a = all[at.a].offset_of(shard);
           at.b = all[at.b].offset_of(shard);
+          if (at.dora) at.magnitude = all[at.magnitude].offset_of(shard);
         }
         if (shard == 0 && layers.places->sharers > 1) layers.places->complete.push_back(tensor);
         if ((shards_.first + shard) % sharers != 0) tensor.out = 0;

@@ -63,6 +63,12 @@ class SplitBlock : public Unit {
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
   // Elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
+  // What DoRA's lengths are made of (SplitLinear::squares): how many numbers each shard has. A forward begins with
+  // them: each rank leaves those of its shards, which `all` has of all shards, and saves the sums. If ranks share the
+  // block, there is a seam in between.
+  virtual std::size_t squares() const = 0;
+  virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
+  virtual void take_squares(device::Lane&, const Context&, device::ConstView all, device::View saved) const = 0;
   // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
   // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
   // product in forward, after the MLP's first product and attention in backward.

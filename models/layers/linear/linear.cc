@@ -72,7 +72,7 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const Epilogue sums = !sums_biases() ? Epilogue::none : major ? Epilogue::sums_b : Epilogue::sums_a;
     const Epilogue after = adapted ? Epilogue::none : gelu_epilogue(spec_.gelu_after);
     const Epilogue before = sum || adapted ? Epilogue::none : gelu_gradient_epilogue(spec_.gelu_before);
-    const DType y = spec_.partial_output ? DType::fp32 : t, dx = sum || spec_.partial_input_gradient ? DType::fp32 : t;
+    const DType y = product_dtype(), dx = sum || spec_.partial_input_gradient ? DType::fp32 : t;
     const ProductShape forward{rows, n, in, false, !major, in, ldw, all, t, y, bias, false, after};
     const ProductShape input{rows, in, n, false, major, all, ldw, in, t, dx, false, sum, before};
     const ProductShape weights = major ? ProductShape{in, n, rows, true, false, in, all, ldw, t, t, false, false, sums}
@@ -86,8 +86,9 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const auto n = static_cast<std::int64_t>(spec_.tensors[i].out);
     const std::int64_t ldw = spec_.input_major ? n : in;
     const bool major = spec_.input_major;
+    const DType y = product_dtype();
     singles_.push_back({at,
-                        device::Product(spec_.device, {rows, n, in, false, !major, in, ldw, all, t, t, false, false}),
+                        device::Product(spec_.device, {rows, n, in, false, !major, in, ldw, all, t, y, false, false}),
                         device::Product(spec_.device, {rows, in, n, false, major, all, ldw, in, t, t, false, false})});
     at += spec_.tensors[i].out;
   }
@@ -106,7 +107,7 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
                                           .input_sum = input_sum,
                                           .device = spec_.device,
                                           .dropout = spec_.adapter_dropout,
-                                          .output = spec_.partial_output ? DType::fp32 : t,
+                                          .output = product_dtype(),
                                           .whole = spec_.partial_output           ? Whole::b
                                                    : spec_.partial_input_gradient ? Whole::a
                                                                                   : Whole::none},
@@ -197,7 +198,7 @@ void Linear::forward_row(Lane& lane, const ParameterRange& parameters, ConstView
   }
   if (low_rank_) low_rank_->forward_row(lane, parameters, x, y, dora.rest, dropout);
   if (dora_) {
-    run_norms(lane, parameters, dora, own_scratch(dora.rest));
+    run_norms(lane, parameters, dora, {}, own_scratch(dora.rest));
     run_scales(lane, dora, y, &parameters, y);
   }
   run_gelu(lane, y, active);
@@ -211,12 +212,12 @@ void Linear::run_products(Lane& lane, const ParameterRange& parameters, ConstVie
 }
 
 void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View whole_scratch, View active,
-                     const device::Dropout& dropout) const {
+                     const device::Dropout& dropout, ConstView squares) const {
   if (spec_.rows == 1 && singles_.empty() && !spec_.partial_output)
     return forward_row(lane, parameters, x, y, whole_scratch, active, dropout);
   const Dora dora = cut(whole_scratch);
   if (!singles_.empty()) {
-    forward_dropped(lane, parameters, x, y, dora, dropout);
+    forward_dropped(lane, parameters, x, y, dora, dropout, squares);
     return run_gelu(lane, y, active);
   }
   const View scratch = own_scratch(dora.rest);
@@ -238,7 +239,7 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
   if (!low_rank_) return;
   low_rank_->forward(lane, parameters, x, y, dora.rest, scratch, dropout);
   if (dora_) {
-    run_norms(lane, parameters, dora, scratch);
+    run_norms(lane, parameters, dora, squares, scratch);
     run_scales(lane, dora, y, &parameters, y);
   }
   run_gelu(lane, y, active);
@@ -246,9 +247,9 @@ void Linear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, 
 
 void Linear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
                       const GradientRange& gradients, View whole_scratch, ConstView inactive,
-                      const device::Dropout& dropout, View sums) const {
+                      const device::Dropout& dropout, View sums, ConstView squares) const {
   const Dora dora = cut(whole_scratch);
-  const ConstView dz = dora_ ? run_dora_backward(lane, parameters, x, dy, gradients, dora, dropout) : dy;
+  const ConstView dz = dora_ ? run_dora_backward(lane, parameters, x, dy, gradients, dora, dropout, sums, squares) : dy;
   const View scratch = dora.rest;
   backward_parameters(lane, x, dy, gradients, own_scratch(scratch));
   if (low_rank_)

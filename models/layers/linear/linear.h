@@ -58,14 +58,16 @@ class Linear {
   void list_products(std::vector<device::ProductShape>& out) const;
 
   // y including adapters, and active[rows, out] = gelu(y) if a GELU follows. `dropout` is the first tensor's adapter
-  // dropout; the other tensors use the following sites.
+  // dropout; the other tensors use the following sites. `squares`: see squares().
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-               device::View scratch, device::View active = {}, const device::Dropout& dropout = {}) const;
+               device::View scratch, device::View active = {}, const device::Dropout& dropout = {},
+               device::ConstView squares = {}) const;
   // All gradients: dW and db, dA and dB, then dx. Frozen tensors have none. If results are partial, the gradients of
-  // adapters' whole factors are left in `sums`, in fp32, in the order of the tensors.
+  // adapters' whole factors and then those of whole magnitudes are left in `sums`, in fp32, in the order of the
+  // tensors.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
-                const device::Dropout& dropout = {}, device::View sums = {}) const;
+                const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
   // The two halves of backward(), for a layer without adapters.
   // dx[rows, in] = dy W^T, multiplied by gelu'(inactive[rows, in]) if a GELU comes before.
   void backward_input(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
@@ -73,6 +75,11 @@ class Linear {
   // dW = x^T dy and db = the column sums of dy, at the places of W and b in `gradients`, except for frozen tensors.
   void backward_parameters(device::Lane&, device::ConstView x, device::ConstView dy, const GradientRange& gradients,
                            device::View scratch) const;
+
+  // If the output is partial, DoRA's lengths are sums over shards: leave_squares() leaves this shard's part of |W + s B
+  // A|^2 in `to`, fp32 [squares()], and forward() and backward() take the sums. Otherwise squares() is 0.
+  std::size_t squares() const { return dora_ && spec_.partial_output ? out_ : 0; }
+  void leave_squares(device::Lane&, const ParameterRange& parameters, device::View to, device::View scratch) const;
 
  private:
   // Tensors whose weights are adjacent, and either all trained or all frozen: one product.
@@ -96,20 +103,25 @@ class Linear {
   device::DoraShape dora_shape(const Tensor& tensor) const;
   std::size_t dora_bytes() const;
   Dora cut(device::View scratch) const;
+  device::DType product_dtype() const { return spec_.partial_output ? device::DType::fp32 : spec_.dtype; }
+  // The matrix of dora.product when it holds gradients of what the scales multiply.
+  device::View scaled_gradient(const Dora& dora) const { return {dora.product.data, dora.product.size, spec_.dtype}; }
   void run_products(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                     device::View scratch, device::ConstView bias, device::View active) const;
   // |W + s B A| of each output, and its magnitude divided by it.
-  void run_norms(device::Lane&, const ParameterRange& parameters, const Dora& dora, device::View scratch) const;
+  void run_norms(device::Lane&, const ParameterRange& parameters, const Dora& dora, device::ConstView squares,
+                 device::View scratch) const;
   // out = x times the scales, plus biases where `biases` has them.
   void run_scales(device::Lane&, const Dora& dora, device::ConstView x, const ParameterRange* biases,
                   device::View out) const;
   // The gradients of magnitudes; returns that of what the scales multiply.
   device::ConstView run_dora_backward(device::Lane&, const ParameterRange& parameters, device::ConstView x,
                                       device::ConstView dy, const GradientRange& gradients, const Dora& dora,
-                                      const device::Dropout& dropout) const;
+                                      const device::Dropout& dropout, device::View sums,
+                                      device::ConstView squares) const;
   // With dropout: y = W (x - x') + g z + b and z = (W + s B A) x', where x' is what dropout leaves of x, as in peft.
   void forward_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-                       const Dora& dora, const device::Dropout& dropout) const;
+                       const Dora& dora, const device::Dropout& dropout, device::ConstView squares) const;
   // z of it, into dora.product; W (x - x') into y, unless that is empty.
   void run_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    const Dora& dora, const device::Dropout& dropout) const;

@@ -59,11 +59,16 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
       const LowRank& at = tensor.low_rank;
       adapted_ = adapted_ || at.rank > 0;
       const std::size_t whole = !split() ? 0 : at.rank * (inputs ? tensor.out : in_);
-      if (shards_.empty() && whole > 0) factors_.push_back({inputs ? at.b : at.a, whole});
+      if (shards_.empty() && whole > 0) wholes_.push_back({inputs ? at.b : at.a, whole});
       if (tensor.out == 0) continue;
       STRATA_CHECK_EQ(spec.tensors.size(), static_cast<std::size_t>(&tensor - tensors.data()));
       spec.tensors.push_back(tensor);
       own += whole;
+    }
+    for (const Linear::Tensor& tensor : spec.tensors) {
+      if (!split() || !inputs || !tensor.low_rank.dora) continue;
+      if (shards_.empty()) wholes_.push_back({tensor.low_rank.magnitude, tensor.out});
+      own += tensor.out;
     }
     shards_.emplace_back(spec);
     own_sums_.push_back(own);
@@ -78,7 +83,7 @@ SplitLinear::SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets
 
 std::size_t SplitLinear::sums_of_shard() const {
   std::size_t elements = 0;
-  for (const Factor& factor : factors_) elements += factor.size;
+  for (const Whole& whole : wholes_) elements += whole.size;
   return elements;
 }
 
@@ -96,13 +101,18 @@ device::Dropout SplitLinear::of_shard(device::Dropout dropout, std::size_t v) co
   return dropout;
 }
 
+void SplitLinear::leave_squares(Lane& lane, std::size_t v, const ParameterRange& parameters, View to,
+                                View scratch) const {
+  shards_[v].leave_squares(lane, parameters, to, after(scratch, partial_bytes()));
+}
+
 void SplitLinear::leave_gradients(Lane& lane, ConstView sums, View to) const {
   tree_sum(lane, shards_.size(), sums, {}, to.sub(0, sums_of_shard()));
 }
 
 void SplitLinear::take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const {
   std::size_t at = 0;
-  for (const auto& [offset, size] : factors_) {
+  for (const auto& [offset, size] : wholes_) {
     cast(lane, from.sub(at, size), gradients.sub(offset, size));
     at += size;
   }
@@ -151,7 +161,7 @@ void SplitLinear::list_products(std::vector<device::ProductShape>& out) const {
 }
 
 void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstView x, View y, View scratch, View active,
-                          const device::Dropout& dropout) const {
+                          const device::Dropout& dropout, ConstView squares) const {
   if (!split()) return shards_[0].forward(lane, parameters, x, y, scratch, active, dropout);
   const std::size_t count = shards_.size(), output = rows_ * width_, input = rows_ * in_;
   if (side_ == CutSide::outputs) {
@@ -162,19 +172,19 @@ void SplitLinear::forward(Lane& lane, const ParameterRange& parameters, ConstVie
   const View partials{scratch.data, count * output, device::DType::fp32};
   for (std::size_t v = 0; v < count; ++v)
     shards_[v].forward(lane, parameters, of(x, v, input), of(partials, v, output), after(scratch, partial_bytes()), {},
-                       of_shard(dropout, v));
+                       of_shard(dropout, v), squares);
   tree_sum(lane, count, partials, bias_ && !shared() ? parameters.sub(*bias_, out()) : ConstView{}, y.sub(0, output));
 }
 
 void SplitLinear::backward(Lane& lane, const ParameterRange& parameters, ConstView x, ConstView dy, View dx,
                            const GradientRange& gradients, View scratch, ConstView inactive,
-                           const device::Dropout& dropout, View sums) const {
+                           const device::Dropout& dropout, View sums, ConstView squares) const {
   if (!split()) return shards_[0].backward(lane, parameters, x, dy, dx, gradients, scratch, inactive, dropout);
   const std::size_t count = shards_.size(), output = rows_ * width_, input = rows_ * in_;
   if (side_ == CutSide::inputs) {
     for (std::size_t v = 0; v < count; ++v)
       shards_[v].backward(lane, parameters, of(x, v, input), dy, of(dx, v, input), gradients, scratch,
-                          of(inactive, v, input), of_shard(dropout, v), sums_of(lane, sums, v));
+                          of(inactive, v, input), of_shard(dropout, v), sums_of(lane, sums, v), squares);
     if (const View db = bias_ ? gradients.sub(*bias_, out()) : View{})
       column_sum(lane, rows_, out(), out(), dy, db, scratch);
   } else {

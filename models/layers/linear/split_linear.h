@@ -41,7 +41,9 @@ class SplitLinear {
   SplitLinear(Linear whole);  // NOLINT(google-explicit-constructor): one shard
   // `spec` is that of the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
   // cut is cut too, and the other is whole: by linearity, each shard adds its part of the adapter to its part of the
-  // layer, and the gradient of the whole factor is a sum over shards. Throws Error{usage} for an adapter's dropout of
+  // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut as outputs are. If
+  // inputs are cut, they are whole, and so are the lengths that divide them. Throws Error{usage} for an adapter's
+  // dropout of
   // rows that are no multiple of 4 elements.
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
@@ -55,11 +57,17 @@ class SplitLinear {
   double backward_flops() const;
   void list_products(std::vector<device::ProductShape>& out) const;
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
-               device::View scratch, device::View active = {}, const device::Dropout& dropout = {}) const;
+               device::View scratch, device::View active = {}, const device::Dropout& dropout = {},
+               device::ConstView squares = {}) const;
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
-                const device::Dropout& dropout = {}, device::View sums = {}) const;
-  // In several shards: elements of the fp32 memory `sums` for the gradients of adapters' whole factors, which are left
+                const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
+  // If inputs are cut: how many lengths DoRA has that are sums over shards (Linear::squares), of which shard `v` of
+  // this rank leaves its part. forward() and backward() take the sums over all ranks' shards.
+  std::size_t squares() const { return shards_[0].squares(); }
+  void leave_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
+                     device::View scratch) const;
+  // In several shards: elements of the fp32 memory `sums` for the gradients of adapters' whole tensors, which are left
   // there if ranks share the layer; and elements that then cross. leave_gradients() adds this rank's shards,
   // take_gradients() takes the sums over all ranks.
   std::size_t sums() const { return shards_.size() * sums_of_shard(); }
@@ -79,7 +87,7 @@ class SplitLinear {
   std::size_t partial_bytes() const;
   double sum(double (Linear::*flops)() const) const;  // over shards
   std::size_t sums_of_shard() const;
-  // The fp32 gradients of the adapters' whole factors that shard `v` leaves; zeros of those that it does not have.
+  // The fp32 gradients of the adapters' whole tensors that shard `v` leaves; zeros of those that it does not have.
   device::View sums_of(device::Lane&, device::View sums, std::size_t v) const;
   // The adapter's dropout in shard v, whose input may be some columns of the layer's.
   device::Dropout of_shard(device::Dropout dropout, std::size_t v) const;
@@ -93,12 +101,12 @@ class SplitLinear {
   std::vector<Linear> kinds_;
   std::size_t sharers_ = 1;
   bool adapted_ = false;
-  // Where the gradients of whole factors belong, in the order in which shards leave them; and how many elements of them
-  // each shard has.
-  struct Factor {
+  // Where the gradients of adapters' whole tensors belong, in the order in which shards leave them: factors, then
+  // magnitudes; and how many elements of them each shard has.
+  struct Whole {
     std::size_t offset, size;
   };
-  std::vector<Factor> factors_;
+  std::vector<Whole> wholes_;
   std::vector<std::size_t> own_sums_;
   std::optional<std::size_t> bias_;
 };

@@ -24,9 +24,8 @@ RecipeKey tensor_shards() {
   };
   return plain("parallel.tensor_shards", fmt::format("a power of two from 1 to {}", kMostShards),
                "virtual shards in which blocks and vocabulary are computed, whose sums have a fixed order: part of the "
-               "numerics, "
-               "so a checkpoint is resumed with the same value; not with adapter.dora in this version; "
-               "default: the checkpoint's when resuming, else parallel.tensor",
+               "numerics, so a checkpoint is resumed with the same value; default: the checkpoint's when resuming, "
+               "else parallel.tensor",
                STRATA_AT(parallel.tensor_shards), set);
 }
 

@@ -28,7 +28,8 @@ TEST(Dora, ScalesAreMagnitudesOverNorms) {
       Array norms(DType::fp32, shape.out), scales(DType::fp32, shape.out);
       Array workspace(DType::fp32, dora_workspace(shape) / sizeof(float));
       in_lane(3, [&](Lane& lane) {
-        dora_scales(lane, shape, w.view(), a.view(), b.view(), m.view(), norms.view(), scales.view(), workspace.view());
+        dora_squares(lane, shape, w.view(), a.view(), b.view(), norms.view(), workspace.view());
+        dora_scales(lane, norms.view(), m.view(), norms.view(), scales.view());
       });
       for (std::size_t o = 0; o < shape.out; ++o) {
         double sum = 0;
@@ -54,13 +55,17 @@ TEST(Dora, ColumnsAreScaledAndMultiplied) {
     Array bias = Array::random(dtype, kColumns, 3), scales = Array::random(DType::fp32, kColumns, 4);
     for (std::size_t c = 0; c < kColumns; ++c) scales.set(c, std::abs(scales[c]) + 0.1f);
     scales.set(5, 0);
-    Array out = y, plain = y, sum_of = y, dots(dtype, kColumns);
+    Array out = y, plain = y, sum_of = y, dots(dtype, kColumns), exact_dots(DType::fp32, kColumns);
+    Array wide(DType::fp32, kRows * kStride);
+    for (std::size_t i = 0; i < kRows * kStride; ++i) wide.set(i, y[i]);
     Array workspace(DType::fp32, column_sum_workspace(kRows, kColumns) / sizeof(float));
     in_lane(3, [&](Lane& lane) {
       scale_columns(lane, kRows, kColumns, kStride, x.view(), scales.view(), bias.view(), out.view());
       scale_columns(lane, kRows, kColumns, kStride, x.view(), {}, {}, plain.view());
       scale_columns(lane, kRows, kColumns, kStride, x.view(), scales.view(), {}, sum_of.view(), sum_of.view(), -1);
       column_dot(lane, kRows, kColumns, kStride, x.view(), y.view(), scales.view(), dots.view(), workspace.view());
+      column_dot(lane, kRows, kColumns, kStride, x.view(), wide.view(), scales.view(), exact_dots.view(),
+                 workspace.view());
     });
     const double tolerance = dtype == DType::fp32 ? 1e-5 : dtype == DType::bf16 ? 8e-3 : 1e-3;
     for (std::size_t c = 0; c < kColumns; ++c) {
@@ -75,6 +80,7 @@ TEST(Dora, ColumnsAreScaledAndMultiplied) {
       }
       const double dot = scales[c] > 0 ? sum / scales[c] : 0;
       ASSERT_NEAR(dots[c], dot, tolerance * (1 + std::abs(dot)));
+      ASSERT_NEAR(exact_dots[c], dot, 1e-5 * (1 + std::abs(dot))) << "not rounded";
     }
     for (std::size_t r = 0; r < kRows; ++r)
       for (std::size_t c = kColumns; c < kStride; ++c)

@@ -31,8 +31,6 @@ TEST(Shards, WhatTheyDoNotSupportIsRefused) {
                   "model.config.num_key_value_heads=3", "model.config.hidden_size=96", "parallel.tensor_shards=4"},
                  "which have 12 heads, 3 of keys, and an MLP of 352: the largest value that this version supports for "
                  "it is 1");
-  expect_refused({"parallel.tensor_shards=2", "adapter.kind=lora", "adapter.dora=true"},
-                 "does not support adapter.dora");
   expect_refused({"parallel.tensor_shards=2", "model.frozen_format=nf4", "training.freeze=*.h.*"},
                  "parallel.tensor_shards = 2 supports layers in 4 bits as the base of an adapter alone");
   expect_refused(
@@ -54,8 +52,6 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
           "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
           "2 ranks per block");
-  refused({"parallel.tensor=2", "adapter.kind=lora", "adapter.dora=true"}, 2,
-          "parallel.tensor = 2 does not support adapter.dora");
   refused({"parallel.tensor=2"}, 3, "3 ranks cannot be divided into parallel.tensor = 2: start a multiple of 2");
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
           "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: start a multiple of 4");

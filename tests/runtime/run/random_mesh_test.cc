@@ -68,7 +68,8 @@ class RandomMesh {
         return {"adapter.kind=lora", fmt::format("adapter.rank={}", between(1, 6)),
                 // Dropout counts rows in fours, and widths of Llamas are no multiple of 16.
                 fmt::format("adapter.dropout={}", gpt2 ? 0.25 * between(0, 1) : 0),
-                fmt::format("adapter.rslora={}", between(0, 1) == 1)};
+                fmt::format("adapter.rslora={}", between(0, 1) == 1),
+                fmt::format("adapter.dora={}", between(0, 1) == 1)};
       default:
         return {};
     }

@@ -52,6 +52,12 @@ const std::vector<std::string> kSomeAdapted = joined(
     kQwen3,
     {"adapter.kind=lora", "adapter.rank=4", R"(adapter.target_modules=["q_proj", "v_proj", "o_proj", "up_proj"])",
      R"(adapter.modules_to_save=["k_proj"])", "adapter.rank_pattern={\"v_proj\" = 2}", "adapter.rslora=true"});
+// DoRA's magnitudes are cut with outputs and whole with inputs; of the second's blocks some layers have none.
+const std::vector<std::string> kDora =
+    joined(kGpt2, {"adapter.kind=lora", "adapter.rank=3", "adapter.dropout=0.2", "adapter.dora=true"});
+const std::vector<std::string> kSomeDora =
+    joined(kQwen3, {"adapter.kind=lora", "adapter.rank=4", "adapter.dora=true",
+                    R"(adapter.target_modules=["q_proj", "k_proj", "down_proj", "gate_proj"])"});
 // On a base in 4 bits: the 64 elements that share a scale lie in one shard, the blocks of 16,384 do not.
 const std::vector<std::string> kOn4Bits =
     joined(kGpt2, {"model.config.n_embd=256", "model.config.n_head=4", "model.frozen_format=nf4", "adapter.kind=lora",
@@ -72,6 +78,11 @@ const ShardsRunCase kShardsRunCases[] = {
     {"gpt2, partly frozen", kPartly},
     {"gpt2, adapted", kAdapted},
     {"qwen3, some adapted", kSomeAdapted},
+    {"gpt2, dora", kDora},
+    {"qwen3, some dora", kSomeDora},
+    {"qwen3, one key, dora", joined(kOneKey, {"adapter.kind=lora", "adapter.rank=4", "adapter.dora=true"})},
+    {"llama, on 4 bits, dora", joined(kOnPlain4Bits, {"adapter.target_modules=all-linear", "adapter.dora=true"})},
+    {"bert, dora", {"adapter.kind=lora", "adapter.rank=4", "adapter.dora=true"}, "bert"},
     {"llama, adapted", joined(kLlama, {"adapter.kind=lora", "adapter.rank=5"})},
     {"gpt2, on 4 bits", kOn4Bits},
     {"llama, on 4 bits", kOnPlain4Bits},
