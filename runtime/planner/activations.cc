@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/tasks/rows.h"
+#include "runtime/tasks/collectives/rows.h"
 
 namespace strata::runtime {
 namespace {

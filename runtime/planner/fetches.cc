@@ -4,7 +4,7 @@
 
 #include "base/index.h"
 #include "runtime/planner/transfers.h"
-#include "runtime/tasks/gather.h"
+#include "runtime/tasks/collectives/gather.h"
 
 namespace strata::runtime {
 Fetches::Fetches(Draft& draft) : d_(draft) {

@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "base/index.h"
 #include "runtime/planner/transfers.h"
-#include "runtime/tasks/gather.h"
+#include "runtime/tasks/collectives/gather.h"
+#include "runtime/tasks/collectives/reduce.h"
 #include "runtime/tasks/local_sum.h"
 #include "runtime/tasks/norm.h"
-#include "runtime/tasks/reduce.h"
 #include "runtime/tasks/stage_link.h"
 
 namespace strata::runtime {

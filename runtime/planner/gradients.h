@@ -3,7 +3,7 @@
 
 #include "runtime/plan/draft.h"
 #include "runtime/planner/visits.h"
-#include "runtime/tasks/reduce.h"
+#include "runtime/tasks/collectives/reduce.h"
 
 namespace strata::runtime {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/tasks/exchange.h"
-#include "runtime/tasks/rows.h"
+#include "runtime/tasks/collectives/exchange.h"
+#include "runtime/tasks/collectives/rows.h"
 
 namespace strata::runtime {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "runtime/tasks/reduce.h"
+#include "runtime/tasks/collectives/reduce.h"
 
 namespace strata::runtime {
 

@@ -4,7 +4,7 @@
 #include "device/ops/step/consensus.h"
 #include "device/ops/step/gradient_sum.h"
 #include "runtime/plan/step_state.h"
-#include "runtime/tasks/reduce.h"
+#include "runtime/tasks/collectives/reduce.h"
 
 namespace strata::runtime {
 

@@ -1,8 +1,8 @@
 #pragma once
 // runtime/tasks/ defines each kind of task: a struct per kind names its operands, adds itself to a plan (uses and
-// cost), and runs. gather.h, pass.h and loss.h are for forward and backward, reduce.h, local_sum.h and norm.h for
-// gradients, then update.h, copy.h for copies between tiers, border.h for the host's tasks, and save.h for checkpoints.
-// A Site (here) is what a rank's tasks run with.
+// cost), and runs. pass.h and loss.h are for forward and backward, collectives/ for what ranks gather and reduce,
+// local_sum.h and norm.h for gradients, then update.h, copy.h for copies between tiers, border.h for the host's tasks,
+// and save.h for checkpoints. A Site (here) is what a rank's tasks run with.
 
 #include <cstddef>
 #include <vector>

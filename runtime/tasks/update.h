@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "runtime/tasks/reduce.h"
+#include "runtime/tasks/collectives/reduce.h"
 
 namespace strata::runtime {
 

@@ -4,9 +4,9 @@
 
 #include <set>
 
+#include "runtime/tasks/collectives/reduce.h"
 #include "runtime/tasks/copy.h"
 #include "runtime/tasks/pass.h"
-#include "runtime/tasks/reduce.h"
 
 namespace strata::runtime {
 namespace {

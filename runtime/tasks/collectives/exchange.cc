@@ -1,4 +1,4 @@
-#include "runtime/tasks/exchange.h"
+#include "runtime/tasks/collectives/exchange.h"
 
 #include "base/error.h"
 #include "device/ops/tree_sum.h"

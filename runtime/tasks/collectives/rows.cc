@@ -1,4 +1,4 @@
-#include "runtime/tasks/rows.h"
+#include "runtime/tasks/collectives/rows.h"
 
 #include "device/ops/elementwise.h"
 

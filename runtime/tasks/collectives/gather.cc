@@ -1,4 +1,4 @@
-#include "runtime/tasks/gather.h"
+#include "runtime/tasks/collectives/gather.h"
 
 #include "base/index.h"
 

@@ -18,7 +18,7 @@
 #include "models/layers/slots.h"
 #include "runtime/execute/executor.h"
 #include "runtime/planner/planner.h"
-#include "runtime/tasks/reduce.h"
+#include "runtime/tasks/collectives/reduce.h"
 #include "runtime/weights/weights.h"
 
 namespace strata::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/tasks/reduce.h"
+#include "runtime/tasks/collectives/reduce.h"
 
 #include <algorithm>
 
