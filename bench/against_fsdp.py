@@ -82,7 +82,7 @@ def theirs(mesh):
 
 
 groups = [f"zero.{state}_group=node" for state in ("parameters", "gradients", "optimizer")]
-cases = [("strata, flat", lambda: ours([]))]
+cases = [("strata, flat", lambda: ours([])), ("strata, vertical order", lambda: ours(["memory.order=vertical"]))]
 if per_node > 1:
     cases += [("strata, parameters in the node", lambda: ours(groups[:1])),
               ("strata, all in the node", lambda: ours(groups)),
