@@ -75,9 +75,12 @@ TEST(ShardsCheckpoint, GoesOnOverOtherRanks) {
   struct Ranks {
     int world, tensor, stages;
   };
-  for (const char* optimizer : {"adamw", "adamw8bit"}) {
-    const std::vector<std::string> shards =
-        with_sets(kFourHeads, {"parallel.tensor_shards=4", fmt::format("optimizer.name={}", optimizer)});
+  const std::vector<std::vector<std::string>> kinds = {
+      {"optimizer.name=adamw"},
+      {"optimizer.name=adamw8bit"},
+      {"adapter.kind=lora", "adapter.dora=true", "adapter.dropout=0.1", "adapter.rank=3"}};
+  for (const auto& kind : kinds) {
+    const std::vector<std::string> shards = with_sets(with_sets(kFourHeads, {"parallel.tensor_shards=4"}), kind);
     const SavedRun never;
     const auto never_stopped = never.run(1, never.sets(1, shards), 6);
     for (const Ranks& writer : {Ranks{2, 2, 1}, Ranks{8, 4, 1}, Ranks{4, 2, 2}}) {
@@ -94,7 +97,7 @@ TEST(ShardsCheckpoint, GoesOnOverOtherRanks) {
         const std::string from = "checkpoint.resume=" + (run.checkpoints() / "step-00000003").string();
         const auto resumed = run.run(reader.world, sets(reader, from.c_str()), 6);
         EXPECT_EQ(resumed.weights, never_stopped.weights)
-            << optimizer << ", " << writer.tensor << " to " << reader.tensor << ", " << reader.stages << " stages";
+            << kind[0] << ", " << writer.tensor << " to " << reader.tensor << ", " << reader.stages << " stages";
         EXPECT_EQ(resumed.losses, std::vector(never_stopped.losses.begin() + 3, never_stopped.losses.end()));
       }
     }
