@@ -6,8 +6,8 @@
 
 namespace strata {
 
-// An id as the place of its element in a vector or an array: an int that is -1 elsewhere and not here, or an
-// enumerator.
+// The index of an id's element in a vector or an array. An id is an enumerator, or an int that must not be -1 here
+// (elsewhere that means none).
 template <class Id>
 requires std::is_enum_v<Id> || std::same_as<Id, int>
 constexpr std::size_t index(Id id) {

@@ -17,8 +17,8 @@ std::string duration_text(double seconds);
 std::string step_time_text(double milliseconds);
 // For people: "6800 tokens/s", "4.2 tokens/s", "820 tokens/hour", "35 tokens/day".
 std::string tokens_rate_text(double per_second);
-// For people, of a loss, a norm or a metric: with so many digits after the point, "3.2958"; from 1e9 on by its power of
-// ten, "2.354e+48", as a diverged run's have dozens of digits.
+// For people, for a loss, a norm or a metric: "3.2958", with `digits` digits after the point. From 1e9 on "2.354e+48",
+// because the numbers of a diverged run have dozens of digits.
 std::string value_text(double value, int digits);
 
 }  // namespace strata

@@ -89,12 +89,12 @@ class JsonObject {
     text_ += json_string(name) + (layout_ == JsonLayout::spaced ? ": " : ":") + json::text_of(value);
     return *this;
   }
-  // The members of another object, after those that there are.
+  // Appends the members of another object.
   JsonObject& add_all(const JsonObject& other) {
     if (!other.text_.empty()) text_.append(json::separator(layout_, text_.empty())).append(other.text_);
     return *this;
   }
-  // Without the braces, for text around it that no layout has.
+  // The text without the braces, for callers with a layout of their own.
   const std::string& members() const { return text_; }
   std::string text() const { return "{" + text_ + "}"; }
 
