@@ -99,16 +99,15 @@ class Communicator {
   virtual void broadcast(std::byte* data, std::size_t bytes, int root) = 0;
 
   // Sends `bytes` bytes to rank `to` of the group, and receives them from rank `from`. The n-th send of one rank to
-  // another on this communicator is the n-th receive there, of the same bytes; of 0 bytes nothing is done. Other ranks
-  // take no part. A send ends when its buffer is free, which may be no earlier than the end of its receive. So two
-  // lanes wait for each other for ever if each has a send first and, after it, the receive that the other's send
-  // needs: ranks that send to each other do so on two communicators, each with a lane of its own, one for each
-  // direction.
+  // another on this communicator is the n-th receive there, of the same bytes. With 0 bytes, both do nothing. Other
+  // ranks take no part. A send ends when its buffer is free, which may be no earlier than the end of its receive. Two
+  // lanes would wait for each other forever if each had a send before the receive that the other's send needs. So ranks
+  // that send to each other use two communicators, one for each direction, each with a lane of its own.
   virtual void send(const std::byte* data, std::size_t bytes, int to) = 0;
   virtual void receive(std::byte* data, std::size_t bytes, int from) = 0;
 
-  // Whether all its work runs on the device, so that a device::Graph can record it; only memory then differs from call
-  // to call.
+  // Whether all its work runs on the device, so that a device::Graph can record it. Calls then differ only in the
+  // contents of memory.
   virtual bool can_be_recorded() const { return false; }
 
   // Bytes that this rank has sent; exact once the lane is synchronized.
