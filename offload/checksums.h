@@ -7,8 +7,8 @@
 
 namespace strata::offload {
 
-// An XXH3 hash in memory of every page written to a tier, 1/512 of its bytes. It hashes pages and not blocks, because a
-// read may begin and end anywhere in what several writes left. Thread-safe for calls whose ranges do not overlap.
+// Keeps an XXH3 hash in memory of every page written to a tier: 1/512 of its bytes. It hashes pages rather than blocks,
+// because a read may cover only parts of what several writes left. Thread-safe for calls whose ranges do not overlap.
 class Checksums {
  public:
   explicit Checksums(std::uint64_t bytes);

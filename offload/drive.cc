@@ -9,8 +9,7 @@
 
 namespace strata::offload {
 namespace {
-// The number of attempts of one request that move no bytes: after more than this, the cause is no passing state of the
-// system.
+// The most attempts of one request that may move no bytes: after that, the cause is not temporary.
 constexpr int kMostAttempts = 1000;
 }  // namespace
 
