@@ -31,7 +31,7 @@ struct BatchRows {
   std::span<std::uint32_t> loss_rows = {};    // for the whole micro-batch; empty: all rows
   std::span<std::uint32_t> types = {};        // token types; empty: the model has none
   std::optional<std::uint32_t> padding = {};  // the token without a position, if there is one
-  std::span<std::uint32_t> class_sets = {};   // for the whole micro-batch, as many words for each row; empty: none
+  std::span<std::uint32_t> class_sets = {};   // for the whole micro-batch, equally many words per row; empty: none
 
   // The result has no loss_rows and no class_sets.
   BatchRows subrows(std::size_t begin, std::size_t count) const {

@@ -53,12 +53,12 @@ struct Context {
   GradientRange shared_gradients = {};
   const float* class_weights = nullptr;  // null: 1 each
   device::View scores = {};              // for a classifier's scores (LossUnit::classes); empty: not wanted
-  // For a unit with seams (Unit::seams): the stretch of its call to run, where that leaves its partial sums or its
-  // piece, in fp32, and the total of those that the stretch before left on all ranks: sums in the compute dtype.
+  // For a unit with seams (Unit::seams): the stretch to run; where it leaves its partial sums or its piece, in fp32;
+  // and the total of what the previous stretch left on all ranks (sums are in the compute dtype).
   std::size_t stretch = 0;
   device::View partial = {};
   device::ConstView total = {};
-  bool meanwhile = false;  // run what the stretch left to do while ranks exchange, instead of the stretch
+  bool meanwhile = false;  // instead of the stretch, run the work that it left for the time of the exchange
 
   bool one_row() const { return cache.rows == 1; }
 };
@@ -110,7 +110,7 @@ struct Ports {
   bool input = true;                   // false: the unit makes y from the batch, without x and dx
   bool output_by_parts = false;        // every part writes some of y; otherwise the last one writes all of it
   bool parameters_in_backward = true;  // backward reads the parameters
-  // If ranks divide the rows (RunShape::divides_rows), x, y and their gradients have this rank's rows alone.
+  // If ranks divide the rows (RunShape::divides_rows), x, y and their gradients have only this rank's rows.
   bool own_rows = false;
 };
 
@@ -124,12 +124,12 @@ enum class Pass : std::uint8_t { forward, backward };
 // A border within a call, at which ranks add what their virtual shards have computed
 // (models/layers/blocks/split_block.h), or put it together.
 struct Seam {
-  std::size_t elements;  // of the sum: [tokens, hidden], and what else crosses with it; of a rank's piece if it gathers
+  std::size_t elements;  // of the sum: [tokens, hidden] and whatever else crosses; of a rank's piece if it gathers
   std::optional<std::size_t> bias = {};  // the offset of a bias [hidden] that is added to each row of the sum
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
   bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
-  bool own_rows = false;   // the total has this rank's rows of the sum alone
-  // Above 0: the total has so many matrices [tokens, hidden] in the compute dtype, of which each rank has its rows.
+  bool own_rows = false;   // the total has only this rank's rows of the sum
+  // Above 0: the total is this many matrices [tokens, hidden] in the compute dtype. Each rank contributes its rows.
   std::size_t row_matrices = 0;
 };
 
@@ -324,8 +324,8 @@ class Model {
   std::size_t heads, head_dim;
   bool bidirectional = false;  // rows attend to their complete document
   std::vector<std::unique_ptr<Unit>> units;
-  // The format whose values units' quantised pools have, and the one that stores them: virtual shards, which cut blocks
-  // of nf4, store its scales in fp32.
+  // quantised_as: the format that determines the values in quantised pools. quantised: the format that stores them.
+  // They differ with virtual shards, which cut blocks of nf4 and store its scales in fp32.
   device::StorageFormat quantised_as = device::StorageFormat::nf4, quantised = device::StorageFormat::nf4;
   bool quantised_in_files = false;  // the model's files hold those pools' tensors quantised
   std::size_t constants_bytes = 0;
@@ -352,7 +352,7 @@ class Model {
   std::size_t loss_rows() const { return batch.loss_rows > 0 ? batch.loss_rows : batch.tokens; }
   std::size_t parameters() const;  // their number
   std::size_t trained_parameters() const;
-  // The first unit that trains something, where backward ends; the number of units if none does.
+  // The first unit that trains something: backward ends there. The number of units if none does.
   std::size_t lowest_trained() const;
   // FLOPs per token of the units' products, forward and backward, and of attention as if nothing were masked (Chowdhery
   // et al. 2022). `tokens`: of the RunShape.

@@ -39,12 +39,12 @@ struct Parameter {
   bool trained() const { return !is_frozen(offset); }
   PoolKind pool() const { return pool_of(offset); }
   std::size_t size() const;  // of the whole tensor
-  // The elements for which each piece has room, and those that a piece here has: fewer if the shards are not equal, and
-  // none if another shard has the part that this one shares.
+  // piece_room(): the elements for which each piece has room. piece_size(): those that a piece here has, which are
+  // fewer if shards are unequal, and none if another shard has the shared part.
   std::size_t piece_room() const;
   std::size_t piece_size(std::size_t piece) const;
-  // The number of pieces here, and their places in the unit and in the tensor: of a part that is shared, wherever it
-  // is.
+  // The number of pieces here, and the place of each in the unit and in the tensor. A shared part has a place even if
+  // another shard holds it.
   std::size_t pieces() const { return offsets.empty() ? 1 : offsets.size(); }
   std::size_t offset_of(std::size_t piece) const { return offsets.empty() ? offset : offsets[piece]; }
   Piece piece(std::size_t piece) const;

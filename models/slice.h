@@ -7,8 +7,8 @@ namespace strata::models {
 // How a tensor is cut into virtual shards along one dimension, which consists of `segments` equal segments (q, k and v
 // of a fused matrix): shard v has the v-th of `shards` equal parts of each segment, joined in order. The first
 // dimension of a tensor with one segment (a vocabulary) need not be divisible: parts are rounded up to whole rows, and
-// the last shards have fewer rows, or none. Of `sharers` neighbouring shards that use the same part (the keys of a head
-// that several shards of queries read), the first has it and the others have none.
+// the last shards have fewer rows, or none. If `sharers` neighbouring shards use the same part (the keys of a head that
+// several shards of queries read), the first has it and the others have none.
 struct Slice {
   std::size_t dimension = 0, segments = 1;
   std::size_t shards = 1;  // 1: the tensor is whole
@@ -26,8 +26,8 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-// Where the elements of one shard's piece lie in the whole tensor: stretches of `length` elements, every `shards`-th of
-// the tensor, from number `shard` on.
+// The elements of the whole tensor that one shard's piece has: every `shards`-th stretch of `length` elements, from
+// stretch `shard` on.
 struct Piece {
   std::size_t shard = 0, shards = 1, length = 1;
 
@@ -41,8 +41,8 @@ struct Piece {
     const std::size_t stretch = i / length, own = (stretch + shards - 1 - shard) / shards;
     return own * length + (stretch % shards == shard ? i % length : 0);
   }
-  // Calls f(at, whole, count) for the stretches of elements [begin, end) of the piece: from `at` on there, from `whole`
-  // on in the tensor.
+  // Calls f(at, whole, count) for each stretch of elements [begin, end) of the piece. It begins at element `at` of the
+  // piece, and at element `whole` of the tensor.
   template <typename F>
   void for_stretches(std::size_t begin, std::size_t end, F&& f) const {
     for (std::size_t at = begin; at < end;) {

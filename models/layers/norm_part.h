@@ -26,7 +26,7 @@ inline device::NormShape norm_of_rows(std::size_t rows, std::size_t width, float
   return {rows, width, 1, width, width, eps};
 }
 
-// Where a norm's tensors lie in the unit's flat buffer; only NormKind::layer has a bias.
+// The places of a norm's tensors in the unit's flat buffer; only NormKind::layer has a bias.
 struct NormOffsets {
   std::size_t gain = 0, bias = 0;
 };
@@ -38,8 +38,8 @@ struct NormOffsets {
 // if each rank has some of the blocks.
 class NormPart {
  public:
-  // gain, bias: their offsets there; only NormKind::layer has a bias. `blocks`: those that the shape's rows are; if
-  // they are not all, the caller adds what leave_gradients() leaves over the ranks.
+  // gain, bias: their offsets there; only NormKind::layer has a bias. `blocks`: the blocks of rows that `shape` covers.
+  // If other ranks have some blocks, the caller adds over the ranks what leave_gradients() leaves.
   NormPart(NormKind kind, const device::NormShape& shape, std::size_t gain, std::size_t bias = 0,
            const ShardRange& blocks = {});
 
@@ -55,12 +55,12 @@ class NormPart {
   void forward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y, device::View mean,
                device::View rstd, device::View no_bias = {}) const;
   // dx is the gradient of x, plus dresidual if there is one (dx may be dresidual). Also writes the gradients of the
-  // norm's trained tensors, unless other ranks have some of the blocks. `sums`: memory of so many elements.
+  // norm's trained tensors, unless other ranks have some of the blocks. `sums`: memory of sums() elements.
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::ConstView x,
                 device::ConstView mean, device::ConstView rstd, device::ConstView dresidual, device::View dx,
                 const GradientRange& gradients, device::View scratch, device::View no_bias = {},
                 device::View sums = {}) const;
-  // Adds `sums` over this rank's blocks into `to`, in fp32; and takes the sums over all ranks as the gradients.
+  // Adds `sums` over this rank's blocks into `to`, in fp32; then takes the sums over all ranks as the gradients.
   void leave_gradients(device::Lane&, device::View sums, device::View to) const;
   void take_gradients(device::Lane&, device::ConstView from, const GradientRange& gradients) const;
 

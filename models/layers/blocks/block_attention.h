@@ -43,7 +43,7 @@ class BlockAttention {
   std::size_t cache_bytes() const { return attention_.cache_bytes(); }
   std::size_t scratch_bytes(int threads) const;
   std::string set_up(device::Lane& lane) const { return attention_.set_up(lane); }
-  // The elements of all shards' rows of queries, keys and values, and of results.
+  // The sizes of all shards' rows: of queries, keys and values, and of results. In elements.
   std::size_t rows_size() const { return tokens_ * shards_.count * attention_.shape().q_stride; }
   std::size_t mixed_size() const { return tokens_ * shards_.share(spec_.heads) * spec_.head_dim; }
 
@@ -53,10 +53,10 @@ class BlockAttention {
   AnyView mixed(AnyView saved) const {
     return mixed_.of(saved);
   }
-  // Before attend(), and after the rows are written: norms, and rotations.
+  // Norms and rotates the heads. Call it after the rows are written and before attend().
   void prepare(device::Lane&, const Context&, device::View saved) const;
   void attend(device::Lane&, const Context&, const device::Dropout&, device::View saved, device::View scratch) const;
-  // From d_mixed to d_rows, the gradients of what attend() read, then of what the product wrote.
+  // The halves of backward. d_rows: first the gradients of what attend() read, then of what the product wrote.
   void attend_backward(device::Lane&, const Context&, const device::Dropout&, device::ConstView saved,
                        device::ConstView d_mixed, device::View d_rows, device::View scratch) const;
   void finish_backward(device::Lane&, const Context&, device::ConstView saved, device::View d_rows,

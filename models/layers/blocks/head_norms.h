@@ -22,7 +22,7 @@ class HeadNorms {
     float eps;
     std::size_t query_gain, key_gain;  // offsets
     ShardRange shards;
-    std::size_t sharers;  // see SharedKeys: of so many shards, the first has keys
+    std::size_t sharers;  // see SharedKeys: the first of this many shards has keys
   };
   // Adds what it saves and its memory in backward to the block's.
   HeadNorms(const Spec& spec, Slots& save, Slots& work);
@@ -32,8 +32,8 @@ class HeadNorms {
   // queries and keys in `to`.
   void forward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                device::View to, device::View saved) const;
-  // d_rows: the gradients of the normed queries and keys on entry, of the others on exit. In one shard, writes the
-  // gains' gradients; in several, keeps them for sum_gains().
+  // d_rows: on entry the gradients of the normed queries and keys, on exit those of the unnormed ones. In one shard,
+  // writes the gains' gradients; in several, keeps them for sum_gains().
   void backward(device::Lane&, const AttentionPart&, const ParameterRange& parameters, device::ConstView rows,
                 device::ConstView saved, device::View d_rows, const GradientRange& gradients, device::View workspace,
                 device::View scratch) const;

@@ -253,7 +253,7 @@ class Block final : public BlockUnit<BlockPlan> {
                                       gradients, scratch);
     b.qkv.backward_parameters(lane, qkv_input(c, x, saved), d_rows_in(c), gradients, scratch);
   }
-  // After attention's gradient, those of the heads' norms cross with it, unless each rank takes its rows alone.
+  // Gradients of the heads' norms cross together with attention's gradient, unless the ranks divide the rows.
   Seam seam_after(Pass pass, std::size_t product) const override {
     const BlockPlan& b = *plan_;
     const std::size_t rows = b.tokens * b.hidden;
@@ -321,7 +321,7 @@ class Block final : public BlockUnit<BlockPlan> {
     const BlockPlan& b = *plan_;
     b.attention.attend_backward(lane, c, attention_dropout(c), saved, d_mixed_in(c), d_rows_in(c),
                                 b.scratch.of(c.workspace));
-    // The next stretch's total has keys instead of the rows that it needs again.
+    // The next stretch needs these rows again, but its total has keys instead.
     if (const View kept = b.whole_input.of(c.workspace); keeps_input())
       cast(lane, whole_input(c, own_input(x, saved)), kept);
   }

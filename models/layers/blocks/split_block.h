@@ -46,8 +46,8 @@ class SplitBlock : public Unit {
   SplitBlock(std::string name, const RunShape& run)
       : Unit(std::move(name), {.own_rows = true}), shards_(run.shards), divides_rows_(run.divides_rows()) {}
 
-  // Adds tensors in the order of the products: the layers of each, and end_product() after the last tensor that is used
-  // with it, except for the last, which end_block() follows. That is when `places` are known.
+  // Adds tensors in the order of the products: the layers of each, then end_product() after the last tensor that is
+  // used with it. The last product ends with end_block() instead, which fills in `places`.
   void add_layers(SplitLinear::Offsets& places, const std::string& prefix, const JoinedLayers& layers, std::size_t in,
                   CutSide side, bool input_major);
   void end_product();
@@ -57,15 +57,15 @@ class SplitBlock : public Unit {
 
   // The number of products, from the first, whose results are saved; the others only make y.
   virtual std::size_t saving_products() const { return kProducts; }
-  // Attention, between its product and the projection. If ranks share heads of keys, a call has a seam before it in
-  // forward, and after it in backward.
+  // Attention, which runs between its product and the projection. If ranks share heads of keys, a call has a seam
+  // before it in forward, and after it in backward.
   virtual void attend(device::Lane&, const Context&, device::View saved) const = 0;
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
   // Elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
-  // What DoRA's lengths are made of (SplitLinear::squares): how many numbers each shard has. A forward begins with
-  // them: each rank leaves those of its shards, which `all` has of all shards, and saves the sums. If ranks share the
-  // block, there is a seam in between.
+  // The squared lengths of DoRA (SplitLinear::squares); squares() is their number per shard. At the start of a forward,
+  // each rank leaves those of its shards. It then takes those of all shards (`all`) and saves their sums. If ranks
+  // share the block, there is a seam in between.
   virtual std::size_t squares() const = 0;
   virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_squares(device::Lane&, const Context&, device::ConstView all, device::View saved) const = 0;
@@ -82,39 +82,39 @@ class SplitBlock : public Unit {
   virtual void after_backward(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx,
                               const GradientRange&) const = 0;
-  // If ranks share the block: the gradients of the tensors of a product whose input's gradient is a sum over shards,
-  // while the ranks add that.
+  // If ranks share the block: computes the gradients of a product's tensors while the ranks add the gradient of its
+  // input, which is a sum over shards.
   virtual void backward_parameters_of(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                                       device::ConstView saved, const GradientRange&) const = 0;
   // Elements of the sum that the product leaves, which the caller of the block adds over ranks.
   virtual Seam seam_after(Pass pass, std::size_t product) const = 0;
-  // If ranks divide the rows, what comes before a half of the block: this rank's rows of the half's input go to `to`.
+  // If ranks divide the rows: computes the input of a half of the block and leaves this rank's rows of it in `to`.
   virtual void leave_input(device::Lane&, const Context&, std::size_t product, device::ConstView x, device::View saved,
                            device::View to) const = 0;
-  // The same in backward: the rows of the gradient of the half's output and, if the block trains, of its input again,
-  // for backward_parameters_of(); otherwise `input` is empty.
+  // The same in backward, for the gradient of the half's output. If the block trains, `input` gets the rows of the
+  // half's input again, for backward_parameters_of(); otherwise it is empty.
   virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
                               device::View input) const = 0;
-  // Gradients of which each rank has a part, those of norms and of adapters' whole factors: how many elements, what the
-  // rank leaves, and the sums taken.
+  // Gradients to which each rank adds a part (of norms and of adapters' whole factors): their number of elements; the
+  // rank leaves its part, and takes the sums.
   virtual std::size_t crossing_gradients() const = 0;
   virtual void leave_gradients(device::Lane&, const Context&, device::View to) const = 0;
   virtual void take_gradients(device::Lane&, device::ConstView from, const GradientRange&) const = 0;
 
-  // Where a product leaves its sum over shards: in `own` or, if other ranks add to it, in the call's partial sum. And
-  // where what uses the sum finds it.
+  // A product leaves its sum over shards in sum_in(): `own`, or the call's partial sum if other ranks add to it. The
+  // code that uses the sum reads it from sum_of().
   static device::View sum_in(const Context& c, device::View own) { return c.partial ? c.partial : own; }
   static device::ConstView sum_of(const Context& c, device::View own) {
     return c.total ? c.total.sub(0, own.size) : device::ConstView(own);
   }
-  // Whether a forward, or its stretch, is to make y or what y is made of.
+  // Whether a forward, or its stretch, makes y or a partial sum of it.
   static bool makes_output(const Context& c, device::View y) { return y || c.partial; }
   bool shared() const { return shards_.count < shards_.of; }
   bool divides_rows() const { return divides_rows_; }
   const ShardRange& shards() const { return shards_; }
-  // The input of a half of the block, or in backward its output's gradient: all rows, which ranks have put together, or
-  // `own`. And the input in backward.
+  // The input of a half of the block, or in backward the gradient of its output: `own`, or all rows if the ranks have
+  // put theirs together. whole_input(): the input in backward.
   device::ConstView whole_rows(const Context& c, device::ConstView own) const {
     return divides_rows_ ? c.total.sub(0, own.size / shards_.count * shards_.of) : own;
   }
@@ -143,7 +143,7 @@ class SplitBlock : public Unit {
   static bool starts_half(Pass pass, std::size_t product) {
     return pass == Pass::forward ? product == kAttention || product == kUp : product == kProjection || product == kDown;
   }
-  // Row matrix `i` of those that the call leaves for the other ranks.
+  // The i-th row matrix that the call leaves for the other ranks.
   static device::View rows_in(const Context& c, device::ConstView x, std::size_t i);
 
   ShardRange shards_;

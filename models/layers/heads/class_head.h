@@ -31,7 +31,7 @@ struct ClassHeadSpec {
   std::string scores;           // the name of the layer that computes the scores
   bool biased = true;           // whether that layer has a bias
   float dropout_before = 0,
-        dropout_after = 0;  // around the dense layer; without one, only the latter
+        dropout_after = 0;  // before and after the dense layer; without one, only dropout_after
 };
 
 // The last unit of a classifier: the scores of each class, for the rows that enter the loss (RunShape::loss_rows), and

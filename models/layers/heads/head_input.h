@@ -39,7 +39,7 @@ class HeadInput {
                 device::View dx, const GradientRange& gradients, const device::Dropout& adapter_dropout) const;
 
  private:
-  // The inputs of: what comes first, the transform, and the final norm.
+  // taken(): the input of the first step. entered(): that of the transform. unnormed(): that of the final norm.
   device::ConstView taken(const Context&, const HeadPlaces&, device::ConstView x) const;
   device::ConstView entered(const Context&, const HeadPlaces&, device::ConstView x) const;
   device::ConstView unnormed(const Context&, const HeadPlaces&, device::ConstView x) const;

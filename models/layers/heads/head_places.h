@@ -6,13 +6,13 @@
 
 namespace strata::models {
 
-// Where a head's values lie in the workspace of its call.
+// The places of a head's values in the workspace of its call.
 struct HeadPlaces {
   struct Shape {
     std::size_t rows, chunk_rows, hidden;
     device::DType dtype;
     std::size_t scratch_bytes;
-    // The tiles whose logits exist at once have strides of this sum; those whose sums of gradients do, so many rows.
+    // The sum of the strides of tiles whose logits exist at once; the rows of tiles whose sums of gradients do.
     std::size_t logit_stride, table_rows;
     std::size_t words, most_words;  // with a bias: all, and the most of a tile
     bool learns, learns_table, learns_words;

@@ -10,14 +10,14 @@
 
 namespace strata::models {
 
-// The table [vocabulary, hidden] that a head multiplies its rows with, and the bias of its words, as this rank has
-// them: the tiles of its virtual shards, their places in flat buffers, and their products with chunks of rows.
+// This rank's part of a head's table [vocabulary, hidden] and of the bias of its words: the tiles of its virtual
+// shards, their places in flat buffers, and their products with chunks of rows.
 class HeadTable {
  public:
   HeadTable(std::size_t vocabulary, std::size_t hidden, const RunShape& run);
 
-  // By shard of this rank: where the table's rows begin, in the buffer of the unit that holds them, and the bias of its
-  // words; biases are empty if there is none.
+  // For each shard of this rank: the offsets of the table's rows, in the buffer of the unit that holds them, and of the
+  // bias of its words. `biases` is empty if there is no bias.
   void place(std::vector<std::size_t> rows, std::vector<std::size_t> biases);
   // Prepares the products of `rows` rows in chunks of chunk_rows.
   void prepare(std::size_t rows, std::size_t chunk_rows, const RunShape& run);
@@ -37,8 +37,8 @@ class HeadTable {
     return products_[rows == chunk_rows_ ? 0 : 1][tiles_.width(tile)];
   }
 
-  // Calls f(products) for each tile, and then for the widths that other ranks' tiles alone have: algorithms are chosen
-  // for the listed products, and must not depend on the rank.
+  // Calls f(products) for each tile, and then for widths that only tiles of other ranks have. Algorithms are chosen for
+  // the products listed here, and must not depend on the rank.
   template <typename F>
   void for_listed(std::size_t rows, F&& f) const {
     std::vector<bool> seen(tiles_.widths().size());

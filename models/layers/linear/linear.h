@@ -40,8 +40,8 @@ class Linear {
     Gelu gelu_after = Gelu::none;   // forward also returns gelu(y)
     Gelu gelu_before = Gelu::none;  // x is the output of a gelu: backward_input returns the gradient of its input
     float adapter_dropout = 0;      // of the input of adapters
-    // y, or dx, is one of the results that a sum over virtual shards adds: fp32, and not rounded. Of adapters B, or A,
-    // is then whole.
+    // y (or dx) is a partial result, to be added over virtual shards: fp32, not rounded. An adapter's B (or A) is then
+    // whole.
     bool partial_output = false, partial_input_gradient = false;
     std::size_t width = 0;  // the distance between rows of y, in elements; 0: that of the tensors' outputs
   };
@@ -90,12 +90,12 @@ class Linear {
   };
   void forward_row(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    device::View scratch, device::View active, const device::Dropout& dropout) const;
-  // For DoRA, the first bytes of the scratch: norms and scales of all outputs, in fp32, a matrix like y, and
-  // with dropout one like x.
+  // For DoRA, the start of the scratch: norms and scales of all outputs in fp32, a matrix of y's shape and, with
+  // dropout, one of x's.
   struct Dora {
     device::View norms, scales, product, wide, rest;
   };
-  // One tensor's product, where dropout gives each an input of its own.
+  // The product of one tensor, if dropout gives each tensor an input of its own.
   struct Single {
     std::size_t column;
     device::Product forward, input;
@@ -104,17 +104,17 @@ class Linear {
   std::size_t dora_bytes() const;
   Dora cut(device::View scratch) const;
   device::DType product_dtype() const { return spec_.partial_output ? device::DType::fp32 : spec_.dtype; }
-  // The matrix of dora.product when it holds gradients of what the scales multiply.
+  // dora.product as a matrix of gradients: of the values that the scales multiply.
   device::View scaled_gradient(const Dora& dora) const { return {dora.product.data, dora.product.size, spec_.dtype}; }
   void run_products(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                     device::View scratch, device::ConstView bias, device::View active) const;
   // |W + s B A| of each output, and its magnitude divided by it.
   void run_norms(device::Lane&, const ParameterRange& parameters, const Dora& dora, device::ConstView squares,
                  device::View scratch) const;
-  // out = x times the scales, plus biases where `biases` has them.
+  // out = x times the scales, plus the biases if `biases` is not null.
   void run_scales(device::Lane&, const Dora& dora, device::ConstView x, const ParameterRange* biases,
                   device::View out) const;
-  // The gradients of magnitudes; returns that of what the scales multiply.
+  // Computes the gradients of magnitudes; returns the gradient of the values that the scales multiply.
   device::ConstView run_dora_backward(device::Lane&, const ParameterRange& parameters, device::ConstView x,
                                       device::ConstView dy, const GradientRange& gradients, const Dora& dora,
                                       const device::Dropout& dropout, device::View sums,
@@ -122,14 +122,14 @@ class Linear {
   // With dropout: y = W (x - x') + g z + b and z = (W + s B A) x', where x' is what dropout leaves of x, as in peft.
   void forward_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                        const Dora& dora, const device::Dropout& dropout, device::ConstView squares) const;
-  // z of it, into dora.product; W (x - x') into y, unless that is empty.
+  // Writes W x' to dora.product, and W (x - x') to y unless y is empty.
   void run_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                    const Dora& dora, const device::Dropout& dropout) const;
-  // backward_input(), where dora, if given, is of a layer with dropout.
+  // backward_input(). `dora`: null unless the layer has DoRA and dropout.
   void input_gradient(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                       device::View scratch, device::ConstView inactive, const device::Dropout& dropout,
                       const Dora* dora) const;
-  // Adds to dx what dropout keeps of (dz - dy) W.
+  // Adds (dz - dy) W to dx, after dropout.
   void add_dropped(device::Lane&, const ParameterRange& parameters, device::ConstView dy, device::View dx,
                    const Dora& dora, device::View scratch, const device::Dropout& dropout) const;
   device::Dropout of(std::size_t tensor, device::Dropout dropout) const;

@@ -16,12 +16,12 @@ namespace strata::models {
 enum class CutSide : std::uint8_t { outputs, inputs };
 
 // A linear layer that is computed in V virtual shards, each a Linear of its own with a piece of W, as in Megatron-LM
-// (Shoeybi et al. 2019). What is cut is a stack of the shards' matrices: [V, rows, features / V]. If outputs are cut,
-// y is such a stack, and dx is the sum of V products. If inputs are cut, x is one, y is the sum of V products, and the
-// bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that its bits do not depend on
-// how many ranks compute them. With one shard, it is the Linear itself.
+// (Shoeybi et al. 2019). A matrix that is cut is stored as a stack of the shards' matrices: [V, rows, features / V]. If
+// outputs are cut, y is such a stack and dx is the sum of V products. If inputs are cut, x is such a stack, y is the
+// sum of V products, and the bias is whole. A sum adds fp32 results by a balanced binary tree and rounds once, so that
+// its bits do not depend on how many ranks compute them. With one shard, it is the Linear itself.
 //
-// If ranks share the layer, each computes neighbouring shards, so its stacks have these alone. A sum over shards is
+// If ranks share the layer, each computes neighbouring shards, so its stacks contain only those. A sum over shards is
 // then the rank's partial sum, in fp32 and without the bias; the partial sums of all ranks, added by the same tree, and
 // the bias are the whole. The gradients of cut outputs' tensors then have a call of their own, for which the exchange
 // of dx need not wait.
@@ -29,8 +29,8 @@ class SplitLinear {
  public:
   // The places of the layer's tensors: the pieces of each of this rank's shards and, if inputs are cut, the bias, which
   // is whole. `first`: the number of this rank's first shard. `of`: the number of all ranks' shards; 0: there are no
-  // others. If only the first of `sharers` neighbouring shards has all tensors (Slice::sharers), `complete` lists those
-  // of such a shard, of which the others have the first `everywhere`; in their lists, `out` is 0 for the rest.
+  // others. If only the first of `sharers` neighbouring shards has all tensors (Slice::sharers), `complete` lists its
+  // tensors. The others have only the first `everywhere` of these; in their lists, `out` is 0 for the rest.
   struct Offsets {
     std::vector<std::vector<Linear::Tensor>> shards;
     std::optional<std::size_t> bias = {};
@@ -43,8 +43,7 @@ class SplitLinear {
   // cut is cut too, and the other is whole: by linearity, each shard adds its part of the adapter to its part of the
   // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut as outputs are. If
   // inputs are cut, they are whole, and so are the lengths that divide them. Throws Error{usage} for an adapter's
-  // dropout of
-  // rows that are no multiple of 4 elements.
+  // dropout of rows whose length is not a multiple of 4.
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
   std::size_t shards() const { return shards_.size(); }  // of this rank
@@ -62,14 +61,14 @@ class SplitLinear {
   void backward(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::ConstView dy,
                 device::View dx, const GradientRange& gradients, device::View scratch, device::ConstView inactive = {},
                 const device::Dropout& dropout = {}, device::View sums = {}, device::ConstView squares = {}) const;
-  // If inputs are cut: how many lengths DoRA has that are sums over shards (Linear::squares), of which shard `v` of
-  // this rank leaves its part. forward() and backward() take the sums over all ranks' shards.
+  // If inputs are cut: the number of DoRA's lengths that are sums over shards (Linear::squares). leave_squares() leaves
+  // the part of this rank's shard `v`; forward() and backward() take the sums over all ranks' shards.
   std::size_t squares() const { return shards_[0].squares(); }
   void leave_squares(device::Lane&, std::size_t v, const ParameterRange& parameters, device::View to,
                      device::View scratch) const;
-  // In several shards: elements of the fp32 memory `sums` for the gradients of adapters' whole tensors, which are left
-  // there if ranks share the layer; and elements that then cross. leave_gradients() adds this rank's shards,
-  // take_gradients() takes the sums over all ranks.
+  // In several shards: the size of the fp32 memory `sums` for the gradients of adapters' whole tensors, in elements. If
+  // ranks share the layer, the gradients stay there, and crossing() elements go to other ranks: leave_gradients() adds
+  // this rank's shards, and take_gradients() takes the sums over all ranks.
   std::size_t sums() const { return shards_.size() * sums_of_shard(); }
   std::size_t crossing() const { return shared() ? sums_of_shard() : 0; }
   void leave_gradients(device::Lane&, device::ConstView sums, device::View to) const;
@@ -87,7 +86,7 @@ class SplitLinear {
   std::size_t partial_bytes() const;
   double sum(double (Linear::*flops)() const) const;  // over shards
   std::size_t sums_of_shard() const;
-  // The fp32 gradients of the adapters' whole tensors that shard `v` leaves; zeros of those that it does not have.
+  // The fp32 gradients of the adapters' whole tensors that shard `v` leaves; zeros for tensors that it does not have.
   device::View sums_of(device::Lane&, device::View sums, std::size_t v) const;
   // The adapter's dropout in shard v, whose input may be some columns of the layer's.
   device::Dropout of_shard(device::Dropout dropout, std::size_t v) const;
@@ -101,8 +100,8 @@ class SplitLinear {
   std::vector<Linear> kinds_;
   std::size_t sharers_ = 1;
   bool adapted_ = false;
-  // Where the gradients of adapters' whole tensors belong, in the order in which shards leave them: factors, then
-  // magnitudes; and how many elements of them each shard has.
+  // The places of the gradients of adapters' whole tensors, in the order in which shards leave them: factors, then
+  // magnitudes. own_sums_: how many of these elements each shard has.
   struct Whole {
     std::size_t offset, size;
   };
