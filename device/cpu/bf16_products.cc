@@ -10,7 +10,7 @@
 namespace strata::device::cpu {
 namespace {
 
-// The best of a few times, of microseconds each: interruptions only slow it down.
+// The best of several runs of some microseconds: interruptions only slow a run down.
 double flops_per_second(double (*kernel)(std::size_t rounds)) {
   constexpr std::size_t kRounds = 2000;
   double best = 0;

@@ -19,7 +19,7 @@ struct DynamicMap {
   float least[8];            // the smallest number that rounds into the decade; below it, e - 1
   float steps[8], shift[8];  // |byte| = floor(steps * value + shift)
   float most[8];             // the last of the decade, if it is smaller
-  float exponent;            // what floor(log10(value) + exponent) needs to be e, or one more
+  float exponent;            // such that floor(log10(value) + exponent) is e or e + 1
   int first;                 // the lowest decade
 
   // decode() and encode(), below, for kernels with their own copy of a map.

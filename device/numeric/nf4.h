@@ -6,8 +6,8 @@
 #include "device/numeric/storage_format.h"
 
 // NF4 of "QLoRA" (Dettmers et al. 2023), with the bits of bitsandbytes: 64 consecutive elements of a matrix share a
-// scale, their largest magnitude, and each is one of 16 parts of it. With double quantisation the scales have 8 bits,
-// too: 256 of them share one scale, of what they differ from the matrix' mean, the offset.
+// scale, their largest magnitude, and each is one of 16 fractions of it. With double quantisation the scales have 8
+// bits, too: the offset, the mean of all the matrix's scales, is subtracted, and each 256 share one scale.
 //
 // A block of StorageFormat::nf4 begins at a multiple of 16,384 elements of its matrix and holds, one after the other:
 // the scale of its scales and the offset (floats), 256 scales (bitsandbytes' codes), 8,192 bytes of codes, of which the

@@ -80,7 +80,7 @@ template <typename V, typename Broadcast>
   master = fnma(broadcast(f.step), moment1 / denominator, master * broadcast(f.decay));
 }
 
-// Multiplying twice by 2^127 takes any number except zero to one or beyond, and saturating that gives its sign.
+// Multiplying by 2^127 twice makes every number except zero at least 1 in magnitude; saturating it gives its sign.
 template <typename V, typename Broadcast>
 [[gnu::always_inline]] constexpr V sign(V x, Broadcast broadcast) {
   x = (x * broadcast(0x1p127f)) * broadcast(0x1p127f);

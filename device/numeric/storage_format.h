@@ -6,8 +6,8 @@
 
 namespace strata::device {
 
-// How values lie in memory and in files that are not computed with as they lie there, or not at once: an optimizer's
-// master and moments, sums of gradients, parameters at rest.
+// Formats in which values are stored, in memory or in files, while nothing is computed with them: an optimizer's master
+// and moments, sums of gradients, parameters at rest.
 //   fp32, bf16, fp16   as that dtype; bf16 moments are rounded stochastically at each update;
 //   block8             blocks of 256 elements: a float, the largest magnitude of the block, then 256 codes of a dynamic
 //                      map (device/numeric/dynamic_map.h) that are parts of it: "8-bit Optimizers via Block-wise
@@ -16,7 +16,7 @@ namespace strata::device {
 // Bytes that are all zero hold zeros in every format. Tables of the moments' formats count them from 0.
 enum class StorageFormat : std::uint8_t { fp32, bf16, block8, fp16, nf4, nf4_plain };
 
-// Elements of a block of block8; moments lie in whole ones in every format.
+// Elements in a block of block8. In every format, moments take whole blocks of this size.
 inline constexpr std::size_t kMomentBlock = 256;
 // Elements of a block of nf4, and its bytes: in nf4 two floats, 256 scales of 8 bits and 8,192 bytes of codes; in
 // nf4_plain the scales are floats.
@@ -26,7 +26,7 @@ constexpr bool is_nf4(StorageFormat format) {
   return format == StorageFormat::nf4 || format == StorageFormat::nf4_plain;
 }
 
-// Bytes of so many elements, the last block being a whole one. Elements and blocks follow each other.
+// Bytes of this many elements, with a whole last block. Elements and blocks follow each other without gaps.
 constexpr std::size_t stored_bytes(StorageFormat format, std::size_t elements) {
   switch (format) {
     case StorageFormat::bf16:

@@ -5,7 +5,7 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// A scale has 16 values: they are rounded, then looked up, the halves of 16-bit values each in a register.
+// A scale has 16 values. They are rounded, then looked up; of 16-bit values, each half is in a register.
 template <typename T>
 STRATA_LANES void look_up(const T* values, const std::uint8_t* codes, T* out) {
   if constexpr (sizeof(T) == 2) {

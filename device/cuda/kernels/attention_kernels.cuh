@@ -194,8 +194,8 @@ constexpr bool second(Pass pass) {
 }
 
 // 64 queries (dq) or 64 keys (first: dk, second: dv) of one head, from `row` on. Rows x, y are k and v (or q and d_o).
-// The tiles of columns that pass by them are the other two: scores s = x columns_x^T and products d = y columns_y^T;
-// then first += ds columns_x and second += p columns_y. Keys take their query heads one after another.
+// The other two are read as tiles of columns: scores s = x columns_x^T and products d = y columns_y^T; then first += ds
+// columns_x and second += p columns_y. Keys take their query heads one after another.
 template <typename T, int D, Pass kPass>
 __device__ void backward_tile(const AttentionCall<T>& c, const AttentionRows<T>& document, unsigned block_head,
                               unsigned row) {

@@ -46,7 +46,7 @@ struct Packs {
     return kPacks > 0 ? kPacks : static_cast<int>((width + at_once - 1) / at_once);
   }
   __device__ unsigned column(int pack) const { return (thread + (static_cast<unsigned>(pack) << bits)) * kN; }
-  // The elements from there on.
+  // The vector's elements from that column on.
   __device__ unsigned left(int pack) const {
     const unsigned at = column(pack);
     return at < width ? width - at : 0;
@@ -54,8 +54,7 @@ struct Packs {
   __device__ bool inside(int pack, int i) const {
     return kWhole ? left(pack) != 0 : static_cast<unsigned>(i) < left(pack);
   }
-  // Adds bytes to the pointer at once. Otherwise the compiler would add to the many numbers of which the pointer is the
-  // sum.
+  // Adds bytes to the finished pointer. Otherwise the compiler would add to each of the many numbers whose sum it is.
   template <typename U>
   __device__ U* pack_at(U* vector, int pack) const {
     using Byte = std::conditional_t<std::is_const_v<U>, const char, char>;
@@ -82,8 +81,8 @@ struct Packs {
   }
 };
 
-// Sums for each column of vectors that do not fit into registers; each is one thread's. In `shared` until the end,
-// where a block's threads have theirs side by side; without it, in `columns` itself.
+// A thread's column sums of vectors that do not fit into registers. They are in `shared` until the end, next to those
+// of the block's other threads; without it, they are in `columns` itself.
 template <typename Own>
 struct LongSums {
   static constexpr int kN = Own::kN;
@@ -130,8 +129,8 @@ struct Place {
   std::size_t x, y;
   unsigned group;
 };
-// Where the vectors of a shape are, and the distance of those that a team reads in turn, `teams` vectors apart: `turn`
-// elements, plus `wrap` at the end of a row.
+// The places of a shape's vectors. A team reads every `teams`-th vector: the next one is `turn` elements further, plus
+// `wrap` if it is in a later row.
 struct Layout {
   std::size_t x_stride, y_stride, x_turn, y_turn, x_wrap, y_wrap;
   unsigned width, groups, group_turn;

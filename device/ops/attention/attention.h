@@ -21,8 +21,8 @@ struct AttentionShape {
   std::size_t window = 0;
   bool causal = true;
   bool packed = false;  // sequences may not be one document each: implementations for whole sequences are not used
-  // If these are heads of a layer that has more, how many it has (0: `heads`), and the first of these. Only dropout
-  // counts heads in the layer.
+  // If the layer has more heads than these: their number (0: `heads`), and the number of the first one here. Only
+  // dropout counts heads in the layer.
   std::size_t layer_heads = 0, first_head = 0;
   // The gradients of keys and values are fp32: sums over some of the query heads that read them, to which others are
   // added.
@@ -39,8 +39,8 @@ struct AttentionShape {
 // neighbours; tiles between documents cost nothing. In rows outside of documents, o and lse are 0.
 void attention_forward(Lane&, const AttentionShape&, const RowRange* documents, ConstView q, ConstView k, ConstView v,
                        View o, View lse, const Dropout&, View workspace);
-// dq, dk, dv have the layout (and strides) of q, k, v, and their dtype but for fp32_key_gradients. Gradients of key
-// heads sum their query heads in order. Rows outside of documents are 0.
+// dq, dk, dv have the layout (and strides) of q, k, v, and their dtype, except with fp32_key_gradients. Gradients of
+// key heads sum their query heads in order. Rows outside of documents are 0.
 void attention_backward(Lane&, const AttentionShape&, const RowRange* documents, ConstView q, ConstView k, ConstView v,
                         ConstView o, ConstView lse, ConstView do_, View dq, View dk, View dv, const Dropout&,
                         View workspace);

@@ -1,9 +1,9 @@
 #pragma once
 #include "device/cpu/kernels/attention/operands.h"
 
-// The third form of operands: pairs of bf16 that AMX multiplies, 16 x 16 sums at a time over 16 pairs. TDPBF16PS adds
-// the first and the second elements of pairs apart and then both sums to the result, so bf16 has other bits than in the
-// other two forms. A left operand is read along the sum, so sums that belong to rows of the right one are kept
+// The third form of operands: pairs of bf16 that AMX multiplies, 16 x 16 sums at a time over 16 pairs. TDPBF16PS sums
+// the first and the second elements of pairs separately and adds both sums to the result, so bits differ from those of
+// the other two forms. A left operand is read along the sum, so sums that belong to rows of the right one are kept
 // transposed: [head_dim, rows].
 namespace strata::device::cpu::STRATA_ISA {
 
@@ -71,8 +71,8 @@ static void tile_block(std::size_t chunks, Left<Pair> a, Right<Pair> b, Sum c) {
   memory_barrier();
 }
 
-// c[m, 16 n] (+)= a[m, k] b[k, 16 n]; operands hold zeros, or what is multiplied by zeros, up to whole sixteens of k,
-// and `a` has memory up to whole sixteens of rows.
+// c[m, 16 n] (+)= a[m, k] b[k, 16 n]; operands are padded with zeros, or with numbers that are multiplied by zeros, to
+// a multiple of 16 in k. `a` has memory for a multiple of 16 rows.
 static void tile_product(std::size_t m, std::size_t n, std::size_t k, Left<Pair> a, Right<Pair> b, Sum c) {
   const std::size_t chunks = (k + kTilePairs - 1) / kTilePairs;
   for (std::size_t x = 0; x < n; x += 2) {
@@ -90,7 +90,7 @@ static void tile_product(std::size_t m, std::size_t n, std::size_t k, Left<Pair>
       y += kTileRows;
     }
     if (y == m) continue;
-    // The rows after the last one are not this call's.
+    // The rows after the last one do not belong to this call.
     alignas(64) float block[kTileRows * 2 * kLanes];
     const std::size_t columns = (two ? 2 : 1) * kLanes;
     const Sum to = sum();

@@ -10,20 +10,20 @@ namespace strata::device::cpu {
 // By dtype, in the order of DType. Tasks of one call may run at the same time; `scratch` is one worker's,
 // attention_scratch() floats, 64-byte aligned.
 struct AttentionKernels {
-  // Outputs of those of the queries that the document has.
+  // The outputs of the queries, as far as the document has them.
   void (*forward[3])(const AttentionCall&, const AttentionRows& document, const QueryTiles&, float* scratch);
   // delta of rows [begin, end) of the batch * seq rows; sets their turns to zero.
   void (*delta[3])(const AttentionCall&, std::size_t begin, std::size_t end);
-  // dk and dv of `tiles` tiles of keys from row `first` of the document on, or those that are left, and their parts of
-  // dq, added when their turns have come: tiles of a document must start in order. tiles: backward_tiles() at most.
+  // dk and dv of `tiles` tiles of keys (at most backward_tiles(); fewer if the document ends) from row `first` of the
+  // document on. Their parts of dq are added in turn, so tiles of a document must start in order.
   void (*backward[3])(const AttentionCall&, const AttentionRows& document, std::size_t kv_head, std::size_t first,
                       std::size_t tiles, float* scratch);
 };
 STRATA_BF16_KERNEL_TABLE(AttentionKernels, attention_kernels)
 
-// Floats of scratch of tasks of so many tiles: forward's keys, values, and queries and output of each tile; or
-// backward's queries and gradient of the output, and five operands of each tile; then scores, weights, statistics and
-// random words, and gaps between them.
+// The scratch of a task with this many tiles, in floats. Forward: keys, values, and each tile's queries and output.
+// Backward: queries, the output's gradient, and each tile's five operands. Then scores, weights, statistics, random
+// words, and the gaps between all of these.
 inline constexpr std::size_t attention_scratch(std::size_t padded_head_dim, std::size_t query_tiles,
                                                std::size_t key_tiles) {
   const std::size_t forward = 2 * query_tiles, backward = 5 * key_tiles;

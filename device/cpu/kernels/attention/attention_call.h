@@ -21,7 +21,7 @@ struct AttentionCall {
   float* lse;                 // [batch, heads, seq]
   float* delta;               // [batch, heads, seq]: sum over the head of o * d_o
   float* dq_sum;              // [batch, heads, seq, head_dim rounded up to 16]
-  std::uint32_t* turns;       // [batch, heads, seq]: contributions to dq_sum so far of the query tile that starts there
+  std::uint32_t* turns;       // [batch, heads, seq]: contributions so far to dq_sum of the query tile that starts there
   RandomStream random;        // for dropout, which counts heads in the whole layer
   std::uint32_t layer_heads, first_head;
   std::uint32_t threshold;  // 0: no dropout
@@ -35,8 +35,8 @@ struct AttentionRows {
   std::size_t batch, first, rows;
 };
 
-// What a forward task computes: tiles of queries [begin, begin + rows) of `heads` heads that share a key head, from
-// `head` on. heads * (tiles in rows) is forward_tiles() at most.
+// The tiles that a forward task computes: queries [begin, begin + rows) of `heads` heads from `head` on, which share a
+// key head. heads * (tiles in rows) is at most forward_tiles().
 struct QueryTiles {
   std::size_t head, heads, begin, rows;
 };

@@ -5,7 +5,7 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// Where the running maximum starts: finite, so that a tile in which a query sees nothing leaves no NaN behind.
+// The initial running maximum. It is finite, so that a tile in which a query sees nothing leaves no NaN.
 static constexpr float kLowest = -1e30f;
 
 // One tile of 64 queries on its way through the keys: running maximum and sum of each query (lanes), and the output.
@@ -16,8 +16,8 @@ struct ForwardTile {
   float *o, *maximum, *sum;
 };
 
-// s[key, query] (scores) -> weights as factors; updates maximum and sum; factor[query] is what the output of the tiles
-// before must be multiplied by.
+// s[key, query] (scores) -> weights as factors; updates maximum and sum; the output of earlier tiles must be multiplied
+// by factor[query].
 template <typename O>
 static void softmax_step(const O& operands, float* s, std::size_t keys, float* maximum, float* sum, float* factor) {
   F32x16 top[kGroups], total[kGroups], shift[kGroups];
@@ -41,7 +41,7 @@ static void softmax_step(const O& operands, float* s, std::size_t keys, float* m
   for (std::size_t g = 0; g < kGroups; ++g) store(sum + g * kLanes, total[g]);
 }
 
-// Zeros the dropped ones of p[key, query].
+// Zeros the dropped elements of p[key, query].
 static void drop(const AttentionCall& c, const AttentionRows& document, std::size_t head, const TilePair& at, float* p,
                  float* scratch) {
   auto* words = reinterpret_cast<std::uint32_t*>(scratch);
@@ -108,7 +108,7 @@ template <typename T>
       const ForwardTile<E>& t = tiles[i];
       const TilePair at{t.first, first, n, c.behind, c.ahead};
       if (!at.some_visible()) continue;
-      // On the diagonal, 16 keys at a time against the queries that may see one of them. Tiles of AMX are too fast for
+      // On the diagonal, 16 keys at a time meet only the queries that may see one of them. AMX's tiles are too fast for
       // that to save time.
       const bool diagonal = at.diagonal() && !O::kTransposedSums;
       const std::size_t some = diagonal ? kLanes : n;

@@ -13,9 +13,8 @@ namespace strata::device::cpu::STRATA_ISA {
 
 static constexpr std::size_t kTile = kAttentionTile, kGroups = kTile / kLanes;
 
-// Parts of one worker's scratch, taken one after another; sizes are multiples of 16 elements. The gap between them
-// keeps equal places of two tiles from having equal addresses but for whole pages, which loads and stores would be
-// mixed up by.
+// Parts of one worker's scratch, taken one after another; sizes are multiples of 16 elements. Without the gap, the same
+// place in two tiles would be whole pages apart, and the processor would confuse loads with stores.
 struct Scratch {
   static constexpr std::size_t kGap = 16;
   float* next;
@@ -28,7 +27,7 @@ struct Scratch {
   }
 };
 
-// A tile of one head: `rows` rows, which `left` rows of its document begin with.
+// A tile of one head: the first `rows` of the `left` rows that its document still has.
 template <typename T>
 struct HeadRows {
   const T* data;
@@ -36,7 +35,7 @@ struct HeadRows {
   std::size_t rows = left < kTile ? left : kTile;
 
   [[gnu::always_inline]] const T* row(std::size_t r) const { return data + r * stride; }
-  // Rows lie too far apart for the processor to guess which comes next. The next tile's first ones are fetched too.
+  // Rows lie too far apart for the processor's own prefetching. The next tile's first rows are fetched too.
   [[gnu::always_inline]] void prefetch_after(std::size_t r) const {
     constexpr std::size_t kAhead = 16;
     if (r + kAhead >= left) return;
@@ -57,10 +56,10 @@ struct Weights {
   const E *p_over_queries, *ds_over_queries, *ds_over_keys;
 };
 
-// How scores become weights: e^(score + shift) of scores whose operand was scaled.
+// The weight of a score: e^(score + shift). One operand of the score has been scaled.
 template <typename T>
 struct Softmax {
-  struct Mode {};  // the floating-point unit's, which stays as it is
+  struct Mode {};  // the floating-point unit's mode, unchanged
   const float scale;
 
   float operand_scale() const { return scale; }  // the factor of one operand of the scores
@@ -80,7 +79,7 @@ struct Softmax<bf16> {
   [[gnu::always_inline]] float factor() const { return scale * kLog2E; }
   [[gnu::always_inline]] F32x16 shift(F32x16 maximum) const { return zeros() - maximum * broadcast(factor()); }
   [[gnu::always_inline]] F32x16 shift_of_lse(float lse) const { return broadcast(-lse * kLog2E); }
-  // Product and sum are rounded apart, so that the greatest score's weight is 1 whatever its size.
+  // Product and sum are rounded separately, so that the greatest score has the weight 1 whatever its size.
   [[gnu::always_inline]] F32x16 weight(F32x16 score, F32x16 shift) const {
     return exp2(score * broadcast(factor()) + shift);
   }
@@ -130,7 +129,7 @@ struct Floats : Softmax<T> {
     return {both, both};
   }
 
-  // to[r, c] = factor * from[r, c], with zeros in the rows and columns that are not there.
+  // to[r, c] = factor * from[r, c], with zeros in missing rows and columns.
   static void pack(const HeadRows<T>& from, float factor, Element* elements, std::size_t padded) {
     auto* to = reinterpret_cast<float*>(elements);
     for (std::size_t r = 0; r < kTile; ++r, to += padded) {
@@ -263,7 +262,7 @@ struct Pairs : Softmax<bf16> {
   }
 
  private:
-  // f(i, all of the 32) for every whole thirty-two of [0, n), f(i, those that are there) for what is left.
+  // Calls f(i, mask) for every 32 elements of [0, n). The last mask has only the elements that exist.
   template <typename F>
   STRATA_LANES void for32(std::size_t n, F&& f) {
     std::size_t i = 0;
@@ -279,14 +278,14 @@ struct Pairs : Softmax<bf16> {
     return _mm512_permutex2var_epi16(
         even, _mm512_or_si512(from, _mm512_slli_epi32(_mm512_add_epi32(from, _mm512_set1_epi32(32)), 16)), odd);
   }
-  // Sixteen elements of one row of a tile, then those below them in the next one, as bf16.
+  // Sixteen elements of a row of a tile, then the sixteen below them, as bf16.
   STRATA_LANES __m512i round_two(const float* x) {
     return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(load(x + kTile).v, load(x).v));
   }
   STRATA_LANES __m512i in_pairs(__m512i two) {
     return interleave<0>(two, _mm512_castsi256_si512(_mm512_extracti64x4_epi64(two, 1)));
   }
-  // The row after an odd number of them, which shares pairs with the last one.
+  // Zeros the row after an odd number of rows, because it shares pairs with the last one.
   STRATA_LANES void clear_odd(float* tile, std::size_t rows) {
     if (rows % 2 == 1)
       for (std::size_t x = 0; x < kTile; x += kLanes) store(tile + rows * kTile + x, zeros());

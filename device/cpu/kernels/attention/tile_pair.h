@@ -65,6 +65,6 @@ STRATA_LANES std::uint64_t score_index(const AttentionCall& c, const AttentionRo
 }
 
 static constexpr std::size_t kWords =
-    kTile + kLanes * 2;  // random_range writes whole 32s from up to three words before
+    kTile + kLanes * 2;  // random_range writes whole 32s and may begin three words early
 
 }  // namespace strata::device::cpu::STRATA_ISA

@@ -5,9 +5,9 @@ namespace strata::device::cpu {
 
 inline constexpr std::size_t kAttentionTile = 64;  // keys and queries of a tile; orders the sums
 
-// The most tiles that a task takes through the other side's tiles, packed once for all of them: what it keeps of them
-// must stay in a core's own cache. Forward's are tiles of queries, of one head or of several that share a key head;
-// backward's are tiles of keys. Bits do not depend on how many there are.
+// The most tiles that a task takes through the other side's tiles, which are packed once for all of them. What the task
+// keeps of its tiles must stay in a core's own cache. Forward takes tiles of queries, of one head or of several that
+// share a key head; backward takes tiles of keys. Bits do not depend on their number.
 inline constexpr std::size_t kMostForwardTiles = 8, kMostBackwardTiles = 4;
 constexpr std::size_t forward_tiles(std::size_t padded_head_dim) {
   const std::size_t fit = 512 / padded_head_dim;

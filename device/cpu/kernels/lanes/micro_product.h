@@ -6,8 +6,8 @@
 namespace strata::device::cpu::STRATA_ISA {
 
 // An element of an operand is a float; a bf16 that was widened to one; or, with AVX512_BF16, two bf16 that follow each
-// other along k, the lower half first. Of two bf16 the later one is added first, in both forms: so have VDPBF16PS's
-// sums their bits, and those of widened operands the same ones if subnormals count as zeros (FlushSubnormals).
+// other along k, the lower half first. In both forms the later of two bf16 is added first, as VDPBF16PS does. Sums of
+// widened operands have the same bits as its sums if subnormals count as zeros (FlushSubnormals).
 STRATA_LANES F32x16 multiply_add(float x, F32x16 line, F32x16 sum) {
   return fma(broadcast(x), line, sum);
 }
@@ -23,7 +23,7 @@ STRATA_LANES F32x16 multiply_add(Widened x, F32x16 line, F32x16 sum) {
 STRATA_LANES F32x16 load_line(const Widened* p) {
   return load(&p->value);
 }
-// As long as it lives, this thread takes subnormal operands for zeros and makes zeros of subnormal results.
+// During its lifetime, this thread treats subnormal operands and results as zeros.
 class FlushSubnormals {
  public:
   [[gnu::always_inline]] FlushSubnormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
@@ -96,7 +96,7 @@ STRATA_LANES void register_block(std::size_t k, Left<E> a, Right<E> b, Sum c) {
       add(left, right);
     }
     if (k == 1) {
-      // What follows the last one is +0 in a Pair, and -0 + 0 is +0.
+      // In a Pair, +0 follows the last element, and -0 + 0 is +0.
 #pragma GCC unroll 16
       for (int i = 0; i < M; ++i)
 #pragma GCC unroll 4

@@ -4,14 +4,14 @@
 
 namespace strata::device::cpu::STRATA_ISA {
 
-// Sums that are added to in turn: they hide an addition's latency, and leave registers for the factors.
+// The number of independent sums: enough to hide an addition's latency, and registers are left for factors.
 #if defined(__AVX512F__)
 static constexpr int kSums = 12;
 #else
 static constexpr int kSums = 6;
 #endif
 
-// The compiler must believe that every round has other factors.
+// Makes the compiler assume that every round has other factors.
 STRATA_LANES void any_value(F32x16& x) {
 #if defined(__AVX512F__)
   asm volatile("" : "+v"(x.v));

@@ -64,7 +64,7 @@ AttentionRows rows_of(const RowRange& document, std::size_t batch) {
   return {batch, document.first, document.end - document.first};
 }
 
-// With a column that violates device/row_range.h, tasks would write outside of their rows, or wait forever.
+// If the column violated device/row_range.h, tasks would write outside of their rows, or wait forever.
 void check_documents(const AttentionCall& c) {
   for (std::size_t row = 0; row < c.batch * c.seq; ++row) {
     const RowRange& at = c.documents[row];

@@ -6,9 +6,9 @@
 
 namespace strata::device::cpu {
 
-// How a call's tiles become a team's tasks. A task of more tiles packs less, one of fewer leaves no thread without work
-// at the end: tasks have as many tiles as leave each thread several tasks. They start in the order of their numbers,
-// the longest of all heads first if queries see what is before them. Bits do not depend on any of this.
+// Divides a call's tiles into a team's tasks. Tasks with more tiles pack less; with fewer, no thread runs out of work
+// at the end. So tasks are as large as leaves several for each thread. They start in the order of their numbers, the
+// longest first over all heads if queries see what precedes them. Bits do not depend on any of this.
 class AttentionTasks {
  public:
   AttentionTasks(const AttentionCall& c, int threads)
@@ -22,8 +22,7 @@ class AttentionTasks {
       query_tiles_ = std::min(std::max<std::size_t>(tiles / heads_, 1), windows(1));
       if (spread(forward_tasks(), team)) break;
     }
-    // If two threads have the same head, each waits for the one that adds to dq before it, by as many tiles as a task
-    // has.
+    // If two threads have the same head, one waits until the other has added all tiles of its task to dq.
     key_tiles_ = across() >= team ? std::min(backward_tiles(c.padded()), windows(1)) : 1;
     while (key_tiles_ > 1 && !spread(backward_tasks(), team)) key_tiles_ /= 2;
   }
@@ -32,7 +31,7 @@ class AttentionTasks {
 
   std::size_t forward_rows() const { return query_tiles_ * kAttentionTile; }
   std::size_t forward_tasks() const { return windows(query_tiles_) * across() * parts(); }
-  // Those of `batch` that start in the window from row `begin` of its sequence on.
+  // The tiles of sequence `batch` that start in the window from its row `begin` on.
   struct Forward {
     std::size_t batch, head, heads, begin;
   };
@@ -55,7 +54,7 @@ class AttentionTasks {
   }
 
  private:
-  // Each thread gets several, and if all took equally long, the last round of them would have work for nearly all.
+  // Each thread gets several tasks. If all took equally long, nearly all threads would have one in the last round.
   static bool spread(std::size_t tasks, std::size_t threads) {
     const std::size_t rounds = (tasks + threads - 1) / threads;
     return tasks >= 8 * threads && 40 * tasks >= 39 * rounds * threads;

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int half = 0; half < 2; ++half) store_pack<kWhole>(sum + at[half], left[half], s[half]);
 }
 
-// Runs as they lie in one launch: pieces of a run, those of the first one that are in `partial`, and whether any is.
+// The runs of one launch: the pieces in a run, those of the first run that are in `partial`, and that memory (or null).
 struct Runs {
   std::size_t length, before;
   float* partial;
@@ -147,7 +147,7 @@ void gradient_sum(Lane& lane, std::span<const std::byte* const> pieces, DType dt
   const auto blocks = static_cast<unsigned>((sum.size + kWarps * kWarpElements - 1) / (kWarps * kWarpElements));
   const auto run_blocks = static_cast<unsigned>((sum.size + kThreads * 4 - 1) / (kThreads * 4));
   Runs some_runs{runs.length, runs.before, runs.partial ? runs.partial.as<float>() : nullptr};
-  // Without memory for a run that is not complete, launches end where runs do.
+  // Without memory for an incomplete run, a launch ends at the end of a run.
   const std::size_t most = runs.partial ? kMostPieces : kMostPieces / runs.length * runs.length;
   visit(dtype, [&](auto zero) {
     using T = decltype(zero);
