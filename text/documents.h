@@ -56,7 +56,7 @@ class DocumentReader {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  // Where the current part ends (0 if more must be read first), and where the next one begins.
+  // The end of the current part (0 if more must be read first), and the beginning of the next one.
   Tokenizer::TextCut end_of_part();
   bool read(DocumentPart& part);
   void open(const DocumentInput& input);

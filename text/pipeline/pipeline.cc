@@ -149,7 +149,7 @@ void Pipeline::read_added(const Json& json, const FolderSettings& settings) {
   if (const auto found = json.find("added_tokens")) added_ = read_added_tokens(*found);
   for (AddedToken& token : added_) {
     const auto of_model = model_->vocabulary().find(token.content);
-    // If two are equal, this is the earlier one: the library takes the last, too.
+    // If the vocabulary has the token twice, this is the earlier id. The library takes the last, too.
     if (const std::string* same = model_->vocabulary().token(token.id); of_model && same && *same == token.content)
       token.id = *of_model;
     if (of_model && *of_model != token.id)

@@ -14,8 +14,8 @@ class Vocabulary {
  public:
   // Keeps an id or a string that exists already, and then returns false.
   bool add(std::string_view token, std::uint32_t id);
-  // As the library reads a file: a string that is there is found under `id` from now on, its earlier id stays one of
-  // its own if `keeps`; a string whose `id` is there is found under it, and the id's text stays the first.
+  // As the library reads a file. If the string exists, it is found under `id` from now on; its earlier id still means
+  // it if `keeps`. If `id` exists, the string is found under it, but the id keeps its first text.
   void add_last(std::string_view token, std::uint32_t id, bool keeps);
 
   std::optional<std::uint32_t> find(std::string_view token) const {
@@ -26,17 +26,17 @@ class Vocabulary {
   const std::string* token(std::uint32_t id) const { return id < tokens_.size() ? tokens_[id] : nullptr; }
   // One more than the largest id.
   std::uint32_t limit() const { return static_cast<std::uint32_t>(tokens_.size()); }
-  // Entries: strings that share an id count each.
+  // The number of entries: strings that share an id each count.
   std::size_t count() const { return count_; }
   // f(string, id), in no order.
   template <typename F>
   void for_each(F&& f) const {
     for (const auto& [token, entry] : entries_) f(token, entry.id);
   }
-  // A string that came more than once, and how many there are; nullptr and 0 if none is.
+  // The first string that came again, and how often strings did; nullptr and 0 if none did.
   const std::string* repeated() const { return repeated_; }
   std::size_t repetitions() const { return repetitions_; }
-  // Likewise a string whose id is another's too.
+  // The same for strings whose id another string has.
   const std::string* sharing() const { return sharing_; }
   std::size_t shared_ids() const { return shared_ids_; }
 
