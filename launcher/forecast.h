@@ -36,7 +36,7 @@ struct Gain {
   bool same_numbers;  // losses stay bit for bit the same
 };
 // Changes of a single key that fit into `capacity` and gain at least 3%, the largest gain first. Each was planned and
-// simulated. Of a pipeline none are tried.
+// simulated. None are tried for a pipeline.
 std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);

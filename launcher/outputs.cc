@@ -113,7 +113,7 @@ std::vector<NamedFile> inputs_of(const runtime::Recipe& recipe, const std::optio
             out.push_back({key, beside(path)});
         }
       } catch (const Error&) {
-        // Whoever opens the file reports this.
+        // The code that opens the file reports this.
       }
     }
   };

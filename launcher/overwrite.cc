@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How files with some content begin, and a text that follows soon after.
+// How files with this content begin, and a text that they have soon after that.
 struct Mark {
   Content content;
   std::string_view name, begins, has;

@@ -49,7 +49,7 @@ std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime
 std::string idle_text(const std::vector<Host>& hosts, int room, const std::vector<Share>& shares,
                       const runtime::Recipe& recipe, std::int64_t batch);
 
-// How launch ends if it is asked to stop, so many times, while no rank runs. The code says whether there is something
+// How launch ends if it is asked to stop, this many times, while no rank runs. The code says whether there is something
 // to resume from, as it does for ranks that were stopped. `kept`: there is a checkpoint. `started`: ranks ran before.
 // `resume`: checkpoint.resume as the user set it.
 struct BetweenStarts {

@@ -26,7 +26,7 @@ struct TrainCommand {
 // Throws Error{usage} if the words are another command or wrong.
 TrainCommand read_train_command(std::span<const std::string> words);
 
-// Replaces training.micro_batch_size = auto by a number for so many ranks on devices of that kind, as a key of the
+// Replaces training.micro_batch_size = auto by a number for this many ranks on devices of that kind, as a key of the
 // command, and reads the recipe again. unseen: called for files that are not on this machine. Does nothing if the
 // recipe gives a number.
 void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,

@@ -232,7 +232,7 @@ class Calibration {
     const BackgroundLoad writes(write.call, world_), reads(read.call, world_);
     const auto done = [&] { return writes.calls() * write.seconds + reads.calls() * read.seconds; };
     // Seconds for one second's worth of transfers while `work` runs. Summed over all passes: a window ends in the
-    // middle of calls, and the quickest windows would be those that caught the most ends.
+    // middle of calls, so the quickest windows are just those in which most calls ended.
     const auto pace = [&](const std::function<void()>& work) {
       world_.barrier();
       CallTimer::Samples& group = timer_.next(1)[0];

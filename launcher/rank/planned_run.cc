@@ -60,7 +60,7 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
   size = std::stoll(world.exchange(std::to_string(size))[0]);
 }
 
-// Where the run begins, as rank 0 sees the checkpoints.
+// The beginning of the run, as rank 0 sees the checkpoints.
 runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World& world) {
   std::string text;
   if (world.rank() == 0) {
@@ -77,7 +77,7 @@ runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capa
   const runtime::Beginning from =
       purpose == Purpose::train ? agree_on_beginning(workload.recipe, world) : runtime::Beginning{};
   if (purpose == Purpose::train && !workload.recipe.parallel.tensor_shards) {
-    // Those of the checkpoint, as rank 0 sees it.
+    // The checkpoint's number of shards, as rank 0 sees it.
     const std::int64_t seen = world.rank() == 0 ? runtime::resumed_shards(workload.recipe) : 0;
     const std::int64_t shards = std::stoll(world.exchange(std::to_string(seen))[0]);
     if (shards > 0) workload.recipe.parallel.tensor_shards = shards;
@@ -125,7 +125,7 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning) {
   PlannedRun run{agree_on_seat(workload.recipe, world), {}, {}, {}};
   workload.nodes = world.nodes();
-  // Before anything of the data is in memory.
+  // This comes before any data is in memory.
   run.capacity = agree_on_capacity(workload.recipe, run.seat, world);
   const bool generates = planning.purpose == Purpose::generate;
   const auto settle = [&] {

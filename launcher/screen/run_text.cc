@@ -49,7 +49,7 @@ std::string schedule_text(const runtime::Recipe& recipe) {
   return text;
 }
 
-// Where checkpoints and reports go: "report.jsonl runs/a.jsonl".
+// The places of checkpoints and reports: "report.jsonl runs/a.jsonl".
 std::vector<std::string> places(const runtime::Recipe& recipe) {
   std::vector<std::string> out;
   const auto& [dir, jsonl, csv, tensorboard, summary, trace, machine, steps, every] = recipe.report;
@@ -366,7 +366,7 @@ void describe_end(const std::string& typed, const runtime::Job& job, const runti
 
 std::string resume_command(std::string_view resume) {
   if (const char* typed = std::getenv(kTypedResume)) resume = typed;
-  // Any other value would start where the run did.
+  // With any other value, the command would start where this run started.
   return resume == "auto" ? "the same command" : "the same command with --set checkpoint.resume=auto";
 }
 

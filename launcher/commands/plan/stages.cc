@@ -13,8 +13,8 @@
 namespace strata::launcher {
 namespace {
 
-// Bytes of the state of a model of so many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et al.
-// 2020, figure 1): 2 for parameters, 2 for gradients, 12 for the optimizer.
+// Bytes of the state of a model with this many parameters in 16 bits, as the paper counts them for Adam (Rajbhandari et
+// al. 2020, figure 1): 2 for parameters, 2 for gradients, 12 for the optimizer.
 double paper_bytes(const runtime::StepPlan& plan, double parameters) {
   const auto part = [&](const runtime::StatePlacement& state, double bytes) {
     return bytes / static_cast<double>(state.pieces(plan.mesh()));

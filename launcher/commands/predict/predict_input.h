@@ -21,7 +21,7 @@ struct TextLimit {
 // object.
 class PredictInput {
  public:
-  // Where the token file is.
+  // The path of the token file.
   static std::filesystem::path path_of(const std::filesystem::path& out);
 
   // All files that it writes, path_of() first.

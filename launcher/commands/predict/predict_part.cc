@@ -34,7 +34,7 @@ void require_free_names(const fs::path& part, const std::vector<fs::path>& other
   };
   if (fs::symlink_status(part, ignored).type() != fs::file_type::not_found) {
     std::string begin(std::strlen(PredictPart::kBegins), '\0');
-    if (fs::is_regular_file(part, ignored) && fs::is_empty(part, ignored)) return;  // killed while it made it
+    if (fs::is_regular_file(part, ignored) && fs::is_empty(part, ignored)) return;  // left by a killed prediction
     const InputFile in(part);
     const ssize_t n = in.file.get() < 0 ? -1 : ::read(in.file.get(), begin.data(), begin.size());
     if (n != static_cast<ssize_t>(begin.size()) || begin != PredictPart::kBegins) refuse(part);

@@ -12,7 +12,7 @@ struct CtlOptions {
   bool json = false, at_once = false;
 };
 
-// Where the options lead, and with which credentials. Throws Error{usage}.
+// The run that the options name, and the credentials for it. Throws Error{usage}.
 Target target_of(const CtlOptions& options);
 
 // `strata ctl status|watch|checkpoint|stop|dump|plan`: asks the run and prints the answer. Returns the exit code.

@@ -17,7 +17,7 @@ std::string address_of(const std::string& host, int port) {
   return fmt::format(fmt::runtime(host.find(':') == std::string::npos ? "{}:{}" : "[{}]:{}"), host, port);
 }
 
-// Where others reach the listener: "any address" is replaced by this machine's name.
+// The address at which others reach the listener: this machine's name replaces "any address".
 std::string reached_at(const HostPort& address, int port) {
   const bool any = address.host.empty() || address.host == "0.0.0.0" || address.host == "::";
   return address_of(any ? host_name() : address.host, port);

@@ -40,7 +40,7 @@ int the_signal() {
   return SIGRTMIN + 7;
 }
 
-// Where the one thread that is asked writes its frames. `asked` is its thread number, negative while it writes and 0
+// The one thread that is asked writes its frames here. `asked` is its thread number, negative while it writes and 0
 // when it is done, so that a late thread does not overwrite the next one's frames.
 std::array<void*, kMostFrames> frames;
 std::atomic<int> asked{0}, count{0};

@@ -16,7 +16,7 @@ namespace strata::launcher::control {
 namespace pb = strata::control::v1;
 
 // Names of the plans' tasks, their lanes, and which of them wait for other ranks. Places are described by these. Stages
-// of a pipeline have plans of their own, so a task's number means something for a rank of its stage alone.
+// of a pipeline have plans of their own, so a task's number is valid only for the ranks of its stage.
 struct TaskNames {
   struct Name {
     std::string text;
@@ -39,7 +39,7 @@ struct TaskNames {
   const std::vector<int>* group(int task, int rank) const;
 };
 
-// Where a rank was when its node last reported, as others see it. Times are in seconds.
+// The place of a rank when its node last reported, as others see it. Times are in seconds.
 struct RankView {
   struct Lane {
     runtime::LanePlace place;

@@ -11,7 +11,7 @@
 namespace strata::launcher::control {
 namespace {
 
-// A process that was not seen to run for so many seconds is taken as stopped.
+// A process that was not seen to run for this many seconds counts as stopped.
 constexpr double kStopped = 5;
 // Task times vary: only after this many medians does a task stand still.
 constexpr double kMedians = 10;

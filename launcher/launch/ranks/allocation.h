@@ -47,8 +47,8 @@ struct Share {
 // room for `room`. Empty if there is not enough room.
 std::vector<Share> spread(const std::vector<Host>& hosts, int ranks, int room);
 int total(const std::vector<Share>& shares);
-// How many ranks a node with so many GPUs takes: its number of slots; without slots, one per GPU, or one. If slots are
-// processors, one rank per GPU, or one per processor without GPUs.
+// The number of ranks that a node with this many GPUs takes: its slots; without slots, one per GPU, or one. If slots
+// are processors, one rank per GPU, or one per processor without GPUs.
 int ranks_on(const Host& host, std::size_t gpus);
 // "n1 (2), n2 (2)"; long lists are shortened.
 std::string describe(const std::vector<Share>& shares);

@@ -31,7 +31,7 @@ class LaunchScreen {
   void say(fmt::format_string<Args...> format, Args&&... args) {
     note(fmt::format(format, std::forward<Args>(args)...));
   }
-  // False if not all is written within so many seconds.
+  // False if not all is written within this many seconds.
   bool drain(double seconds) { return writer_.drain(seconds); }
 
  private:
@@ -54,7 +54,7 @@ class RankOutput {
   void take(bool is_error, std::string_view line);
   // Call it when the starter has ended. Remaining output without a line break counts as a line.
   void finish();
-  // Waits for at most so many seconds until all is written. False if it is not.
+  // Waits for at most this many seconds until all is written. False if it is not.
   bool drain(double seconds);
 
   // The sentence that a rank ended with (complain()), without "strata: "; empty if none did.

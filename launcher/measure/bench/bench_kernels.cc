@@ -168,7 +168,7 @@ class Kernels {
     View x, dx, gain, bias, mean, rstd;
   };
 
-  // So many elements that they account for the bytes moved, in whole blocks of every format.
+  // The number of elements that accounts for the bytes moved, in whole blocks of every format.
   std::size_t elements(double bytes_of_each) const {
     return static_cast<std::size_t>(static_cast<double>(bytes_) / bytes_of_each) / 4096 * 4096;
   }

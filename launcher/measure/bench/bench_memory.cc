@@ -158,7 +158,7 @@ std::string title_of(const runtime::Job& job, std::int64_t batch) {
                      job.recipe.data.seq_len);
 }
 
-// Checks the drives once, not in every run that uses them. Throws what a run would say of a folder that takes no swap
+// Checks the drives once, not in every run that uses them. Throws the error of a run for a folder that takes no swap
 // file.
 void require_drives(const std::vector<fs::path>& folders) {
   const AbortToken abort;
