@@ -179,8 +179,8 @@ class SimulatedRank {
   Messages sent_, received_;
 };
 
-// Simulates several steps of one rank per plan, each on cores and drives of its own. With one plan of several stages,
-// what it receives is there at once.
+// Simulates several steps of one rank per plan, each on cores and drives of its own. If only one stage's plan is given,
+// its receives do not wait.
 std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> plans, const MachineProfile& machine,
                                         std::size_t steps) {
   std::vector<SimulatedRank> ranks;
@@ -335,7 +335,7 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
     const auto [awaited, across] = last_wait(plan, index(at), spans);
     int last = before[index(at)];
     if (awaited >= 0 && (last < 0 || spans[index(awaited)].end > spans[index(last)].end)) last = awaited;
-    // A wait for the previous step has no span; it only shows in that the task did not begin earlier.
+    // A wait for the previous step has no span. It shows only in the task's late begin.
     if (across >= 0) add(across, static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9);
     at = last;
   }

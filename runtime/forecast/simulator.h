@@ -20,8 +20,8 @@ namespace strata::runtime {
 // have no span.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
-// The same for the plans of all stages of a pipeline, by stage, which receive what the others send: one step, as if no
-// other came before it.
+// The same for the plans of all stages of a pipeline, by stage. Each receives what the others send. Simulates one step,
+// as if no other came before it.
 std::vector<std::vector<Span>> simulate(std::span<const StepPlan* const> stages, const MachineProfile& machine);
 
 // The task that ends last among those for which the step's end waits; -1: none. Spans may be of any clock.

@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// How long the tasks of units keep each lane busy in a step: what the stages of a pipeline are balanced by. Lanes
+// The time for which units keep each lane busy in a step, by which the stages of a pipeline are balanced. Lanes
 // overlap, so a stage takes as long as its busiest one.
 class StageTimes {
  public:

@@ -68,8 +68,8 @@ struct Modules {
 
 using Folder = std::optional<std::filesystem::path>;
 
-// Says so if a pattern that matches nothing is the ends of modules' names, as a shell's arguments give them: "q_proj",
-// "q_proj,v_proj", "all".
+// Throws if a pattern that matches nothing lists the ends of modules' names, as a shell's arguments give them:
+// "q_proj", "q_proj,v_proj", "all".
 void require_no_names(const Modules& modules, const std::string& pattern) {
   std::vector<std::string> names;
   for (std::size_t at = 0; (at = pattern.find_first_not_of(", ", at)) != std::string::npos;) {

@@ -10,8 +10,8 @@ namespace strata::runtime {
 // of them at once, so fewer are allowed.
 inline constexpr std::int64_t kMostCalls = 1 << 16, kMostVerticalCalls = 1 << 13;
 
-// The calls of a rank's units in a step of so many micro-batches through a model with so many units: of the largest
-// stage of parallel.split or, if stages are balanced, of about its share.
+// The calls of a rank's units in a step of this many micro-batches through a model with this many units. The rank has
+// the largest stage of parallel.split or, if stages are balanced, about its share.
 std::int64_t calls_of(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
 bool plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
 // Throws Error{usage} for a recipe that needs more calls, of one of `ranks` or of all of them, than a plan may have.

@@ -17,7 +17,7 @@ void require_quantised(const models::Model& model);
 // top, or cut within the 64 elements that share a scale.
 void require_whole_scales(const models::Model& model, std::size_t shards, bool adapted);
 
-// What a training in full of a model whose files hold matrices in 4 bits trains, in a sentence.
+// A sentence that says what full training trains in a model whose files hold matrices in 4 bits.
 std::string note_of_quantised_files(const models::Model& model);
 
 }  // namespace strata::runtime

@@ -35,7 +35,7 @@ namespace {
 // Prompt tokens per forward pass: enough rows for products to reach full speed.
 constexpr std::size_t kPromptRows = 128;
 
-// Rows that the loss takes of a micro-batch, if it takes `of_sequence` rows of each sequence.
+// The rows of a micro-batch that enter the loss, if `of_sequence` rows of each sequence do.
 std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
   constexpr std::uint64_t kGrain = 16;  // rows of a product
   const auto sequences = static_cast<std::uint64_t>(recipe.training.micro_batch_size);
@@ -43,7 +43,7 @@ std::size_t loss_rows(std::uint64_t of_sequence, const Recipe& recipe) {
   return std::min(rows, sequences * static_cast<std::uint64_t>(recipe.data.seq_len));
 }
 
-// A model that nothing of is trained, as an evaluation's may be, is quantised as a whole.
+// Whether the recipe trains only a part of the model. Otherwise an evaluation quantises all of it.
 bool trains_a_part(const Recipe& recipe) {
   return !recipe.training.freeze.empty() || recipe.adapter.kind != AdapterKind::none;
 }
@@ -180,7 +180,7 @@ std::vector<int> nodes_of_data(const Mesh& mesh, const std::vector<int>& nodes) 
   return out;
 }
 
-// Says so if runs of micro-batches could be summed in nodes, but are not those of a node.
+// A note if micro-batches could be summed in nodes, but a run is not as long as a node has ranks.
 std::optional<std::string> note_of_runs(const StepPlan& plan) {
   const Mesh& mesh = plan.mesh();
   const std::vector<int> nodes = mesh.nodes();
@@ -296,7 +296,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     evaluation.emplace(config, workload.data, shape_of(workload, capacity.device, Purpose::evaluate, tensor_rank));
     if (recipe.evaluation.prompts) {
       models::RunShape answers = shape_of(workload, capacity.device, Purpose::generate);
-      answers.shards = shape.shards;  // those of the parameters that training has
+      answers.shards = shape.shards;  // those in which training has its parameters
       generation.emplace(config, workload.data, answers);
     }
   }
@@ -352,7 +352,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     };
     const auto fits_stage = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
       StepPlan plan = plan_stage(few, stage, pieces);
-      // The batch is the only memory that all micro-batches of a step have at once.
+      // Only the batch takes memory for all micro-batches of a step at once.
       const int left_out = recipe.accumulation_steps(ranks) - plan.accumulation;
       plan.memory[0].peak += static_cast<std::size_t>(left_out) * job.model->batch.bytes();
       return fits(plan, capacity);

@@ -19,7 +19,7 @@ namespace strata::runtime {
 // generation of one sequence of at most data.seq_len tokens.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
-// Where a training run begins: after which step, and whether the evaluation due at that step has been made.
+// The beginning of a training run: after which step, and whether the evaluation due at that step has been made.
 struct Beginning {
   std::int64_t step = 0;
   bool evaluated = false;
@@ -45,7 +45,7 @@ std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capac
 // The same without that of stage 0, which is given.
 std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity);
 
-// Whether every pipeline stage of a training's job fits; of one that has a single stage, the job itself.
+// Whether every pipeline stage of a training's job fits; with a single stage, whether the job itself does.
 bool every_stage_fits(const Job& job, const Capacity& capacity);
 
 // The micro-batches of a rank in a step, or of an evaluation's call.

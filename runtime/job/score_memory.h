@@ -10,7 +10,7 @@ namespace strata::runtime {
 // classes, and hardly any data set with more classes has examples of each.
 inline constexpr std::size_t kMostTabled = 1024;
 
-// Where the row with this number lies in a predictions file.
+// The place in a predictions file of the row with this number.
 struct RowPlace {
   std::int64_t row;
   std::uint64_t offset;
@@ -27,7 +27,7 @@ struct ScoreMemory {
   bool curves;              // whether the scores of all classes are kept, or only the predicted class
   std::size_t first_curve;  // with two exclusive classes only the second one has a curve
   std::size_t label_words;  // per row's label: one, or its set of classes (device::class_set_words())
-  std::size_t words;        // that a row is sent as: its label and the model's output
+  std::size_t words;        // of a row as it is sent: its label and the model's output
   std::size_t rounds;       // micro-batches of a rank per exchange
   std::size_t columns;      // the most curves that one rank computes
   std::size_t chunk_bytes;  // that a rank sends per exchange

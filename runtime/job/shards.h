@@ -12,11 +12,11 @@ namespace strata::runtime {
 // parallel.tensor_shards above 1 does not support in this version.
 void require_mesh(const Recipe& recipe, int ranks);
 
-// Throws Error{usage} for a schedule of a pipeline that the training cannot have, and for what pipeline stages cannot
-// be combined with.
+// Throws Error{usage} for a pipeline schedule that the training cannot have, and for settings that exclude pipeline
+// stages.
 void require_stages(const Recipe& recipe, int ranks);
 
-// Whether the pipeline's schedule takes so many micro-batches of a rank and step: with several chunks, a multiple of
+// Whether the pipeline's schedule accepts this many micro-batches per rank and step: with several chunks, a multiple of
 // the stages.
 bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches);
 

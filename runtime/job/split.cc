@@ -45,8 +45,8 @@ Loads loads_of(const models::Model& model) {
   return out;
 }
 
-// The recipe with at least `least` micro-batches per rank and step, if it has so many, in whole runs of
-// training.reduce_group, and of the interleaved schedule.
+// The recipe with at least `least` micro-batches per rank and step, if it has that many: a multiple of the runs of
+// training.reduce_group and of the interleaved schedule.
 Recipe with_few(const Recipe& recipe, int ranks, int least) {
   const auto group = static_cast<int>(recipe.training.reduce_group);
   const int of_group = group / std::gcd(group, recipe.parallel.data_ranks(ranks));

@@ -12,9 +12,9 @@ namespace strata::runtime {
 // Plans a stage of a split and says whether it fits.
 using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
 
-// The split of a model into the pieces of pipeline stages that fit, whose slowest stage is the fastest (parallel.split
-// = "auto"). Only those splits are planned that are the fastest of the ones not yet known to be too large. If none was
-// found to fit, returns the fastest split, and the refusal of its largest stage says what it needs.
+// parallel.split = "auto": of the splits of a model into pipeline stages that fit, the one whose slowest stage is the
+// fastest. Plans a split only if it is the fastest that is not yet known to be too large. If none was found to fit,
+// returns the fastest split; the refusal of its largest stage says what it needs.
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
                                       const StageFits& fits);
 

@@ -165,9 +165,9 @@ struct Task {
   // reduce: elements exchanged at once; exchange: those that a rank adds; gather rows: the matrices
   std::size_t at_once = 0;
   int stretch = -1;  // of a call with seams: the stretch; exchange: the one that it follows; -1: the call runs at once
-  bool meanwhile = false;             // of such a call: what does not wait for the exchange after the stretch
+  bool meanwhile = false;             // of such a call: work that does not wait for the exchange after the stretch
   bool backward = false;              // exchange, gather rows: of a backward
-  bool own_rows = false;              // exchange: the total has this rank's rows of the sum alone
+  bool own_rows = false;              // exchange: the total has only this rank's rows of the sum
   bool shared = false;                // reduce, accumulate, round: the gradient of what the unit shares with another
   PoolKind pool = PoolKind::trained;  // gather, unpack: the pool
   bool first = false;                 // reduce, accumulate: the sum starts here
@@ -175,8 +175,8 @@ struct Task {
   bool border = false;  // belongs to the step boundary: by its kind, or as a copy of what the host writes and reads
   When when = When::always;
   std::vector<Use> uses;
-  // Tasks for the end of whose newest runs it waits. The newest run of one at or after its own place in the list was in
-  // an earlier step.
+  // Tasks whose newest runs must have ended before it starts. The newest run of a task at or after its own place in the
+  // list was in an earlier step.
   std::vector<int> waits;
   Cost cost;
 

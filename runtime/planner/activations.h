@@ -8,8 +8,8 @@
 namespace strata::runtime {
 
 // The activations between units, by micro-batch: their newest buffers (-1: none). If ranks divide the rows
-// (parallel.sequence), a buffer has this rank's rows; a unit that takes all of them has them put together for its
-// calls.
+// (parallel.sequence), a buffer has this rank's rows, and they are put together for the calls of a unit that takes all
+// rows.
 class Activations {
  public:
   explicit Activations(Draft& draft);

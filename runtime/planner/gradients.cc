@@ -204,8 +204,8 @@ int Gradients::brought(const Owner& owner, int holder) {
   return bring(d_, {d_.whole(sum.home)}, Tier::device, holder, name_of(owner), Kind::gradients)[0].buffer;
 }
 
-// At the end of the step, after the gradients of activations: stages in between wait for these, and the holder's stage
-// receives this one after them. Holders complete their sums in the order of backward, so the last one's comes first.
+// Sends come at the end of the step, after the gradients of activations: stages in between wait for those, and the
+// holder's stage receives them first. Holders complete their sums in the order of backward, the last holder first.
 void Gradients::send_shared() {
   for (int holder = d_.last(); holder >= 0; --holder)
     for (const int sharer : d_.layout(holder).sharers) {

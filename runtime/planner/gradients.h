@@ -52,8 +52,8 @@ class Gradients {
     int newest = -1;  // the newest micro-batch that was added; -1: none
     bool complete = false;
     std::size_t summed = 0;  // by tiles: elements to which the last micro-batch has been added
-    // The window and home of the incomplete run of micro-batches (training.reduce_group), between a call that does not
-    // complete it and the next.
+    // The window and home of an incomplete run of micro-batches (training.reduce_group), until the next call continues
+    // it.
     int run_window = -1, run_home = -1;
   };
 
@@ -62,7 +62,7 @@ class Gradients {
   bool away() const { return d_.plan.placement.gradients.tier != Tier::device; }
   static std::size_t place(const Owner& o) { return 2 * static_cast<std::size_t>(o.unit) + (o.shared ? 1 : 0); }
   Sum& sum_of(const Owner& owner) { return sums_[place(owner)]; }
-  // The layout of the flat buffer that the gradient's elements count in: the holder's for shared parameters.
+  // The layout of the flat buffer in which the gradient's elements count: the holder's for shared parameters.
   const UnitLayout& layout_of(const Owner& owner) const;
   std::size_t sum_bytes(const Owner& owner) const;
   // Bytes of the elements that this rank reduces, in fp32.
@@ -80,8 +80,8 @@ class Gradients {
   void complete(int unit);
   void complete_by_chunks(int unit);
   int brought(const Owner& owner, int holder);
-  // What a unit shares with one of another pipeline stage: its complete gradient goes to the holder's stage at the end
-  // of the step, where the holder's sum is completed with it.
+  // If a unit shares parameters with a unit of another pipeline stage, the complete gradient goes to the holder's stage
+  // at the end of the step, and completes the holder's sum.
   void send_shared();
   void receive_shared(int holder);
   void reduce_pending();

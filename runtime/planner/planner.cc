@@ -155,7 +155,7 @@ class Builder {
       total_ = add_total(d_, one, seams[i], partial_, fetches_.buffer({call.unit}),
                          fetches_.buffer({call.unit, -1, PoolKind::frozen}));
       if (!one.leaves_work) continue;
-      // That work may need the rows that the seam before it put together, and not the total that is on its way.
+      // This work may need the rows that the previous seam put together, but not the total that is on its way.
       const int after = std::exchange(total_, i > 0 && seams[i - 1].row_matrices > 0 ? before : -1);
       partial_ = -1;
       one.starts = false;

@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// The share of a call's products that stretch `i` has: they are divided evenly over the stretches that end in a sum. If
+// The share of a call's products in stretch `i`. Products are divided evenly among the stretches that end in a sum. If
 // ranks divide the rows, other stretches only leave rows; the last stretch has no products.
 double share_of_products(const std::vector<models::Seam>& seams, std::size_t i);
 
@@ -15,7 +15,7 @@ double share_of_products(const std::vector<models::Seam>& seams, std::size_t i);
 int add_partial(Draft& draft, int unit, const models::Seam& seam);
 
 // Adds the task at the seam that follows the call's stretch. `parameters`, `frozen`: the unit's pools, of which one has
-// the seam's bias. Returns the buffer of what all ranks then have.
+// the seam's bias. Returns the buffer of the total.
 int add_total(Draft& draft, const Call& call, const models::Seam& seam, int partial, int parameters, int frozen);
 
 }  // namespace strata::runtime

@@ -173,7 +173,7 @@ void Updates::update(Fetched f) {
   const Chunk& c = f.chunk;
   const Slice parameters = spreads() ? assembled(c) : parameters_of(c);
   const std::string what = d_.text_of("updated", {c.unit, -1});
-  // Where the update writes the parameters: their own place, if that is in the tier in which it runs.
+  // The update writes the parameters to their own place, if that is in the tier in which it runs.
   Slice out = parameters;
   if (!d_.fp32() && d_.tier_of(parameters.buffer) != where_)
     out = {d_.add_buffer(what, Kind::staging, where_, parameters.bytes, false), 0, parameters.bytes};

@@ -22,7 +22,7 @@ class Updates {
   // Adds the receives of updated parameters that units of this stage share with units of other stages, which send them
   // after their update. To be called before the updates: all stages take these messages in the order of holders.
   void receive_copies();
-  // The last unit of this stage of which another one has a copy; -1: none.
+  // The last unit of this stage of which another stage has a copy; -1: none.
   int last_copied() const;
 
   // Adds the reads of state for the next step's updates (PlanRequest::read_ahead).
@@ -35,7 +35,7 @@ class Updates {
     std::size_t begin, end;
     bool last;  // of its unit
   };
-  // A chunk that has been fetched: where its state lives (homes), and where the update finds it (state).
+  // A chunk that has been fetched: the homes of its state, and the place where the update finds it (state).
   struct Fetched {
     Chunk chunk;
     std::vector<GradientSource> gradient;

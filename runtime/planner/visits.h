@@ -19,7 +19,7 @@ struct Call {
   std::optional<models::LossStep> step = {};    // for a loss whose table is gathered by tiles
   bool of_whole = false;                        // a part of a unit that is gathered as a whole
   int stretch = -1, stretches = 1;              // of a call with seams: the stretch, and how many there are
-  double share = 1;                             // of a call's products that the stretch has
+  double share = 1;                             // the stretch's share of the call's products
   bool leaves_work = false, meanwhile = false;  // the stretch leaves work for the time of the exchange; that work
 };
 

@@ -16,7 +16,7 @@
 namespace strata::runtime {
 namespace {
 
-// What a rank needs of one tensor's state and where it goes in the rank's part, with the block of an extent that holds
+// The part of one tensor's state that a rank needs, its place in the rank's part, and a block of an extent that holds
 // some of it.
 struct Need {
   std::size_t unit, tensor;  // the latter as an index into the ranges of the unit's pool
@@ -39,7 +39,7 @@ bool in_blocks(device::StorageFormat format) {
   return format == device::StorageFormat::block8 || is_nf4(format);
 }
 
-// The bytes [first, second) of an extent that a need asks for, or some more. Of formats in blocks, both are of one box.
+// The bytes [first, second) of an extent that cover a need, or some more. If formats have blocks, both are of one box.
 std::pair<std::uint64_t, std::uint64_t> bytes_for(const Need& need, const Extent& e) {
   if (in_blocks(e.format)) {
     const std::uint64_t begin = std::max(need.begin, e.begin), end = std::min(need.end, e.end);
@@ -55,7 +55,7 @@ std::pair<std::uint64_t, std::uint64_t> bytes_for(const Need& need, const Extent
   return {stored_bytes(e.format, first - e.begin), stored_bytes(e.format, last - e.begin)};
 }
 
-// Writes what a block of an extent has of a need into the rank's state.
+// Writes the part of a need that a block of an extent has to the rank's state.
 void write_block(Executor& executor, const StepPlan& plan, const Block& block, std::span<const std::byte> bytes) {
   const auto& [need, e, index] = block;
   const std::uint64_t at = e->first_byte() + index * kBlockBytes;  // of the box's state
@@ -104,7 +104,7 @@ std::vector<Need> needs_of(const Job& job, const Executor& executor, const Coord
     };
     for (const StateKind kind : kStateKinds) {
       const bool master = kind == StateKind::master;  // parameters are made from it, and they may cover more than the
-                                                      // part; of a copy there are parameters alone
+                                                      // part; a copy has only parameters
       if (owned ? !executor.storage().has_state(kind) : !master || job.plan.homes[unit].parameters < 0) continue;
       add(layout, kind, {master ? std::min(held.begin, part) : part, master ? std::max(held.end, part_end) : part_end});
     }

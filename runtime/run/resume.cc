@@ -132,7 +132,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";
     const std::string now = key.text(job.recipe);
-    // Checkpoints from before these keys existed are of streams, and trained everything.
+    // Before these keys existed, runs trained on streams, and trained all weights.
     const std::string before = packing                             ? "\"stream\""
                                : key.name == "training.freeze"     ? "none"
                                : key.name == "model.frozen_format" ? "\"compute\""

@@ -11,8 +11,8 @@
 
 namespace strata::runtime {
 
-// Where the run resumes, in micro-batches of the job's size. Throws Error{usage}, with the key and both values, if the
-// checkpoint's run cannot continue as this job: another model, data order, seed and so on.
+// The progress from which the run resumes, in micro-batches of the job's size. Throws Error{usage}, with the key and
+// both values, if the checkpoint's run cannot continue as this job: another model, data order, seed and so on.
 Progress progress_under(const Manifest& manifest, const std::filesystem::path& path, const Job& job);
 
 // A sentence about a schedule that differs from that of the checkpoint's run: what changed, and how the learning rate
@@ -23,7 +23,7 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
 // and what the optimizer computes with; empty if none does.
 std::string other_settings(const Manifest& manifest, const Job& job);
 
-// Where a run starts.
+// The start of a run.
 struct Start {
   std::optional<std::filesystem::path> from;   // the checkpoint; nullopt: the initial weights
   std::vector<std::filesystem::path> damaged;  // newer ones that were passed over: CheckpointFolder::pass_over()

@@ -67,7 +67,7 @@ class Trainer {
   void load_base(const std::string& hash, int threads, const Note& note, const Advance& advance);
   // The BaseHash of an adapter's base; empty if it was not read separately.
   const std::string& base() const { return base_; }
-  // Where the run is between two steps, without the tensors. restore() resumes from there.
+  // The run's state between two steps, without the tensors. restore() resumes from it.
   const Progress& progress() const { return progress_; }
   void restore(const Progress& progress);
   void set_best(const Best& best) { progress_.best = best; }

@@ -19,8 +19,8 @@ models::PartRange parts_of(const models::Unit& unit, const Task& task) {
   return task.part < 0 ? unit.all_parts() : models::PartRange{index(task.part), index(task.part) + 1};
 }
 
-// An activation of a unit has all rows or, if ranks divide them and the unit takes its own alone, this rank's: nothing
-// reads some as all, or all as some.
+// Activations have all rows or, if ranks divide them and the unit takes only its own, this rank's rows. Nothing may
+// take some rows for all, or all for some.
 void check_rows(const Draft& draft, int unit, int buffer) {
   if (buffer < 0) return;
   const std::size_t rows = draft.unit(unit).ports().own_rows ? draft.plan.rows : draft.plan.tokens;

@@ -17,8 +17,8 @@ struct UnitCall {
   int x = -1;                  // the unit's input
   Written workspace = {};      // shared by all parts of a call
   bool of_whole = false;       // a part, but the unit's own buffers except `unpacked` hold the whole unit
-  // A call with seams has a stretch and a number of stretches. It leaves work for the time of the exchange, or is that
-  // work; it leaves partial sums, and takes the total of those that the stretch before left.
+  // For a call with seams: its stretch, and their number; whether it leaves work for the time of the exchange, or is
+  // that work; its partial sums, and the total of those that the previous stretch left.
   int stretch = -1, stretches = 1;
   double share = 1;  // of the call's products
   bool leaves_work = false, meanwhile = false;
@@ -29,8 +29,7 @@ struct UnitCall {
   // use_control adds uses of the batch, scalars and constants; set_work adds the cost that the unit reports.
   static void use_control(const Draft& draft, Task& task);
   static void set_work(const Draft& draft, Task& task, const models::Work& work);
-  // The share of a call's work that belongs to its stretch; what is left for the time of an exchange is counted as half
-  // of it.
+  // The share of a call's work that belongs to its stretch. Work left for the time of an exchange counts as half of it.
   models::Work share_of(models::Work work) const;
   // The operands as the unit's functions take them.
   static models::Context context(const Site& site, const Task& task);
@@ -64,7 +63,7 @@ struct Backward {
   UnitCall call;
   int saved = -1;  // activations kept by its forward
   int residual;    // gradient of the residual stream: dy on entry, dx on exit
-  // Gradients of its own parameters, and of those it shares; none are trained without.
+  // Gradients of its own parameters, and of those it shares; none: not trained.
   Written gradients = {};
   int shared_gradients = -1;
 

@@ -83,7 +83,7 @@ class ScaleSums {
       sums_[first_[s.unit] + s.matrix].merge(sum);
     });
   }
-  // Adds this rank's part of a matrix that is cut into virtual shards: the pieces do not hold the whole matrix' blocks.
+  // Adds this rank's part of a matrix that is cut into virtual shards: pieces do not hold the whole matrix's blocks.
   void add_whole(std::vector<Stretch>& stretches, std::size_t unit, std::size_t range, const Coordinates* rank) const {
     const Mesh& mesh = plan_.mesh();
     const std::size_t size = size_of(plan_.layout.units[unit].quantised.ranges[range]);
@@ -127,7 +127,7 @@ class ScaleSums {
   std::vector<ExactSum> sums_;
 };
 
-// The blocks of a whole matrix, with scales in fp32, of which a rank stores those elements that its pieces have.
+// The blocks of a whole matrix, with scales in fp32. A rank stores the elements that its pieces have.
 class PlainBlocks {
  public:
   PlainBlocks(const WeightSource& source, std::size_t unit, const TensorRange& range, device::StorageFormat as,

@@ -28,8 +28,8 @@ std::optional<std::string> layer_of(std::string_view name, std::size_t dimension
 // `new_head`: the layer of the class scores is initialised at random even if it is stored.
 TensorMatch match_tensors(const models::Model& model, std::span<const std::string> names, bool new_head);
 
-// What stands before every one of the names, and before `wanted` in one of them, as a wrapper around the saved model
-// leaves it: "module." of DistributedDataParallel, "_orig_mod." of torch.compile. Empty if there is no such prefix.
+// The prefix that a wrapper around the saved model left before every name, and before `wanted` in one of them:
+// "module." of DistributedDataParallel, "_orig_mod." of torch.compile. Empty if there is none.
 std::string prefix_of_wrapper(std::span<const std::string> names, std::string_view wanted);
 
 }  // namespace strata::runtime

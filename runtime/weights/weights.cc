@@ -45,8 +45,8 @@ void store_weights(Executor& executor, const StepPlan& plan, std::size_t unit, P
 
 namespace {
 
-// Adds to the hash of a base the frozen tensors of this stage that are cut into virtual shards. Its blocks are of whole
-// tensors, so each of the stage's ranks reads some blocks once more.
+// Adds to the hash of a base the frozen tensors of this stage that are cut into virtual shards. The hash has blocks of
+// whole tensors, so each of the stage's ranks reads some blocks once more.
 void hash_cut_tensors(const StepPlan& plan, const WeightSource& source, const Coordinates& rank, BaseHash& hash) {
   const Mesh& mesh = plan.mesh();
   const auto ranks = static_cast<std::size_t>(mesh.data() * mesh.tensor);
@@ -139,7 +139,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
     load_weights(executor, plan, source, threads, advance,
                  {frozen_alone, plan.layout.adapted ? &base : nullptr, plan.mesh().at(world.rank()), &offsets});
   });
-  // If each rank reads only its own part, its shards or its stage's units, no two ranks need have read the same.
+  // If each rank reads only its shards or its stage's units, no two ranks need have read the same.
   const bool own_part = plan.sharded_parameters() || plan.mesh().stages * plan.mesh().tensor > 1;
   if (!alone && !own_part && !frozen_alone) comm::require_same(source.seen_as_read(), world);
   if (!plan.layout.adapted) return {};

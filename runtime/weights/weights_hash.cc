@@ -234,14 +234,14 @@ class Hasher {
       return std::ranges::any_of(layout.pool(pool).ranges, [](const TensorRange& range) { return range.is_cut(); });
     });
   }
-  // A tensor of a unit with virtual shards: where it begins if all tensors were whole, and how its pieces lie in it.
+  // A tensor of a unit with virtual shards: its place if all tensors were whole, and the places of its pieces in it.
   struct Tensor {
     std::size_t begin = 0, size = 0;
     models::Piece piece = {};  // any shard's
 
     models::Piece of_shard(std::size_t shard) const { return {shard, piece.shards, piece.length}; }
   };
-  // By parameter; ranks that hold other shards have the same.
+  // By parameter. The result is the same on ranks that hold other shards.
   std::map<std::size_t, Tensor> tensors_of(std::size_t unit, std::span<const PoolKind> pools) const {
     std::map<std::size_t, Tensor> tensors;
     for (const PoolKind pool : pools)
@@ -258,8 +258,8 @@ class Hasher {
   struct Sent {
     std::uint64_t parameter, shard, begin, count;
   };
-  // What this rank adds of elements [at, at + n) of the unit with whole tensors. Of the ranks that share each layer,
-  // the first sends what all of them have.
+  // This rank's share of elements [at, at + n) of the unit, counted with whole tensors. If ranks share each layer, the
+  // first of them sends what all of them have.
   std::string own_stretches(std::size_t unit, std::span<const PoolKind> pools, std::map<std::size_t, Tensor>& tensors,
                             std::size_t at, std::size_t n) {
     std::string own;

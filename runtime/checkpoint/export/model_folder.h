@@ -70,7 +70,7 @@ Workload open_workload(Recipe recipe);
 // Collective; throws AgreedError.
 ModelFolder agree_on_model(const std::filesystem::path& path, int threads, comm::World& world, const Note& note);
 
-// Returns the initial weights of the job's model by model.init: those of model.path, or random ones. Of a folder of
+// Returns the initial weights of the job's model by model.init: those of model.path, or random ones. From a folder of
 // checkpoints, all ranks take the newest undamaged one; `note` is told which were passed over. Collective; throws
 // AgreedError.
 std::unique_ptr<WeightSource> first_weights(const Job& job, comm::World& world, int threads, const Note& note);

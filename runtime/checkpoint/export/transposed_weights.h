@@ -6,9 +6,9 @@
 
 namespace strata::runtime {
 
-// The weights of a model for another one of the same tensors, some of whose matrices are stored transposed: GPT-2's as
-// transformers has them, of a model that bitsandbytes quantised. `weights` and `from` must outlive the result, which
-// keeps one matrix in memory.
+// The weights of a model for another one with the same tensors, some of which are stored transposed: from a GPT-2 that
+// bitsandbytes quantised to GPT-2 as transformers stores it. `weights` and `from` must outlive the result, which keeps
+// one matrix in memory.
 std::unique_ptr<WeightSource> transposed_weights(const WeightSource& weights, const models::Model& from,
                                                  const models::Model& to);
 

@@ -9,8 +9,8 @@
 
 namespace strata::runtime {
 
-// Where the documents of a token file begin, which of its tokens count as labels, and their types, from the files that
-// its sidecar names (docs/formats.md). The token file outlives it.
+// The beginnings of a token file's documents, which tokens count as labels, and their types, from the files that the
+// sidecar names (docs/formats.md). The token file outlives it.
 class Documents {
  public:
   // Throws Error{usage} if the sidecar names no documents. Throws Error{corrupt} if a file differs from what the

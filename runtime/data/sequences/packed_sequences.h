@@ -34,8 +34,8 @@ struct PackingFigures {
 // packed once, into an index of sequences.
 class PackedSequences final : public Sequences {
  public:
-  // When documents are packed: once the index has its memory, whose size the plan knows; or at once, if the plan also
-  // needs most_labels().
+  // Documents are packed when the index gets its memory, whose size the plan knows; or at once, if the plan also needs
+  // most_labels().
   enum class Pack : std::uint8_t { in_its_memory, at_once };
   // `most`: the number of sequences that are read; windows of documents (docs/formats.md, "Packing") after them are not
   // read. Throws Error{usage} if documents are too long and `longer` refuses them, or if packing finds no label that

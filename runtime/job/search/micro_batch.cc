@@ -67,7 +67,7 @@ class MicroBatchSearch {
         if (part / size != size && part / size <= most()) sizes.push_back(part / size);
       }
     std::sort(sizes.rbegin(), sizes.rend());
-    // make_job() refuses the rest; if that is every size, it says of 1 what would do.
+    // make_job() refuses the sizes that are removed here. Size 1 stays, so that its refusal says what would do.
     std::erase_if(sizes,
                   [&](std::int64_t size) { return size > 1 && !takes_micro_batches(recipe_.parallel, part / size); });
     for (const std::int64_t size : sizes) {

@@ -15,7 +15,7 @@ namespace strata::runtime {
 namespace {
 
 // Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each, as
-// found by planning; with the same batch if it divides over so many ranks. Empty if none fits.
+// found by planning; with the same batch if it divides over that many ranks. Empty if none fits.
 std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const Recipe::Training& training = job.recipe.training;
   const std::int64_t batch =

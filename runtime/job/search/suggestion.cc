@@ -216,8 +216,8 @@ class Search {
   std::size_t& planned_;   // by all searches
 };
 
-// The recipe on the same ranks with these degrees, and nearest changes with which it fits. A step keeps its sequences:
-// fewer data ranks take more micro-batches each.
+// The recipe with these degrees on the same ranks, and the nearest changes with which it fits. A step keeps its
+// sequences: fewer data ranks take more micro-batches each.
 std::optional<Suggestion> with_degrees(const Job& refused, const Capacity& capacity, int tensor, int stages,
                                        std::size_t& planned) {
   const Recipe& recipe = refused.recipe;

@@ -37,7 +37,7 @@ class BoxRuns {
   explicit BoxRuns(const Box& box);
   std::uint64_t length() const { return length_; }
   std::uint64_t count() const { return count_; }
-  // Where run i begins in the whole tensor, in elements.
+  // The element of the whole tensor at which run i begins.
   std::uint64_t place(std::uint64_t i) const;
   // The first run from `i` on that ends after `element` of the whole tensor; count() if there is none.
   std::uint64_t first_after(std::uint64_t i, std::uint64_t element) const;
@@ -46,12 +46,12 @@ class BoxRuns {
   struct Dimension {
     std::uint64_t size, stride;
   };
-  std::vector<Dimension> outer_;  // what is counted over runs, the slowest first
+  std::vector<Dimension> outer_;  // the dimensions that runs count over, the slowest first
   std::uint64_t first_ = 0, length_ = 1, count_ = 1;
 };
 
-// Calls f(i, j, count) for elements that both ranges have: `count` elements, which are a's box's from i on and b's
-// box's from j on. Both boxes are of one tensor, whose dimensions each may split in its own way.
+// Calls f(i, j, count) for each stretch of `count` elements that both ranges have, from element i of a's box and
+// element j of b's box on. Both boxes are of one tensor, but each may split its dimensions in its own way.
 template <typename F>
 void for_common(const BoxRange& a, const BoxRange& b, F&& f) {
   if (a.box == b.box) {

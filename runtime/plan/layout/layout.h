@@ -104,7 +104,7 @@ struct Layout {
   Mesh mesh;
   std::vector<UnitLayout> units;
   bool adapted = false;  // the trained pools are an adapter's, the frozen ones its base model's
-  // The format of quantised pools, and the one whose values they have (Model::quantised_as).
+  // The format of quantised pools, and the one that determines their values (Model::quantised_as).
   device::StorageFormat quantised = device::StorageFormat::nf4, quantised_as = quantised;
 };
 // The layout of the model's units on the mesh. With 8-bit moments, those of small tensors (biases, gains, fewer than

@@ -249,8 +249,8 @@ class UnitTimes {
 
 std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches) {
   const UnitTimes times(pipeline, micro_batches);
-  // A message is sent when its pass ends, before any pass that begins then. Its place among those of the same time is
-  // given by its sender, so that both ends agree on it.
+  // A message is sent when its pass ends, before any pass that begins then. The sender determines its place among
+  // messages of the same time, so that both ends agree.
   struct Placed {
     std::tuple<int, bool, int, bool> place;
     StageStep step;

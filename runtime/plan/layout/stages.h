@@ -42,9 +42,9 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
 // The time that a piece of these units takes, and whether a piece may have them.
 using PieceTime = std::function<double(const UnitRange&)>;
 using MayHave = std::function<bool(int piece, const UnitRange&)>;
-// The cut of `units` units into the pieces of stages whose slowest stage is the fastest; of equal ones, that with the
-// earliest cuts. With several chunks, a stage's time is that of its pieces together, and the cut is one that no shift
-// of neighbouring cuts by a unit improves: of models with equal blocks, the fastest. Empty if `may_have` allows none.
+// Cuts `units` units into pieces so that the slowest stage is as fast as possible; of equal results, takes the one with
+// the earliest cuts. With several chunks, a stage's time is that of its pieces together, and no shift of neighbouring
+// cuts by a unit improves the result, which is the fastest one if blocks are equal. Empty if `may_have` allows none.
 // Every piece has a unit: there are no fewer units than pieces.
 std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
                                      const MayHave& may_have = {});
@@ -69,7 +69,7 @@ struct StageStep {
   bool operator==(const StageStep&) const = default;
 };
 
-// The pipeline that a stage's steps are of.
+// The pipeline to which a stage's steps belong.
 struct Pipeline {
   int stages = 1, chunks = 1;
   Schedule schedule = Schedule::one_forward_one_backward;

@@ -17,7 +17,7 @@ bool adds(TaskKind kind) {
   return kind == TaskKind::accumulate || kind == TaskKind::node_sum || kind == TaskKind::reduce;
 }
 
-// Whether the use leaves a gradient that is to be added: one of a call, or a sum of some that was rounded.
+// Whether the use leaves a gradient that must still be added: a call's, or a rounded sum of several.
 bool leaves(const Task& task, const Use& use) {
   if (use.access == Access::read || !is_gradient(use.role)) return false;
   return task.kind == TaskKind::backward || task.kind == TaskKind::loss || task.kind == TaskKind::round ||
@@ -97,7 +97,7 @@ class Count {
     if (task.kind == TaskKind::combine) unit.combined[sharer_of(task, layout)] += elements;
     return std::nullopt;
   }
-  // The unit whose sum a combine adds: of several that share the same elements, the next one.
+  // The unit whose sum a combine adds. If several share the same elements, it is the next of them.
   int sharer_of(const Task& task, const UnitLayout& layout) {
     const Unit& unit = units_[static_cast<std::size_t>(task.unit)];
     for (const int sharer : layout.sharers) {

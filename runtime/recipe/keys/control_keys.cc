@@ -25,7 +25,7 @@ bool is_host_and_port(std::string_view text) {
   return error == std::errc{} && end == port.data() + port.size() && number >= 0 && number <= 65'535;
 }
 
-// Where to listen: a word, HOST:PORT, or (`sockets`) unix:PATH.
+// The address to listen at: a word, HOST:PORT, or (`sockets`) unix:PATH.
 template <typename At>
 RecipeKey listen(std::string name, std::vector<std::string> words, bool sockets, At at, std::string meaning) {
   auto set = [=](Recipe& recipe, const Value& v, const fs::path& folder) {

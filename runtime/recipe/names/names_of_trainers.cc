@@ -49,7 +49,7 @@ constexpr NamesElsewhere kTrainerRows[] = {
     {"warmup_ratio", "scheduler.warmup_steps", "in steps: the ratio x training.max_steps"},
     {"warmup_num_steps", "scheduler.warmup_steps", ""},
     {"cos_min_ratio cosine_min_lr_ratio", "scheduler.min_lr_ratio", ""},
-    // Where state lies.
+    // The placement of state.
     {"zero_stage", "zero.stage", ""},
     {"fsdp", "zero.stage", "3 for full_shard, 2 for shard_grad_op, 0 for no_shard"},
     {"sharding_strategy", "zero.stage", "3 for FULL_SHARD, 2 for SHARD_GRAD_OP, 0 for NO_SHARD"},

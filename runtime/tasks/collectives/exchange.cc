@@ -9,7 +9,7 @@ namespace {
 using device::DType;
 using device::View;
 
-// What one rank adds.
+// The range that one rank adds.
 comm::ShardedRange range_of(std::size_t elements, std::size_t ranks, device::StorageFormat format) {
   const std::size_t bytes = stored_bytes(format, elements);
   return {bytes / ranks, 0, bytes};
@@ -19,7 +19,7 @@ std::size_t ranks_of(const Draft& draft) {
   return static_cast<std::size_t>(draft.plan.mesh().tensor);
 }
 
-// Elements of the partial sums of a seam, and of their total: whole rows, the same number for every rank.
+// Elements of a seam's partial sums and of their total: whole rows, the same number for every rank.
 std::size_t elements_for(const Draft& draft, const models::Seam& seam) {
   const std::size_t row = draft.model.hidden, ranks = ranks_of(draft);
   const std::size_t rows = (seam.elements + row - 1) / row;

@@ -8,8 +8,8 @@ namespace strata::runtime {
 
 // Adds the partial sums that ranks which share a unit's layers left at a seam of a call, by a balanced binary tree in
 // the order of the ranks, and the seam's bias; rounds once, to the compute dtype. Each rank adds a range of rows of all
-// partial sums (an all-to-all of fp32) and sends it to the others (an all-gather), unless each is to have its own rows
-// alone. If the seam gathers, it is the all-gather alone, of fp32.
+// partial sums (an all-to-all of fp32) and sends it to the others (an all-gather), unless each needs only its own rows.
+// If the seam gathers, there is only the all-gather, of fp32.
 struct Exchange {
   int unit, micro_batch;
   int stretch;    // of the call: the one that the seam follows

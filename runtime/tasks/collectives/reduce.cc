@@ -28,8 +28,8 @@ Cut node_pieces(const StepPlan& plan, const UnitLayout& holder) {
   return holder.shards.in_pieces(plan.reduce_group);
 }
 
-// What the ranks of Peers::gradients exchange: elements `range` of a buffer that is cut among them. It starts at
-// element `origin` of the holder's flat buffer, and is all of that or the rank's piece within its node.
+// The exchange among Peers::gradients: elements `range` of a buffer that is cut among these ranks. The buffer starts at
+// element `origin` of the holder's flat buffer, and is all of it or the rank's piece within its node.
 struct Exchange {
   Cut cut;
   std::size_t origin;

@@ -19,9 +19,9 @@ struct CallGradient {
   static Role role_of(bool shared) { return shared ? Role::shared_gradients : Role::gradients; }
 };
 
-// Where the rank's part of a unit's complete gradient is read: from its fp32 sum; or, in a step of one micro-batch on
-// one rank, from the rounded gradient. A sharer's rounded gradient is then a second source, and the reader adds the
-// two.
+// A place from which the rank's part of a unit's complete gradient is read: its fp32 sum or, in a step of one
+// micro-batch on one rank, the rounded gradient. A sharer's rounded gradient is then a second source, and the reader
+// adds both.
 struct GradientSource {
   Role role;  // sum, gradients or shared_gradients
   Slice slice;

@@ -6,8 +6,8 @@
 
 namespace strata::runtime {
 
-// The same weights with DoRA's magnitudes as they begin, which no source of a model has: the length of each row of W,
-// as the run has it (dequantised if W is quantised). B is zeros then. The model must outlive the result.
+// Adds DoRA's initial magnitudes, which no source of a model has: the length of each row of W as the run has it
+// (dequantised if W is quantised). B is zero then. The model must outlive the result.
 std::unique_ptr<WeightSource> with_magnitudes(std::unique_ptr<WeightSource> weights, const models::Model& model);
 
 }  // namespace strata::runtime

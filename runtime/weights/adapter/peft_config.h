@@ -14,7 +14,7 @@ struct PeftConfig {
   models::Adapter adapter;
   std::string base, task = {};          // the base model's name or path, and task_type; empty if unknown
   bool input_major = false;             // targets include a Conv1D, as in GPT-2
-  std::vector<std::string> notes = {};  // what was ignored, and what a training that continues does otherwise than peft
+  std::vector<std::string> notes = {};  // what was ignored, and what a continued training does differently from peft
 };
 // Throws Error{usage} naming a key whose mathematics is not built, unless its value changes nothing; Error{corrupt} if
 // the file is not an adapter_config.json. Every other key that is not known changes nothing, and a note names it.
