@@ -108,8 +108,8 @@ template <typename T>
       const ForwardTile<E>& t = tiles[i];
       const TilePair at{t.first, first, n, c.behind, c.ahead};
       if (!at.some_visible()) continue;
-      // On the diagonal, 16 keys at a time meet only the queries that may see one of them. AMX's tiles are too fast for
-      // that to save time.
+      // On the diagonal, 16 keys at a time are multiplied only with the queries that may see one of them. AMX's tiles
+      // are too fast for that to save time.
       const bool diagonal = at.diagonal() && !O::kTransposedSums;
       const std::size_t some = diagonal ? kLanes : n;
       for (std::size_t y = 0; y < n; y += some) {

@@ -12,8 +12,8 @@ struct GradientSumKernels {
   // sum[i] = ((sum[i] or +0) + pieces[0][offset + i]) + pieces[1][offset + i] ...
   void (*add_pieces[3])(const std::byte* const* pieces, std::size_t count, std::size_t offset, float* sum,
                         std::size_t n, bool first);
-  // The same for runs of `length` pieces, each summed from +0 and rounded. partial[i] has the first `before` pieces of
-  // the first run, and in the end the last run if it is incomplete. It may be null if no run is.
+  // The same for runs of `length` pieces, each summed from +0 and rounded. partial[i] has the sum of the first run's
+  // first `before` pieces, and in the end that of an incomplete last run. It may be null if no run is.
   void (*add_runs[3])(const std::byte* const* pieces, std::size_t count, std::size_t offset, std::size_t length,
                       std::size_t before, float* partial, float* sum, std::size_t n, bool first);
   // The fp64 sum of squares of one block of 4,096; second may be null.

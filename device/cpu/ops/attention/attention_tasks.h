@@ -7,8 +7,8 @@
 namespace strata::device::cpu {
 
 // Divides a call's tiles into a team's tasks. Tasks with more tiles pack less; with fewer, no thread runs out of work
-// at the end. So tasks are as large as leaves several for each thread. They start in the order of their numbers, the
-// longest first over all heads if queries see what precedes them. Bits do not depend on any of this.
+// at the end. So tasks are as large as possible while each thread still gets several. They start in the order of their
+// numbers, the longest first over all heads if queries see what precedes them. Bits do not depend on any of this.
 class AttentionTasks {
  public:
   AttentionTasks(const AttentionCall& c, int threads)
@@ -54,7 +54,7 @@ class AttentionTasks {
   }
 
  private:
-  // Each thread gets several tasks. If all took equally long, nearly all threads would have one in the last round.
+  // Whether each thread gets several tasks, and nearly all have one in the last round if all take equally long.
   static bool spread(std::size_t tasks, std::size_t threads) {
     const std::size_t rounds = (tasks + threads - 1) / threads;
     return tasks >= 8 * threads && 40 * tasks >= 39 * rounds * threads;
