@@ -39,8 +39,7 @@ bool in_blocks(device::StorageFormat format) {
   return format == device::StorageFormat::block8 || is_nf4(format);
 }
 
-// The bytes [first, second) of an extent that cover a need, or some more. If the format has blocks, both are of one
-// box.
+// The bytes [first, second) of an extent that cover a need, or more. If the format has blocks, both are of one box.
 std::pair<std::uint64_t, std::uint64_t> bytes_for(const Need& need, const Extent& e) {
   if (in_blocks(e.format)) {
     const std::uint64_t begin = std::max(need.begin, e.begin), end = std::min(need.end, e.end);
