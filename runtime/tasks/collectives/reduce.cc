@@ -30,12 +30,13 @@ Cut node_pieces(const StepPlan& plan, const UnitLayout& holder) {
 
 // The exchange among Peers::gradients: elements `range` of a buffer that is cut among these ranks. The buffer starts at
 // element `origin` of the holder's flat buffer, and is all of it or the rank's piece within its node.
-struct Exchange {
+struct GradientExchange {
   Cut cut;
   std::size_t origin;
   ElementRange range;
 
-  Exchange(const StepPlan& plan, const UnitLayout& holder, const ElementRange& elements, const Coordinates& rank)
+  GradientExchange(const StepPlan& plan, const UnitLayout& holder, const ElementRange& elements,
+                   const Coordinates& rank)
       : cut(holder.shards), origin(0), range(elements) {
     if (!plan.sums_in_nodes()) return;
     const Cut node = node_pieces(plan, holder);
@@ -164,7 +165,7 @@ void ReduceGradient::add(Draft& draft) const {
   const auto& [which, micro_batch, range, shared, gradients] = gradient;
   const bool after_nodes = draft.plan.sums_in_nodes();
   const UnitLayout& holder = draft.layout(shared ? draft.layout(which.unit).shared->unit : which.unit);
-  const Exchange exchange(draft.plan, holder, range, draft.plan.mesh().at(0));
+  const GradientExchange exchange(draft.plan, holder, range, draft.plan.mesh().at(0));
   const auto ranks = static_cast<std::size_t>(exchange.cut.pieces);
   Task& task = draft.add_task(TaskKind::reduce, LaneId::reduce, which.unit, micro_batch);
   task.part = which.part;
@@ -213,7 +214,7 @@ void ReduceGradient::run(Site& site, const Task& task, device::Lane& lane) {
                         runs_of(site, task, {task.begin, task.end}));
   }
   const View staging = site.view(task, Role::staging);
-  const Exchange exchange(plan, holder, {task.begin, task.end}, site.rank);
+  const GradientExchange exchange(plan, holder, {task.begin, task.end}, site.rank);
   pieces.resize(static_cast<std::size_t>(exchange.cut.pieces));
   for (std::size_t at = exchange.range.begin; at < exchange.range.end; at += task.at_once) {
     const std::size_t to = std::min(exchange.range.end, at + task.at_once);
