@@ -128,7 +128,8 @@ class BlockUnit : public SplitBlock {
   }
   void take_squares(device::Lane& lane, const Context& c, device::ConstView all, device::View saved) const final {
     const Plan& b = plan_of(c);
-    tree_sum(lane, shards().of, all ? all : b.all_squares.of(c.workspace), {}, b.sums_of_squares.of(saved));
+    const device::ConstView gathered{all.data, shards().of * b.squares(), device::DType::fp32};
+    tree_sum(lane, shards().of, all ? gathered : b.all_squares.of(c.workspace), {}, b.sums_of_squares.of(saved));
   }
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }
