@@ -186,6 +186,15 @@ std::vector<std::string> stages_text(const runtime::Job& job) {
           schedule_text(job.recipe.parallel), fmt::format("{} and {}", fmt::join(units, ", "), last)};
 }
 
+// "2 ranks share each", "4 virtual shards", "rows divided".
+std::vector<std::string> tensor_text(const runtime::Recipe::Parallel& parallel) {
+  std::vector<std::string> parts = {
+      fmt::format("{} share each", plural(static_cast<std::uint64_t>(parallel.tensor), "rank", "ranks")),
+      plural(parallel.shards(), "virtual shard", "virtual shards")};
+  if (parallel.sequence) parts.emplace_back("rows divided between them");
+  return parts;
+}
+
 }  // namespace
 
 void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
@@ -214,6 +223,7 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
                              schedule_text(recipe)});
   const bool staged = plan.mesh().stages > 1;
   if (staged) say_wrapped("stages", stages_text(job));
+  if (plan.mesh().tensor > 1) say_wrapped("layers", tensor_text(recipe.parallel));
   std::vector<std::string> memory = {runtime::memory_text(plan) + (staged ? " per rank of stage 0" : " per rank")};
   if (plan.tile_bytes) memory.push_back(runtime::tiling_text(plan));
   say_wrapped("ranks", {world.describe(), threads});

@@ -30,11 +30,11 @@ TEST(RunText, LinesAreCutBetweenTheirParts) {
 
 class RunTextTest : public testing::Test {
  protected:
-  runtime::Job job(std::vector<std::string> sets = {}) const {
+  runtime::Job job(std::vector<std::string> sets = {}, int ranks = 1) const {
     sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "model.config.n_layer=2", "data.seq_len=16",
                                "training.max_steps=5", "device.kind=cpu"});
     const runtime::Recipe recipe = runtime::load_recipe({}, sets);
-    return runtime::make_job(recipe, 1, runtime::capacity_of(recipe.memory, 1));
+    return runtime::make_job(recipe, ranks, runtime::capacity_of(recipe.memory, ranks));
   }
   std::string start(const runtime::Job& job) const {
     testing::internal::CaptureStderr();
@@ -64,6 +64,14 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
   const std::string kept = start(job({"checkpoint.dir=c", "report.jsonl=a.jsonl", "scheduler.warmup_steps=1"}));
   EXPECT_THAT(kept, AllOf(HasSubstr("checkpoints in "), HasSubstr("steps "), Not(HasSubstr("saved")),
                           HasSubstr("cosine after 1 step of warm-up")));
+}
+
+TEST_F(RunTextTest, TheStartSaysHowTheModelIsSplit) {
+  EXPECT_THAT(start(job({"parallel.tensor=2", "parallel.stages=2", "parallel.tensor_shards=4"}, 4)),
+              AllOf(HasSubstr("strata: stages    2 of 2 ranks each, one forward, one backward, 2 and 2 units\n"),
+                    HasSubstr("strata: layers    2 ranks share each, 4 virtual shards\n")));
+  EXPECT_THAT(start(job({"parallel.tensor=2", "parallel.sequence=true"}, 2)),
+              HasSubstr("strata: layers    2 ranks share each, 2 virtual shards, rows divided between them\n"));
 }
 
 // The next command is of the same run: what was set is set again.
