@@ -28,7 +28,7 @@ TEST(Parallel, ThrowsWhatACallThrew) {
                std::runtime_error);
 }
 
-// Not before those that were started have ended, which still look at what is the caller's.
+// The threads already started must end first, because they still use the caller's data.
 TEST(Parallel, ARefusedThreadEndsIt) {
   std::atomic<int> calls = 0;
   const auto work = [&](std::size_t) {

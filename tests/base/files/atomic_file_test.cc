@@ -22,7 +22,7 @@ class AtomicFileTest : public testing::Test {
   std::size_t entries() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()));
   }
-  // Without a name until it is committed, and with one, as on file systems that know no other way.
+  // Runs f() twice: with O_TMPFILE, so that the file has no name until it is committed, and without.
   template <typename F>
   void both_ways(F&& f) {
     f();
@@ -56,7 +56,7 @@ TEST_F(AtomicFileTest, AppearsWholeOrNotAtAll) {
   });
 }
 
-// Even if somebody else may write to the folder: the link goes, and what it leads to stays.
+// This holds even if others may write to the folder: the link is replaced, and its target stays.
 TEST_F(AtomicFileTest, ALinkIsReplacedAndNotFollowed) {
   both_ways([&] {
     fs::create_symlink(folder_.write("precious", "mine"), path());
@@ -69,7 +69,7 @@ TEST_F(AtomicFileTest, ALinkIsReplacedAndNotFollowed) {
   });
 }
 
-// A folder has come to lie at the target meanwhile: it stays, and nothing else.
+// Meanwhile somebody has created a folder at the target. Only that folder remains.
 TEST_F(AtomicFileTest, AFailedRenameLeavesNothing) {
   both_ways([&] {
     AtomicFile file(path());

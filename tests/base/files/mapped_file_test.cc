@@ -24,7 +24,7 @@ TEST(MappedFileTest, ALinkToNothingAndAnLfsPointerHaveTheirOwnSentences) {
   folder.write("tokenizer.json", pointer);
   EXPECT_FAILURE(MappedFile(folder.path() / "tokenizer.json"), Exit::usage,
                  AllOf(HasSubstr("tokenizer.json is a Git LFS pointer"), HasSubstr("git lfs pull")));
-  // A text that speaks of one is a text.
+  // A text that only quotes a pointer is still a text.
   folder.write("a.txt", "The first line is:\n" + pointer);
   EXPECT_GT(MappedFile(folder.path() / "a.txt").bytes().size(), pointer.size());
   EXPECT_FAILURE(MappedFile(folder.path() / "absent"), Exit::usage, HasSubstr("cannot be opened"));

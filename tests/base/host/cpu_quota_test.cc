@@ -68,7 +68,7 @@ TEST_F(CpuQuota, TheLeastOfBothVersions) {
   EXPECT_EQ(found(), 2);
 }
 
-// A container sees the groups from its own one on, and its name is the host's.
+// A container sees the groups from its own downwards, but its group's name is the host's.
 TEST_F(CpuQuota, OfAContainerWhoseGroupIsMounted) {
   plant("proc/self/cgroup", "4:cpu,cpuacct:/docker/abc/inner\n");
   plant("proc/self/mountinfo", "33 30 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu,cpuacct\n");

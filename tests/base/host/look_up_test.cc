@@ -27,7 +27,7 @@ TEST(LookUp, FindsWhereStreamsGo) {
   EXPECT_EQ(first_of(look_up("127.0.0.2")).sin_port, 0);
 }
 
-// With a flag that asks nobody: a name is no address.
+// With this flag no resolver is asked, so a name is not an address.
 TEST(LookUp, SaysWhyThereIsNone) {
   const Found found = look_up("localhost", 80, AI_NUMERICHOST);
   EXPECT_FALSE(found.addresses);

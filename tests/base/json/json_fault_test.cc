@@ -57,7 +57,7 @@ TEST(JsonFault, NamesWhatAndWhere) {
   EXPECT_EQ(found_in_json("[[1]]", 2), "another value");
 }
 
-// What a parser may refuse though it is JSON. Nothing is said of it as long as there is a fault.
+// Valid JSON that parsers may still refuse. It is not mentioned if there is a real fault.
 TEST(JsonFault, NamesWhatParsersRefuseAllTheSame) {
   const std::pair<const char*, const char*> cases[] = {
       {"\xef\xbb\xbf{}", "a byte order mark before its beginning in line 1"},
@@ -83,7 +83,7 @@ TEST(JsonFault, NamesWhatParsersRefuseAllTheSame) {
     EXPECT_EQ(found_in_json(text), "another value") << text;
 }
 
-// Wherever a file is cut off, there is something to say.
+// A file that is cut off at any place has a fault.
 TEST(JsonFault, EveryCutIsFound) {
   const std::string text = "{\"a\": [1.5, {\"b\": \"\\u00e4\xc3\xa4\"}, true], \"c\": -2e5}";
   ASSERT_FALSE(find_json_fault(text));
@@ -91,8 +91,8 @@ TEST(JsonFault, EveryCutIsFound) {
     EXPECT_TRUE(find_json_fault(std::string_view(text).substr(0, size))) << text.substr(0, size);
 }
 
-// What a parser refuses has a fault, and nothing else has one. (An integer of more than 64 bits is JSON, which simdjson
-// does not read.)
+// A text has a fault exactly if a parser refuses it. (An integer of more than 64 bits is JSON, but simdjson does not
+// read it.)
 TEST(JsonFault, IsFoundWhereAParserFindsOne) {
   const std::string whole =
       "{\"a\": [1.5, {\"b\": \"\\u00e4\xc3\xa4\"}, true], \"c\": -2e5, \"d\": [null, [], {}, \"\"]}";
