@@ -1,5 +1,5 @@
-// Nodes that go while mpirun alone holds the run: its ranks say which, and end. mpirun itself may wait for the lost
-// node for as long as TCP does (docs/guide.md).
+// Nodes that are lost without launch: the ranks name the lost node and end. mpirun itself may wait for it for as long
+// as TCP does (docs/guide.md).
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -38,7 +38,7 @@ TEST_F(BareMpirun, ANodeThatIsCutOffIsNamedAndAllRanksEnd) {
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-// With mpirun on another node: nobody is left who watches all, and each node's ranks end by themselves.
+// mpirun runs on another node: nobody watches all nodes any more, and each node's ranks end by themselves.
 TEST_F(BareMpirun, TheNodeOfRankZeroThatIsKilledIsNamedAndTheOthersEnd) {
   const Cluster cluster(4);
   Running running(cluster.in("n4", mpirun({"control.timeout=4"})));

@@ -85,7 +85,7 @@ bool ClusterRun::has_control() {
 }
 
 std::vector<std::string> ClusterRun::train(const std::vector<std::string>& sets) const {
-  // Nodes share the processors, and each believes that it has them and the memory alone.
+  // Nodes share the processors and the memory, but each believes that it has them to itself.
   std::vector<std::string> all = {"training.global_batch_size=12",
                                   "training.max_steps=400",
                                   "checkpoint.every=20",
@@ -95,7 +95,7 @@ std::vector<std::string> ClusterRun::train(const std::vector<std::string>& sets)
                                   "memory.host=256MiB",
                                   "checkpoint.dir=" + file("checkpoints"),
                                   "report.summary=" + file("summary.json")};
-  // Nodes that are lost are found sooner than users want it.
+  // Lost nodes are found sooner than a user would want.
   if (has_control()) all.emplace_back("control.timeout=6");
   all.insert(all.end(), sets.begin(), sets.end());
   return run_.train(all);

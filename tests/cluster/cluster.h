@@ -7,10 +7,10 @@
 
 namespace strata::tests {
 
-// Nodes n1, n2, ... made of network namespaces (cluster.sh), there for as long as it lives.
+// Nodes n1, n2, ... made of network namespaces (cluster.sh). They exist as long as this object.
 class Cluster {
  public:
-  // Why there can be none here; empty: there can.
+  // Why no cluster can be made here; empty if one can.
   static std::string why_not(bool slurm = false);
 
   explicit Cluster(int nodes, bool slurm = false);
@@ -18,9 +18,9 @@ class Cluster {
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
-  // A command in a node, by the words of this.
+  // The command line that runs the command in a node.
   std::vector<std::string> in(const std::string& node, const std::vector<std::string>& command) const;
-  // Waits for it; what it said. Fails the test if it fails.
+  // Runs a shell text in a node, waits for its end, and returns what it printed. Fails the test if it fails.
   Outcome at(const std::string& node, const std::string& shell_text) const;
   void kill(const std::string& node) const { tell("kill", node); }
   void cut(const std::string& node) const { tell("cut", node); }
@@ -45,13 +45,13 @@ class ClusterRun : public testing::Test {
   std::vector<std::string> launch(const std::vector<std::string>& options, const std::vector<std::string>& sets = {},
                                   const std::string& program = kStrata) const;
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const;
-  // The same by mpirun, two ranks on each of n1, n2 and n3.
+  // The command that runs it by mpirun, two ranks on each of n1, n2 and n3.
   std::vector<std::string> mpirun(const std::vector<std::string>& sets = {}) const;
-  // Ranks that a node still has, after at most 20 seconds for them to end.
+  // The number of ranks that a node still has. Waits at most 20 seconds for them to end.
   int ranks_left(const Cluster& cluster, const std::string& node) const;
-  // The weights' hash at the end of a run alone that nobody disturbed.
+  // The weights' hash at the end of the same training on this machine, undisturbed.
   std::string untouched(const std::vector<std::string>& sets = {}) const;
-  // That of the run.
+  // The hash that the run itself reported.
   std::string weights_hash(const std::string& summary = "summary.json") const;
   std::string events() const { return run_.folder().read("logs/events.jsonl"); }
   std::string file(const std::string& name) const { return run_.file(name); }

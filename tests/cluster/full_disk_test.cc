@@ -1,5 +1,5 @@
-// Disks of one node that are full, at the start or in mid-run: a full disk would be full again, so that launch says
-// which and ends; the same command resumes once there is room.
+// Full disks on one node, at the start or during a run. A restart would find the disk still full, so launch names it
+// and ends. The same command resumes once there is room.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -18,7 +18,7 @@ using testing::Not;
 using testing::StartsWith;
 
 struct FullDisk : ClusterRun {
-  // A file system of a node's own over a folder of the run.
+  // Mounts a file system that only this node sees on a folder of the run.
   static void give_disk(const Cluster& cluster, const std::string& node, const std::string& folder,
                         const std::string& size) {
     std::filesystem::create_directories(folder);
@@ -30,7 +30,7 @@ struct FullDisk : ClusterRun {
   std::vector<std::string> nvme() const { return {"zero.optimizer=nvme", "memory.nvme=[\"" + file("drive") + "\"]"}; }
 };
 
-// The drive of the nvme tier: what it has to hold is reserved before anything else.
+// The nvme tier reserves all of its space at the start.
 TEST_F(FullDisk, AtTheStartTheRankAndFolderAreNamed) {
   const Cluster cluster(2);
   give_disk(cluster, "n2", file("drive"), "1m");
@@ -43,7 +43,7 @@ TEST_F(FullDisk, AtTheStartTheRankAndFolderAreNamed) {
   EXPECT_THAT(outcome.errors, Not(HasSubstr("starts again")));
 }
 
-// Somebody else fills that drive in mid-run: nothing of the run needs more of it.
+// Somebody else fills the drive during the run, but the run needs no more space on it.
 TEST_F(FullDisk, OfTheNvmeTierInMidRunDisturbsNothing) {
   std::filesystem::create_directories(file("drive"));
   const std::string bits = untouched(nvme());

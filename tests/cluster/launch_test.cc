@@ -1,4 +1,4 @@
-// strata launch over ssh and mpirun, on nodes that are real to everybody but the kernel.
+// strata launch over ssh and mpirun, on nodes that look real to every program.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -24,7 +24,7 @@ TEST_F(ClusterLaunch, StartsLooksAndReports) {
   const Outcome outcome =
       run(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--env", "MY_OWN=x"}, {"training.max_steps=30"})), 180);
   ASSERT_EQ(outcome.code, 0) << outcome.all();
-  // What was resolved, once; the table; nothing of mpirun.
+  // The resolved settings are printed once, then the table; nothing of mpirun's is.
   EXPECT_THAT(outcome.errors,
               AllOf(HasSubstr("strata: 6 ranks on n1 (2), n2 (2), n3 (2), of --hosts, started by mpirun"),
                     HasSubstr("training.max_steps = 30"), HasSubstr("GFLOP/s"), HasSubstr("Gbit/s"),
@@ -62,7 +62,7 @@ TEST_F(ClusterLaunch, TheEnvironmentReachesEveryRank) {
   EXPECT_EQ(running.wait(180).code, static_cast<int>(Exit::requeue));
 }
 
-// By the folder that all nodes share: the program goes by ssh to where the socket is.
+// The folder that all nodes share names the run. The program continues by ssh on the socket's node.
 TEST_F(ClusterLaunch, ItsRunIsWatchedAndStoppedFromAnotherNode) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1", "--no-preflight"}, {"training.max_steps=100000"})));
@@ -91,8 +91,8 @@ TEST_F(ClusterLaunch, SignalsReachTheRanks) {
   }
 }
 
-// The launcher of launcher/kubernetes/mpijob.yaml, in what the MPI operator makes: a pod that is no worker itself,
-// whose environment names the workers' host file.
+// The launcher's command of launcher/kubernetes/mpijob.yaml, in the surroundings that the MPI operator makes: a pod
+// that is not a worker itself, with the workers' host file in its environment.
 TEST_F(ClusterLaunch, TheCommandOfTheMpiJob) {
   if (run({"python3", "-c", "import yaml"}).code != 0) GTEST_SKIP() << "python3-yaml is not installed";
   const Outcome words =
@@ -151,7 +151,7 @@ TEST_F(ClusterRefusal, HostsThatAreNotThere) {
 
 TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
   const Cluster cluster(3);
-  // n2 knows no key of ours, n3 has no sshd.
+  // n2 does not know our key, and n3 has no sshd.
   cluster.at("n2",
              "mount -t tmpfs tmpfs /mnt; : >/mnt/empty; "
              "f=$(sed -n 's/^AuthorizedKeysFile //p' \"$STRATA_CLUSTER/n2/sshd\"); mount --bind /mnt/empty $f");
@@ -164,14 +164,14 @@ TEST_F(ClusterRefusal, SshThatAsksOrRefuses) {
   EXPECT_THAT(events(), AllOf(HasSubstr(R"("event":"refused")"), HasSubstr(R"("exit":2)")));
 }
 
-// Who would get in from elsewhere is said before any node is asked.
+// An open address is refused before any node is asked.
 TEST_F(ClusterRefusal, AnAddressForEveryone) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"control.listen=0.0.0.0:7000"})), 90),
                  HasSubstr("control.listen = \"0.0.0.0:7000\" lets other machines steer this run"));
 }
 
-// Before ranks start by launch, and without its look by the ranks themselves, which name the node.
+// launch finds this before it starts ranks. Without its check, the ranks find it and name the node.
 TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
   const Cluster cluster(2);
   expect_refused(run(cluster.in("n1", launch({"--hosts", "n1,n2"}, {"data.train=" + file("nowhere.bin")})), 90),
@@ -190,7 +190,7 @@ TEST_F(ClusterRefusal, FilesThatANodeDoesNotSee) {
       AllOf(HasSubstr("rank 1 on n2: recipe " + recipe + " does not exist here"), HasSubstr("all nodes share")));
 }
 
-// With --min-nodes the rest is enough.
+// With --min-nodes, the remaining nodes are enough.
 TEST_F(ClusterLaunch, StartsWithoutANodeThatDoesNotAnswer) {
   const Cluster cluster(3);
   cluster.at("n3", "kill $(cat \"$STRATA_CLUSTER/n3/sshd.pid\")");
@@ -205,7 +205,7 @@ TEST_F(ClusterRefusal, ANodeWithAnotherBinaryOrNone) {
   std::filesystem::create_directories(file("bin"));
   const std::string program = file("bin/strata");
   std::filesystem::copy_file(kStrata, program);
-  // The same program with a byte more, which runs as well.
+  // The same program with one more byte, which runs as well.
   std::filesystem::copy_file(kStrata, file("another"));
   std::ofstream(file("another"), std::ios::app) << "x";
   cluster.at("n2", "mount --bind " + file("another") + " " + program);

@@ -25,7 +25,7 @@ struct LostNode : ClusterRun {
   }
 };
 
-// A node loses its power: nobody says good-bye for it.
+// A node loses power, so nothing announces its end.
 TEST_F(LostNode, KilledTheOthersGoOn) {
   const std::string bits = untouched();
   const Cluster cluster(3);
@@ -71,7 +71,7 @@ TEST_F(LostNode, OfAPipelineLessThanAReplicaEnds) {
                                         "model (parallel.stages = 2) needs 2 ranks"));
 }
 
-// training.micro_batch_size = auto is settled once: on fewer ranks, which have room for more, it stays, and so do the
+// training.micro_batch_size = auto is settled once. Fewer ranks have room for more, but the number stays, and so do the
 // bits.
 TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
   const std::vector<std::string> batch = {"training.global_batch_size=48", "zero.stage=0"};
@@ -105,7 +105,7 @@ TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
         return restart != errors.npos && errors.find(" tokens/s ", restart) != errors.npos;
       },
       120));
-  // Stopped, and started by hand on what is left: the checkpoint has the number.
+  // The run is stopped, and started by hand on the remaining nodes: the number comes from the checkpoint.
   running.send(SIGUSR1);
   const Outcome stopped = running.wait(120);
   EXPECT_EQ(stopped.code, static_cast<int>(Exit::requeue)) << stopped.all();
@@ -119,7 +119,7 @@ TEST_F(LostNode, TheMicroBatchOfAutoStaysOnFewerRanks) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// Rank 0's, with the launcher on a node that has no ranks. Metrics at an address that the node took along end with it.
+// Rank 0's node is lost; the launcher's node has no ranks. Metrics at an address of the lost node end with it.
 TEST_F(LostNode, KilledWithRankZero) {
   const std::string bits = untouched();
   const Cluster cluster(3);
@@ -135,11 +135,11 @@ TEST_F(LostNode, KilledWithRankZero) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// A cable that is out for some seconds holds the run up and ends nothing.
+// A cable that is unplugged for some seconds delays the run but ends nothing.
 TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
   const std::string bits = untouched();
   const Cluster cluster(3);
-  // TCP, which tries less and less often, finds an open link after up to twice the time.
+  // TCP retries less and less often, so it may find a restored link only after twice the time.
   Running running(cluster.in("n1", launch({"--hosts", "n1:2,n2:2,n3:2", "--no-preflight"}, {"control.timeout=15"})));
   ASSERT_TRUE(running.wait_until(at_step(50), 120));
   cluster.cut("n3");
@@ -152,7 +152,7 @@ TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// A node that stays cut off: the others continue, and nothing of the run is left on it.
+// A node stays cut off: the others continue, and no process of the run remains on it.
 TEST_F(LostNode, CutTheOthersGoOnAndItsRanksEnd) {
   const std::string bits = untouched();
   const Cluster cluster(3);
@@ -177,7 +177,7 @@ TEST_F(LostNode, FewerThanMinNodesIsTheEnd) {
   EXPECT_THAT(last_line(outcome.errors), HasSubstr("1 of 2 nodes is left, and --min-nodes is 2"));
 }
 
-// Left out at the start, and there at a restart.
+// The node is left out at the start, and is back at a restart.
 TEST_F(LostNode, OneThatComesBackIsTakenInAgain) {
   const std::string bits = untouched();
   const Cluster cluster(3);
@@ -213,7 +213,7 @@ TEST_F(LostNode, OneThatComesBackWithoutItsFilesStaysOut) {
                                     HasSubstr("restart 1 of 3: 4 ranks on n1 (2), n2 (2)")));
 }
 
-// What comes again is tried --max-restarts times; each time waits longer.
+// A failure that repeats is retried --max-restarts times, after longer and longer waits.
 TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
   const Cluster cluster(2);
   Running running(cluster.in(
@@ -233,7 +233,7 @@ TEST_F(LostNode, ARankThatIsKilledAgainAndAgain) {
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("starts again in 2 s, restart 1 of 2: 2 ranks on n1 (1), n2 (1)"),
                                     HasSubstr("starts again in 4 s, restart 2 of 2: 2 ranks on n1 (1), n2 (1)")));
   EXPECT_THAT(last_line(outcome.errors), AllOf(HasSubstr("--max-restarts 2"), HasSubstr("rank 1"))) << outcome.all();
-  // And so it does.
+  // The waits do get longer.
   simdjson::dom::parser parser;
   double announced = 0;
   std::vector<double> waits;

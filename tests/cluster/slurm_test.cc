@@ -43,14 +43,14 @@ struct Slurm : ClusterRun {
   }
 };
 
-// sbatch of the file that users start from: before its time is over it stops with a checkpoint, is requeued, and goes
-// on to the bits of a run that nobody stopped.
+// The batch file that users start from. Before its time is over, the job stops with a checkpoint and is requeued. It
+// ends with the bits of a run that was not stopped.
 TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   const std::vector<std::string> sets = {"training.max_steps=400"};
   const std::string bits = untouched(sets);
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
-  // Slurm's shortest limit is a minute, and it is late by up to another: a signal in its place is the same to the job.
+  // Slurm's shortest limit is a minute, and it is up to a minute late. To the job, a signal is the same.
   cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" + kStrata + " sbatch -o job.log " +
                        kBatch + keys(sets));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/400", 120)) << run_.folder().read("job.log");
@@ -64,15 +64,15 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// scancel asks ranks and the nodes' agents alike to end: the ranks have KillWait for their checkpoint, and no node is
-// lost. In a job that takes nothing of its environment along, as some sites have it.
+// scancel tells both ranks and agents to end. Ranks have KillWait for their checkpoint, and no node counts as lost. The
+// job takes nothing of its environment along, as on some sites.
 TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   cluster.at("n1", "cd " + run_.folder().path().string() + " && sbatch --export=STRATA_RUNS=runs,STRATA_PROGRAM=" +
                        kStrata + " -o job.log " + kBatch + keys({"training.max_steps=100000"}));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/100000", 120)) << run_.folder().read("job.log");
-  // A rank that takes its time, more than launch gives one that has to end.
+  // This rank needs more time than launch gives to ranks that must end.
   signal_rank(cluster, "n2", 3, "STOP");
   cluster.at("n1", "scancel 1");
   std::this_thread::sleep_for(std::chrono::seconds(12));
@@ -88,7 +88,7 @@ TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
       << "the checkpoint of step " << step;
 }
 
-// Elements of an array keep apart.
+// Elements of an array do not share folders.
 TEST_F(Slurm, ElementsOfAnArrayHaveFoldersOfTheirOwn) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
@@ -115,7 +115,7 @@ TEST_F(Slurm, ANodeThatIsTakenAway) {
   cluster.at("n1", "cd " + run_.folder().path().string() + " && STRATA_PROGRAM=" + kStrata + " sbatch -N3 -o job.log " +
                        kBatch + keys(sets));
   ASSERT_TRUE(comes(cluster, "cat " + file("job.log"), "step 60/600", 120)) << run_.folder().read("job.log");
-  // Drained, a node finishes what runs there.
+  // A drained node finishes what runs there.
   cluster.at("n1", "scontrol update nodename=n3 state=drain reason=test");
   std::this_thread::sleep_for(std::chrono::seconds(2));
   EXPECT_THAT(run_.folder().read("job.log"), Not(HasSubstr("lost")));
@@ -131,7 +131,7 @@ TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
   const Cluster cluster(3, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));
   const std::string batch = kBatch + keys({"training.max_steps=30"});
-  // The file itself, held back until the node is gone.
+  // The batch file itself, held back until the node is gone.
   run_.folder().write("held.sbatch", "#!/bin/bash\ntouch begun\nuntil [ -e go ]; do sleep 0.2; done\nbash " + batch +
                                          "\necho without: $?\nSTRATA_LAUNCH_OPTIONS='--min-nodes 2' bash " + batch +
                                          "\necho with: $?\n");
@@ -147,7 +147,7 @@ TEST_F(Slurm, ANodeThatDiesBeforeTheStart) {
                     HasSubstr("done after step 30"), Not(HasSubstr("\x1e"))));
 }
 
-// What contradicts the allocation is refused.
+// Options that contradict the allocation are refused.
 TEST_F(Slurm, AWorldThatIsNotTheAllocations) {
   const Cluster cluster(2, true);
   ASSERT_TRUE(comes(cluster, "sinfo -h -o %T", "idle", 60));

@@ -1,5 +1,5 @@
-// Ranks that live and do nothing: they are named and the run ends. Under launch it goes on to the bits of a run that
-// nobody disturbed.
+// Ranks that live but do nothing: they are named, and the run ends. Under launch it continues to the bits of an
+// undisturbed run.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 struct StandingRank : ClusterRun {
-  // Soon enough for a test.
+  // Limits that are short enough for a test.
   static std::vector<std::string> watched(std::vector<std::string> sets = {}) {
     sets.insert(sets.end(), {"control.warn_after=6", "control.stuck_after=12"});
     return sets;
@@ -57,7 +57,7 @@ TEST_F(StandingRank, StoppedUnderMpirunAloneItIsNamedAndAllRanksEnd) {
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-// A drive of one node: frozen, it answers no write, and its rank cannot even be killed.
+// A node's drive that can be frozen. It then answers no write, and its rank cannot even be killed.
 class HangingDrive {
  public:
   HangingDrive(const Cluster& cluster, std::string node, std::string folder)
