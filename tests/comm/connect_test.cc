@@ -9,7 +9,7 @@
 namespace strata::comm {
 namespace {
 
-// The environment a launcher would give, for one test.
+// Every test begins and ends without launchers' variables.
 class Connect : public testing::Test {
  protected:
   Connect() {

@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 TEST(Signal, WakesASleeper) {
-  // A nap that nobody ends takes 50 ms; the best of some tries, because the machine may be busy.
+  // A sleep that nobody ends takes 50 ms. The best of several tries counts, because the machine may be busy.
   auto best = Clock::duration::max();
   for (int i = 0; i < 5; ++i) {
     Signal signal;

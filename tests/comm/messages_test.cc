@@ -22,8 +22,8 @@ namespace {
 using device::Arena;
 using device::Lane;
 
-// One message of each size to the rank `ahead` places on, in a lane, and one from the rank as many places back, all
-// queued at once. Every second rank receives first, so that sends and receives meet.
+// Sends one message of each size to the rank `ahead` places on, and receives one from the rank as many places back, all
+// queued at once in one lane. Every second rank receives first, so that sends and receives meet.
 class Ring {
  public:
   Ring(World& world, const char* name, int ahead, const std::vector<std::size_t>& sizes)
@@ -104,8 +104,8 @@ TEST(Messages, OfAnySizeGoBothWaysAtOnce) {
   }));
 }
 
-// Between collectives, in a group whose order is not that of the ranks: each rank's messages come in the order in which
-// it sent them, whatever the other senders do.
+// Messages between collectives, in a group whose order is not that of the ranks: each rank's messages arrive in the
+// order in which it sent them, whatever other senders do.
 TEST(Messages, OfEachPairComeInOrder) {
   run_threads(4, [](World& world) {
     const std::vector<int> members{3, 0, 2, 1};
@@ -134,7 +134,7 @@ TEST(Messages, OfEachPairComeInOrder) {
   });
 }
 
-// What rank 0 is told when its wait ends because rank 1 fails.
+// The message that rank 0 gets when its wait ends because rank 1 failed.
 std::string told_while(const std::function<void(Communicator&, std::byte*)>& waits) {
   std::string told;
   std::latch asked(1);

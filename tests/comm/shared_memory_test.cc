@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// What happens between two looks of a waiting rank: the other's presence lies in a page of its own that cannot be
-// read, so that the look at it stops in a handler. That raises the signal, leaves, and lets the look continue.
+// Acts between two looks of a waiting rank. The other rank's presence lies in a page that cannot be read, so a look at
+// it stops in a handler, which raises the signal, leaves, and lets the look continue.
 class BetweenLooks {
  public:
   explicit BetweenLooks(Signal& signal) : signal_(signal) {
@@ -59,7 +59,7 @@ class BetweenLooks {
   struct sigaction before_ {};
 };
 
-// A rank that raises its signal and leaves at once has done what it was waited for.
+// A rank that raises its signal and leaves at once has done what others wait for.
 TEST(SharedMemory, ARankThatRaisesAndLeavesIsNotMissed) {
   Signal signal;
   BetweenLooks other(signal);

@@ -59,8 +59,8 @@ TEST(Threads, GatherGivesEveryRankTheRange) {
   }));
 }
 
-// Two groups at once in one channel, of neighbours and of ranks that are apart, whose pieces are in another order than
-// the world's ranks: what comes together is in the pieces' order, what is to be summed in the ranks'.
+// Two groups share one channel, of neighbours and of distant ranks, with pieces in another order than the world's
+// ranks. Gathered data is in the order of pieces, and data to be summed is in the order of ranks.
 TEST(Threads, GroupsExchangeAmongThemselves) {
   run_threads(4, [](World& world) {
     const int rank = world.rank();
@@ -120,7 +120,7 @@ TEST(Threads, AllToAllGivesEveryRankItsPieceOfAll) {
       const auto reduce = world.open(lane);
       std::vector<const std::byte*> pieces(size);
       for (int round = 0; round < 3; ++round) {
-        // Written right after the release: another rank that still read the old bytes would be told apart.
+        // Written right after the release: a rank that still read the old bytes would be noticed.
         for (std::size_t i = 0; i < range.bytes(); ++i) arena.data()[i] = value(world.rank(), range.begin + i, round);
         reduce->all_to_all(range, arena.data(), staging.data(), pieces.data());
         lane.synchronize();
@@ -238,8 +238,8 @@ TEST(Threads, ArenasOneAfterTheOther) {
   });
 }
 
-// Runs ranks of which one ends by `end` while the others wait for it; returns what each of those was told. `end` may
-// wait until they were.
+// Runs ranks of which one ends by `end` while the others wait for it. Returns what each of the others was told. `end`
+// may wait for that.
 template <typename End>
 std::vector<std::string> told_to_others(int ranks, End end) {
   std::vector<std::string> told(static_cast<std::size_t>(ranks));

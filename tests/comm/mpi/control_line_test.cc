@@ -31,7 +31,7 @@ struct Rank {
     }
     return "";
   }
-  // Polls until the run has failed. How many polls ended without it.
+  // Polls until the run has failed. Returns the number of earlier polls.
   int poll_until_failed() {
     for (int polls = 0;; ++polls)
       if (!cause_of([&] { line.poll(); }).empty()) return polls;
@@ -63,7 +63,7 @@ class Gate {
   std::atomic<int> left_;
 };
 
-// Until a rank has sent so many.
+// Waits until the rank has sent this many notices.
 void wait_for_notices(int rank, std::size_t count) {
   while (fake_mpi::calls(rank, "Isend") < count) std::this_thread::sleep_for(1ms);
 }
@@ -84,7 +84,7 @@ TEST(ControlLine, ANoticeEndsTheWaitsOfAllOthers) {
   EXPECT_EQ(fake_mpi::calls(0, "Isend") + fake_mpi::calls(2, "Isend"), 0U);
 }
 
-// The wait goes on as long as the notice is on its way, and ends with it.
+// The wait continues while the notice is on its way, and ends when it arrives.
 TEST(ControlLine, ALateNoticeEndsAWaitThatHasBegun) {
   Gate failed(2);
   fake_mpi::run_well(
@@ -101,7 +101,7 @@ TEST(ControlLine, ALateNoticeEndsAWaitThatHasBegun) {
       {}, [] { fake_mpi::delay_notices(1, 0, 25); });
 }
 
-// Nobody waits any more: a look outside of waits finds it, and so does the end.
+// Nobody is waiting. A look outside of waits finds the notice, and so does the end.
 TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
   for (const bool at_the_end : {false, true}) {
     Gate failed(2);
@@ -123,8 +123,8 @@ TEST(ControlLine, ALateNoticeIsFoundOutsideOfWaitsAndAtTheEnd) {
   }
 }
 
-// Two fail before they have heard of each other. The lower one counts if its notice comes soon, and else the own one,
-// whatever comes later: what a rank has said stands.
+// Two ranks fail before they have heard of each other. If the lower one's notice comes soon, its failure counts,
+// otherwise the rank's own. Later notices change nothing, because a rank has then said why.
 TEST(ControlLine, TheLowestOfRanksThatFailAtOnceCounts) {
   for (const bool soon : {true, false}) {
     Gate both(2);
@@ -157,7 +157,7 @@ TEST(ControlLine, TheLowestOfRanksThatFailAtOnceCounts) {
   }
 }
 
-// Whichever of the notices comes first.
+// The order in which notices arrive does not matter.
 TEST(ControlLine, TheLowestOfSeveralNoticesCounts) {
   Gate all(3);
   fake_mpi::run_well(
@@ -176,8 +176,8 @@ TEST(ControlLine, TheLowestOfSeveralNoticesCounts) {
       });
 }
 
-// A failure that had been reported here, though nobody had read it, was first: this rank is silent. `in_a_lane`: its
-// own work has set the token by then.
+// A failure whose notice had already arrived here, even unread, was first, so this rank is silent. `in_a_lane`: the
+// rank's own work has set the token by then.
 TEST(ControlLine, ARankThatFailsAfterANoticeHasComeIsSilent) {
   for (const bool in_a_lane : {false, true}) {
     Gate failed(2);
@@ -213,7 +213,7 @@ TEST(ControlLine, AFailureIsToldOnceAndItsLongCauseIsCut) {
   EXPECT_EQ(fake_mpi::calls(1, "Isend"), 1U);
 }
 
-// Otherwise the others would wait for ever. Of a farewell they need no word.
+// Otherwise the others would wait for ever. They need no notice of a farewell.
 TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   for (const bool fails : {true, false}) {
     fake_mpi::run_well(2, [&](int number) {
@@ -233,7 +233,7 @@ TEST(ControlLine, ANoticeThatCannotBeSentEndsAllRanks) {
   }
 }
 
-// MPI may be the cause itself.
+// MPI itself may be the cause.
 TEST(ControlLine, AFailureIsToldThoughMpiFails) {
   fake_mpi::run_well(2, [&](int number) {
     Rank rank;
@@ -293,7 +293,7 @@ TEST(ControlLine, ANeighbourThatSaidFarewellInTheLastMomentIsNotDead) {
   }
 }
 
-// Of a rank that has left its last data may still be on their way; what does not come within three seconds never will.
+// A departed rank's last data may still be on their way. What has not arrived after three seconds never will.
 TEST(ControlLine, ARankThatHasLeftIsMissedByThoseThatWaitForIt) {
   Gate done(2);
   fake_mpi::run_well(2, [&](int number) {
@@ -316,7 +316,7 @@ TEST(ControlLine, ARankThatHasLeftIsMissedByThoseThatWaitForIt) {
   });
 }
 
-// Where it is on its way for long, all others wait for it.
+// All others wait for a farewell that is long on its way.
 TEST(ControlLine, TheEndWaitsForALateFarewell) {
   fake_mpi::run_well(
       3,

@@ -32,7 +32,7 @@ int together(MPI_Comm of, MPI_Request* out, const char* name, Post post) {
 extern "C" {
 
 int MPI_Initialized(int* flag) {
-  if (!fake) {  // the C++ part of the library asks as it is loaded
+  if (!fake) {  // the library's C++ part calls this while it is loaded
     *flag = 0;
     return MPI_SUCCESS;
   }
@@ -89,7 +89,7 @@ int MPI_Comm_split_type(MPI_Comm comm, int, int, MPI_Info, MPI_Comm* out) {
   std::vector<int> members;
   const auto node = [](int rank) { return fake->nodes[static_cast<std::size_t>(rank)]; };
   std::ranges::copy_if(of.members, std::back_inserter(members), [&](int rank) { return node(rank) == node(of.rank); });
-  // Of one node's ranks alone, so that those of others do not come to its collectives.
+  // One node's ranks only, so that other nodes' ranks do not join its collectives.
   Comm* const made = make(meeting.context * 1'000 + node(of.rank), of.rank, members, Carries::set_up);
   fake->open.insert(made);
   *out = reinterpret_cast<MPI_Comm>(made);

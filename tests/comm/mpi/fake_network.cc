@@ -21,7 +21,7 @@ Way& way(int from, int to) {
   return fake->ways[{from, to}];
 }
 
-// Gives each receive the first message that fits and is not taken; those of two ranks do not overtake each other.
+// Gives each receive the first matching message that is not taken. Messages of a pair do not overtake each other.
 void match(int rank, const std::deque<Request*>& receives, const std::deque<Request*>& sends) {
   for (Request* const receive : receives) {
     if (receive->rank != rank || receive->match) continue;
@@ -44,7 +44,7 @@ void match(int rank, const std::deque<Request*>& receives, const std::deque<Requ
   }
 }
 
-// What every call of a rank does: brings on what is on its way to it.
+// Every call of a rank does this: it advances the messages on their way to the rank.
 void progress(int rank) {
   for (auto& [context, receives] : fake->receives) {
     std::deque<Request*>& sends = fake->sends[context];

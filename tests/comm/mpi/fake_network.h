@@ -26,7 +26,7 @@ struct Comm {
   Carries carries;
 };
 
-// What the ranks of a communicator do together. `brought`: by rank.
+// A collective of a communicator's ranks. `brought`: by rank.
 struct Meeting {
   std::map<int, std::vector<std::byte>> brought;
   int context = 0;  // of the communicator that they make
@@ -70,8 +70,8 @@ struct Fake {
 };
 using Lock = std::unique_lock<std::mutex>;
 
-// Those of the run (null before the first one) and of the calling thread. Every function below is called with the
-// fake's mutex locked.
+// The run's state (null before the first run), and the calling thread's rank. Callers of the functions below hold the
+// fake's mutex.
 extern std::unique_ptr<Fake> fake;
 extern thread_local int this_rank;
 
@@ -82,19 +82,19 @@ Comm* make(int context, int rank, const std::vector<int>& members, Carries carri
 Comm& comm_of(MPI_Comm comm);
 std::size_t bytes_of(int count, MPI_Datatype type);
 
-// Counts the call. MPI_SUCCESS, or the error that a test asked for.
+// Counts the call. Returns MPI_SUCCESS, or the error that a test asked for.
 int call(int rank, const char* name);
-// The same for the rank of the first request that there is, which then brings on what is on its way to it.
+// The same, for the rank of the first request that exists. Also advances the messages on their way to it.
 int call_on(int count, const MPI_Request* requests, const char* name);
 
 Request* start(const Request& request);
 Request* post_receive(const Comm& comm, int context, void* data, std::size_t bytes, int from, int tag);
 Request* post_send(const Comm& comm, int context, const void* data, std::size_t bytes, int to, int tag);
 bool is_done(const Request& request);
-// Whether a request is over, which is then gone.
+// Whether a request is complete. If so, frees it.
 bool take(MPI_Request& handle);
 
-// This rank's part of the next collective of a communicator, and the wait for those of the others.
+// Joins the communicator's next collective with this rank's data; and waits for the other ranks.
 Meeting& come(const Comm& comm, const void* data, std::size_t bytes);
 void wait_for_all(const Comm& comm, const Meeting& meeting, Lock& lock);
 

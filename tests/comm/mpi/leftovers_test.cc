@@ -35,7 +35,7 @@ class Leftovers : public testing::Test {
     return out;
   }
   std::size_t clear() const { return clear_leftovers({folder_.path() / "shm", folder_.path() / "tmp"}); }
-  // Of a process that has ended.
+  // The process ID of a process that has ended.
   static std::string ended_process() {
     const pid_t child = fork();
     if (child == 0) _exit(0);

@@ -56,8 +56,8 @@ class Gather {
         same = same && arena_.at(shard_)[r * shard_ + i] == value(static_cast<int>(r), i, round);
     EXPECT_TRUE(same) << "round " << round;
   }
-  // The cause with which the wait ends. `or_later`: all that this rank gathers may have come before; then it is the
-  // cause with which the next wait ends.
+  // The cause with which the wait ends. `or_later`: the rank's data may arrive before the failure. Then it is the cause
+  // with which the next wait ends.
   std::string cause(bool or_later = false) {
     try {
       wait();
@@ -84,8 +84,8 @@ void expect_all_ended_well(int ranks) {
   }
 }
 
-// Every collective of two lanes at once, of a world, of its groups, and over nodes, where a piece is passed on when it
-// is there: bytes arrive in small parts, and messages end in another order than they began.
+// Every collective of two lanes at once, over a world, its groups, and nodes, whose ranks pass pieces on as they
+// arrive. Bytes arrive in small parts, and messages do not end in the order in which they began.
 TEST(MpiMessages, CollectivesWhoseBytesArriveInParts) {
   const std::vector<std::vector<int>> places = {{0, 0, 0}, {0, 0, 1, 1}, {0, 1, 0, 1}};
   for (const auto& nodes : places) {
@@ -97,7 +97,7 @@ TEST(MpiMessages, CollectivesWhoseBytesArriveInParts) {
   }
 }
 
-// A byte per call: messages shorter and longer than what MPI sends at once, with a broadcast in another lane between.
+// One byte arrives per call: of messages shorter and longer than MPI's eager limit, with a broadcast in another lane.
 TEST(MpiMessages, AMessageThatArrivesByteByByte) {
   fake_mpi::run_well(
       2,
@@ -145,7 +145,7 @@ TEST(MpiMessages, AtMostSixteenPiecesOfALargeMessageAreOnTheirWay) {
   }
 }
 
-// What rank 0, whose gather is in the middle of a message of rank 1, is told of another that fails then.
+// The cause that rank 0 reports if another rank fails while its gather is in the middle of a message from rank 1.
 void fail_amid_a_message(int failing, bool late) {
   constexpr std::size_t kArrives = 2 * kPiece + 333;
   std::latch stands(3), over(3);
@@ -184,15 +184,15 @@ void fail_amid_a_message(int failing, bool late) {
   for (const int rank : {0, 1, 2}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 0U) << "it would wait for the others";
 }
 
-// Also the rank itself that receives it.
+// The failing rank may also be the receiver.
 TEST(MpiMessages, ARankThatFailsAmidAMessage) {
   for (const bool late : {false, true})
     for (const int failing : {1, 2}) fail_amid_a_message(failing, late);
   fail_amid_a_message(0, false);
 }
 
-// A notice that comes after a collective has ended leaves its data whole. What is started then ends with the cause, and
-// so does what another lane waits in.
+// A notice that arrives after a collective has ended does not affect its data. Later collectives end with the cause,
+// and so do waits in other lanes.
 TEST(MpiMessages, ANoticeThatComesAfterACollectiveHasEnded) {
   std::latch ended(2), waiting(2);
   fake_mpi::run_well(
@@ -224,7 +224,7 @@ TEST(MpiMessages, ANoticeThatComesAfterACollectiveHasEnded) {
       {}, [] { fake_mpi::delay_notices(1, 0, fake_mpi::kAll); });
 }
 
-// Of a rank that has left, the last data are on their way for longer than its farewell.
+// A departed rank's last data may arrive later than its farewell.
 TEST(MpiMessages, AFarewellThatOvertakesData) {
   std::latch left(2);
   fake_mpi::run_well(2, [&](int number) {
@@ -249,7 +249,7 @@ TEST(MpiMessages, AFarewellThatOvertakesData) {
   expect_all_ended_well(2);
 }
 
-// Those that wait in a call of MPI that fails end with its name, and the others with theirs.
+// Ranks whose MPI call fails report that call, and the others report their own.
 TEST(MpiMessages, AnErrorOfMpiIsThatOfItsRank) {
   for (const char* call : {"Testsome", "Irecv"}) {
     std::latch fails(2);

@@ -79,7 +79,7 @@ TEST(MpiSharedMemory, RanksOfDifferentNodesDoNot) {
                      {0, 0, 1});
 }
 
-// All ranks are told the same, whichever of them could not.
+// All ranks get the same reason, whichever rank failed.
 TEST(MpiSharedMemory, OneRankThatCannotMapIsEnough) {
   const std::string error = std::strerror(EACCES);
   const auto refused = [](long call, int of, int ranks) {
@@ -121,7 +121,7 @@ TEST(MpiSharedMemory, AFailureEndsTheWaitsOfAll) {
   for (const int rank : {0, 1}) EXPECT_EQ(fake_mpi::calls(rank, "Finalize"), 1U) << "all have left";
 }
 
-// A notice that comes after the last collective, when this rank looks no more: it is found at the end.
+// A notice arrives after the last collective, when this rank does not look any more. leave() finds it.
 TEST(MpiSharedMemory, AFailureAfterTheLastCollectiveIsFoundAtTheEnd) {
   fake_mpi::run_well(2, [](int rank) {
     std::string why_not;

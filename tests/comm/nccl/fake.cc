@@ -1,6 +1,6 @@
-// NCCL over threads of one process, as far as comm/nccl*.cc calls it and as its documentation has it: non-blocking, its
-// kernels work of streams of the fake CUDA, where they wait for each other. What the real one does not survive ends the
-// process: a communicator used after it was freed, or freed under an open group. Built as the library's file.
+// A fake of NCCL between threads of one process, as far as comm/nccl*.cc calls it, built as the library's file. As
+// documented, it is non-blocking; kernels are work in streams of the fake CUDA, where they wait for each other. Use of
+// a freed communicator, or freeing one under an open group, ends the process: the real one does not survive it.
 #include "tests/comm/nccl/fake.h"
 
 #include <atomic>
@@ -69,7 +69,7 @@ thread_local int version = 0;
 
 using Lock = std::unique_lock<std::mutex>;
 
-// Whether it is now that this rank's fault happens.
+// Whether this rank's fault happens now.
 bool happens(const ncclComm& comm, Fault fault) {
   const auto found = plans.find(comm.rank);
   return found != plans.end() && found->second.first == fault && found->second.second-- == 0;
@@ -81,7 +81,7 @@ ncclComm& alive(ncclComm* comm) {
   die("a communicator is used that there is not, or no more");
 }
 
-// The real one would start another GPU for this thread, or work there.
+// The real library would start another GPU for this thread, or work on that one.
 void check_device(const ncclComm& comm) {
   int device = -1;
   (void)cudaGetDevice(&device);

@@ -5,7 +5,7 @@
 // number is the rank's.
 namespace fake_nccl {
 
-// What goes wrong, in calls after set(): the `at`-th of what is named, counted from 0 over a rank's communicators.
+// A fault in later calls: it happens at the `at`-th such event, counted from 0 over all communicators of a rank.
 enum class Fault {
   none,
   connect_hangs,    // ncclCommInitRankConfig never ends
@@ -16,18 +16,18 @@ enum class Fault {
   finalize_hangs,
 };
 void set(int rank, Fault fault, int at = 0);
-// Each call in a group takes so long, in microseconds.
+// Each call in a group takes this many microseconds.
 void slow_down(int microseconds);
-// What ncclGetVersion says on the calling thread; 0: 2.29.3.
+// The version that ncclGetVersion returns on the calling thread; 0: 2.29.3.
 void set_version(int version);
 // Nothing goes wrong any more. Called between tests, when no communicator is left.
 void reset();
 
-// Communicators that were neither destroyed nor aborted; those of them that know buffers.
+// The numbers of communicators that were neither destroyed nor aborted, and of those that have registered buffers.
 int alive();
 int registered();
-// Calls that the real NCCL would still wait in: each waited for a GPU on which another communicator's kernel hung, and
-// was let go after a second.
+// Calls in which the real NCCL would still wait: each waited for a GPU on which another communicator's kernel hung, and
+// was released after a second.
 int stuck();
 
 }  // namespace fake_nccl

@@ -52,7 +52,7 @@ struct Gather {
   std::unique_ptr<Communicator> communicator;
 };
 
-// What the first rank to fail threw.
+// The message of the first rank's exception.
 std::string failure(std::chrono::milliseconds patience, const std::function<void(Rank&)>& f) {
   try {
     run_ranks(2, patience, f);
@@ -97,7 +97,7 @@ TEST_F(NcclFailure, ACollectiveThatHangsEndsAllRanks) {
   EXPECT_THAT(text, HasSubstr("a collective of lane gather has not ended for 0.2 s"));
 }
 
-// Whoever waits for room in a stream holds up other calls of CUDA: the watch must get by without.
+// A thread that waits for room in a stream blocks other CUDA calls, so the watch must make none.
 TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForRoom) {
   const std::string text = failure(kShort, [](Rank& rank) {
     Gather gather(rank, "gather");
@@ -109,7 +109,7 @@ TEST_F(NcclFailure, AHangIsNoticedWhileTheIssuerWaitsForRoom) {
   EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
 }
 
-// Each is given the patience, not all that were issued together.
+// The patience applies to each collective, not to all that were issued together.
 TEST_F(NcclFailure, ALongRowOfCollectivesIsNoHang) {
   constexpr auto kPatience = 500ms;
   const auto slow = [](void*) { std::this_thread::sleep_for(120ms); };
@@ -177,7 +177,7 @@ TEST_F(NcclFailure, TwoThatHangAreAbortedTogether) {
   EXPECT_THAT(text, HasSubstr("has not ended for 0.2 s"));
 }
 
-// Before the watch has looked.
+// This happens before the watch has looked.
 TEST_F(NcclFailure, TwoThatHangAreAbortedTogetherByADestructor) {
   const std::string text = failure(kLongPatience, [](Rank& rank) {
     std::optional<Gather> gather(std::in_place, rank, "gather"), reduce(std::in_place, rank, "reduce");

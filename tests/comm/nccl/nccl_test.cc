@@ -29,7 +29,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLong = 60s;
 
-// Any part of a unit; a bound of the part is often one of the ranks' shards, so that it may also be the whole.
+// Any part of a unit. Its ends are often ends of ranks' shards, so it may also be the whole unit.
 ShardedRange any_range(int ranks) {
   const std::size_t shard = *rc::gen::inRange<std::size_t>(1, 5000);
   const auto any_bound = [&] {
@@ -61,7 +61,7 @@ TEST_F(Nccl, GatherGivesEveryRankTheRange) {
       Lane lane = rank.lane("gather");
       const auto gather = rank.open(lane);
       const auto own = range.owned(r);
-      // In place: the piece lies where it belongs in `out`, so the shard starts some way before or after it.
+      // In place: the piece lies at its own place in `out`, so the shard begins before or after `out`.
       std::byte* const out = arena.at(range.shard_bytes);
       std::byte* const piece =
           in_place ? out + (own.begin - range.begin) : arena.at(0) + (own.begin % range.shard_bytes);
@@ -170,7 +170,7 @@ TEST_F(Nccl, MessagesGoBothWaysAtOnce) {
     });
 }
 
-// The world of a thread, as nccl_world wants to own one.
+// A thread's world in a form that nccl_world can own.
 class Lent final : public World {
  public:
   explicit Lent(World& world) : world_(world) {}
@@ -192,7 +192,7 @@ class Lent final : public World {
   World& world_;
 };
 
-// Two ranks, the given GPU of each, and the version of NCCL that rank 1 finds. Why they were told to do without it.
+// Connects two ranks with these GPUs; rank 1 finds this version of NCCL. Returns why each rank does without NCCL.
 std::array<std::string, 2> connect(std::array<device::Device, 2> devices, int version, Backend backend,
                                    const std::function<void(World&)>& f) {
   std::array<std::string, 2> left_out;
@@ -231,7 +231,7 @@ TEST_F(Nccl, AWorldOfGpusGathersByIt) {
   });
 }
 
-// Ranks that have it and ranks that do not would not understand each other.
+// Ranks with registered buffers cannot communicate with ranks without.
 TEST_F(Nccl, BuffersAreRegisteredOnAllRanksOrOnNone) {
   const auto registered = [] {
     int count = -1;

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-// What a kernel of the fake of NCCL is made of. Ranks meet over what each gives to others.
+// The operations of which a kernel of the fake NCCL consists. Ranks meet over the data that each gives to others.
 namespace fake_nccl {
 
 [[noreturn]] inline void die(const char* why) {
@@ -52,7 +52,7 @@ void run(const std::vector<Operation>& operations, Offers& offers, const Wait& w
     if (--offer.takers == 0) offers.erase(op.key);
     notify();
   }
-  // What is given stays as it is until all have it.
+  // Given data stays unchanged until all takers have it.
   for (const Operation& op : operations)
     if (op.kind == Operation::give && !wait([&] { return offers.count(op.key) == 0; })) return;
 }

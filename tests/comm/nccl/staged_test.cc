@@ -18,7 +18,7 @@ namespace {
 using device::Arena;
 using device::Lane;
 
-// Even sizes; often larger than the staging, so that it is used again and again, and often a bound of the ranks'.
+// Sizes are even and often exceed the staging, which is then used repeatedly. Ends are often ends of ranks' shards.
 ShardedRange range_of(int ranks) {
   const bool large = *rc::gen::inRange(0, 4) == 0;
   const std::size_t shard = 2 * *rc::gen::inRange<std::size_t>(1, large ? kStagedBytes / 2 : 3000);
@@ -59,7 +59,7 @@ TEST(Staged, GatherGivesEveryRankTheRange) {
   }));
 }
 
-// Without a wait between rounds: what a round reads, the next one must not have overwritten.
+// There is no wait between rounds: a round must not overwrite what the previous one still reads.
 TEST(Staged, AllToAllGivesEveryRankItsPieceOfEach) {
   EXPECT_TRUE(rc::check([] {
     const int ranks = *rc::gen::inRange(1, 4);
