@@ -6,8 +6,8 @@
 
 namespace strata::tests {
 
-// The same text for values that differ in the order of an object's members, or in members that are null or empty
-// objects, which is as good as not there in a model's configuration.
+// Gives equal texts for values that differ only in the order of members, or in members that are null or empty objects.
+// In a model's configuration, such members mean the same as absent ones.
 inline std::string canonical(simdjson::dom::element value) {
   std::string out;
   if (simdjson::dom::array list; value.get_array().get(list) == simdjson::SUCCESS) {
