@@ -7,8 +7,8 @@
 #include "device/ops/embedding.h"
 #include "tests/device/arrays.h"
 
-// A view may start at any element: an operation gives the same bits wherever its operands lie, and where rows are too
-// short or too odd for whole vectors of the processor.
+// A view may start at any element. An operation gives the same bits wherever its operands lie, also if rows are too
+// short or too odd for the processor's whole vectors.
 namespace strata::device {
 namespace {
 

@@ -13,7 +13,7 @@
 // What the tests of operations share: arrays of any dtype, lanes to run in, references by differences.
 namespace strata::device::testing {
 
-// Which twin this test program is about.
+// The twin that this test program tests.
 #ifndef STRATA_TEST_KIND
 #define STRATA_TEST_KIND cpu
 #endif
@@ -73,7 +73,7 @@ void in_lane(int threads, F&& f, Device device = kDevice) {
   lane.synchronize();
 }
 
-// run(threads) returns what it computed: the same bits whatever the number of threads.
+// run(threads) returns results that must have the same bits for any number of threads.
 template <typename Run>
 void expect_same_bits_on_any_threads(Run&& run) {
   const std::vector<Array> one = run(1), three = run(3);
@@ -106,7 +106,7 @@ inline double tolerance(DType dtype, double reference, double scale, double fp32
   return std::abs(reference) * half_ulp * 1.001 + smallest + scale * fp32_units * 0x1p-24;
 }
 
-// The gradient of f at x by central differences, in fp64: good to about 1e-9 where f and x are of size 1.
+// The gradient of f at x by central differences, in fp64. Exact to about 1e-9 if f and x are of size 1.
 inline std::vector<double> gradient_of(const std::function<double(const std::vector<double>&)>& f,
                                        std::vector<double> x) {
   std::vector<double> gradient(x.size());

@@ -18,7 +18,7 @@ namespace {
 
 using testing::kDevice;
 
-// Numbers in memory that the host and lanes of the twin reach.
+// Numbers in memory that the host and the twin's lanes can reach.
 class Numbers {
  public:
   explicit Numbers(float x) : memory_(Arena::host(kCount * sizeof(float), kDevice)) { set(x); }

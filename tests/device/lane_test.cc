@@ -17,7 +17,7 @@ namespace {
 
 using testing::kDevice;
 
-// Numbers that lanes of the twin and of the host both read and write.
+// Numbers that the twin's lanes and host lanes both read and write.
 struct Shared {
   explicit Shared(std::size_t size = 1024) : memory(Arena::host(size * sizeof(float), kDevice)), count(size) {
     for (std::size_t i = 0; i < size; ++i) floats()[i] = 0;
@@ -35,7 +35,7 @@ void add_one(Lane& lane, const Shared& x) {
   });
 }
 
-// Work of a host lane that lasts until the test lets it go, or the run is aborted.
+// Work of a host lane that runs until the test opens the gate, or the run is aborted.
 void hold(Lane& lane, const std::atomic<bool>& gate) {
   cpu::submit(lane, [&gate, token = &lane.abort()](cpu::Team&) {
     for (; !gate; std::this_thread::sleep_for(std::chrono::microseconds(100))) token->throw_if_set();
@@ -97,7 +97,7 @@ TEST(Lane, EventsOrderLanesOfTheTwin) {
   EXPECT_EQ(x.floats()[0], 1024);
 }
 
-// A record made after the wait was issued must not hold it up: here it would for ever.
+// A wait must ignore records made after it was issued. Otherwise this one would last for ever.
 TEST(Lane, WaitRefersToTheRecordBeforeIt) {
   AbortToken abort;
   const Shared x;
@@ -170,7 +170,7 @@ TEST(Lane, AbortEndsAWaitForTheHost) {
   failing.join();
 }
 
-// More is issued than a lane has room for, while nothing moves.
+// Nothing moves, and more work is issued than a lane has room for.
 TEST(Lane, AbortEndsAnIssuersWaitForRoom) {
   AbortToken abort;
   const Shared x, y;
@@ -214,7 +214,7 @@ TEST(Lane, ExceptionOfHostWorkIsTheCauseOfTheAbort) {
   EXPECT_EQ(abort.failure().code, Exit::corrupt);
 }
 
-// Streams of a GPU may be waiting for it.
+// A GPU's streams may be waiting for it.
 TEST(Lane, RecordsOfTheHostAreReachedEvenAfterAnAbort) {
   AbortToken abort;
   Event event;

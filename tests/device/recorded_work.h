@@ -7,20 +7,19 @@
 
 namespace strata::device::testing {
 
-// What streams of a device that is none are given while a graph is recorded. Runs in the order that the streams and
-// their events say, and where they say none, in another than that in which it was given: a dependency that is missing
-// shows.
+// The work that streams of an emulated device receive while a graph is recorded. It runs in the order that streams and
+// events require, and otherwise not in the order in which it was given, so that a missing dependency shows.
 class RecordedWork {
  public:
   using Work = std::function<void()>;
 
-  // Work after other work; returns its number. May be empty: a point that other work comes after.
+  // Adds work that runs after other work; returns its number. Empty work is a point after which other work comes.
   std::size_t add(Work work, std::vector<std::size_t> after) {
     nodes_.push_back({std::move(work), std::move(after)});
     return nodes_.size() - 1;
   }
 
-  // Whether everything is before this one, as it must be once all streams are joined.
+  // Whether all work comes before this node, as it must once all streams are joined.
   bool all_before(std::size_t last) const {
     std::vector<bool> before(nodes_.size());
     before[last] = true;
@@ -31,7 +30,7 @@ class RecordedWork {
     return true;
   }
 
-  // Runs the last given of all work that could run next.
+  // Of all work that could run next, runs the one that was added last.
   void run() const {
     std::vector<std::size_t> left(nodes_.size());
     std::vector<std::vector<std::size_t>> next(nodes_.size());

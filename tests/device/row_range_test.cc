@@ -9,8 +9,8 @@
 namespace strata::device {
 namespace {
 
-// Over all windows, every row is in one tile of its document, or of none and said to be so once; a window's tiles start
-// in it.
+// Over all windows, each row is in exactly one tile of its document, or is reported once as belonging to none. A
+// window's tiles start in it.
 RC_GTEST_PROP(RowRange, EveryRowIsInOneTileOfOneWindow, ()) {
   const auto seq = *rc::gen::inRange<std::size_t>(1, 200), size = *rc::gen::inRange<std::size_t>(1, 40);
   std::vector<RowRange> documents;

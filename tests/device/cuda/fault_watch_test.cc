@@ -16,7 +16,7 @@ namespace {
 
 using testing::kDevice;
 
-// What the lane waits for never comes, and it does not ask the driver.
+// The lane waits for something that never comes, without asking the driver.
 TEST(FaultWatch, EndsWhatWaitsForADeviceThatFailed) {
   AbortToken abort;
   {

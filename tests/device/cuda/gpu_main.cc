@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kHeap = std::size_t{3} << 30, kStack = std::size_t{64} << 20, kSkipped = 77;
 
-// Before each block, as not every delete knows them.
+// Precedes each block, because not every delete knows the size.
 struct Header {
   std::size_t bytes;      // asked for, with this
   std::size_t unused[7];  // what follows lies at a multiple of 64
@@ -33,7 +33,7 @@ std::size_t order_of(std::size_t bytes) {
   return static_cast<std::size_t>(std::countr_zero(std::bit_ceil(bytes)));
 }
 
-// Blocks of powers of two, given out again when they come back. Before the heap is there, and when it is full, malloc.
+// Gives out blocks of powers of two and reuses those that come back. Without the heap, or if it is full: malloc.
 class Heap {
  public:
   void begin(std::byte* memory, std::size_t bytes) {
@@ -105,8 +105,8 @@ void operator delete(void* memory, std::size_t) noexcept {
 namespace strata::device {
 namespace {
 
-// What compute-sanitizer must find, as a proof that it looks: a write after the end of a block of the GPU's memory. It
-// does not find those after the end of pinned memory, where the other tests' operands lie.
+// A planted error that compute-sanitizer must find, which proves that it looks: a write after the end of a block of GPU
+// memory. It does not find writes after the end of pinned memory, which holds the other tests' operands.
 TEST(Planted, DISABLED_WritesAfterABlock) {
   const Arena from(1040 * sizeof(float), testing::kDevice), to(1024 * sizeof(bf16), testing::kDevice);
   testing::in_lane(1, [&](Lane& lane) {
@@ -143,5 +143,5 @@ int main(int argc, char** argv) {
   }
   pthread_join(thread, nullptr);
   std::fflush(nullptr);
-  std::_Exit(failed);  // what lies in the heap outlives everything that would free it
+  std::_Exit(failed);  // the heap's contents must outlive all code that frees them
 }

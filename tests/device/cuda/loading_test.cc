@@ -1,4 +1,4 @@
-// A kernel that is loaded when first called may wait for all that the GPU was given, and hold up every call meanwhile.
+// A kernel is loaded at its first call. That may wait for all of the GPU's work, and block every other call meanwhile.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::kDevice;
 
-// The stream waits for a lane of the host, which first waits for the stream: without a call of CUDA, or for ever.
+// The stream waits for a host lane, which first waits for the stream. A CUDA call in between would wait for ever.
 TEST(Loading, WaitsForAStreamThatWaitsForTheHost) {
   AbortToken abort;
   Event there(kDevice), back(kDevice);

@@ -42,7 +42,7 @@ TEST(Memory, IsReadAndWrittenThroughTheDevice) {
   EXPECT_EQ(in, out);
 }
 
-// Pinning memory in mid-step could wait for a stream that waits for this thread.
+// Pinning memory during a step could wait for a stream that waits for this thread.
 TEST(Memory, OfFlagsIsTakenWhenALaneIsMade) {
   AbortToken abort;
   Lane twin("twin", 1, 0, abort, kGpu), host("host", 1, 0, abort);

@@ -1,7 +1,7 @@
-// What a profiler sees of device::Range: this program is one, by NVTX's symbol for injections that are linked in.
+// A profiler's view of device::Range. This program acts as one, by NVTX's symbol for injections that are linked in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#define NVTX_NO_IMPL  // types alone: what it would define here as a weak symbol is defined below
+#define NVTX_NO_IMPL  // types only: the weak symbol that it would define here is defined below
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>

@@ -11,7 +11,7 @@
 namespace strata::device {
 namespace {
 
-// As pinned memory lies; each apart, so that AddressSanitizer sees what goes beyond one.
+// Aligned like pinned memory. Blocks are separate, so that AddressSanitizer finds accesses beyond one.
 constexpr std::align_val_t kAlignment{4096};
 
 std::byte* allocate_host(Device, std::size_t bytes) {
@@ -26,8 +26,8 @@ void copy(Device, std::byte* to, const std::byte* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-// The CPU's product, on device memory: in a lane of the host that the emulated one waits for. Epilogues are apart, in
-// the GPU's kernels.
+// The CPU's product on device memory, in a host lane for which the emulated lane waits. Epilogues are separate kernels
+// of the GPU.
 class EmulatedProduct final : public Product::Impl {
  public:
   explicit EmulatedProduct(const ProductShape& product)

@@ -24,14 +24,14 @@ namespace {
 
 constexpr std::byte kGarbage{0xff};  // NaN, or the largest unsigned number
 constexpr unsigned kWarp = 32, kWarps = 1024 / kWarp;
-// Watched beyond the dynamic shared memory that the launch asked for.
+// Bytes after the requested dynamic shared memory that are checked for writes.
 constexpr std::size_t kWatched = 1024;
 
 alignas(1024) std::byte dynamic_memory[kSharedLimit + kWatched];
 
-// Shared memory of all kernels, kept as garbage between blocks. Which part of it the kernel at hand uses is learnt from
-// its first block, so that the next need not fill all. By volatile words: AddressSanitizer, which has put guards
-// between the variables, looks into calls of memset.
+// The shared memory of all kernels, filled with garbage between blocks. The first block shows which part its kernel
+// uses, and later blocks fill only that. Words are volatile, because AddressSanitizer, whose guards lie between the
+// variables, intercepts memset.
 class StaticShared {
  public:
   [[gnu::no_sanitize_address]] void renew() {
@@ -64,12 +64,12 @@ std::string line_of(const std::source_location& where) {
   return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), where.line());
 }
 
-// The threads of one block at a time.
+// Runs the threads of one block at a time.
 class Machine {
  public:
   void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& kernel);
 
-  // Called by the running thread.
+  // These are called by the running thread.
   void sync_block(std::source_location where);
   std::uint64_t exchange(unsigned mask, WarpOp op, std::uint64_t value, unsigned from, std::source_location where);
   [[noreturn]] void fault(std::string what);
@@ -141,7 +141,7 @@ void Machine::fault(std::string what) {
 }
 
 void Machine::stop(unsigned thread, const std::string& what) {
-  // What the threads have on their stacks is not unwound: kernels own nothing.
+  // The threads' stacks are not unwound, because kernels own nothing.
   idle_.clear();
   fibers_.clear();
   fault_.reset();
@@ -283,7 +283,7 @@ void Machine::run_warp(unsigned warp) {
   }
 }
 
-// All threads that are not through wait, each warp as far as it gets by itself.
+// All unfinished threads wait: each warp has run as far as it can by itself.
 void Machine::release_barrier() {
   const Thread* barrier = nullptr;
   for (unsigned i = 0; i < threads_.size(); ++i) {

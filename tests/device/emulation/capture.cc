@@ -19,7 +19,7 @@ class EmulatedGraph final : public Graph::Impl {
 
 }  // namespace
 
-// The host waits for no captured event: lanes of the host take no part.
+// The host never waits for a captured event, because host lanes take no part in a capture.
 bool CapturedRecord::reached(std::uint64_t) {
   invariant_failed(__FILE__, __LINE__, "reached()", "an emulated device has no records of its own");
 }

@@ -9,13 +9,13 @@
 
 namespace strata::device::emulation {
 
-// A graph while it is recorded, and after.
+// A graph during its recording and afterwards.
 struct Capture {
   testing::RecordedWork work;
   bool over = false;
 };
 
-// What an event that lanes of the emulated device record remembers of a capture: where in it its newest record is.
+// An event's place in a capture: where in it the newest record is. Only for events that emulated device lanes record.
 class CapturedRecord final : public Event::Twin {
  public:
   explicit CapturedRecord(bool for_hosts) : host_waits(for_hosts) {}

@@ -56,7 +56,7 @@ STRATA_VECTOR(uint, unsigned)
 STRATA_VECTOR(ushort, unsigned short)
 #undef STRATA_VECTOR
 
-// Where the running thread is. One kernel runs at a time.
+// The running thread's indices. One kernel runs at a time.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
@@ -79,7 +79,7 @@ enum class WarpOp {
 };
 
 void sync_block(std::source_location);
-// What `op` gives the calling lane once every lane of `mask` has called it with the same mask from the same line.
+// The result of `op` for the calling lane, once every lane of `mask` has called it with this mask from this line.
 std::uint64_t exchange(unsigned mask, WarpOp op, std::uint64_t value, unsigned from, std::source_location);
 unsigned lane_index();
 
@@ -185,7 +185,7 @@ inline void __threadfence() {}
 inline void __threadfence_block() {}
 [[noreturn]] void __trap();
 
-// On integers alone: what floating-point atomics give depends on the order of the threads.
+// Only for integers: results of floating-point atomics depend on the order of threads.
 #define STRATA_ATOMICS(type)                                                                                  \
   inline type atomicAdd(type* at, type x) {                                                                   \
     return __atomic_fetch_add(at, x, __ATOMIC_RELAXED);                                                       \

@@ -56,7 +56,7 @@ TEST(Emulation, CopiesArriveAtOnceOrWhenAwaited) {
   EXPECT_THAT(unawaited, ::testing::Contains(::testing::Gt(0.0f)));
 }
 
-// What the lane that ran f reports.
+// The error of the lane that ran f.
 template <typename F>
 std::string failure_of(F&& f) {
   try {
@@ -77,7 +77,7 @@ TEST(Emulation, WrongKernelsAreRefused) {
   EXPECT_THAT(report(Wrong::trap), HasSubstr("thread (5, 0, 0) traps"));
 }
 
-// What the CPU's operations check when they run, kernels do.
+// Kernels check what the CPU's operations check when they run.
 TEST(Emulation, IndicesOutsideTheTableTrap) {
   testing::Array table(DType::fp32, 4), out(DType::fp32, 2), workspace(DType::fp32, 64);
   const std::uint32_t indices[] = {1, 4};

@@ -6,8 +6,8 @@
 
 namespace strata::device::emulation {
 
-// A stack of its own on which body() runs, again and again: each resume() continues where it last stopped, at pause()
-// or between two runs. Owns the stack.
+// Runs body() on a stack of its own, which it owns, again and again. Each resume() continues from the last stop: at
+// pause(), or between two runs.
 class Fiber {
  public:
   // `body` and `context` outlive the fiber. body never returns; it calls pause() after each run.

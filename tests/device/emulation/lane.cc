@@ -32,8 +32,8 @@ void EmulatedLane::add_captured(std::function<void()> work, std::vector<std::siz
   last_ = capture_->work.add(std::move(work), std::move(after));
 }
 
-// As CUDA: a captured event takes the lane that waits for it into the capture, and what is captured waits for nothing
-// else.
+// As in CUDA, a captured event takes the lane that waits for it into the capture, and captured work waits only for
+// captured work.
 void EmulatedLane::wait(Event::State& event) {
   auto* const record = static_cast<CapturedRecord*>(event.twin.get());
   if (record && record->capture) {
@@ -101,7 +101,7 @@ cpu::HostLane& EmulatedLane::begin_host_work() {
 
 namespace {
 
-// Kernels that asked for more dynamic shared memory than all have.
+// Kernels that requested more dynamic shared memory than every kernel has.
 std::mutex asked_mutex;
 std::map<const void*, std::size_t> asked;
 

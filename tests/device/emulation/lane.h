@@ -22,7 +22,7 @@ namespace strata::device::emulation {
 // If set, called with the name of every device::Range that this thread begins.
 inline thread_local std::function<void(const std::string& name)> on_range;
 
-// A lane of Kind::cuda that runs its kernels on the host: all its work is that of a host lane.
+// A lane of Kind::cuda that runs its kernels on the host: all its work runs in a host lane.
 class EmulatedLane final : public Lane::Impl, public CUstream_st {
  public:
   EmulatedLane(const std::string& lane_name, Device lane_device, int team, int lane_rank, AbortToken& token,
@@ -38,12 +38,12 @@ class EmulatedLane final : public Lane::Impl, public CUstream_st {
   cpu::HostLane& begin_host_work() override;  // without access to device memory
   void end_host_work() override {}
 
-  // With access to it; recorded instead during a capture.
+  // Runs with access to device memory. During a capture, work is recorded instead.
   void submit(std::function<void()> work) override;
-  // A lane of the host, as wide, in which such work runs what is the CPU's and waits for it.
+  // A host lane with as many threads, in which submitted work runs the CPU's operations and waits for them.
   Lane& host_lane();
 
-  // The lane is in a capture from here on until that is over.
+  // The lane is in this capture until the capture is over.
   void begin_capture(std::shared_ptr<Capture> capture);
   std::size_t captured_last() const { return last_; }
 

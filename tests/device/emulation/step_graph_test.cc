@@ -66,7 +66,7 @@ class StepGraph : public testing::Test {
   void end_step() {
     if (!ranges_.empty()) steps_.push_back(std::exchange(ranges_, {}));
   }
-  // The names of the steps' own ranges, the first of each.
+  // The first range of each step.
   std::vector<std::string> ways() const {
     std::vector<std::string> first;
     for (const auto& step : steps_) first.push_back(step.front());
@@ -85,7 +85,7 @@ TEST_F(StepGraph, TheFirstStepIssuesTheTasksUnderTheirNames) {
   ASSERT_EQ(steps_.size(), 4u);
   std::vector<std::string> named(steps_[0].begin() + 1, steps_[0].end());
   EXPECT_EQ(named, tasks_);
-  // The second is recorded, which issues them once more.
+  // The second step is recorded, which issues its tasks once more.
   EXPECT_EQ(std::vector<std::string>(steps_[1].begin(), steps_[1].end() - 1), tasks_);
   EXPECT_EQ(steps_[1].back(), "step (graph)");
   EXPECT_THAT(steps_[2], ElementsAre("step (graph)"));
@@ -100,7 +100,7 @@ TEST_F(StepGraph, TheLastStepOfATracedRunIsIssuedTaskByTask) {
   EXPECT_EQ(steps_since_spans_, 0);
 }
 
-// Reads state of the first block as a checkpoint does, from when its update is about to be issued.
+// Reads state of the first block as a checkpoint does, starting when that block's update is about to be issued.
 class SlowSaver final : public Saver {
  public:
   SlowSaver(const Storage& storage, std::atomic<bool>& gate) : storage_(storage), gate_(gate) {

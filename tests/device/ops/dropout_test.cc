@@ -51,7 +51,7 @@ TEST(Dropout, FollowsTheStream) {
     }
 }
 
-// A rank with some of the rows drops what a rank with all of them does.
+// A rank that has some of the rows drops the same elements as a rank that has all of them.
 TEST(Dropout, CountsFromTheOperandsFirstElement) {
   const StepScalars scalars = scalars_of(7, 11);
   Dropout use{.probability = 0.3f, .site = 9, .micro_batch = 1, .scalars = &scalars};
@@ -70,7 +70,7 @@ TEST(Dropout, CountsFromTheOperandsFirstElement) {
   }
 }
 
-// Some columns of a matrix are dropped as those of the whole matrix are, if they are whole packs or not.
+// Some columns of a matrix lose the same elements as in the whole matrix, whether or not they are whole packs.
 TEST(Dropout, CountsColumnsOfAWholeMatrix) {
   constexpr std::size_t kRows = 37, kStride = 88;
   const StepScalars scalars = scalars_of(5, 3);

@@ -48,7 +48,7 @@ TEST(Embedding, ForwardAddsPositions) {
     }
 }
 
-// Exactly the sum in rising i, in fp32, rounded once; rows that no index names become zero whatever they held.
+// Exactly the fp32 sum in rising i, rounded once. Rows that no index names become zero, whatever they contained.
 TEST(Embedding, BackwardSumsInOrder) {
   for (const DType dtype : kDTypes)
     for (const DType out_dtype : {dtype, DType::fp32})
@@ -84,7 +84,7 @@ TEST(Embedding, BackwardSumsInOrder) {
       }
 }
 
-// Tables of more words than one block sorts, with fewer positions than words and with many of one word.
+// Tables with more words than one block sorts, with fewer positions than words, and with many positions of one word.
 TEST(Embedding, BackwardOfManyWords) {
   for (const std::size_t rows : {std::size_t{2}, std::size_t{30}, std::size_t{700}}) {
     const std::size_t width = 4, vocab = 9001;

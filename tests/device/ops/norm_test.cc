@@ -166,8 +166,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
                                   std::string(name_of(std::get<1>(test.param)));
                          });
 
-// Vectors as wide as models have them, and wider than a GPU's registers hold, against the formulas in fp64; wherever
-// they start in memory the same bits.
+// Vectors as wide as models', and wider than a GPU's registers hold, against the formulas in fp64. Bits do not depend
+// on where in memory they start.
 struct Wide {
   bool centred;
   std::size_t rows, groups, width;
@@ -184,7 +184,7 @@ class WideNorm : public ::testing::TestWithParam<std::tuple<int, DType>> {
   struct Outputs {
     Array y, mean, rstd, dx, dgain, dbias;
   };
-  // Every operand from element `offset` of its memory on.
+  // Every operand starts at element `offset` of its memory.
   Outputs run(std::size_t offset) const {
     const std::size_t xs = s.rows * s.x_stride, ys = s.rows * s.y_stride, vectors = s.rows * s.groups;
     const auto moved = [&](std::size_t size, unsigned seed) {

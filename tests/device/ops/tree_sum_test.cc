@@ -58,7 +58,7 @@ TEST(TreeSum, SameBitsOnAnyThreadsAndOnTheCpu) {
   testing::expect_bits_of_the_cpu([&](Device device) { return on(device, 2); });
 }
 
-// The tree of all partials is the tree over the trees of its halves, which is what ranks rely on.
+// The tree over all partials equals the tree over its halves' trees. Ranks rely on this.
 TEST(TreeSum, SumsOfHalvesAddUpToTheBitsOfTheWhole) {
   const std::size_t size = 1000, count = 8;
   Array partials = Array::random(DType::fp32, count * size, 5), halves(DType::fp32, 2 * size), both(DType::bf16, size),
@@ -73,7 +73,7 @@ TEST(TreeSum, SumsOfHalvesAddUpToTheBitsOfTheWhole) {
   EXPECT_TRUE(both == whole);
 }
 
-// What an all-to-all brings lies in several places.
+// The pieces of an all-to-all lie in several places.
 TEST(TreeSum, OfPiecesHasTheBitsOfAStack) {
   const std::size_t rows = 37, columns = 29, size = rows * columns;
   for (const DType dtype : testing::kDTypes)

@@ -29,7 +29,7 @@ std::vector<std::byte> any_blocks(StorageFormat format) {
   return bytes;
 }
 
-// As the definition has it, element by element.
+// Follows the definition, element by element.
 float value_at(StorageFormat format, const std::vector<std::byte>& bytes, std::size_t element) {
   const std::byte* block = bytes.data() + element / kNf4Block * stored_bytes(format, 1);
   const std::size_t i = element % kNf4Block, s = i / 64;

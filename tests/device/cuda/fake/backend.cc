@@ -7,8 +7,8 @@
 #include "device/cuda/lane_impl.h"
 #include "device/cuda/launch.h"
 
-// The CUDA twin over a fake of CUDA: its own lanes, events, memory and products; operations are the CPU's, in a lane as
-// the host's work, but for copies, which are the stream's own.
+// The CUDA twin over a fake of CUDA: its own lanes, events, memory and products. Operations are the CPU's, queued as
+// the host's work in a lane, except copies, which are the stream's own.
 namespace strata::device {
 
 namespace cuda {

@@ -30,7 +30,7 @@ struct Description {
 struct Preference {
   std::map<int, std::uint64_t> attributes;
 };
-// What an "algorithm" remembers: which it is and what it was promised.
+// The content of an "algorithm": its number, and the alignment that it was promised.
 struct Algorithm {
   std::uint64_t magic, number, alignment, rest[5];
 };
@@ -205,7 +205,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool adds_bias = epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   const auto reduction = adds_bias ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   if (wishes[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] != reduction || c != d) return CUBLAS_STATUS_INVALID_VALUE;
-  // As the real one does on an H200: no output and no bias lies where its type cannot.
+  // Like the real library on an H200, refuses outputs and biases that are not aligned to their type.
   const std::uint64_t least = D.type == CUDA_R_32F ? 4 : 2;
   if (wishes[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES] < least ||
       wishes[CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES] < least ||

@@ -1,6 +1,6 @@
-// The CUDA runtime, as far as device/cuda/*.cc and comm/nccl*.cc call it, without a GPU: a stream is a thread with a
-// queue, the memory of the GPUs, of which there are four, is the host's. What lanes, events and flags promise can then
-// be tested for real, deadlocks included.
+// The CUDA runtime without a GPU, as far as device/cuda/*.cc and comm/nccl*.cc call it. A stream is a thread with a
+// queue, and the memory of its four GPUs is the host's. So the promises of lanes, events and flags can be tested in
+// earnest, including deadlocks.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -19,7 +19,7 @@
 
 #include "tests/device/recorded_work.h"
 
-// A graph while streams are in its capture, and after.
+// A graph during its capture and afterwards.
 struct CUgraph_st {
   strata::device::testing::RecordedWork work;
   CUstream_st* origin;
@@ -43,7 +43,7 @@ struct CUstream_st {
     if (capture && capture->over) capture.reset();
     return capture != nullptr;
   }
-  // What is pushed is captured, after what was and after `also`.
+  // Later work is captured, to run after this stream's earlier work and after `also`.
   void join(const Graph& graph, std::size_t also) {
     if (capturing())
       last = capture->work.add({}, {last, also});
@@ -76,7 +76,7 @@ struct CUstream_st {
       lock.unlock();
       if (work) work();
       lock.lock();
-      queue.pop_front();  // only now: what runs is not done
+      queue.pop_front();  // only now, because running work is not done
       changed.notify_all();
       if (!work) return;
     }
@@ -118,12 +118,12 @@ struct Record {
 
 constexpr int kGpus = 4;
 std::atomic<int> host_allocations{0};
-std::atomic<bool> failed{false};  // what streams are to write is not written, and they say so
+std::atomic<bool> failed{false};  // streams then write nothing, and report the failure
 
-// Nothing may go by the device of a thread that has not said which.
+// A thread must choose a device before anything may depend on it.
 thread_local int current_device = -1;
 
-// Who waits for room in a stream, or loads a kernel, holds up every other call for that GPU, as the real one may.
+// As on a real GPU, a caller that waits for room in a stream or loads a kernel may block every other call for that GPU.
 std::recursive_mutex contexts[kGpus];
 std::unique_lock<std::recursive_mutex> enter() {
   return std::unique_lock(contexts[std::max(current_device, 0)]);
@@ -165,7 +165,7 @@ struct CUevent_st {
 
 namespace {
 
-// A call that no capture allows breaks the capture.
+// A call that is not allowed in a capture breaks it.
 cudaError_t refuse(CUstream_st& stream, cudaError_t error) {
   stream.capture->broken = true;
   return error;

@@ -33,7 +33,7 @@ TEST_F(InstalledCublasLt, TakesEveryDescription) {
           const ProductShape shape{64, 48, 32,   transposed, transposed, transposed ? 64 : 32, transposed ? 32 : 48, 48,
                                    in, in, bias, false,      epilogue};
           const Matmul matmul(nullptr, {shape, 16});
-          // What has to know the GPU is the first to fail, where there is none: preferences were taken too.
+          // Without a GPU, the first call that needs one is the first to fail: the preferences were accepted.
           const Error error = tests::failure_of([&] { (void)matmul.candidates(4); });
           EXPECT_THAT(error.what(), HasSubstr("cublasLtMatmulAlgoGetHeuristic")) << bias << transposed;
         }

@@ -17,7 +17,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A variable of the environment as a test wants it, and as it was afterwards.
+// Sets an environment variable for a test, and restores it afterwards.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {

@@ -19,7 +19,7 @@ ProductShape shape_with(Epilogue epilogue) {
   ProductShape s{48, 40, 24, false, true, 24, 24, 40, DType::bf16, DType::bf16};
   s.bias = is_gelu(epilogue);
   s.epilogue = epilogue;
-  // As a backward takes them: the gradient of the output is the operand that is summed.
+  // The layouts of a backward: the operand to be summed is the gradient of the output.
   if (epilogue == Epilogue::sums_a) s.transpose_a = true, s.lda = 48;
   if (epilogue == Epilogue::sums_a || epilogue == Epilogue::sums_b) s.transpose_b = false, s.ldb = 40;
   return s;
@@ -55,8 +55,8 @@ Multiplied apart(const ProductShape& shape) {
   return Multiplied(shape, &table);
 }
 
-// Fused, gelu may be that of the sum before it was rounded: half a unit of bf16 in x, which gelu's slope, at most 1.13,
-// passes on, and another of the result.
+// Fused, gelu may see the sum before it is rounded. Then x differs by half a unit of bf16, which gelu's slope (at most
+// 1.13) passes on, and the result by another half.
 void expect_one_rounding(const Array& fused, const Array& plain, const Array& x) {
   bool differ = false;
   for (std::size_t i = 0; i < fused.size(); ++i) {
@@ -66,7 +66,7 @@ void expect_one_rounding(const Array& fused, const Array& plain, const Array& x)
   EXPECT_TRUE(differ) << "nothing was fused";
 }
 
-// What gelu is applied to is the rounded sum.
+// gelu is applied to the rounded sum.
 TEST(Matmul, GeluGivesBothOutputs) {
   const Multiplied fused(kShape), plain = apart(kShape);
   EXPECT_EQ(fused.c, plain.c);
@@ -83,7 +83,7 @@ TEST(Matmul, GeluGradientIsFused) {
   expect_one_rounding(fused.c, plain.c, product.c);
 }
 
-// The fake adds one after the other, our kernel in blocks: fp32 sums of 24 numbers below 1, rounded to bf16.
+// The fake adds numbers in order, our kernel in blocks: fp32 sums of 24 numbers below 1, rounded to bf16.
 TEST(Matmul, SumsOfOperandsAreFused) {
   for (const Epilogue epilogue : {Epilogue::sums_a, Epilogue::sums_b}) {
     const Multiplied fused(shape_with(epilogue)), plain = apart(shape_with(epilogue));
@@ -115,7 +115,7 @@ TEST(Matmul, SearchFillsATableThatRunsUse) {
   EXPECT_EQ(table.text(), before) << "what is known is not sought again";
   EXPECT_EQ(Multiplied(kShape, &sent).c, Multiplied(kShape).c);
 
-  // Others' bits come from what is known: only what is missing is added.
+  // Known algorithms stay, and with them the bits: only missing ones are added.
   ProductShape bare = kShape;
   bare.epilogue = Epilogue::none;
   AlgorithmTable kept(machine);

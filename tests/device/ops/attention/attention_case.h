@@ -13,7 +13,7 @@
 #include "device/ops/attention/attention.h"
 #include "tests/device/arrays.h"
 
-// A call of attention, what it must give, and what it gives.
+// A call of attention, its expected results, and its actual ones.
 namespace strata::device::testing::attention {
 
 using Doubles = std::vector<double>;
@@ -97,8 +97,8 @@ inline bool visible(const Case& c, std::size_t b, std::size_t i, std::size_t j) 
   return c.window == 0 || (i < j ? j - i : i - j) <= c.window / 2;
 }
 
-// One query's probabilities over all keys (zero where it must not look), and the log of their denominator; 0 where it
-// sees none.
+// One query's probabilities over all keys (zero for keys that it does not see), and the log of their denominator; 0 if
+// it sees no key.
 inline double softmax_row(const Case& c, const Operands& x, std::size_t b, std::size_t h, std::size_t i, Doubles& p) {
   const std::size_t d = c.head_dim, kv = h / (c.heads / c.kv_heads);
   p.assign(c.seq, -std::numeric_limits<double>::infinity());
@@ -120,8 +120,8 @@ inline double softmax_row(const Case& c, const Operands& x, std::size_t b, std::
   return top + std::log(total);
 }
 
-// In doubles, straight from the definition. `o_stored` (the rounded output) is what backward takes as o, if given;
-// `sizes` becomes the sums over keys or queries with absolute values of their terms.
+// Computed in doubles, straight from the definition. Backward uses `o_stored` (the rounded output) as o, if given.
+// `sizes` receives the same sums with the absolute values of their terms.
 inline Results reference(const Case& c, const Operands& x, const Doubles& o_stored = {}, Results* sizes = nullptr) {
   const std::size_t d = c.head_dim;
   Results r{Doubles(x.q.size()), Doubles(c.batch * c.heads * c.seq), Doubles(x.q.size()), Doubles(x.k.size()),

@@ -62,8 +62,8 @@ Array rows_of(const Array& from, std::size_t width, std::size_t begin, std::size
   return to;
 }
 
-// The document at `row` of what `together` computed has the same bits alone in a sequence, with `padding` rows of
-// nothing behind it.
+// The document at `row` has the same bits in `together` as alone in a sequence that ends with `padding` rows of no
+// document.
 void expect_same_bits_alone(const Case& c, const AttentionRun& together, std::size_t row, std::size_t padding) {
   const std::size_t length = c.documents[row].end - c.documents[row].first;
   const std::size_t wide = c.heads * c.head_dim, narrow = c.kv_heads * c.head_dim;
@@ -115,7 +115,7 @@ TEST(AttentionDocuments, BitsDoNotDependOnWhereADocumentLies) {
   }
 }
 
-// What is not finite in one document stays there: no tile goes past it.
+// NaN in one document stays there, because no tile extends beyond its document.
 TEST(AttentionDocuments, NaNStaysInItsDocument) {
   for (const bool causal : {true, false}) {
     Case c{1, 150, 1, 1, 16, 0};

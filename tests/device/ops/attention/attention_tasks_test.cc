@@ -29,7 +29,7 @@ struct Team {
   double idle(int threads) const { return 1 - sum / (longest * threads); }
 };
 
-// Threads that take the next task whenever they are free; cost(task, begin) is when it ends.
+// The time until all tasks are done if each thread takes the next task when it is free. end_of(task, begin): its end.
 template <typename Cost>
 double makespan(std::size_t tasks, int threads, Cost&& end_of) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
@@ -60,7 +60,7 @@ Team forward(const Shape& s, int threads) {
   return team;
 }
 
-// A fifth of a pair of tiles' work is dq's, for which it waits until the key tile before it has added its own.
+// dq accounts for a fifth of the work on a pair of tiles. It waits until the previous key tile has added its part.
 Team backward(const Shape& s, int threads) {
   const AttentionTasks tasks(s.call(), threads);
   std::map<std::tuple<std::size_t, std::size_t, std::size_t>, double> added;  // by sequence, head and row of tiles

@@ -79,7 +79,7 @@ TEST(Attention, AgreesWithReferenceForDTypesAndPackedRows) {
   }
 }
 
-// Sizes of heads and numbers of tiles for which a GPU has kernels of its own, or rows that are not aligned.
+// Head sizes and tile counts that have their own GPU kernels, or whose rows are not aligned.
 TEST(Attention, AgreesWithReferenceForHeadSizesOfDTypes) {
   for (const DType dtype : testing::kDTypes) {
     for (const std::size_t head_dim : {64, 80, 128, 200}) {
@@ -147,7 +147,7 @@ TEST(Attention, BitsDoNotDependOnThreads) {
   }
 }
 
-// What the kernels of one instruction set give for two query heads that share a key head. Values are multiplied by
+// The results of one instruction set's kernels for two query heads that share a key head. Values are multiplied by
 // `size`.
 std::vector<Array> on_instruction_set(const cpu::AttentionKernels& kernels, const Case& c, float size = 1) {
   const AttentionRun inputs(c);
@@ -200,8 +200,8 @@ TEST(Attention, BitsDoNotDependOnInstructionSet) {
                                            });
 }
 
-// Nor on whether bf16 is multiplied by VDPBF16PS or widened: with odd heads, tiles of an odd number of rows, and sums
-// below fp32's normal range, which VDPBF16PS flushes.
+// Bits are the same whether bf16 is multiplied by VDPBF16PS or widened: with odd heads, tiles with an odd number of
+// rows, and sums below fp32's normal range, which VDPBF16PS flushes.
 TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
   if (!__builtin_cpu_supports("avx512bf16")) GTEST_SKIP() << "this processor has no AVX512_BF16";
@@ -218,9 +218,8 @@ TEST(Attention, BitsOfBf16DoNotDependOnVdpbf16ps) {
   }
 }
 
-// AMX adds up products in another order than the other forms, and differs from them by the rounding of a bf16 at most:
-// of the outputs, of the weights and of the gradients of scores; and where sums leave fp32's normal range, by a flushed
-// term per row.
+// AMX adds products in another order than the other forms. Its results differ from theirs by at most one bf16 rounding
+// of the outputs, the weights and the gradients of scores, and below fp32's normal range by a flushed term per row.
 TEST(Attention, ByAmxAgreesWithFma) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "about the CPU's kernels alone";
   if (!cpu::has_amx()) GTEST_SKIP() << "this processor has no AMX";
@@ -255,7 +254,7 @@ TEST(Attention, BitsDoNotDependOnLaterRows) {
   EXPECT_NE(run.o[seen], changed.o[seen]);
 }
 
-// With a window, what the last rows of a long document give is what they give in one of those rows alone.
+// With a window, the last rows of a long document have the same results as without the rows before their windows.
 TEST(Attention, ADocumentOf65536RowsHasTheBitsOfItsEnd) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "emulation is slow";
   constexpr std::size_t kRows = 65536, kEnd = 1024, kWindow = 300, kHead = 16;

@@ -25,7 +25,7 @@ class CachedAttention : public ::testing::TestWithParam<std::tuple<int, DType>> 
   Array q = Array::random(dtype, s.capacity*s.q_stride, 1), k = Array::random(dtype, s.capacity*s.k_stride, 2),
         v = Array::random(dtype, s.capacity*s.v_stride, 3);
 
-  // o of every position, the sequence read in pieces of `rows`.
+  // o of every position, if the sequence is read in pieces of `rows`.
   Array run(std::size_t rows, int threads) {
     const std::size_t width = s.heads * s.head_dim;
     Array o(dtype, s.capacity * width), cache(dtype, cache_elements(s)),

@@ -80,7 +80,7 @@ TEST(ClassLoss, IsItsDefinitionAndItsGradientToo) {
         for (std::size_t r = 0; r < kRows; ++r) {
           const auto x = scores.doubles(r * stride, c.classes);
           const auto f = [&](const std::vector<double>& at) { return reference(c, r, at, weights.floats()); };
-          // A number's loss does not know weights: there is one class.
+          // The loss of a number ignores weights, because there is one class.
           const double wanted = c.target == ClassTarget::number ? reference(c, r, x, weights.floats()) : f(x);
           ASSERT_NEAR(losses[r], wanted, 1e-6 * std::max(1.0, wanted)) << r;
           const auto gradient = gradient_of(f, x);

@@ -113,7 +113,7 @@ TEST_P(CrossEntropy, SameBitsOnAnyThreads) {
     });
 }
 
-// Tiles of whole pieces, each in memory of its own, as the head sees them: the same bits as all columns at once.
+// Tiles of whole pieces, each in its own memory, as in the head. They have the same bits as all columns at once.
 TEST_P(CrossEntropy, SameBitsByTiles) {
   const std::size_t width = 2 * 4096, stride = width + 16;
   for (const DType dtype : kDTypes) {
@@ -222,7 +222,7 @@ TEST(SumLosses, InFp64) {
   EXPECT_EQ(total.round(), 0.5 + sum);
 }
 
-// A step with a label that is no word's must not pass for one: the CPU stops, a GPU's kernel can only spoil the loss.
+// A label outside the vocabulary must not go unnoticed: the CPU stops; a GPU's kernel can only spoil the loss.
 TEST(CrossEntropyLimits, LabelBeyondTheVocabulary) {
   if (testing::kDevice.kind == Kind::cpu) GTEST_SKIP() << "the CPU ends the program";
   const RowStatistics statistics[] = {{2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}, {2.0, 1.0f, 0.0f}};

@@ -28,7 +28,7 @@ namespace {
 
 using testing::Array;
 
-// Elements of a matrix of `rows` rows that lie `row` apart: the last one is not padded.
+// The number of elements of a matrix whose rows are `row` elements apart; the last row is not padded.
 std::size_t extent(std::int64_t rows, std::int64_t columns, std::int64_t row) {
   return static_cast<std::size_t>((rows - 1) * row + columns);
 }
@@ -38,7 +38,7 @@ ProductShape dense(std::int64_t m, std::int64_t n, std::int64_t k, bool transpos
   return {m, n, k, transpose_a, transpose_b, transpose_a ? m : k, transpose_b ? k : n, n, in, out};
 }
 
-// One product on random operands that are exactly as large as they must be.
+// A product of random operands that have exactly the size they need.
 struct Multiplication {
   ProductShape shape;
   Array a, b, bias, before, c;
@@ -70,7 +70,7 @@ struct Multiplication {
     });
   }
 
-  // One element of op(A) op(B) (+ bias) (+ C) in doubles, and how far fp32 sums in any order, rounded once, may be off.
+  // An element of op(A) op(B) (+ bias) (+ C) in doubles, and a bound on the error of rounded fp32 sums.
   struct Sum {
     double value, bound;
   };
@@ -90,7 +90,7 @@ struct Multiplication {
     return {sum, static_cast<double>(s.k + 2) * 0x1p-24 * size + 2 * unit * std::abs(sum) + subnormal};
   }
 
-  // Every element of C against its reference; what lies between the rows must be untouched.
+  // Compares every element of C with its reference. Elements between the rows must be unchanged.
   void expect_reference() const {
     SCOPED_TRACE(::testing::PrintToString(shape));
     const ProductShape& s = shape;
@@ -139,7 +139,7 @@ TEST(Product, AgreesWithReferenceForOneOfAnything) {
   expect_references(40, 1, 3);
   expect_references(40, 3, 1);
 }
-// One row or column of a wider matrix, or of its last tile: elements that lie apart.
+// One row or column of a wider matrix, or of its last tile: the elements are not adjacent.
 TEST(Product, AgreesWithReferenceForOneOfAnythingWithRowsApart) {
   constexpr std::int64_t kSizes[][3] = {{1, 1, 1},   {1, 1, 3},   {1, 40, 1},    {40, 1, 1},
                                         {1, 40, 33}, {40, 1, 33}, {257, 385, 20}};
@@ -191,7 +191,7 @@ TEST(Product, BitsDoNotDependOnThreads) {
   }
 }
 
-// With rows apart: what lies between them stays as it is.
+// The rows are apart, and what lies between them must stay unchanged.
 ProductShape with_epilogue(DType dtype, Epilogue epilogue) {
   ProductShape s = dense(300, 210, 40, epilogue == Epilogue::sums_a, false, dtype, dtype);
   s.lda += 2;
@@ -252,8 +252,8 @@ double gelu(double x, bool erf) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-// Aligned as a library wants it that takes the epilogue along: the sum may then not be rounded before. Gelu and its
-// slope are at most 1.13 steep each.
+// Aligned as required by a library that fuses the epilogue, which may then use the sum before it is rounded. The slopes
+// of gelu and of its gradient are at most 1.13.
 TEST(Product, AlignedGeluAgreesWithReference) {
   constexpr double kStep = 1e-5;
   for (const DType dtype : testing::kDTypes)

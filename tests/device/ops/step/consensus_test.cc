@@ -24,7 +24,7 @@ struct Outcome {
   StepScalars scalars{};
   StepResult result;
 };
-// A step of three ranks whose squares and losses are these.
+// The outcome of a step of three ranks with these squares and losses.
 Outcome resolve(const std::vector<double>& squares, const std::vector<double>& losses, float max_grad_norm,
                 Device device = testing::kDevice) {
   std::vector<ExactSum> square_sums(3), loss_sums(3);
@@ -87,7 +87,7 @@ TEST(Consensus, GivesTheBitsOfTheCpu) {
   }
 }
 
-// Sums that carry as many additions as they can are normalised before they are merged.
+// Sums that have reached their limit of additions are normalised before they are merged.
 TEST(Consensus, MergesFullSums) {
   ExactSum full, other;
   full.add(1.0);

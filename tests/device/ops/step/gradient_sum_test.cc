@@ -43,7 +43,7 @@ TEST(GradientSum, AddsPiecesInOrder) {
       }
 }
 
-// More pieces than one launch of a GPU takes; memory that vectors do not fit.
+// More pieces than one launch takes on a GPU, in memory that is not aligned for vectors.
 TEST(GradientSum, ManyPiecesAnywhere) {
   const std::size_t n = 300, count = 131;
   for (const DType dtype : kDTypes)
@@ -58,7 +58,7 @@ TEST(GradientSum, ManyPiecesAnywhere) {
     }
 }
 
-// The definition, written down: runs over calls of any number of pieces, each summed from +0, rounded, then added.
+// The definition, spelled out: runs span calls with any number of pieces. Each is summed from +0, rounded, then added.
 TEST(GradientSum, AddsRunsThatAreRoundedOnce) {
   const std::size_t n = 4096 + 37;
   for (const DType dtype : kDTypes)
@@ -93,8 +93,8 @@ TEST(GradientSum, AddsRunsThatAreRoundedOnce) {
       }
 }
 
-// More pieces than one launch of a GPU takes, in runs that need memory of their own and in runs that do not; memory
-// that vectors do not fit.
+// More pieces than one launch takes on a GPU, in runs with and without memory of their own, in memory that is not
+// aligned for vectors.
 TEST(GradientSum, ManyPiecesInRuns) {
   const std::size_t n = 300, count = 132;
   for (const DType dtype : kDTypes)
@@ -119,7 +119,7 @@ TEST(GradientSum, ManyPiecesInRuns) {
       }
 }
 
-// The sum of a run may leave the range of the wire's numbers, which no gradient by itself does.
+// A run's sum may exceed the range of the wire's numbers although no single gradient does.
 TEST(GradientSum, ARunThatOverflowsIsInfinite) {
   Array piece(DType::fp16, 8), sum(DType::fp32, 8);
   for (std::size_t i = 0; i < 8; ++i) piece.set(i, 60000.0f);

@@ -14,8 +14,8 @@ using testing::optimizer_of;
 using testing::scalars_of;
 using testing::State;
 
-// bf16 moments: what fp32 arithmetic gives, rounded with the bits of one Philox number an element, low half for
-// moment 1, high half for moment 2; other units, steps and seeds draw others.
+// bf16 moments are the results of fp32 arithmetic, rounded with the bits of one Philox number per element: the low half
+// for moment 1, the high half for moment 2. Other units, steps and seeds draw other numbers.
 TEST(OptimizerMoments, Bf16MomentsAreRoundedByPhilox) {
   const std::size_t n = 700;
   Array g = Array::random(DType::fp32, n, 3);

@@ -79,7 +79,7 @@ TEST(Optimizer, LionMovesByTheSign) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(state.master[i], expected[i]) << i;
 }
 
-// The contract's order of roundings, written a second time: the kernels and CUDA share
+// The contract's order of roundings, written independently: the kernels and CUDA share
 // device/numeric/optimizer_update.h.
 void scalar_update(Algorithm algorithm, float g, float& p, float& m, float& v, const StepScalars& s) {
   const Optimizer o = optimizer_of(algorithm);
@@ -164,7 +164,7 @@ TEST(Optimizer, WhereTheMasterIsTheParameter) {
   EXPECT_TRUE(with.parameter == with.master);
 }
 
-// Decided when it runs, not when it is issued.
+// The update decides when it runs, not when it is issued.
 TEST(Optimizer, SkipsWhenToldInTime) {
   for (const StorageFormat format : kFormats) {
     Array g = Array::random(DType::fp32, 300, 3);
@@ -177,7 +177,7 @@ TEST(Optimizer, SkipsWhenToldInTime) {
       state.update(lane, s, g);
     });
     for (std::size_t k = 0; k < 4; ++k) EXPECT_TRUE(state.outputs()[k] == before.outputs()[k]);
-    // What an offloaded parameter needs: written again from the master, and nothing else.
+    // An offloaded parameter is only written again from the master.
     state.parameter = Array(DType::bf16, 300);
     in_lane(2, [&](Lane& lane) { state.update(lane, s, g, nullptr, true, OnSkip::rewrite_parameter); });
     for (std::size_t k = 0; k < 4; ++k) EXPECT_TRUE(state.outputs()[k] == before.outputs()[k]) << k;
@@ -187,7 +187,7 @@ TEST(Optimizer, SkipsWhenToldInTime) {
   }
 }
 
-// Whole, cut into parts that are issued in any order, on one thread or three: the same bits in every format.
+// The same bits in every format: whole, in parts that are issued in any order, on one thread or three.
 TEST(Optimizer, SameBitsHoweverItIsCut) {
   const std::size_t n = 3 * 65536 + 256 * 7 + 21;
   Array first = Array::random(DType::bf16, n, 3), second = Array::random(DType::bf16, n, 4);

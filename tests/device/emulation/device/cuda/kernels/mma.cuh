@@ -4,7 +4,7 @@
 #include "device/numeric/dtype.h"
 #include "tests/device/emulation/block.h"
 
-// In place of device/cuda/kernels/mma.cuh: what its instructions mean.
+// Replaces device/cuda/kernels/mma.cuh with the meaning of its instructions.
 namespace strata::device::cuda {
 
 template <typename T>
@@ -37,8 +37,8 @@ void load_b_rows(std::uint32_t (&b)[4], const T* from, int stride) {
   }
 }
 
-// Every lane puts its fragments where the others of the warp read them. Most of what a test of attention runs: not
-// checked for what is undefined.
+// Each lane stores its fragments for the warp's other lanes to read. Attention tests spend most of their time here, so
+// it is not checked for undefined behaviour.
 template <typename T>
 [[gnu::no_sanitize_undefined]] void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                                 std::uint32_t b1) {
