@@ -254,7 +254,7 @@ TEST(Attention, BitsDoNotDependOnLaterRows) {
   EXPECT_NE(run.o[seen], changed.o[seen]);
 }
 
-// With a window, the last rows of a long document have the same results as without the rows before their windows.
+// With a window, the last rows of a long document have the same results in a document that is only its end.
 TEST(Attention, ADocumentOf65536RowsHasTheBitsOfItsEnd) {
   if (testing::kDevice.kind != Kind::cpu) GTEST_SKIP() << "emulation is slow";
   constexpr std::size_t kRows = 65536, kEnd = 1024, kWindow = 300, kHead = 16;
