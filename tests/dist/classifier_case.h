@@ -12,7 +12,7 @@
 
 namespace strata::tests {
 
-// Texts with a class, some classes and a class per word, and a small BERT that has learnt two steps of one of these.
+// Texts with one class, several classes, and a class per word; and a small BERT, trained on one kind for two steps.
 class ClassifierCase : public testing::Test {
  protected:
   static constexpr int kTexts = 40;
@@ -45,7 +45,7 @@ class ClassifierCase : public testing::Test {
         fmt::join(tags, ", "));
   }
 
-  // NAME.bin of the texts.
+  // Tokenizes the texts into NAME.bin.
   void tokenize(const std::string& name, std::vector<std::string> options, const std::string& texts = "texts.jsonl") {
     std::vector<std::string> command = {kStrata, "tokenize", "--tokenizer", tokenizer_, "-o", file(name + ".bin")};
     command.insert(command.end(), options.begin(), options.end());
@@ -86,7 +86,7 @@ class ClassifierCase : public testing::Test {
     all.insert(all.end(), options.begin(), options.end());
     return all;
   }
-  // The lines that are written for the texts.
+  // The lines that predict writes for the texts.
   std::vector<std::string> predicted(const std::string& model, const std::vector<std::string>& options = {},
                                      const std::string& texts = "texts.jsonl", int ranks = 1) {
     const auto all = asked(model, texts, "out.jsonl", options);
@@ -103,7 +103,7 @@ class ClassifierCase : public testing::Test {
     }
     return out;
   }
-  // Of strata eval --json.
+  // The report of strata eval --json.
   simdjson::dom::element evaluated(const std::string& name, const std::vector<std::string>& sets = {}) {
     auto all = command("eval", name, sets);
     all.insert(all.end(), {"--json", file("eval.json"), "--force"});

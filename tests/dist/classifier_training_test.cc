@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 class ClassifierTraining : public ClassifierCase {};
 
-// What a recipe asks of a classifier is refused before its first step.
+// Impossible settings of a classifier are refused before its first step.
 TEST_F(ClassifierTraining, TrainingsThatCannotBe) {
   learn("one", {"--labels", "label"});
   const auto refused = [&](const std::vector<std::string>& sets) { return run(command("train", "one", sets)); };
@@ -41,10 +41,10 @@ TEST_F(ClassifierTraining, TrainingsThatCannotBe) {
                    HasSubstr("predicts a number"));
 }
 
-// 28 bytes per text: what is right, and two numbers for each of three classes.
+// 28 bytes per text: its label, and two numbers for each of three classes.
 TEST_F(ClassifierTraining, WhatAnEvaluationKeepsOfScoresIsInThePlan) {
   tokenize("one", {"--labels", "label"});
-  // By column: peak, then the kinds; empty if there is no such line.
+  // The columns of the line, first the peak, then the kinds of memory; empty if there is no such line.
   const auto row = [&](int copies, const std::string& line) {
     const std::vector<std::string> files(static_cast<std::size_t>(copies), "\"" + file("one.bin") + "\"");
     std::vector<std::string> sets = {fmt::format("data.validation=[{}]", fmt::join(files, ", "))};
@@ -73,8 +73,8 @@ TEST_F(ClassifierTraining, WhatAnEvaluationKeepsOfScoresIsInThePlan) {
   EXPECT_EQ(row(400, "RAM (device)").at(0), many[0]) << "the plan's peak is that of the evaluation";
 }
 
-// A classifier of texts becomes one of words, whose classes are others: its encoder is kept, the layer of scores is
-// not. The run resumes, and what it leaves is a classifier of words.
+// A classifier of texts becomes one of words with other classes: it keeps its encoder, but not the layer of scores. The
+// run resumes, and its checkpoint is a classifier of words.
 TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("bert-of-texts")}));
@@ -102,7 +102,7 @@ TEST_F(ClassifierTraining, ANewHeadForOtherClasses) {
                    HasSubstr("model.new_head = true applies to classifiers"));
 }
 
-// An encoder learns masked words of some texts, and then classes: from the run's checkpoint as from its export.
+// An encoder learns masked words and then classes, starting from the run's checkpoint or from its export.
 TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
   tokenize("filler", {"--no-eot", "--add-special"});
   done(run(command("train", "filler", {"training.objective=masked_lm"})));
@@ -115,7 +115,7 @@ TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
                     {"model.path=" + file(model), "model.init=pretrained", "checkpoint.dir=" + file("of-" + model)}))),
                 AllOf(HasSubstr("has no bert.pooler"), HasSubstr("classifier.weight"), HasSubstr("initialised from"),
                       HasSubstr("also has cls.predictions.transform.dense")));
-  // The tokenizer is that of the directory which the run of masked words began with.
+  // The tokenizer is that of the directory from which the run of masked words started.
   EXPECT_EQ(predicted("of-filler"), predicted("of-filled", {"--tokenizer", tokenizer_}));
   const Outcome wider = run(command("train", "one",
                                     {"model.path=" + file("filler"), "model.init=pretrained",
@@ -125,7 +125,7 @@ TEST_F(ClassifierTraining, FromACheckpointOfMaskedWords) {
               AllOf(HasSubstr("is another model's checkpoint: its bert.encoder"), HasSubstr("of this model is [64")));
 }
 
-// What an objective leaves alone of its data, or does not find there, is said at the start.
+// The start reports data that the objective ignores or misses.
 TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
   tokenize("one", {"--labels", "label"});
   EXPECT_COMPLAINT(run({kStrata, "train", "--set", "model.path=" + file("bert"), "--set", "model.init=random", "--set",
@@ -149,7 +149,7 @@ TEST_F(ClassifierTraining, DataThatAnObjectiveDoesNotExpect) {
       testing::Not(HasSubstr("begins with a token of text")));
 }
 
-// A piece of a text has other labels around it: who reads the metric is told.
+// A piece of a cut text has other labels around it, so a note accompanies the metric.
 TEST_F(ClassifierTraining, AnEvaluationSaysWhatItCuts) {
   tokenize("words", {"--labels", "each", "--field", "words"});
   const std::vector<std::string> words = {"training.objective=token_classification"};
@@ -178,7 +178,7 @@ TEST_F(ClassifierTraining, ClassWeightsMultiplyTheLossOfTheirClass) {
     plain -= std::log(p) / kTexts;
     weighted -= weights[label == "maybe" ? 0 : label == "no" ? 1 : 2] * std::log(p) / kTexts;
   }
-  // Losses of texts are fp32, and so are the scores of which the probabilities are: 1e-6 is some of their last bits.
+  // Losses and scores of texts are fp32, and probabilities come from scores: 1e-6 is a few units in their last place.
   EXPECT_NEAR(double(evaluated("one")["loss"]), plain, 1e-6);
   const std::string bits(std::string_view(evaluated("one")["loss_hex"]));
   EXPECT_EQ(std::string_view(evaluated("one", {"training.class_weights=[1, 1, 1]"})["loss_hex"]), bits);
@@ -187,7 +187,7 @@ TEST_F(ClassifierTraining, ClassWeightsMultiplyTheLossOfTheirClass) {
   EXPECT_COMPLAINT(run(command("train", "one", {"training.class_weights=[1, 2]"})), Exit::usage,
                    AllOf(HasSubstr("training.class_weights has 2 numbers"), HasSubstr("3 classes")));
 
-  // In training too, on any number of ranks.
+  // Training weights losses in the same way, on any number of ranks.
   const auto trained = [&](int ranks, const std::vector<std::string>& weighted_by) {
     std::vector<std::string> sets = {"checkpoint.dir=" + file("again"), "training.global_batch_size=2",
                                      "report.summary=" + file("summary")};
@@ -233,7 +233,7 @@ TEST_F(ClassifierTraining, AMissingCurveIsSaidWithItsReason) {
   EXPECT_EQ(said.find("eval_roc_auc is not computed", first + 1), std::string::npos) << "once a run: " << said;
 }
 
-// A text's label is found in the file that the text is of.
+// Each text's label comes from its own file.
 TEST_F(ClassifierTraining, TextsOfSeveralFilesAreThoseOfOne) {
   const auto half = [](auto begin, auto end) { return fmt::format("{}\n", fmt::join(begin, end, "\n")); };
   folder_.write("a.jsonl", half(lines_.begin(), lines_.begin() + kTexts / 2));
@@ -251,7 +251,7 @@ TEST_F(ClassifierTraining, TextsOfSeveralFilesAreThoseOfOne) {
   EXPECT_EQ(bits(fmt::format("[\"{}\", \"{}\"]", file("a.bin"), file("b.bin"))), bits(file("one.bin")));
 }
 
-// Before a weight is read or a micro-batch is computed.
+// This is refused before weights are read or a micro-batch is computed.
 TEST_F(ClassifierTraining, EvaluationsOfDataWithoutLabelsAreRefusedAtTheStart) {
   learn("one", {"--labels", "label"});
   tokenize("bare", {"--no-eot"});
@@ -277,7 +277,7 @@ TEST_F(ClassifierTraining, ACorrelationWithOneLabelIsRefusedBeforeTheFirstStep) 
   (void)done(run(command("train", "scored", metric)));
 }
 
-// Of words with tags of entities, whole entities are judged too, as seqeval does.
+// If words have tags of entities, whole entities are judged too, as seqeval does.
 TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
   std::string texts;
   for (int i = 0; i < kTexts; ++i) {
@@ -297,7 +297,7 @@ TEST_F(ClassifierTraining, EntitiesOfWordsAreJudged) {
   EXPECT_NEAR(f1, p + r > 0 ? 2 * p * r / (p + r) : 0, 1e-12);
   EXPECT_NE(f1, double(json["eval_f1"]));
 
-  // The same of what is predicted, counted here: every tag is read of its own text.
+  // The same counts from the predictions: each tag belongs to its own text.
   const auto lines = predicted("tags", {"--field", "words"}, "tags.jsonl");
   std::uint64_t said = 0, there = 0, found = 0;
   for (int i = 0; i < kTexts; ++i) {

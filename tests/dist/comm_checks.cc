@@ -22,7 +22,7 @@ void expect(bool ok, World& world, const char* what, int round) {
 
 namespace {
 
-// Over shared memory other ranks' bytes are read in place, and counted as this process's no longer than they are used.
+// Other ranks' bytes are read in place in shared memory, and count as this process's memory only while they are used.
 void check_borrowing(World& world) {
   constexpr std::size_t kShard = std::size_t{12} << 20;
   const auto ranks = static_cast<std::size_t>(world.size());
@@ -46,7 +46,7 @@ void check_borrowing(World& world) {
   expect(lent - world.borrowed_bytes() >= others, world, "borrowed_bytes, released", 0);
 }
 
-// The even ranks and the odd ones by themselves, and all ranks, in an order of pieces that is not theirs.
+// Groups of the even ranks, of the odd ones, and of all ranks, in an order of pieces that is not the ranks' order.
 void check_groups(World& world) {
   const int rank = world.rank();
   std::vector<int> apart, all;
@@ -88,7 +88,7 @@ void check_groups(World& world) {
   }
 }
 
-// Gathers of several pieces of a message, of sizes that are no multiple of it, whole and in parts.
+// Gathers of several message pieces each, of sizes that are no multiple of a piece, over whole and partial ranges.
 void check_large_gathers(World& world) {
   constexpr std::size_t kShard = (std::size_t{9} << 20) + 12'345;
   const auto ranks = static_cast<std::size_t>(world.size()), own = static_cast<std::size_t>(world.rank());
@@ -109,8 +109,8 @@ void check_large_gathers(World& world) {
   }
 }
 
-// Messages to the next rank and to the one before, in two lanes at once, of sizes from a byte to several pieces. Every
-// second rank receives first.
+// Messages to the next and the previous rank, in two lanes at once, from one byte to several pieces. Every second rank
+// receives first.
 void check_messages(World& world) {
   const int rank = world.rank(), size = world.size();
   if (size == 1) return;
@@ -156,7 +156,7 @@ void check_messages(World& world) {
 
 }  // namespace
 
-// A gather and a reduce lane at once, over whole units, tiles across shards, and tiles that some ranks own nothing of.
+// A gather and a reduce lane at once, over whole units, tiles across shards, and tiles of which some ranks own nothing.
 void check(World& world) {
   const auto ranks = static_cast<std::size_t>(world.size());
   const int rank = world.rank();

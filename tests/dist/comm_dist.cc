@@ -24,7 +24,7 @@ double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// All ranks gather for ever; rank 1 ends one way or another.
+// All ranks gather for ever, and rank 1 ends in one way or another.
 void end_one_rank(World& world, std::string_view mode) {
   // As the program does: mpirun tells the survivors to stop as soon as it sees a rank die.
   std::signal(SIGTERM, SIG_IGN);
@@ -51,15 +51,15 @@ void end_one_rank(World& world, std::string_view mode) {
   }
 }
 
-// Whether this rank is the one that says why the run failed.
+// Prints whether this rank is the one that reports the failure.
 void say_who_speaks(World& world) {
   const Failure failure = world.failure();
   std::fprintf(stderr, "rank %d %s: %s\n", world.rank(), world.speaks() ? "speaks" : "is silent",
                failure.cause.c_str());
 }
 
-// Ranks that fail by themselves, before they have heard of each other: 1 and 2 at the same moment, or 1 a second after
-// 2, of whose failure nobody there has looked for a word. `in_a_lane`: the work has told the token already.
+// Two ranks fail by themselves before they have heard of each other: 1 and 2 at the same moment, or 1 a second after 2,
+// when nobody there has looked for its notice. `in_a_lane`: the work has already set the token.
 void fail_on_two_ranks(World& world, bool late, bool in_a_lane) {
   std::signal(SIGTERM, SIG_IGN);
   world.barrier();
@@ -76,8 +76,8 @@ void fail_on_two_ranks(World& world, bool late, bool in_a_lane) {
   }
 }
 
-// A collective that ends in a part of a message: rank 1 is gone, or fails, once it has seen the beginning of a peer's
-// piece and not yet the end of it.
+// A collective that ends in the middle of a message: rank 1 dies, or fails, when a peer's piece has begun to arrive but
+// is not complete.
 void end_amid_a_message(World& world, bool dies) {
   std::signal(SIGTERM, SIG_IGN);
   constexpr std::size_t kShard = std::size_t{48} << 20;
@@ -113,7 +113,7 @@ void end_amid_a_message(World& world, bool dies) {
   }
 }
 
-// Rank 1 says farewell while a lane of it has the last data still to send.
+// Rank 1 says farewell while one of its lanes still has to send the last data.
 void leave_before_the_last_data(World& world) {
   constexpr std::size_t kShard = std::size_t{1} << 20;
   const auto ranks = static_cast<std::size_t>(world.size());
@@ -138,14 +138,14 @@ void leave_before_the_last_data(World& world) {
   if (world.rank() == 0) std::printf("all left\n");
 }
 
-// As it is where ranks are on nodes of their own: none sees another's process. Rank 1 never comes to its end.
+// As if each rank were on a node of its own, where no rank sees another's process. Rank 1 never reaches its end.
 std::unique_ptr<World> connect_strangers() {
   auto session = std::make_unique<MpiSession>();
   session->neighbours.clear();
   return mpi_messages_world(std::move(session), "", std::chrono::seconds(2));
 }
 
-// As it is on nodes of two ranks each.
+// As if each node had two ranks.
 std::unique_ptr<World> connect_nodes() {
   auto session = std::make_unique<MpiSession>();
   for (std::size_t rank = 0; rank < session->nodes.size(); ++rank) session->nodes[rank] = static_cast<int>(rank / 2);
@@ -201,7 +201,7 @@ void measure(World& world) {
     communicator->all_to_all(range, arena.at(0), arena.at(2 * kFlat), pieces.data());
     communicator->release();
   });
-  // With the pass that reads the pieces, which is where the shared memory is really crossed.
+  // Includes the pass that reads the pieces, because the reads are what crosses shared memory.
   time("all_to_all, read", [&] {
     communicator->all_to_all(range, arena.at(0), arena.at(2 * kFlat), pieces.data());
     lane.synchronize();

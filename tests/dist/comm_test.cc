@@ -16,7 +16,7 @@ using strata::tests::Outcome;
 Outcome mpirun(int ranks, const std::string& mode, const std::string& transport) {
   return strata::tests::run(strata::tests::under_mpirun(ranks, {strata::tests::kCommDist, mode, transport}));
 }
-// A busy machine may need more than mpirun's second until the survivors of a lost rank have spoken.
+// On a busy machine, the survivors of a lost rank may need more than the second that mpirun gives them to speak.
 Outcome mpirun_waits(int ranks, const std::string& mode, const std::string& transport) {
   const strata::tests::ScratchFolder folder;
   return strata::tests::run(
@@ -39,7 +39,7 @@ TEST_P(Ranks, CollectivesOverMessages) {
   EXPECT_THAT(outcome.output, HasSubstr("checked mpi (messages) on " + std::to_string(GetParam()) + " ranks"));
 }
 
-// On nodes of two ranks each, or three nodes and a rank of a fourth.
+// Nodes of two ranks each, or three such nodes and a fourth with one rank.
 TEST(Nodes, CollectivesOverNodes) {
   for (const int ranks : {4, 6, 7}) {
     const Outcome outcome = mpirun(ranks, "check", "nodes");
@@ -74,7 +74,7 @@ TEST_P(Failures, RankThatEndsEarlyIsNamed) {
   expect_survivors_name(outcome, "rank 1 ended while rank [023] waited for it");
 }
 
-// One rank alone speaks, both if ranks fail at the same moment and if one fails long after another has said so.
+// Exactly one rank speaks, whether ranks fail at the same moment or one fails long after another's notice.
 TEST_P(Failures, OneOfTwoSpeaks) {
   for (const char* mode : {"both", "late", "late in a lane"}) {
     const Outcome outcome = mpirun_waits(4, mode, GetParam());
@@ -92,7 +92,7 @@ TEST_P(Failures, OneOfTwoSpeaks) {
   }
 }
 
-// What of it has arrived is nobody's, and the buffers of the rest stay until the end.
+// Nobody uses the data that has arrived, and buffers for the rest stay until the end.
 TEST_P(Failures, AMessageThatComesInPart) {
   const Outcome fails = mpirun_waits(3, "fails amid a message", GetParam());
   EXPECT_EQ(fails.code, 1) << fails.all();
@@ -105,8 +105,8 @@ TEST_P(Failures, AMessageThatComesInPart) {
       << dies.all();
 }
 
-// Data and farewells that are messages take different ways: that one has left is no failure while its last data are on
-// their way.
+// Data and farewells travel separately as messages. A rank that has left is not a failure while its last data is on its
+// way.
 TEST(Failures, AFarewellThatOvertakesTheLastData) {
   const Outcome outcome = mpirun(3, "leaves early", "messages");
   EXPECT_EQ(outcome.code, 0) << outcome.all();

@@ -25,7 +25,7 @@ const std::vector<std::string> kOff = {"control.listen=off", "control.timeout=0"
 
 class ControlDist : public testing::Test {
  protected:
-  // Long enough to be met, whatever else the machine does.
+  // A run that is long enough for a test to reach it on any machine.
   std::vector<std::string> long_run(std::vector<std::string> sets = {}) const {
     sets.insert(sets.begin(), {"training.max_steps=1000000", "checkpoint.dir=" + run_.file("ck"),
                                "control.listen=unix:" + run_.file("s"), "device.threads=1",
@@ -40,7 +40,7 @@ class ControlDist : public testing::Test {
   static bool steps(Running& running) {
     return running.wait_until([](const auto&, const auto& errors) { return errors.find("step 500/") != errors.npos; });
   }
-  // Of a rank, as the run itself says.
+  // The process ID of a rank, as the run reports it.
   pid_t pid_of(int rank) const {
     const Outcome dump = run(ctl("dump", {"--json"}));
     simdjson::dom::parser parser;
@@ -115,7 +115,7 @@ TEST_F(ControlDist, WritesACheckpointWhenAskedAndStopsWithOneOrWithout) {
   EXPECT_THAT(outcome.errors, HasSubstr("without a checkpoint, as asked: this run has written none"));
 }
 
-// The run may end between two questions, or during one.
+// The run may end between two calls, or during one.
 TEST_F(ControlDist, TopIntoAPipeEndsWellWithTheRun) {
   Running running(long_run());
   ASSERT_TRUE(steps(running));
@@ -144,7 +144,7 @@ TEST_F(ControlDist, StopsWithinAnEvaluation) {
   EXPECT_THAT(outcome.errors, HasSubstr("stopped on request after step 0, without a checkpoint, as asked"));
 }
 
-// A run on another machine is asked there; what a folder names as that machine is no option of ssh.
+// A run on another machine is asked there. The machine's name in control.json is never taken for an option of ssh.
 TEST_F(ControlDist, GoesToTheMachineOfTheRunAndNowhereElse) {
   const auto ssh = run_.folder().write("bin/ssh", "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
   std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);

@@ -33,7 +33,7 @@ class Inference : public testing::Test {
     EXPECT_EQ(std::int64_t(json["tokens"]), 149);
     return std::string(std::string_view(json["loss_hex"]));
   }
-  // What is generated with these settings; `sharded`: whether it says that weights are.
+  // The tokens generated with these settings. `sharded`: expects a note that weights are sharded.
   std::string written(int ranks, const std::string& model, const std::string& set = {}, bool sharded = false) {
     std::vector<std::string> command = {kStrata,
                                         "generate",
@@ -76,7 +76,7 @@ TEST_F(Inference, ACheckpointIsEvaluatedWrittenOnAndExportedOnAnyNumberOfRanks) 
   EXPECT_EQ(written(2, run_.file("exported"), "zero.parameters=host", true), text) << "not whole on the device";
 }
 
-// A model of bytes writes what is no UTF-8, and JSON has to be it.
+// A model of bytes may write invalid UTF-8, but JSON must be UTF-8.
 TEST_F(Inference, JsonOfBytesIsUtf8) {
   const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=48", "training.max_steps=1",
                                  "checkpoint.dir=" + run_.file("bytes")});
@@ -93,7 +93,7 @@ TEST_F(Inference, JsonOfBytesIsUtf8) {
   EXPECT_THAT(std::string(std::string_view(json["text"])), testing::HasSubstr("\ufffd"));
 }
 
-// Messages are answered as the text is that their template writes, on any number of ranks; at a terminal, turn by turn.
+// Messages are answered like the text that their template writes, on any number of ranks; at a terminal, turn by turn.
 TEST_F(Inference, MessagesAreAnswered) {
   const auto train = run_.train({"model.config.vocab_size=256", "model.config.n_positions=96", "training.max_steps=1",
                                  "checkpoint.dir=" + run_.file("bytes")});
@@ -119,7 +119,7 @@ TEST_F(Inference, MessagesAreAnswered) {
   const std::vector<std::string> chat = {"--chat", run_.file("q.json"), "--chat-template", run_.file("t.jinja")};
   const std::string answer = written(1, {"--prompt", "u:1+2?;a:"});
   EXPECT_GT(answer.size(), 1u);
-  // Up to the ';' with which the template ends a turn.
+  // The answer ends at the ';' with which the template ends a turn.
   EXPECT_EQ(written(1, chat), answer.substr(0, answer.find(';')));
   EXPECT_EQ(written(2, chat), answer.substr(0, answer.find(';')));
   const std::string options = " --model " + run_.file("bytes") +

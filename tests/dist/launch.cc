@@ -61,7 +61,7 @@ std::vector<std::string> Outcome::complaints() const {
 }
 
 std::string Outcome::all() const {
-  // Not the thousands of steps in the middle.
+  // Leaves out the thousands of steps in the middle.
   const auto shown = [](const std::string& text) {
     constexpr std::size_t kPart = 2000;
     if (text.size() <= 2 * kPart) return text;
@@ -96,7 +96,7 @@ Running::Running(const std::vector<std::string>& command) : start_(std::chrono::
 Running::~Running() {
   if (pid_ > 0) {
     outcome_.in_time = false;
-    // mpirun ends its ranks, which are in groups of their own, if it is asked.
+    // On request, mpirun ends its ranks, which are in process groups of their own.
     kill(-pid_, SIGTERM);
     for (int i = 0; i < 100 && waitpid(pid_, nullptr, WNOHANG) == 0; ++i) usleep(20'000);
     kill(-pid_, SIGKILL);
@@ -177,7 +177,7 @@ int number_from(const std::filesystem::path& path, double seconds) {
   for (;;) {
     std::ifstream file(path);
     std::string line;
-    // At the end of the file the line is not whole.
+    // At the end of the file, the line is not complete.
     if (std::getline(file, line) && !file.eof()) return std::stoi(line);
     if (seconds_since(start) > seconds) throw std::runtime_error(path.string() + " holds no whole line");
     usleep(1'000);
@@ -185,7 +185,7 @@ int number_from(const std::filesystem::path& path, double seconds) {
 }
 
 bool is_prrte() {
-  // Of Open MPI 4 mpiexec says "(OpenRTE) 4.1.4" and mpirun "(Open MPI) 4.1.4".
+  // Open MPI 4's mpiexec says "(OpenRTE) 4.1.4", and its mpirun "(Open MPI) 4.1.4".
   static const bool is = run({MPIRUN, "--version"}).output.find(") 4.") == std::string::npos;
   return is;
 }
@@ -200,7 +200,7 @@ std::string output_tag(int rank) {
 }
 
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command, const std::string& script) {
-  // Containers run as root; there may be fewer cores than ranks, and other tests on them.
+  // Containers run as root, and there may be fewer cores than ranks, shared with other tests.
   const std::string number = std::to_string(ranks);
   std::vector<std::string> all = {"env",
                                   "OMPI_ALLOW_RUN_AS_ROOT=1",

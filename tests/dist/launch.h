@@ -14,7 +14,7 @@ namespace strata::tests {
 extern const std::string kStrata;
 extern const std::string kCommDist;  // a rank of comm_test's
 
-// How a process ended and what it said. Under mpirun: mpirun's exit code, and what all ranks and mpirun said.
+// How a process ended, and its output. Under mpirun: mpirun's exit code, and the output of all ranks and of mpirun.
 struct Outcome {
   int code = -1;   // exit code; -1 if a signal ended it
   int signal = 0;  // that signal
@@ -22,14 +22,13 @@ struct Outcome {
   bool in_time = true;  // false: it was killed at the time limit
   std::string output, errors;
 
-  // Lines in which the program complains, whichever rank said them, without the "strata: " in front.
+  // The lines in which any rank complains, without the "strata: " in front.
   std::vector<std::string> complaints() const;
   // Everything, for the message of a failed expectation.
   std::string all() const;
 };
 
-// A command that runs in a process group of its own; killed with it if the test ends first. Move-free: hold it
-// still.
+// A command in a process group of its own, which is killed if the test ends first. It cannot be moved.
 class Running {
  public:
   explicit Running(const std::vector<std::string>& command);
@@ -38,7 +37,7 @@ class Running {
   Running& operator=(const Running&) = delete;
 
   void send(int signal) const;
-  // Reads what it says until `enough(output, errors)` or it has ended or the time is over; true if it was enough.
+  // Reads output until `enough(output, errors)`, the command's end or the time limit. True if it was enough.
   bool wait_until(const std::function<bool(const std::string&, const std::string&)>& enough, double seconds = 60);
   Outcome wait(double seconds = 60);
 
@@ -54,27 +53,26 @@ class Running {
 
 Outcome run(const std::vector<std::string>& command, double seconds = 60);
 
-// Waits for a file or folder that a process makes; false if it does not come in time.
+// Waits until a process creates the file or folder. False if the time is up.
 bool appears(const std::filesystem::path& path, double seconds = 60);
-// The number in a file that a process writes one line to: waits until the line is whole. Throws if it does not come in
-// time.
+// The number in a file to which a process writes one line. Waits until the line is complete; throws if the time is up.
 int number_from(const std::filesystem::path& path, double seconds = 60);
 
-// Whether mpirun is that of Open MPI 5, which is PRRTE's.
+// Whether mpirun is Open MPI 5's, which is PRRTE's.
 bool is_prrte();
 
-// mpirun's options with which it puts a tag before each piece of a line of a rank, and that tag, "[1,0]<stdout>:".
+// mpirun's options that tag each piece of a rank's line, and the tag: "[1,0]<stdout>:".
 std::vector<std::string> tagged_output();
 std::string output_tag(int rank);
 
-// `command` as `ranks` ranks under mpirun, every line of theirs tagged with the rank. `script` is what the shell of
-// each rank does: "$@" is the command there, $OMPI_COMM_WORLD_RANK the rank.
+// Runs `command` as `ranks` ranks under mpirun, each line tagged with its rank. `script` runs in each rank's shell:
+// there "$@" is the command and $OMPI_COMM_WORLD_RANK the rank.
 std::vector<std::string> under_mpirun(int ranks, const std::vector<std::string>& command,
                                       const std::string& script = "exec \"$@\"");
 
 // The end of a script: the shell ends with its exit code, $code, once the shells of all ranks have come here, or 8 s
-// later. mpirun ends the others as soon as it hears of one that failed; until then they end by themselves. `folder`: an
-// empty one for each run, or one that has no file whose name begins with "exit.".
+// later. mpirun ends the other ranks as soon as it hears of a failed one; until then they can end by themselves.
+// `folder`: a new empty one for each run, or one without files whose names begin with "exit.".
 std::string end_together(const std::string& folder);
 
 }  // namespace strata::tests

@@ -9,7 +9,7 @@
 
 namespace strata::tests {
 
-// strata launch on this machine alone, of a tiny run.
+// strata launch of a tiny run on this machine only.
 class LaunchAlone : public testing::Test {
  protected:
   std::vector<std::string> launch(const std::vector<std::string>& options,
@@ -45,7 +45,7 @@ class LaunchAlone : public testing::Test {
                              "$' /proc/$p/environ; then kill -" + signal + " $p && echo sent; fi; done";
     EXPECT_THAT(run({"bash", "-c", text}).output, testing::HasSubstr("sent"));
   }
-  // Of the launch that has this run's folder in its command line.
+  // Kills the agent of the launch whose command line contains this run's folder.
   void kill_agent() const {
     const std::string text =
         "for p in $(pgrep -f '^" + kStrata + " node-agent'); do parent=$(ps -o ppid= -p $p); if grep -qa '" +

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// Before the first word of a rank there is nothing to wait for, and mpirun may not know its signals yet.
+// Before a rank has printed anything, there is nothing to wait for, and mpirun may not handle its signals yet.
 TEST_F(LaunchAlone, AStopBeforeTheRanksHaveBegunEndsItAtOnce) {
   for (const char* moment : {"1 rank on ", "the recipe, without what"}) {
     Running running(launch({"--no-preflight"}, {checkpoints(), "training.max_steps=1000000"}));
@@ -44,7 +44,7 @@ TEST_F(LaunchAlone, SignalsAskForAStop) {
   }
 }
 
-// A terminal that is closed sends it twice, the kernel's and the shell's.
+// A closed terminal sends SIGHUP twice: from the kernel and from the shell.
 TEST_F(LaunchAlone, AClosedTerminalAsksOnce) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
@@ -57,7 +57,7 @@ TEST_F(LaunchAlone, AClosedTerminalAsksOnce) {
   EXPECT_THAT(last_line(outcome), StartsWith("strata: stopped on request after step ")) << outcome.all();
 }
 
-// Who ends a job ends all of it (scancel): agents stay until launch goes, so that no node is lost while ranks write.
+// scancel signals all processes of a job. Agents stay until launch ends, so that no node counts as lost meanwhile.
 TEST_F(LaunchAlone, SignalsDoNotEndAgents) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
@@ -73,7 +73,7 @@ TEST_F(LaunchAlone, SignalsDoNotEndAgents) {
   EXPECT_THAT(outcome.errors, Not(HasSubstr("lost")));
 }
 
-// One that cannot come to the end of its step. mpirun may wake the rank before it ends it: then there is a checkpoint.
+// A rank cannot finish its step. If mpirun wakes the rank before it ends it, there is a checkpoint.
 TEST_F(LaunchAlone, AStopThatIsAskedForTwiceIsAtOnce) {
   Running running(
       launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
@@ -92,7 +92,7 @@ TEST_F(LaunchAlone, AStopThatIsAskedForTwiceIsAtOnce) {
                                                  StartsWith("strata: stopped on request after step ")));
 }
 
-// Who ends a service (systemd) signals all of its processes at once: mpirun's own code then says nothing.
+// systemd ends a service by signalling all of its processes at once. mpirun's own exit code then says nothing.
 TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
@@ -102,7 +102,7 @@ TEST_F(LaunchAlone, AStopOfAllProcessesAtOnceIsAStop) {
   EXPECT_THAT(outcome.errors, HasSubstr("its checkpoint is written"));
 }
 
-// A launch that is stopped while it waits for a restart has a run that can continue, and its exit code says so.
+// A launch that is stopped while it waits for a restart has a run that can resume, and its exit code says so.
 TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
   Running running(
       launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000", "checkpoint.every=10", checkpoints()}));
@@ -119,8 +119,8 @@ TEST_F(LaunchAlone, AStopBeforeARestartLeavesWithTheCheckpoint) {
   EXPECT_THAT(log("events.jsonl"), HasSubstr(R"("exit":75,"cause":"stopped on request before a restart)"));
 }
 
-// A run that was to begin anew, and has been started again from its own checkpoint: the command as typed would not
-// resume, whether the stop comes before the restart or after it.
+// A run that was to begin anew has been restarted from its own checkpoint. The command as typed would not resume it,
+// whether the stop comes before the restart or after it.
 TEST_F(LaunchAlone, AStopSaysWhatHasToBeAddedToResume) {
   for (const bool restarted : {false, true}) {
     std::filesystem::remove_all(run_.file("checkpoints"));
@@ -155,7 +155,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNothingUp) {
               AllOf(HasSubstr("step 3000/3000"), Not(HasSubstr("lost")), Not(HasSubstr("starts again"))));
 }
 
-// Nor does it delay the end if somebody sees it hang and sends a signal.
+// The end is not delayed either, if somebody sees it hang and sends a signal.
 TEST_F(LaunchAlone, AScreenThatTakesNothingAtTheEndIsLeftToASignal) {
   std::string line;
   for (const std::string& word : launch({}, {"training.max_steps=3000"})) line += "'" + word + "' ";
@@ -170,7 +170,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingAtTheEndIsLeftToASignal) {
   EXPECT_EQ(outcome.output, "waits\ncode 0\n") << outcome.all();
 }
 
-// A rank that is lost meanwhile is started again: what launch says of it waits as well.
+// A rank that is lost meanwhile is restarted, and launch's messages about it wait, too.
 TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNoRestartUp) {
   std::string line;
   for (const std::string& word : launch({"--ranks-per-node", "2", "--max-restarts", "1"},
@@ -193,7 +193,7 @@ TEST_F(LaunchAlone, AScreenThatTakesNothingHoldsNoRestartUp) {
                                     HasSubstr("stopped on request after step ")));
 }
 
-// To stop launch alone would let its agents end the ranks.
+// If only launch were stopped, its agents would end the ranks.
 TEST_F(LaunchAlone, CtrlZDoesNothing) {
   Running running(launch({}, {"control.timeout=3", "training.max_steps=1000000", checkpoints()}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));

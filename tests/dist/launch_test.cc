@@ -28,7 +28,7 @@ TEST_F(LaunchAlone, RanksOnThisMachine) {
   EXPECT_THAT(log("events.jsonl"), AllOf(HasSubstr(R"("event":"start")"), HasSubstr(R"("ranks":2,"exit":0)")));
 }
 
-// A rank that is killed: the sentence of one that is left, then again from the checkpoint, with the same bits.
+// A rank is killed: another rank reports it, and the run continues from the checkpoint with the same bits.
 TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
   const std::vector<std::string> sets = {"training.max_steps=2000", "checkpoint.every=10", checkpoints(),
                                          "report.summary=" + run_.file("summary.json")};
@@ -52,8 +52,8 @@ TEST_F(LaunchAlone, AKilledRankIsStartedAgain) {
   EXPECT_EQ(bits("summary.json"), bits("alone.json"));
 }
 
-// An agent that is killed alone (memory ran out): its node's ranks are asked to stop, and that is no stop of the
-// user's.
+// Only an agent is killed (as if memory ran out). Its node's ranks are asked to stop, but that is not a stop by the
+// user.
 TEST_F(LaunchAlone, AKilledAgentIsStartedAgain) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=2000", "checkpoint.every=10", checkpoints()}));
   ASSERT_TRUE(running.wait_until(
@@ -65,7 +65,7 @@ TEST_F(LaunchAlone, AKilledAgentIsStartedAgain) {
                                     HasSubstr("resumes after step "), HasSubstr("done after step 2000")));
 }
 
-// Also if nothing is kept: then the run has failed. But one that was asked to stop before stays stopped.
+// Without checkpoints the run has then failed. But a run that was already asked to stop counts as stopped.
 TEST_F(LaunchAlone, AKilledAgentOfARunThatStartsNoMore) {
   {
     Running running(launch({}, {"training.max_steps=1000000"}));
@@ -84,7 +84,7 @@ TEST_F(LaunchAlone, AKilledAgentOfARunThatStartsNoMore) {
   EXPECT_THAT(outcome.errors, Not(HasSubstr("starts again")));
 }
 
-// What would come again is not tried again, and its sentence is the last line.
+// A failure that would repeat is not retried, and its sentence is the last line.
 TEST_F(LaunchAlone, WhatComesAgainIsTheEnd) {
   const Outcome corrupt = run(
       [&] {
@@ -100,7 +100,7 @@ TEST_F(LaunchAlone, WhatComesAgainIsTheEnd) {
   EXPECT_THAT(log("events.jsonl"), AllOf(HasSubstr(R"("exit":4,"cause":)"), HasSubstr(R"("exit":3,"cause":)")));
 }
 
-// A loss that is not finite is tried once more: at the same step it is no accident.
+// A loss that is not finite is retried once: at the same step again, it is no accident.
 TEST_F(LaunchAlone, ALossThatIsNotFiniteTwice) {
   const Outcome outcome =
       run(launch({"--max-restarts", "5"}, {"optimizer.learning_rate=1e30", "training.max_steps=50"}), 120);
@@ -117,7 +117,7 @@ TEST_F(LaunchAlone, WhatFP16CannotHoldIsNotRestarted) {
   }
 }
 
-// Without a launcher nobody would end the ranks: its agent does.
+// Without the launcher, an agent ends the ranks of its node.
 TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
   Running running(launch({"--ranks-per-node", "2"}, {"training.max_steps=1000000"}));
   ASSERT_TRUE(running.wait_until(steps(1), 120));
@@ -130,9 +130,9 @@ TEST_F(LaunchAlone, RanksOfAKilledLauncherEnd) {
   EXPECT_EQ(left.code, 0) << "ranks are left";
 }
 
-// A node takes longer to answer than agents wait for a word: the others' agents hear of launch meanwhile, and stay.
+// A node answers later than agents wait for a word. Meanwhile launch keeps talking to the other agents, so they stay.
 TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
-  // In the place of ssh, whose last words are the host and the command.
+  // Stands in for ssh, whose last arguments are the host and the command.
   const auto agent = run_.folder().write("agent",
                                          "#!/bin/bash\nwhile [ \"$1\" != 127.0.0.2 ]; do shift; done; shift\n"
                                          "case \"$*\" in *node-agent*) sleep 8 ;; esac\nexec sh -c \"$*\"\n");
@@ -153,7 +153,7 @@ TEST_F(LaunchAlone, ANodeThatAnswersLateHoldsUpTheOthers) {
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("2 ranks on 127.0.0.1 (1), 127.0.0.2 (1)"), Not(HasSubstr("lost"))));
 }
 
-// Built again while it runs, from the same sources.
+// The program is built again during the run, from the same sources.
 TEST_F(LaunchAlone, AProgramThatIsReplacedMeanwhileStartsAgain) {
   const std::string program = run_.file("program");
   std::filesystem::copy_file(kStrata, program);
@@ -190,7 +190,7 @@ TEST_F(LaunchAlone, MistakesAreNamedBeforeAnythingStarts) {
   expect({kStrata, "launch", "--", "train", "nowhere.toml"}, HasSubstr("nowhere.toml"));
   expect(launch({"--hosts", "no-such-node.invalid:2"}), HasSubstr("no-such-node.invalid has no address"));
   expect(launch({"--min-nodes", "2"}), HasSubstr("--min-nodes is 2, and this machine has 1 node"));
-  // Both have a file events.jsonl there; and what a run removes with its checkpoints takes no logs with it.
+  // Both write events.jsonl there. Logs must not lie where the run removes checkpoints.
   expect(launch({}, {"report.dir=" + run_.file("logs")}), HasSubstr("report.dir and --logs are the same file"));
   expect({kStrata, "launch", "--logs", run_.file("checkpoints/step-00000001"), "--", "train", "--set", checkpoints(),
           "--set", "model.preset=tiny-gpt2", "--set", "training.max_steps=3", "--set",
