@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class AutomaticBatch : public testing::Test {
  protected:
-  // Device memory that a plan of two ranks needs with micro-batches of `size`.
+  // The device memory that a plan of two ranks needs with micro-batches of `size`.
   std::uint64_t room_for(int size) {
     auto command = run_.command("plan", {fmt::format("training.micro_batch_size={}", size), kBatch});
     command.insert(command.end(), {"--ranks", "2", "--json", run_.file("plan.json")});
@@ -51,7 +51,7 @@ TEST_F(AutomaticBatch, OneNumberForAllAndForWhoResumes) {
   EXPECT_THAT(first.errors, settled);
   EXPECT_THAT(first.errors, HasSubstr("8 micro-batches of 3 per rank"));
 
-  // Four times the ranks' memory, and one rank: the number stays, and with it the bits.
+  // One rank with four times the memory: the number stays, and with it the bits.
   const Outcome eval =
       run(run_.command("eval", automatic(4 * room, {checkpoints, "data.validation=" + run_.file("tokens.bin")})));
   EXPECT_THAT(eval.errors, AllOf(HasSubstr("auto: 3, as "), HasSubstr("step-00000002 has it")));

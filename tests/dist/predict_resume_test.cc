@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 class PredictResume : public ClassifierCase {};
 
-// predict opens OUT.part as it is, so that a second name of it keeps what it held at the end.
+// predict does not replace an existing OUT.part, so a second name of the file keeps its final content.
 TEST_F(PredictResume, GoesOnFromWhatIsDone) {
   learn("one", {"--labels", "label"});
   folder_.write("out.jsonl.part", "");
@@ -36,14 +36,14 @@ TEST_F(PredictResume, GoesOnFromWhatIsDone) {
     EXPECT_EQ(predicted("one", {}, "texts.jsonl", ranks), all);
     EXPECT_THAT(said_, HasSubstr("resumes after ")) << ranks;
   }
-  // What is there is taken: the last score but of a part that is whole.
+  // The part's content is used, here a complete part whose last score was changed.
   std::string changed = whole;
   const float score = 9;
   changed.replace(changed.size() - sizeof score, sizeof score, reinterpret_cast<const char*>(&score), sizeof score);
   folder_.write("out.jsonl.part", changed);
   EXPECT_NE(predicted("one"), all);
 
-  // Other texts, or micro-batches of another size: it begins again.
+  // With other texts, or micro-batches of another size, predict starts over.
   folder_.write("out.jsonl.part", changed);
   EXPECT_EQ(predicted("one", {"--set", "training.micro_batch_size=2"}), all);
   EXPECT_THAT(said_, testing::Not(HasSubstr("resumes")));
@@ -52,7 +52,7 @@ TEST_F(PredictResume, GoesOnFromWhatIsDone) {
   EXPECT_EQ(predicted("one", {}, "alone.jsonl"), std::vector{all[3]});
 }
 
-// Nothing that another wrote is replaced or deleted.
+// Files that somebody else wrote are neither replaced nor deleted.
 TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
   learn("one", {"--labels", "label"});
   for (const char* ending : {".tokens", ".tokens.json", ".part"}) {
@@ -66,8 +66,8 @@ TEST_F(PredictResume, FilesBesideOutAreTheirOwners) {
   done(run(asked("one", "texts.jsonl", "out.jsonl")));
 }
 
-// Stopped in the middle, it keeps what is done, ends as a run that should be started again, and continues to the same
-// bytes; for another model at the same place it begins again.
+// A stopped prediction keeps its finished work, exits as a run that should be restarted, and resumes to the same bytes.
+// For another model at the same path it starts over.
 TEST_F(PredictResume, StoppedItGoesOn) {
   learn("one", {"--labels", "label"});
   std::string many;
@@ -107,7 +107,7 @@ TEST_F(PredictResume, StoppedItGoesOn) {
   EXPECT_NE(later, all);
 }
 
-// A part that is done is continued if that changes no bit, and otherwise begun again.
+// A part is continued only if that changes no bits. Otherwise predict starts over.
 TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
   learn("one", {"--labels", "label"});
   folder_.write("out.jsonl.part", "");
@@ -124,7 +124,7 @@ TEST_F(PredictResume, GoesOnWithTheSameMathematicsAlone) {
   EXPECT_EQ(again({"--set", "optimizer.learning_rate=1"}), std::pair(all, true));
   EXPECT_FALSE(again({"--set", "data.order=sequential"}).second);
   EXPECT_FALSE(again({"--set", "training.precision=bf16"}).second);
-  // Losses of classes are no predictions, but who gives the key means another run.
+  // The seed does not affect predictions, but a user who sets it means another run.
   EXPECT_FALSE(again({"--set", "training.seed=9"}).second);
   ASSERT_EQ(setenv("STRATA_CPU_ISA", "avx2", 1), 0);
   const bool avx2 = again({}).second;

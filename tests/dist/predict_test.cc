@@ -30,7 +30,7 @@ TEST_F(Predict, EachTextHasTheSameBytesAloneAndOnAnyNumberOfRanks) {
     folder_.write("alone.jsonl", lines_[i] + "\n");
     EXPECT_EQ(predicted("one", {}, "alone.jsonl"), std::vector{all[i]}) << i;
   }
-  // In the order of the input, not of what fits a sequence.
+  // Results are in the order of the input, not in the order that fills sequences.
   std::vector<std::string> backward(lines_.rbegin(), lines_.rend());
   folder_.write("backward.jsonl", fmt::format("{}\n", fmt::join(backward, "\n")));
   EXPECT_EQ(predicted("one", {}, "backward.jsonl"), std::vector(all.rbegin(), all.rend()));
@@ -73,7 +73,7 @@ TEST_F(Predict, EachWordHasALabel) {
       EXPECT_THAT(std::string(std::string_view(name)), testing::AnyOf("N", "O"));
   }
   EXPECT_EQ(predicted("words", {"--field", "words"}, "texts.jsonl", 2), all);
-  // Nor is a label of a word that has no token, or was cut off, another's.
+  // The same holds if a word has no token, or was cut off: labels stay with their words.
   folder_.write("holes.jsonl", R"({"words": ["a", "", "b"]})"
                                "\n"
                                R"({"words": ["a", "b", "c", "d", "e", "f", "g"]})"
@@ -104,7 +104,7 @@ TEST_F(Predict, WhatIsNotReadOfTheModelIsNamed) {
   EXPECT_EQ(said_.find("chunks_of_two"), said_.rfind("chunks_of_two")) << "once";
 }
 
-// A name is a key of the answer.
+// A class name is a key of the answer, so it must be unique.
 TEST_F(Predict, ClassesWithOneNameAreRefused) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("model")}));
@@ -139,7 +139,7 @@ TEST_F(Predict, MistakesAreOneSentence) {
   EXPECT_EQ(folder_.read("texts.jsonl"), texts);
 }
 
-// An adapter counts, whether it is in a checkpoint or in a folder of peft's.
+// An adapter is used, whether it is in a checkpoint or in a peft folder.
 TEST_F(Predict, AdaptersAreRun) {
   learn("one", {"--labels", "label"});
   done(run({kStrata, "export", file("one"), "-o", file("model")}));
@@ -200,7 +200,7 @@ TEST_F(Predict, TheHeadMayBeTheAdapters) {
   EXPECT_EQ(predicted("model", objective), numbered);
 }
 
-// What the adapter's base lacks (here BERT's pooler) and the run has initialised is the same in every command.
+// Parameters that the adapter's base lacks (here BERT's pooler) and the run initialised are the same in every command.
 TEST_F(Predict, AdaptersKnowWhatTheirRunInitialised) {
   tokenize("fill", {"--labels", "label"});
   done(run(command("train", "fill", {"training.objective=masked_lm"})));
@@ -244,7 +244,7 @@ TEST_F(Predict, PairsHaveTypes) {
   EXPECT_NE(std::string_view(evaluated("pair")["loss_hex"]), bits);
 }
 
-// What a classifier was trained on goes with it, into what is exported too.
+// A classifier's checkpoints and exports record how its training read texts.
 TEST_F(Predict, TextsAreTakenAsInTraining) {
   learn("pair", {"--labels", "label", "--pair", "second"});
   learn("one", {"--labels", "label"});
@@ -327,7 +327,7 @@ TEST_F(Predict, WhatIsWrongIsSaidOfTheUsersFiles) {
   EXPECT_COMPLAINT(run(asked("one", "none.jsonl", "out.jsonl")), Exit::usage, HasSubstr("none.jsonl cannot be opened"));
 }
 
-// Its tokenizer's template has types, which transformers does not give it either.
+// The tokenizer's template has token types, which transformers does not pass to this family either.
 TEST_F(Predict, AFamilyWithoutTypesTakesPairs) {
   folder_.write("bert/config.json",
                 R"({"model_type": "distilbert", "dim": 32, "hidden_dim": 48, "n_heads": 2, "n_layers": 1,
@@ -342,7 +342,7 @@ TEST_F(Predict, AFamilyWithoutTypesTakesPairs) {
                    AllOf(HasSubstr("tokens of two types"), HasSubstr("no more than one")));
 }
 
-// With a tokenizer that adds nothing, a text may have one token, and a sequence as many texts as tokens.
+// If a tokenizer adds nothing, a text may have a single token, and a sequence as many texts as tokens.
 TEST_F(Predict, TextsOfOneTokenHaveTheSameBytesTogetherAndAlone) {
   folder_.write("bert/config.json",
                 R"({"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 1, "n_positions": 40,

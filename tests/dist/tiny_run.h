@@ -40,7 +40,7 @@ class TinyRun {
   }
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const { return command("train", sets); }
 
-  // The same from a stored model: a path instead of the preset, whose other keys config.json gives.
+  // The same for a stored model: its path replaces the preset, and its config.json the preset's other keys.
   std::vector<std::string> train_stored(const std::string& model, const std::vector<std::string>& sets = {}) const {
     std::vector<std::string> all = {kStrata, "train"};
     add_sets(all, {"model.path=" + model, "data.train=" + file("tokens.bin"), "data.seq_len=16", "training.max_steps=3",
@@ -62,7 +62,7 @@ class TinyRun {
 
 }  // namespace strata::tests
 
-// The command failed with `expected_code`, and one rank alone said why: one sentence that satisfies `matcher`.
+// Expects that the command failed with `expected_code`, and that only one rank said why: in one sentence, by `matcher`.
 #define EXPECT_COMPLAINT(outcome, expected_code, matcher)                                              \
   do {                                                                                                 \
     const ::strata::tests::Outcome& strata_outcome = (outcome);                                        \

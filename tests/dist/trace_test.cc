@@ -38,7 +38,7 @@ TEST(TraceOfARun, HoldsEveryRank) {
   }
 }
 
-// Only rank 0 writes, so what it was given counts; and what is not in the trace is said.
+// Only rank 0 writes, so its options count. What the trace lacks is reported.
 TEST(TraceOfARun, IsWhatRankZeroWasGiven) {
   const TinyRun run_;
   const std::string file = run_.file("trace.json"),

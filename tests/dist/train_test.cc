@@ -16,7 +16,7 @@ namespace {
 
 using simdjson::dom::element;
 
-// What a run or a plan reports, as text: by tier and kind of memory, and by kind of collective.
+// The figures of a run or a plan as text, by tier and kind of memory and by kind of collective.
 using Figures = std::map<std::string, std::string>;
 
 Figures figures(const element& report, const char* peak, const char* by_kind) {
@@ -102,8 +102,8 @@ TEST_F(Train, SameBitsAsPlannedOnAnyNumberOfRanks) {
   EXPECT_NE(first->losses[1], first->losses[2]) << "the weights move";
 }
 
-// A tied model, whose last stage has a copy of the table. The summary has a list of the stages, and its memory is
-// that of the one with the largest planned peak.
+// A tied model, whose last stage has a copy of the table. The summary lists the stages; its memory is that of the stage
+// with the largest planned peak.
 TEST_F(Train, SameBitsInStagesOfAPipeline) {
   const Result alone = train(1, "shared", 0);
   for (const auto& [ranks, chunks] : {std::pair{2, 1}, {4, 1}, {2, 2}, {4, 2}})
@@ -138,7 +138,7 @@ TEST_F(Train, SameBitsInStagesOfAPipeline) {
     }
 }
 
-// Ranks share each block. Their partial sums are read in place, or are messages. The last rank has fewer words.
+// Ranks share each block. Their partial sums are read in place or sent as messages. The last rank has fewer words.
 TEST_F(Train, SameBitsOverRanksThatShareBlocks) {
   const std::vector<std::string> shards = {"parallel.tensor_shards=4", "model.config.n_head=4",
                                            "model.config.vocab_size=261"};
@@ -179,7 +179,6 @@ TEST_F(Train, NoStepsToTake) {
   }
 }
 
-// A batch script's processes are no ranks; a step of several tasks without MPI between them is a mistake.
 TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
   run_.write_tokens("validation.bin", 200);
   const auto command =
@@ -194,7 +193,7 @@ TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
   EXPECT_THAT(second.errors, testing::Not(testing::HasSubstr("step 5/")));
 }
 
-// The run would write over the report, or remove it with the checkpoint.
+// The run would overwrite the report, or remove it with the checkpoint.
 TEST_F(Train, AReportWhereTheRunItselfWritesIsRefused) {
   for (const char* set : {"report.jsonl=ck/control.json", "report.trace=ck/control.json", "report.summary=ck/lock",
                           "report.dir=ck/step-00000002", "report.tensorboard=ck/step-00000002/events"}) {
@@ -225,6 +224,7 @@ TEST_F(Train, ARunThatEvaluatesNothingSaysThatItForgetsWhatIsBest) {
                                          testing::Not(testing::HasSubstr("found anew"))));
 }
 
+// A batch script's processes are not ranks. A job step of several tasks without MPI between them is a mistake.
 TEST_F(Train, UnderSlurmWithoutMpi) {
   auto command = run_.train();
   const auto under = [&](std::vector<std::string> environment) {
@@ -235,7 +235,7 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_EQ(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_NTASKS=2"}).code, 0);
   EXPECT_COMPLAINT(under({"SLURM_JOB_ID=1", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}), 2,
                    testing::HasSubstr("srun --mpi=pmix"));
-  // Another rank's rank 0 says it.
+  // Rank 0 reports it, and this is another rank.
   std::filesystem::copy("/bin/sh", run_.file("srun"));
   const Outcome other = under(
       {"SLURM_JOB_ID=1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", run_.file("srun"), "-c", "\"$@\"; exit $?", "sh"});
@@ -243,7 +243,7 @@ TEST_F(Train, UnderSlurmWithoutMpi) {
   EXPECT_THAT(other.complaints(), testing::IsEmpty()) << other.all();
 }
 
-// What a run that is over has left in the environment: this process is nobody's rank 3.
+// The environment is left over from a run that has ended: this process is not rank 3 of anything.
 TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
   const auto under = [&](std::vector<std::string> environment, std::vector<std::string> command) {
     environment.insert(environment.begin(), "env");
@@ -264,7 +264,7 @@ TEST_F(Train, AnEnvironmentThatIsLeftOverSilencesNothing) {
     EXPECT_THAT(plan.output, testing::HasSubstr("parameters")) << rank;
     EXPECT_THAT(under({rank}, {kStrata, "plan", "--help"}).output, testing::HasSubstr("--ranks"));
     EXPECT_THAT(under({rank}, {kStrata, "inspect", run_.file("nowhere")}).errors, testing::HasSubstr("nowhere"));
-    // Below a program that starts ranks, rank 0 does it for all.
+    // Under a program that starts ranks, rank 0 does the work for all.
     std::filesystem::copy("/bin/sh", run_.file("mpiexec.hydra"), std::filesystem::copy_options::overwrite_existing);
     const Outcome one = under({rank, run_.file("mpiexec.hydra"), "-c", "\"$@\"; exit $?", "sh"}, run_.command("plan"));
     EXPECT_EQ(one.code, 0) << one.all();
