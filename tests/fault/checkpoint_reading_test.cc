@@ -28,8 +28,8 @@ class CheckpointReading : public testing::Test {
   TinyRun run_;
 };
 
-// Every command takes the checkpoint from which train resumes, and says which it passed over: here the newest, of which
-// a moment is damaged that eval, export and generate do not need.
+// Every command takes the checkpoint from which train resumes, and says which one it passed over. Here the newest has a
+// damaged moment, which eval, export and generate do not need.
 TEST_F(CheckpointReading, NewestWholeIsTheSameInEveryCommand) {
   ASSERT_EQ(run(train({"checkpoint.every=1"})).code, 0);
   const std::string newest = run_.file("checkpoints/step-00000003");
@@ -66,8 +66,8 @@ TEST_F(CheckpointReading, NewestWholeIsTheSameInEveryCommand) {
   }
 }
 
-// What cannot be opened is not damaged. With a few open files more or less the run continues or ends; it never starts
-// over, and what was there stays.
+// A file that cannot be opened is not damaged. With a few open files more or less, the run continues or ends. It never
+// starts over, and existing checkpoints stay.
 TEST_F(CheckpointReading, TooFewOpenFiles) {
   ASSERT_EQ(run(under_mpirun(4, train({"checkpoint.every=1", "training.max_steps=4"}))).code, 0);
   int ended = 0, went_on = 0;
@@ -85,7 +85,7 @@ TEST_F(CheckpointReading, TooFewOpenFiles) {
   EXPECT_GT(went_on, 0);
 }
 
-// The drive's last word on what was written: nothing of it is published.
+// If fsync reports a failure, nothing of the checkpoint is published.
 TEST_F(CheckpointReading, FsyncFails) {
   Outcome outcome;
   with_failing({SYS_fsync}, EIO, [&] { outcome = run(train({"checkpoint.every=1"})); });
@@ -95,7 +95,7 @@ TEST_F(CheckpointReading, FsyncFails) {
     EXPECT_THAT(entry.path().filename().string(), testing::AnyOf("lock", HasSubstr(".writing-")));
 }
 
-// Read while a run writes newer ones and removes older ones: what is read stays until it was.
+// A run writes newer checkpoints and removes older ones, but not while they are read.
 TEST_F(CheckpointReading, ReadWhileARunGoesOn) {
   Running running(train({"training.max_steps=1000000", "checkpoint.every=1", "checkpoint.keep=1"}));
   ASSERT_TRUE(appears(run_.file("checkpoints/step-00000002")));

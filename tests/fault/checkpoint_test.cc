@@ -1,5 +1,5 @@
 // Disks that fail at any operation, bits that flip in any file, folders in use: the older or the newer checkpoint
-// loads, and no damaged one without a word.
+// loads, and a damaged one never loads silently.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// A disk whose n-th operation fails, a write after half of it.
+// A disk whose n-th operation fails. A failing write writes half of its bytes.
 class FailingDisk final : public runtime::FileSystem {
  public:
   FailingDisk(int fails, int reason) : left_(fails), reason_(reason) {}
@@ -95,7 +95,7 @@ TEST(CheckpointFault, FullOrBrokenDiskAtEveryOperation) {
       std::string error;
       try {
         for (const std::string& note : run.run(2, sets(run), 3, {1, 2}, &disk).notes) error += note;
-        // What cannot be removed is no reason to end a run: it is said, and tried again.
+        // A failed removal does not end the run. It is reported, and tried again.
         if (disk.failed()) {
           ++notes;
           EXPECT_THAT(error, HasSubstr("cannot be removed"));
@@ -149,7 +149,7 @@ TEST_F(DamagedCheckpoint, FlippedBitsAreNoticed) {
   for (const char* name : {"manifest.json", "rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors"}) {
     const std::string whole = read(path(name));
     for (int i = 0; i < 400; ++i) {
-      // As many in the first pages, where headers are, as anywhere.
+      // Half of the flips are in the first pages, which hold headers.
       const std::size_t at = random() % std::min<std::size_t>(whole.size(), i % 2 ? whole.size() : 16384);
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));
@@ -183,7 +183,7 @@ TEST_F(DamagedCheckpoint, TheOlderOneIsTaken) {
   expect_older(HasSubstr("manifest.json"));
 }
 
-// Asked for by name, a damaged one is an error.
+// A damaged checkpoint is an error if it is named.
 TEST_F(DamagedCheckpoint, ByName) {
   fs::remove(path("rank-00000-of-00002.safetensors"));
   auto sets = run_.sets(2, kSmall);
@@ -191,7 +191,7 @@ TEST_F(DamagedCheckpoint, ByName) {
   EXPECT_FAILURE(run_.run(2, sets, 4), Exit::corrupt, HasSubstr("missing"));
 }
 
-// With none left, only the user's word starts the run over: what is damaged may be mended, or lie elsewhere.
+// If all are damaged, only the user can start the run over: the damaged ones may be repaired, or exist elsewhere.
 TEST_F(DamagedCheckpoint, NoneIsWhole) {
   auto fresh = run_.sets(1, kSmall);
   fresh.emplace_back("checkpoint.resume=none");
@@ -213,7 +213,7 @@ TEST_F(DamagedCheckpoint, NoneIsWhole) {
   EXPECT_EQ(run_.run(1, fresh, 4).weights, weights_);
 }
 
-// A folder of checkpoints stands for its newest that is whole.
+// A folder of checkpoints means its newest undamaged one.
 TEST_F(DamagedCheckpoint, ByItsFolder) {
   fs::rename(run_.checkpoints(), run_.folder().path() / "before");
   auto sets = run_.sets(2, kSmall);
@@ -245,7 +245,7 @@ TEST_F(CheckpointCommand, FolderOfAnotherRun) {
     EXPECT_COMPLAINT(run(command), Exit::usage, AllOf(HasSubstr("in use"), HasSubstr("checkpoints")));
 }
 
-// A folder that was there stays, without a lock; one with something in it is let be.
+// An existing folder stays, without a lock. A folder with other files is left alone.
 TEST_F(CheckpointCommand, AStartThatFailsLeavesNothing) {
   const auto failing = train({"checkpoint.every=1", "checkpoint.resume=" + run_.file("none")});
   EXPECT_EQ(run(failing).code, static_cast<int>(Exit::usage));
@@ -276,7 +276,7 @@ TEST_F(CheckpointCommand, AnotherModel) {
                    HasSubstr("there is no such checkpoint"));
 }
 
-// Stopped and started again by the same command: 75, 75, then 0; the report has every step once.
+// The run is stopped twice and restarted by the same command: exit codes 75, 75, then 0. The report has each step once.
 TEST_F(CheckpointCommand, StopsAndGoesOn) {
   const std::vector<std::string> sets = {"training.max_steps=6", "training.global_batch_size=4",
                                          "report.jsonl=" + run_.file("steps.jsonl"),
@@ -294,7 +294,7 @@ TEST_F(CheckpointCommand, StopsAndGoesOn) {
   more.back() = "checkpoint.stop_after=4";
   more.emplace_back("checkpoint.every=3");
   EXPECT_COMPLAINT(run(train(more)), Exit::requeue, HasSubstr("after step 4"));
-  // Lines of steps that are to come are dropped, also half ones.
+  // Lines of later steps are dropped, and so are incomplete ones.
   std::string lines = run_.folder().read("steps.jsonl");
   run_.folder().write("steps.jsonl", lines + "{\"step\":5,\"loss\":9}\n{\"st");
   EXPECT_EQ(run(under_mpirun(4, train(more))).code, 0);

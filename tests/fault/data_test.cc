@@ -100,10 +100,10 @@ TEST_F(DataFault, DocumentsThatCannotBePacked) {
   EXPECT_COMPLAINT(train("long.bin"), Exit::corrupt, AllOf(HasSubstr("long.bin.documents"), HasSubstr("hash")));
 }
 
-// In mid-run one rank alone meets it: that one says so, the others end with it and with its exit code.
+// During a run, only one rank finds the damage. It says so, and the others end with its exit code.
 class DataFaultInMidRun : public testing::TestWithParam<const char*> {
  protected:
-  // Two ranks that read one file in order, changed once the first steps are done.
+  // Two ranks read one file in order. It is changed after the first steps.
   Outcome train_and(const std::function<void()>& change) {
     run_.write_tokens("tokens.bin", 100'000);
     Running running(under_mpirun(2, run_.train({"training.max_steps=3000", "data.order=sequential", "zero.stage=3",
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, DataFaultInMidRun, testing::Values("shared"
 
 TEST_P(DataFaultInMidRun, BadTokenOnOneRank) {
   const Outcome outcome = train_and([&] {
-    // Sequence 4,001, the odd ones being rank 1's.
+    // Sequence 4,001. Odd sequences are rank 1's.
     std::fstream file(run_.file("tokens.bin"), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(2 * (16 * 4'001 + 3));
     file.write("\xff\xff", 2);

@@ -24,7 +24,7 @@ TEST_F(DiskFault, FullDisk) {
   EXPECT_COMPLAINT(run(plan), Exit::does_not_fit, AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
-// `command` with its stdout or stderr on a full disk.
+// Redirects stdout or stderr of `command` to a full disk.
 std::vector<std::string> onto_full_disk(const char* redirection, const std::vector<std::string>& command) {
   std::vector<std::string> all = {"sh", "-c", std::string("exec \"$@\" ") + redirection + "/dev/full", "sh"};
   all.insert(all.end(), command.begin(), command.end());
@@ -38,7 +38,7 @@ TEST_F(DiskFault, WhatWasAskedForOnStdoutIsMissed) {
                    HasSubstr("standard output cannot be written"));
 }
 
-// The log's disk is full: what the program did stays, and its exit code says what that is.
+// The log's disk is full, but the program's work stays, and its exit code tells how it ended.
 TEST_F(DiskFault, StderrOnAFullDiskChangesNoExitCode) {
   const auto code_of = [](const std::vector<std::string>& command) {
     const Outcome outcome = run(onto_full_disk("2>", command));

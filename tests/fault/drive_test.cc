@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-// Two steps of a model of one block, all of whose state is on NVMe; ranks are threads.
+// Two steps of a model of one block with all of its state on NVMe. Ranks are threads.
 class DriveFault : public testing::TestWithParam<int> {
  protected:
   struct Ended {
@@ -57,7 +57,7 @@ class DriveFault : public testing::TestWithParam<int> {
         world.barrier();  // a rank that is done hears of one that is not
       } catch (const std::exception& failed) {
         world.report_failure(failed.what(), exit_code(failed));
-        // What the program would print: of all that failed, the first.
+        // The error that the program would print: the first failure.
         if (world.rank() == 0) ended.error = {world.failure().code, world.failure().cause};
       }
     });
@@ -65,7 +65,7 @@ class DriveFault : public testing::TestWithParam<int> {
     return ended;
   }
 
-  // Every request of a single rank, or every third of several ranks, to save time.
+  // Every request of a single rank; for several ranks every third, to save time.
   static int stride() { return GetParam() == 1 ? 1 : 3; }
 
   tests::TinyRun run_;
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DriveFault, testing::Values(1, 2));
 
 constexpr int kNever = std::numeric_limits<int>::max() / 2;
 
-// The first thing that went wrong is the error of the run: rank, file, offset, what the system said.
+// The run's error is the first failure, with rank, file, offset and the system's message.
 TEST_P(DriveFault, EveryRequestMayFail) {
   const int requests = train(Fault::error, EIO, kNever, false).requests;
   ASSERT_GT(requests, 50);
@@ -91,7 +91,7 @@ TEST_P(DriveFault, EveryRequestMayFail) {
   }
 }
 
-// Wrong bytes are found before they are used: the run says where, or it never looked at them and has the same losses.
+// Wrong bytes are found before use, and the run says where. If it never reads them, its losses are the same.
 TEST_P(DriveFault, EveryRequestMayReturnWrongBytes) {
   const Ended whole = train(Fault::bits, 0, kNever, true);
   ASSERT_EQ(whole.error.code(), Exit::done);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is made in a folder and in the folders that are there already, also what is gone again.
+// The names created in a folder and its existing subfolders, even if they are gone again.
 class MadeNames {
  public:
   explicit MadeNames(const fs::path& folder) : folder_(folder), queue_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -69,9 +69,9 @@ class PlantedLinks : public ClassifierCase {
     for (const std::string& name : folders) fs::create_directories(out() / name);
   }
 
-  // Runs `command`, which writes below out() alone, once for each name that it gives to what it makes there: with a
-  // link under that name. Names that differ from one run to the next cannot be planted. `makes`: some of the names, so
-  // that a command which writes nothing is not taken for a careful one. `folders`: that out() has.
+  // Runs `command`, which writes only below out(), once per name that it creates there, each time with a link planted
+  // at that name. Names that differ between runs cannot be planted. `makes`: some of the names, so that a command that
+  // writes nothing does not pass. `folders`: the folders in out().
   void expect_careful(const std::vector<std::string>& command, const std::vector<std::string>& makes,
                       const std::vector<std::string>& folders = {}) const {
     std::set<std::string> names, folder_names;

@@ -17,7 +17,7 @@ class MemoryFault : public testing::Test {
   struct Plan {
     bool fits = false;
     std::uint64_t peak = 0;
-    std::vector<std::vector<std::string>> nearest;  // of each, the --set that it takes
+    std::vector<std::vector<std::string>> nearest;  // for each, the --set options that it takes
   };
 
   Plan plan(int ranks, const std::vector<std::string>& sets) {
@@ -41,7 +41,7 @@ class MemoryFault : public testing::Test {
   TinyRun run_;
 };
 
-// Refused on every rank before a byte is taken; each of the nearest recipes fits, and the run that is refused runs with
+// Every rank refuses before it allocates anything. Each of the nearest recipes fits, and the refused run then runs with
 // it.
 TEST_F(MemoryFault, NearestRecipesReallyFit) {
   const std::vector<std::string> sets = {"training.micro_batch_size=4", "training.max_steps=1",
@@ -77,8 +77,8 @@ TEST_F(MemoryFault, NothingFits) {
                    HasSubstr("more ranks do not help: use a smaller model"));
 }
 
-// A limit that one rank runs under: the system refuses its memory, and the others are not left waiting. The memory is
-// that of a model which no rank comes to touch.
+// One rank runs under a limit: the system refuses its memory, and the others do not wait for it. No rank gets as far as
+// touching the memory of this large model.
 TEST_F(MemoryFault, SystemRefusesOneRank) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "AddressSanitizer reserves more addresses than any limit allows";

@@ -38,7 +38,7 @@ TEST_F(NumbersFault, LossStopsTheRunNamingStepAndUnit) {
   }
 }
 
-// A forward that is not finite is so at every loss scale: none is tried. It is said at once, and soon ends the run.
+// No loss scale makes this forward finite, so none is tried. It is reported at once and soon ends the run.
 TEST_F(NumbersFault, AForwardThatNoLossScaleMends) {
   const auto trained = [&](const char* steps) {
     return run(under_mpirun(
@@ -64,7 +64,7 @@ TEST_F(NumbersFault, AForwardThatNoLossScaleMends) {
                         HasSubstr("training.precision"), testing::Not(HasSubstr("fp16.initial_scale")))));
 }
 
-// The scale halves from above what fp16 holds: the first steps are lost, and the end says so.
+// The scale begins above fp16's range and is halved. The first steps are lost, and the end says so.
 TEST_F(NumbersFault, SkippedStepsAreCounted) {
   const Outcome outcome = run(run_.train({"training.precision=fp16", "fp16.initial_scale=1e9", "training.max_steps=30",
                                           "report.summary=" + run_.file("summary.json")}));
@@ -77,8 +77,7 @@ TEST_F(NumbersFault, SkippedStepsAreCounted) {
   EXPECT_THAT(outcome.errors, HasSubstr("set fp16.initial_scale = "));
 }
 
-// A run that applied nothing has not done what it was for; its checkpoint has the scale with which a longer one
-// resumes.
+// A run that never updated its weights has failed. Its checkpoint has the scale with which a longer run resumes.
 TEST_F(NumbersFault, ARunWithoutAnAppliedStepFails) {
   const std::vector<std::string> sets = {"training.precision=fp16", "fp16.initial_scale=1e30",
                                          "checkpoint.dir=" + run_.file("ck"),

@@ -30,7 +30,7 @@ class OffloadFault : public testing::Test {
                                "memory.nvme=" + folder, "report.summary=" + run_.file("summary.json")});
     return run_.train(sets);
   }
-  // `command` where a new file system lies on nvme(), which only it sees.
+  // Runs `command` with a new file system mounted on nvme(), visible to that command only.
   std::vector<std::string> mounted(const std::string& mount, const std::vector<std::string>& command) const {
     std::vector<std::string> all = {"unshare", "-m", "sh", "-c", mount + " || exit 99; exec \"$@\"", "sh"};
     all.insert(all.end(), command.begin(), command.end());
@@ -122,7 +122,7 @@ TEST_F(OffloadFault, KilledRankLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(nvme()));
 }
 
-// As in a container with Docker's default filter: it trains on the next rung, says why, and has the same bits.
+// As in a container with Docker's default filter, the run takes the next rung, says why, and has the same bits.
 TEST_F(OffloadFault, IoUringForbidden) {
   const std::string hash = expected_hash(), said = run_.file("said");
   std::vector<std::string> command = train(nvme());

@@ -1,5 +1,5 @@
-// The power goes: whatever of the writes since the last fsync reached the disk, a checkpoint that was published loads,
-// and none loads with other contents than were written.
+// Power failures. Any of the writes since the last fsync may have reached the disk. A published checkpoint still loads,
+// and no checkpoint loads with other contents than were written.
 #include <gmock/gmock.h>
 #include <xxhash.h>
 
@@ -33,7 +33,7 @@ std::string contents(const Checkpoint& checkpoint) {
   return fmt::format("step {}: {:016x}", checkpoint.manifest().progress.step, sum);
 }
 
-// The newest checkpoint of a folder that is whole, as `auto` takes it: its contents; empty: none.
+// The contents of the folder's newest undamaged checkpoint, as `auto` takes it; empty if there is none.
 std::string newest(const fs::path& folder) {
   if (!fs::exists(folder)) return "";
   for (const runtime::FoundCheckpoint& found : runtime::list_checkpoints(folder)) {
@@ -48,10 +48,10 @@ std::string newest(const fs::path& folder) {
 
 class PowerFault : public testing::TestWithParam<int> {
  protected:
-  // Two ranks that write four checkpoints and keep one or two. Where one is kept, an older one that goes too early is
-  // the only one there is.
+  // Two ranks write four checkpoints and keep one or two. If one is kept and an older one is removed too early, none is
+  // left.
   void SetUp() override {
-    // In a folder whose parent is not there either: an entry that is lost takes all below it along.
+    // The folder's parent does not exist yet either: a lost entry takes everything below it along.
     const auto sets = run_.sets(2, {"model.config.n_layer=1", "model.config.n_embd=12", "zero.stage=2",
                                     "checkpoint.dir=" + (run_.folder().path() / kFolder).string(),
                                     fmt::format("checkpoint.keep={}", GetParam())});
@@ -59,7 +59,7 @@ class PowerFault : public testing::TestWithParam<int> {
     run_.run(2, sets, 4, {1, 2, 3, 4}, &disk);
     operations_ = disk.operations();
     covered_ = CrashImage::covered_by(operations_);
-    // What each was, from a run that keeps them all.
+    // The contents of each, from a run that keeps all checkpoints.
     const SavedRun other;
     auto all = other.sets(2, {"model.config.n_layer=1", "model.config.n_embd=12", "zero.stage=2", "checkpoint.keep=9"});
     other.run(2, all, 4, {1, 2, 3, 4});
@@ -68,7 +68,7 @@ class PowerFault : public testing::TestWithParam<int> {
     ASSERT_EQ(written_.size(), 4u);
   }
 
-  // How many checkpoints the caller may count on after so many operations: their folder was synced after the rename.
+  // The number of checkpoints that are durable after this many operations: their folder was synced after the rename.
   std::size_t durable(std::size_t count) const {
     std::size_t renames = 0, sure = 0;
     for (std::size_t i = 0; i < count; ++i) {

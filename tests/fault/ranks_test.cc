@@ -1,4 +1,4 @@
-// Ranks that were not started alike, or that do not see the same files: one sentence, and nobody left waiting.
+// Ranks that were started differently, or that see different files: one sentence, and no rank waits for ever.
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -15,12 +15,12 @@ class RanksFault : public testing::Test {
  protected:
   RanksFault() { std::filesystem::create_directory(run_.file("other")); }
 
-  // What the shell of each rank does: rank `rank` alone does `instead`, and nobody waits long for it.
+  // A script in which only rank `rank` does `instead`. Ranks wait for it for two seconds only.
   static std::string instead_of(int rank, const std::string& instead) {
     return fmt::format("export STRATA_CONNECT_SECONDS=2; test $OMPI_COMM_WORLD_RANK = {} && {}; exec \"$@\"", rank,
                        instead);
   }
-  // Each rank in a folder of its own, so that a path below /proc/self/cwd is another file for each.
+  // Runs each rank in its own folder, so that a path below /proc/self/cwd is a different file on each.
   std::string apart() const {
     return "cd " + run_.folder().path().string() +
            "; test $OMPI_COMM_WORLD_RANK = 0 || cd other; "
@@ -38,7 +38,7 @@ TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
   for (const auto& other : others) {
     SCOPED_TRACE(other.instead);
     const Outcome outcome = run(under_mpirun(2, run_.train(), instead_of(other.rank, other.instead)));
-    // If this rank calls MPI_Init before the other is gone, mpiexec ends it, in words of its own.
+    // If this rank calls MPI_Init before the other one is gone, mpiexec ends it with its own message.
     if (outcome.errors.find("this process did not call \"init\" before exiting") != std::string::npos) continue;
     EXPECT_COMPLAINT(outcome, Exit::failed,
                      AllOf(HasSubstr(fmt::format("rank {} of 2 has waited 2 s for the others", 1 - other.rank)),
@@ -47,7 +47,7 @@ TEST_F(RanksFault, AnotherProgramOrCommandOnOneRank) {
 }
 
 TEST_F(RanksFault, HowLongToWaitIsANumber) {
-  // Rank 0, which says so, is the last to start.
+  // Rank 0 reports this, and is the last to start.
   for (const char* seconds : {"0", "soon", "5s"})
     EXPECT_COMPLAINT(run(under_mpirun(2, run_.train(),
                                       "export STRATA_CONNECT_SECONDS=" + std::string(seconds) +
@@ -120,7 +120,7 @@ TEST_F(RanksFault, APartThatBenchDoesNotKnowIsSaidOnce) {
                    AllOf(HasSubstr("not NONSENSE"), Not(HasSubstr("rank"))));
 }
 
-// generate's last line is about all ranks, not rank 0's own threads.
+// generate's last line describes all ranks, not only rank 0's threads.
 TEST_F(RanksFault, GenerateTellsTheThreadsOfAllRanks) {
   EXPECT_EQ(run(run_.train({"training.max_steps=1", "checkpoint.dir=" + run_.file("saved")})).code, 0);
   const Outcome outcome = run(under_mpirun(2,
@@ -131,7 +131,7 @@ TEST_F(RanksFault, GenerateTellsTheThreadsOfAllRanks) {
   EXPECT_THAT(outcome.errors, HasSubstr(", 1 to 2 threads per rank ("));
 }
 
-// The line that says how many threads and cores is about all ranks, not rank 0's own.
+// The line about threads and cores describes all ranks, not only rank 0's.
 TEST_F(RanksFault, TheStartDoesNotShowRankZerosCoresAsAll) {
   const Outcome outcome = run(under_mpirun(2, run_.train()));
   EXPECT_EQ(outcome.code, 0) << outcome.all();

@@ -43,7 +43,7 @@ TEST_F(RecipeFault, NamesKeyValueAndWhatIsAllowed) {
   }
 }
 
-// Bytes that no checkpoint's manifest could hold: refused before there is one.
+// A checkpoint's manifest cannot hold these bytes, so they are refused before there is one.
 TEST_F(RecipeFault, PathsThatAreNotUtf8) {
   const std::string folder = run_.file("caf\xe9");
   std::filesystem::create_directory(folder);
@@ -108,7 +108,7 @@ TEST_F(RecipeFault, OutputsThatAreInputs) {
   EXPECT_EQ(run_.folder().read("old.json"), "{\"exit\":3}\n") << "nothing was evaluated";
 }
 
-// A recipe named by a slip is not lost, and --force says that it was none.
+// A recipe that was named by mistake is not overwritten. --force says that it was no mistake.
 TEST_F(RecipeFault, OutputsThatSomeoneElseWrote) {
   const std::string mine = "[model]\npreset = \"mine\"\n", file = run_.file("mine.toml");
   run_.folder().write("mine.toml", mine);
@@ -137,7 +137,7 @@ TEST_F(RecipeFault, PathsInTheHomeFolder) {
   EXPECT_THAT(run_.folder().read("plan.json"), testing::StartsWith("{\"fits\":true,"));
 }
 
-// An empty name came to the current folder, once the work was done.
+// An empty name meant the current folder, which failed only when the work was done.
 TEST_F(RecipeFault, ANameThatIsEmpty) {
   const std::string tokens = run_.file("tokens.bin");
   auto eval = run_.command("eval"), plan = run_.command("plan");
@@ -163,7 +163,7 @@ TEST_F(RecipeFault, IsPrintedByOneRank) {
   }
 }
 
-// Found before step 1, even if the difference is how the ranks would meet, or that one has no recipe at all.
+// This is found before step 1, even if ranks differ in how they would connect, or if one of them has no recipe.
 TEST_F(RecipeFault, RanksWithDifferentRecipes) {
   const struct {
     const char *extra, *word;

@@ -11,7 +11,7 @@
 
 namespace strata::tests {
 
-// One operation on a disk, in the order in which a run made them. Paths are relative to the recorded folder.
+// One of a run's operations on a disk. Paths are relative to the recorded folder.
 struct DiskOperation {
   enum class Kind { create, write, sync, make_folder, sync_folder, rename, remove };
   Kind kind;
@@ -22,7 +22,7 @@ struct DiskOperation {
   bool is_sync() const { return kind == Kind::sync || kind == Kind::sync_folder; }
 };
 
-// A file system that hands everything on and writes it down. `base` is there before, as are the folders above it.
+// A file system that performs and records all operations. `base` and the folders above it exist beforehand.
 class RecordingDisk final : public runtime::FileSystem {
  public:
   explicit RecordingDisk(std::filesystem::path base) : base_(std::move(base)) {}
@@ -93,15 +93,15 @@ class RecordingDisk final : public runtime::FileSystem {
   std::vector<DiskOperation> operations_;
 };
 
-// What a disk may hold after the power went: entries of folders and contents of files, each of which keeps only what
-// was synced for sure. An operation that was not may have happened or not, whatever became of those before it; a write
-// may have happened in part.
+// The possible state of a disk after a power failure: the entries of folders, and the contents of files. Only what was
+// synced is certain. Any other operation may have happened or not, whatever became of earlier ones. A write may have
+// happened in part.
 class CrashImage {
  public:
-  // How much of operation `i`, which no sync covers, reached the disk: 0 none, 1 all; of a write any part of it.
+  // The part of operation `i`, which no sync covers, that reached the disk: 0 none, 1 all; for a write, any part.
   using Luck = std::function<double(std::size_t i)>;
 
-  // After the first `count` operations; covered: covered_by(operations).
+  // The state after the first `count` operations. covered: covered_by(operations).
   CrashImage(const std::vector<DiskOperation>& operations, const std::vector<std::size_t>& covered, std::size_t count,
              const Luck& luck) {
     folders_["."];
@@ -113,7 +113,7 @@ class CrashImage {
     }
   }
 
-  // By operation: the one that makes it last; as many as there are: none does.
+  // For each operation, the later one that makes it durable; the number of operations if there is none.
   static std::vector<std::size_t> covered_by(const std::vector<DiskOperation>& operations) {
     std::vector<std::size_t> out;
     for (std::size_t i = 0; i < operations.size(); ++i) {
@@ -128,7 +128,7 @@ class CrashImage {
     return out;
   }
 
-  // Writes it into an empty folder.
+  // Writes this state into an empty folder.
   void put_into(const std::filesystem::path& folder) const { put(".", folder); }
   // Equal for equal images.
   std::string key() const {
@@ -149,7 +149,7 @@ class CrashImage {
   }
   static std::string leaf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-  // Folders are known by the name they were made under, so that a rename moves no contents.
+  // Folders are identified by the names under which they were created, so that a rename moves no contents.
   void apply(const DiskOperation& o, double part, std::map<std::string, int>& open) {
     using Kind = DiskOperation::Kind;
     auto& entries = folders_[resolve(parent(o.path))];

@@ -32,7 +32,7 @@ class ReportFault : public testing::Test {
     return run_.folder().read(folder + "/reports/" + name);
   }
 
-  // Every line of the reports without what a clock says of it, in their order.
+  // All lines of the reports, in order, without values that depend on the clock.
   std::vector<std::string> told(const std::string& folder) const {
     std::vector<std::string> out;
     simdjson::dom::parser parser;
@@ -56,7 +56,7 @@ class ReportFault : public testing::Test {
     }
     return out;
   }
-  // As far as the reports tell.
+  // The number of steps that the reports contain.
   int steps_done(const std::string& folder) const {
     const std::string lines = report(folder, "report.jsonl");
     const std::size_t last = lines.rfind("{\"step\":");
@@ -70,7 +70,7 @@ class ReportFault : public testing::Test {
   TinyRun run_;
 };
 
-// As a run that nothing disturbs: each step once, each evaluation once, the same bits.
+// The reports and bits are those of an undisturbed run: each step and each evaluation once.
 TEST_F(ReportFault, AnyOrderOfStopsAndKillsLeavesTheReportsOfOneRun) {
   const char* asked = std::getenv("STRATA_SEQUENCES");
   const int sequences = asked ? std::atoi(asked) : 8;

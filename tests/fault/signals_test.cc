@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 class SignalFault : public testing::Test {
  protected:
-  // More steps than anybody waits for.
+  // More steps than any test waits for.
   std::vector<std::string> train(const std::vector<std::string>& sets = {}) const {
     auto all = sets;
     all.emplace_back("training.max_steps=1000000");
@@ -81,7 +81,7 @@ TEST_P(Killed, SurvivorsEndAndNameTheDead) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(exit_code(rank), rank == victim ? 128 + SIGKILL : 1) << rank;
 }
 
-// A rank that waits for a pipeline stage is itself in one: the message has the dead rank's place.
+// Ranks that wait for a pipeline stage are in stages themselves. The message names the dead rank's coordinates.
 TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
   const auto [place, transport] = GetParam();
   const int victim = place ? 3 : 0;
@@ -131,8 +131,8 @@ TEST_F(SignalFault, Usr1ThroughMpirunStopsAll) {
   expect_stopped(running.wait());
 }
 
-// mpirun and its ranks at once, as a lack of memory or a scheduler does it: nobody tidies up after them but the next
-// start.
+// mpirun and its ranks are killed at once, as by a lack of memory or a scheduler. Nobody cleans up after them before
+// the next start.
 TEST_F(SignalFault, WhatAKilledStartLeavesGoesWithTheNext) {
   const std::string place = run_.file("sessions");
   std::filesystem::create_directory(place);
@@ -160,8 +160,8 @@ TEST_F(SignalFault, WhatAKilledStartLeavesGoesWithTheNext) {
   EXPECT_TRUE(std::filesystem::is_empty(place));
 }
 
-// A request made in a step ends the run after it: an evaluation that is due then waits until the run resumes. Some of
-// these signals come during an evaluation, which is then done; not all do.
+// A request during a step ends the run after it. An evaluation that is due then waits until the run resumes. Some of
+// these signals come during an evaluation, which then completes.
 TEST_F(SignalFault, AStopInAStepBeginsNoEvaluation) {
   run_.write_tokens("validation.bin", 64);
   bool before_an_evaluation = false;
@@ -197,7 +197,7 @@ TEST_F(SignalFault, HangUpIsARequestToStop) {
   expect_stopped(ignores.wait());
 }
 
-// A pipe in a report's place, full and not read: the run waits in its first line.
+// A full pipe in place of a report, which nobody reads. The run waits in its first line.
 class FullPipe {
  public:
   explicit FullPipe(std::string path) : path_(std::move(path)) {
@@ -212,7 +212,7 @@ class FullPipe {
 
   void make_room() { EXPECT_EQ(read(fd_, bytes_.data(), bytes_.size()), static_cast<ssize_t>(bytes_.size())); }
 
-  // Whether process `pid` has come to wait for room, within some time.
+  // Whether process `pid` waits for room in the pipe. Gives it some time to get there.
   bool holds(int pid) const {
     for (int naps = 0; naps < 1500; ++naps) {
       if (is_written_by(pid)) return true;
@@ -222,7 +222,7 @@ class FullPipe {
   }
 
  private:
-  // By the system call that the process is in.
+  // Looks at the system call that the process is in.
   bool is_written_by(int pid) const {
     std::ifstream stream(fmt::format("/proc/{}/syscall", pid));
     long number = -1;
@@ -256,7 +256,7 @@ struct HeldRun : SignalFault {
   }
 };
 
-// The first Ctrl-C asks and the second ends, even a run that cannot come to the end of its step.
+// The first Ctrl-C requests a stop. The second ends the run, even if it cannot finish its step.
 TEST_F(HeldRun, TheSecondCtrlCEndsItAtOnce) {
   const FullPipe pipe(run_.file("steps.jsonl"));
   Running running(command());
@@ -271,7 +271,7 @@ TEST_F(HeldRun, TheSecondCtrlCEndsItAtOnce) {
   EXPECT_EQ(outcome.signal, SIGINT) << outcome.all();
 }
 
-// What is asked for between the last two steps reaches the last one, which leaves nothing to stop: the run is done.
+// A request before the last step leaves nothing to stop after it, so the run is done.
 TEST_F(HeldRun, TermBeforeTheLastStepIsDone) {
   FullPipe pipe(run_.file("steps.jsonl"));
   Running running(command());

@@ -40,7 +40,7 @@ TEST_F(ThreadsFault, OfOneRankTheOthersHear) {
       AllOf(HasSubstr("rank 1"), HasSubstr("the system refused to start thread "), HasSubstr("ulimit -u")));
 }
 
-// gRPC, whose own threads and descriptors they would be, aborts or waits for ever.
+// gRPC itself would abort or wait for ever without its threads and descriptors.
 TEST_F(ThreadsFault, OfTheControlServiceTheyAreNamed) {
   const auto limited = [&](const std::string& limit) {
     std::vector<std::string> command = {"sh", "-c", limit + "; exec \"$@\"", "sh"};
@@ -50,7 +50,7 @@ TEST_F(ThreadsFault, OfTheControlServiceTheyAreNamed) {
   for (int most = 4; most < 40; most += 3) {
     SCOPED_TRACE(most);
     const Outcome outcome = limited("ulimit -n " + std::to_string(most));
-    // The loader, MPI or the run itself may be what is refused first; none aborts or hangs.
+    // The loader, MPI or the run itself may be refused first. None of them aborts or hangs.
     EXPECT_TRUE(outcome.code == 0 || outcome.code == 1 || outcome.code == 2 || outcome.code == 127) << outcome.all();
     if (most == 19)
       EXPECT_COMPLAINT(outcome, Exit::failed,
