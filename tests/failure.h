@@ -18,7 +18,7 @@ Error failure_of(F&& f) {
 
 }  // namespace strata::tests
 
-// `statement` throws Error{expected_code} whose message has every word of `matcher` (a gmock matcher of strings).
+// Expects Error{expected_code} from `statement`, with a message that satisfies `matcher` (a gmock matcher of strings).
 #define EXPECT_FAILURE(statement, expected_code, matcher)                                 \
   do {                                                                                    \
     const ::strata::Error strata_error = ::strata::tests::failure_of([&] { statement; }); \

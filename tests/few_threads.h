@@ -13,7 +13,7 @@
 
 namespace strata::tests {
 
-// From here on, this process has addresses for the stacks of four more threads and some data; false where it has more.
+// Leaves this process addresses for the stacks of four more threads and some data. False if that fails.
 inline bool leave_few_threads() {
   std::size_t pages = 0, stack = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -26,7 +26,7 @@ inline bool leave_few_threads() {
   return ::setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
-// In a child: ends with what the program would say and return for what f() throws.
+// For a child process: ends it with the message and exit code that the program would have if f() throws.
 template <typename F>
 [[noreturn]] void exit_with_few_threads(F&& f) {
   if (!leave_few_threads()) std::_Exit(77);
@@ -41,7 +41,7 @@ template <typename F>
 
 }  // namespace strata::tests
 
-// `statement` in a process that the system gives a few threads and no more fails with a sentence that has `words`.
+// Expects that `statement`, in a process that may start only a few threads, fails with a sentence that has `words`.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define EXPECT_REFUSED_THREAD(statement, words)                                        \
   do {                                                                                 \

@@ -10,12 +10,12 @@
 
 namespace strata::tests {
 
-// Counts how often this process opens a file that is there, from now on. By one thread at a time: opens at once may
-// count as one.
+// Counts how often this process opens an existing file from now on. Only for one thread at a time: simultaneous opens
+// may count as one.
 class Opens {
  public:
   explicit Opens(const std::filesystem::path& file) : queue_(::inotify_init1(IN_NONBLOCK)) {
-    // Closing as well, as the kernel merges equal events that follow each other.
+    // Watches closing, too, because the kernel merges equal events that follow each other.
     EXPECT_GE(::inotify_add_watch(queue_, file.c_str(), IN_OPEN | IN_CLOSE), 0) << file;
   }
   ~Opens() { ::close(queue_); }

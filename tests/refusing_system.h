@@ -13,8 +13,8 @@
 
 namespace strata::tests {
 
-// Runs f() in a thread in which these system calls answer with `error`, and in what that thread starts. Rethrows what
-// f() throws; std::runtime_error where the system has no seccomp.
+// Runs f() in a thread in which, as in threads and processes that it starts, these system calls answer with `error`.
+// Rethrows what f() throws; throws std::runtime_error if the system has no seccomp.
 template <typename F>
 void with_failing(std::initializer_list<long> calls, int error, F&& f) {
   std::exception_ptr thrown;
@@ -29,7 +29,7 @@ void with_failing(std::initializer_list<long> calls, int error, F&& f) {
   if (thrown) std::rethrow_exception(thrown);
 }
 
-// While it lives this process can open `more` files and no further ones.
+// While it exists, this process can open only `more` further files.
 class FewFiles {
  public:
   explicit FewFiles(int more) {
@@ -51,7 +51,7 @@ class FewFiles {
   rlimit before_{};
 };
 
-// While it lives this process has no user's rights above its own: root is "nobody".
+// While it exists, this process has no rights beyond an ordinary user's: root becomes "nobody".
 class WithoutRights {
  public:
   WithoutRights() : before_(::geteuid()) {

@@ -3,8 +3,8 @@
 
 namespace strata::tests {
 
-// The repository that the tests were built from. A function of one object, so that the path is on no other object's
-// compile line: the compiler's cache serves them to every clone.
+// The repository from which the tests were built. Only one object file has this path on its compile line, so that the
+// compiler's cache serves all others to every clone.
 std::filesystem::path source_dir();
 
 }  // namespace strata::tests

@@ -44,7 +44,7 @@ struct TraceEvents {
   std::int64_t ranks = 0;
   std::string kind;
 
-  // Of one rank and step row name, as "step 3"; all others where empty.
+  // The tasks of one rank.
   std::vector<Slice> tasks_of(std::int64_t pid) const {
     std::vector<Slice> out;
     for (const Slice& slice : slices)
@@ -53,9 +53,8 @@ struct TraceEvents {
   }
 };
 
-// Reads a trace, and expects of every event what the Trace Event Format asks: the fields of its phase; slices of one
-// row one after the other; an arrow's two ends, in the order of time, each in a slice of its row; counters in the
-// order of time.
+// Reads a trace, and expects the Trace Event Format's rules: the fields of each phase, slices of a row one after
+// another, an arrow's ends in order of time and each in a slice of its row, counters in order of time.
 inline TraceEvents read_trace(const std::string& text) {
   TraceEvents out;
   simdjson::dom::parser parser;

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "models/files/config.h"
 
-// Any text is a configuration or an Error; what is one survives being written and read.
+// Any text is a configuration or an Error. A configuration survives being written and read.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using strata::models::Config;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

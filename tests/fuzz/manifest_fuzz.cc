@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "runtime/checkpoint/manifest.h"
 
-// Any bytes are a manifest or an Error; with the right checksum too, so that what lies beyond it is reached. What was
-// read is written and read again alike.
+// Any bytes are a manifest or an Error. They are also tried with the right checksum, so that the code after that check
+// is reached. A manifest survives being written and read.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace strata::runtime;
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -7,8 +7,8 @@
 #include "text/template/template.h"
 #include "text/template/values/python_text.h"
 
-// Any bytes are a template or an Error; what is one renders to UTF-8, with marks in order and inside, or ends with an
-// Error within its limits. Any bytes are JSON or a fault inside of them.
+// Any bytes are a template or an Error. A template renders to UTF-8 with ordered marks inside the text, or ends with an
+// Error within its limits. Any bytes are JSON, or have a fault at a place inside them.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace strata::text;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -16,8 +16,8 @@
 namespace strata::runtime {
 namespace {
 
-// Sums in another order: the bounds of the reference's own comparison. Biases get ten times the bound of an update:
-// the true gradient of a key bias is zero.
+// Sums are in another order. The bounds are those of the reference's own comparison, but ten times the update's for
+// biases, because the true gradient of a key bias is zero.
 constexpr double kLoss = 2e-5, kNorm = 20 * 2e-5, kRate = 1e-6, kUpdate = 1e-3;
 
 class Golden : public testing::TestWithParam<std::tuple<const char*, int, int>> {
@@ -34,7 +34,7 @@ void Golden::agree(int shards, int stages, int tensor) {
   const std::filesystem::path folder = tests::source_dir() / "tests/golden" / family;
   const std::vector<std::string> in_shards = {fmt::format("parallel.tensor_shards={}", shards),
                                               fmt::format("parallel.tensor={}", tensor)};
-  // By place among the ranks that share a layer, and by unit.
+  // Indexed by place among the ranks that share a layer, then by unit.
   std::vector<std::vector<std::vector<float>>> of_ranks(static_cast<std::size_t>(tensor));
   std::mutex mutex;
   const Trained trained = train_in_threads(
@@ -97,8 +97,8 @@ void Golden::agree(int shards, int stages, int tensor) {
           }
       }
       EXPECT_EQ(seen, p.size()) << p.name;
-      // Where every row sees the same keys' biases, these move no probability: their gradient is 0, and what Adam makes
-      // of its rounding is anything up to the learning rate.
+      // If all rows see the same keys, a key bias changes no probability. Its gradient is 0, and from its rounding Adam
+      // makes updates up to the learning rate.
       if (p.name.ends_with("key.bias") || p.name.ends_with("k_lin.bias")) continue;
       const double bound = kUpdate * (p.name.ends_with("bias") ? 10 : 1);
       EXPECT_LE(std::sqrt(difference), bound * std::sqrt(update)) << p.name;
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                                                           "roberta", "distilbert", "modernbert"),
                                           testing::Values(1, 2, 4), testing::Values(0, 3)),
                          name_of_run);
-// Whose heads two virtual shards divide.
+// Families whose heads two virtual shards divide.
 INSTANTIATE_TEST_SUITE_P(Families, GoldenInShards,
                          testing::Combine(testing::Values("llama", "qwen3", "bert", "roberta", "distilbert",
                                                           "modernbert"),
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenOverRanks,
                                                           "modernbert"),
                                           testing::Values(2, 4), testing::Values(0, 3)),
                          name_of_run);
-// Two stages of a pipeline, of one data rank and of two.
+// Two pipeline stages, with one data rank and with two.
 INSTANTIATE_TEST_SUITE_P(
     Models, GoldenInStages,
     testing::Combine(testing::Values("gpt2", "llama", "qwen2", "qwen3", "mistral", "bert", "roberta", "distilbert",
@@ -155,30 +155,30 @@ INSTANTIATE_TEST_SUITE_P(
                                      "nf4/gpt2", "class_runs/bert_pairs", "class_runs/modernbert_words"),
                      testing::Values(2, 4), testing::Values(0, 3)),
     name_of_run);
-// Windows of single layers, and positions stretched by YaRN, over sequences that are longer than either.
+// Windows of single layers, and positions stretched by YaRN, over sequences longer than either.
 INSTANTIATE_TEST_SUITE_P(Long, Golden,
                          testing::Combine(testing::Values("long/qwen2_windows", "long/qwen3_windows",
                                                           "long/mistral_windows", "long/qwen2_yarn", "long/llama_yarn"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);
-// Of which some tensors do not learn (requires_grad = False there).
+// Runs in which some tensors are frozen (requires_grad = False in PyTorch).
 INSTANTIATE_TEST_SUITE_P(Frozen, Golden,
                          testing::Combine(testing::Values("frozen/gpt2", "frozen/llama"), testing::Values(1, 2),
                                           testing::Values(0, 3)),
                          name_of_run);
-// Adapters as peft trains them, from its folders.
+// Adapters as peft trains them, read from peft's folders.
 INSTANTIATE_TEST_SUITE_P(Adapters, Golden,
                          testing::Combine(testing::Values("adapters/gpt2", "adapters/llama", "adapters/qwen3",
                                                           "adapters/gpt2_dora", "adapters/llama_dora",
                                                           "adapters/bert_pairs", "adapters/modernbert_words"),
                                           testing::Values(1, 2), testing::Values(0, 3)),
                          name_of_run);
-// Over a model that bitsandbytes quantised, as transformers trains all but the quantised matrices.
+// Models that bitsandbytes quantised. transformers trains everything except the quantised matrices.
 INSTANTIATE_TEST_SUITE_P(Quantised, Golden,
                          testing::Combine(testing::Values("nf4/llama", "nf4/gpt2"), testing::Values(1, 2, 4),
                                           testing::Values(0, 3)),
                          name_of_run);
-// Classifiers, whose weights are moved by the classes of documents, or of words, and of pairs of texts.
+// Classifiers of documents, of words, and of pairs of texts.
 INSTANTIATE_TEST_SUITE_P(
     Classes, Golden,
     testing::Combine(testing::Values("class_runs/bert_pairs", "class_runs/bert_words", "class_runs/roberta_multi",

@@ -51,7 +51,7 @@ TEST_P(PackedGolden, TeachesWhatTransformersSays) {
   const std::filesystem::path golden = kGolden / "packed" / family;
   std::vector<std::vector<float>> gradients;
   std::mutex mutex;
-  // The first moment after the first step of momentum is the gradient.
+  // With momentum, the first moment after the first step is the gradient.
   const std::vector<std::string> sets = {"model.path=" + (golden / "model").string(),
                                          "data.train=" + conversations(),
                                          "data.seq_len=128",
