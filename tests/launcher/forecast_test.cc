@@ -15,8 +15,8 @@
 namespace strata::launcher {
 namespace {
 
-// A setting is planned with the data that the recipe's own plan has: of short documents in long sequences attention
-// costs little.
+// A setting is planned with the data of the recipe's own plan: for short documents in long sequences, attention is
+// cheap.
 TEST(GainsTest, SettingsAreOfTheSameData) {
   const tests::TokenFolder folder(130);
   (void)folder.write("t.bin", std::vector<std::uint64_t>(200, 4));

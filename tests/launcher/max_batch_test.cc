@@ -69,7 +69,7 @@ TEST(MaxBatchTest, TheFastestAndWhy) {
               AllOf(HasSubstr("fastest per token, as predicted: 11, with "), HasSubstr("; with 1 it takes "),
                     HasSubstr("most of the difference is synchronisation (")));
   EXPECT_THAT(max_batch_json(free), HasSubstr("\"fastest\":11,\"speeds\":[{\"size\":1,\"device_peak_bytes\":"));
-  // What a step's time goes to is all of it: tokens of one sequence are 16.
+  // The parts account for the whole time of a step. A sequence has 16 tokens.
   double seconds = 0;
   for (const double part : free.speeds[0].path_per_token) seconds += part;
   EXPECT_NEAR(seconds * 16, free.speeds[0].step_ms / 1e3, 1e-4 * seconds * 16);

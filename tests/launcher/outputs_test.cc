@@ -43,7 +43,7 @@ TEST_F(Outputs, AnInputIsNotWrittenOverUnderAnyName) {
 TEST_F(Outputs, TwoOutputsAreTwoFiles) {
   const fs::path out = folder_.path() / "none yet";
   expect_refused({{"--json", out}, {"--trace", out}}, {}, AllOf(HasSubstr("--json"), HasSubstr("--trace")));
-  // None is there yet, so that only their names tell.
+  // None of these files exists yet, so only their names can be compared.
   const fs::path relative = fs::relative(out);
   expect_refused({{"--json", out}, {"--trace", relative}}, {}, HasSubstr("the same file"));
   expect_refused({{"--json", out}, {"--trace", folder_.path() / "." / "none yet"}}, {}, HasSubstr("the same file"));
@@ -71,7 +71,7 @@ TEST_F(Outputs, WhatARunReads) {
   require_apart(reports_of(recipe), inputs);
 }
 
-// A run reads these whatever it writes.
+// A run reads these files, whatever it writes.
 TEST_F(Outputs, FilesOfTheServiceAndPromptsAreInputs) {
   runtime::Recipe recipe;
   for (auto* const member : {&recipe.evaluation.prompts, &recipe.control.tls_cert, &recipe.control.tls_key,
@@ -93,7 +93,7 @@ TEST_F(Outputs, NamesThatARunUsesInItsFolderOfCheckpointsAreItsOwn) {
                    AllOf(HasSubstr("report.jsonl " + output.string()),
                          HasSubstr("the run itself writes or removes " + entry + " in checkpoint.dir")));
   };
-  // Neither needs to be there yet.
+  // Neither has to exist yet.
   for (const bool there : {false, true}) {
     if (there) file("ck/step-00000002/manifest.json");
     for (const std::string name : {"control.json", "lock", "step-00000002", "step-00000007.3", "step-reports",

@@ -47,13 +47,13 @@ class Overwrite : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-// A command, and the files that it writes when it is given this folder.
+// A command, and the files that it writes into this folder.
 struct Command {
   std::vector<std::string> outputs;
   std::function<int(bool force)> run;
 };
 
-// Before any work is done.
+// This is checked before any work is done.
 TEST_F(Overwrite, AnOutputHasAFolderAndIsNone) {
   fs::create_directory(file("folder"));
   const auto refused = [&](const fs::path& path) { require_own({"--svg", path}, Content::chart, true); };
@@ -65,7 +65,7 @@ TEST_F(Overwrite, AnOutputHasAFolderAndIsNone) {
   refused("a.svg");
 }
 
-// A run that removes an old checkpoint would take it along.
+// A run that removes the checkpoint would remove such a file, too.
 TEST_F(Overwrite, NothingIsWrittenIntoACheckpoint) {
   folder_.write("run/step-00000003/manifest.json", "{}");
   fs::create_directories(file("run/step-00000003/more"));
@@ -80,7 +80,7 @@ TEST_F(Overwrite, NothingIsWrittenIntoACheckpoint) {
   require_own({"--json", file("step-by-step/a.json")}, Content::generation, true);
 }
 
-// The second time over what the first wrote: what each writes is known again.
+// Each command runs twice: the second time, it recognises and overwrites its own files.
 TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
   make_tokens();
   ASSERT_EQ(train({.sets = sets({"training.max_steps=2", "checkpoint.dir=" + file("checkpoints").string()})}), 0);
@@ -129,7 +129,7 @@ TEST_F(Overwrite, EveryCommandWritesOverItsOwnFiles) {
     EXPECT_GT(fs::file_size(first), 0u);
     EXPECT_EQ(command.run(false), 0) << first << " a second time";
   }
-  // And none writes over what another left, or what nobody knows.
+  // No command overwrites files of other commands or unknown files.
   for (const Command& command : commands)
     for (const std::string& output : command.outputs) {
       const std::string before = folder_.read(output);
@@ -187,7 +187,7 @@ TEST_F(Overwrite, WhatIsEmptyOrNoFileIsNobodys) {
   }
 }
 
-// Tokens have no mark: a file without a sidecar, or with one that counts others, is somebody's.
+// Tokens have no mark of their own. Without a sidecar that counts them, the file may be somebody's data.
 TEST_F(Overwrite, TokensAreKnownByTheirSidecar) {
   make_tokens();
   const NamedFile out{"--out", file("tokens.bin")};
@@ -201,7 +201,7 @@ TEST_F(Overwrite, TokensAreKnownByTheirSidecar) {
   EXPECT_FAILURE(require_own(out, Content::tokens, false), Exit::usage, HasSubstr("with its sidecar next to it"));
 }
 
-// Predictions have no mark, so their lines are looked at: labels and numbers may be what people wrote.
+// Predictions have no mark, so their lines are inspected. Labels or numbers alone may have been written by people.
 TEST_F(Overwrite, PredictionsAreKnownByTheirLines) {
   const auto overwrites = [&](const std::string& name, const std::string& content) {
     folder_.write(name, content);

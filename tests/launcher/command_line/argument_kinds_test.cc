@@ -34,7 +34,7 @@ struct Program {
     add_calibrate(app, status);
     add_bench(app, status);
   }
-  // f(command, option) for each option whose type begins with one of these words.
+  // Calls f(command, option) for each option whose type begins with one of these words.
   template <typename F>
   void for_each_of(std::initializer_list<const char*> types, F&& f) {
     for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -47,7 +47,7 @@ struct Program {
   int status = 0;
 };
 
-// What the command line makes of a text; empty: it is refused, and `why` says how.
+// How the command line reads a text; empty if it refuses the text, with the reason in `why`.
 template <typename T>
 std::string taken(CLI::Option& option, const std::string& text, std::string* why = nullptr) {
   option.clear();
@@ -61,7 +61,7 @@ std::string taken(CLI::Option& option, const std::string& text, std::string* why
   }
 }
 
-// A file behind an option and its value is no further value: strata tokenize --labels label train.csv.
+// A file after an option and its value does not belong to the option: strata tokenize --labels label train.csv.
 TEST(ArgumentKinds, NoOptionTakesTheArgumentsBehindItsValue) {
   Program program;
   int options = 0;

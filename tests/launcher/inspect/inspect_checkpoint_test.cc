@@ -33,7 +33,7 @@ TEST(InspectCheckpointTest, ShowsAndCompares) {
   EXPECT_EQ(inspect(run.checkpoints(), Tensors::wrong, out), 0);
   EXPECT_THAT(out.str(), AllOf(HasSubstr("step-00000003: step 3"), Not(HasSubstr("wte.weight")), HasSubstr("--tensors"),
                                HasSubstr("every checksum holds, every number is finite")));
-  // The same state from another number of ranks is the same.
+  // The state does not depend on the number of ranks that wrote it.
   const auto one = run.checkpoints() / "step-00000003";
   run.run(1, run.sets(1, {"checkpoint.keep=9", "checkpoint.resume=none"}), 3, {3});
   const auto other = runtime::list_checkpoints(run.checkpoints())[0].path;
@@ -50,7 +50,7 @@ TEST(InspectCheckpointTest, ShowsAndCompares) {
                                ContainsRegex("wte.weight +master +first at element [0-9]+: .* and ")));
 }
 
-// Boxes are put together, so that a tensor's numbers are compared in its own order.
+// Boxes are joined, so that a tensor's numbers are compared in its own order.
 TEST(InspectCheckpointTest, BoxesAreTheSameTensors) {
   const runtime::SavedRun run;
   run.run(2, run.sets(2, {"checkpoint.keep=9"}), 3, {2, 3});
@@ -70,7 +70,7 @@ TEST(InspectCheckpointTest, BoxesAreTheSameTensors) {
   EXPECT_EQ(lines(cut), lines(run.checkpoints() / "step-00000003"));
 }
 
-// All that a folder holds, before what the newest whole one is.
+// Lists all checkpoints of a folder, then shows the newest undamaged one.
 TEST(InspectCheckpointTest, ListsTheCheckpointsOfAFolder) {
   const runtime::SavedRun run;
   run.folder().write("v.bin", run.folder().read("tokens.bin").substr(0, 400));
@@ -105,7 +105,7 @@ TEST(InspectCheckpointTest, SaysWhichOneWasTheBest) {
   EXPECT_THAT(out.str(), ContainsRegex("best: eval_loss [0-9.]+ after step [0-9]+ \\("));
 }
 
-// After one step moments in 8 bits are those in fp32, each rounded to its code: by up to a twentieth of large values.
+// After one step, 8-bit moments are the fp32 ones rounded to codes, which changes large values by up to a twentieth.
 TEST(InspectCheckpointTest, ShowsWhatMomentsIn8BitsStandFor) {
   const auto shown = [](const std::string& moments) {
     const runtime::SavedRun run;
@@ -160,7 +160,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   EXPECT_FAILURE(inspect(file.parent_path(), Tensors::wrong, out), Exit::corrupt,
                  HasSubstr("(1 line above is damaged)"));
   EXPECT_THAT(out.str(), AllOf(ContainsRegex("c_proj.bias +moment2 .* DAMAGED"), Not(HasSubstr("  ok\n"))));
-  // In a folder it is the newest undamaged one: here none.
+  // A folder stands for its newest undamaged checkpoint; here there is none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
                  HasSubstr("its only checkpoint is not intact"));

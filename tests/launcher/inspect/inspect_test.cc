@@ -75,7 +75,7 @@ TEST(InspectTest, SafetensorsWithStatistics) {
   EXPECT_THAT(inspected(folder.path()), testing::StartsWith("2 tensors, 5 elements")) << "a summary first";
 }
 
-// Folders of peft's, and models in 4 bits: what they are, and what would keep them from being read.
+// peft's folders and models in 4 bits: what they are, and what would prevent reading them.
 TEST(InspectTest, AdaptersAndQuantisedModels) {
   namespace fs = std::filesystem;
   const fs::path golden = tests::source_dir() / "tests/golden";
@@ -118,7 +118,7 @@ TEST(InspectTest, AdaptersAndQuantisedModels) {
   EXPECT_THAT(changed(model, "config.json", "\"bitsandbytes\"", "\"gptq\""), HasSubstr("no quantization_config"));
 }
 
-// Not tokens, and text that is not for strata tokenize: what it is, and what to do with it.
+// Files that are not tokens or text for strata tokenize: what they are, and what to do with them.
 TEST(InspectTest, SaysWhatElseAFileIs) {
   const tests::ScratchFolder folder;
   std::ostringstream out;

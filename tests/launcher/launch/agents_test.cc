@@ -19,8 +19,8 @@ using testing::IsEmpty;
 
 const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses that nobody has
 
-// Agents of two nodes by a program in the place of ssh, which tells an agent's facts, keeps what it is told, and ends
-// once a file of its name is there. The second node says nothing.
+// Agents of two nodes, started by a stand-in for ssh. It prints an agent's facts, keeps what it receives, and ends once
+// a file named "end" exists. The second node never answers.
 struct AgentsOfTwo : testing::Test {
   AgentsOfTwo() : path_(std::getenv("PATH")) {
     folder_.write("facts", to_json(NodeFacts{}) + "\n");
@@ -51,7 +51,7 @@ TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
   });
   agents.start({kFirst}, 60);
   ASSERT_TRUE(agents.answers(kFirst.name)) << agents.problem(kFirst.name);
-  // Once the second one is waited for.
+  // It ends while launch waits for the second agent.
   ends = true;
   agents.start({kFirst, kSecond}, 5);
   EXPECT_FALSE(agents.answers(kFirst.name));
@@ -61,7 +61,7 @@ TEST_F(AgentsOfTwo, OneThatEndsWhileAnotherIsWaitedForHasAProblem) {
   EXPECT_THAT(agents.problem(kSecond.name), HasSubstr("198.51.100.2 does not answer within 5 s"));
 }
 
-// A program of another version tells other facts of its node: that is said, and nothing else ends.
+// A program of another version reports other facts. That is an error of its node, and nothing else ends.
 TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
   folder_.write("facts", "{\"greeting\":1}\n{\"name\":\"n\",\"program\":\"1234\"}\n");
   Agents agents(allocation_, "run", 300, {}, [] {});
@@ -71,7 +71,7 @@ TEST_F(AgentsOfTwo, OneOfAnotherVersionIsAnotherBuild) {
               HasSubstr("198.51.100.1 has another build of strata than the one that launches"));
 }
 
-// And one that ends later still, without a wait that would have found it.
+// An agent may end even later, when no wait would notice it.
 TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
   Agents agents(allocation_, "run", 300, {}, [] {});
   agents.start({kFirst}, 60);
@@ -82,7 +82,7 @@ TEST_F(AgentsOfTwo, OneThatEndedSinceHasAProblemToo) {
   EXPECT_THAT(agents.problem(kFirst.name), HasSubstr("198.51.100.1 does not answer any more"));
 }
 
-// Its facts came, and nothing else: a table with a gap in it would start a run that such a node holds up.
+// The node sent its facts, but nothing else. With a gap in the table, launch would start a run that this node blocks.
 TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
   const std::string all = folder_.read("ssh");
   folder_.write("ssh", all.substr(0, all.find("[ $1")) + all.substr(all.find("cat ")));
@@ -100,7 +100,7 @@ TEST_F(AgentsOfTwo, ANodeThatGivesNoFiguresIsRefusedByName) {
                                      testing::StartsWith("198.51.100.2: it opened no port for its link in")}));
 }
 
-// ssh that stays for the next call holds the pipes of one that has ended (ControlPersist).
+// With ControlPersist, an ssh that stays for the next call holds the pipes of one that has ended.
 TEST_F(AgentsOfTwo, WhatEndedIsNotWaitedForWhileItsPipesAreHeld) {
   folder_.write("ssh", "#!/bin/bash\necho 'a@b: Permission denied (publickey).' >&2\nsleep 60 & exit 255\n");
   Agents agents(allocation_, "run", 300, {}, [] {});

@@ -80,7 +80,7 @@ TEST(Hosts, ALineThatContradictsItselfIsRefused) {
   EXPECT_THAT(lines("n1 slots=2 max_slots=2"), ElementsAre(Host{"n1", 2}));
 }
 
-// A message would end at a zero byte.
+// A zero byte would end a message.
 TEST(Hosts, AFileThatIsNoTextIsSaidToBeNone) {
   using namespace std::string_literals;
   for (const auto& [text, byte] : {std::pair("n1\nlocalhost\0x\n"s, "0x00"), std::pair("n1\nn\0002\0"s, "0x00"),
@@ -98,13 +98,13 @@ TEST(Hosts, AFolderIsNoHostFile) {
                  HasSubstr("no-such-node.invalid in --hosts is a folder here"));
   EXPECT_FAILURE(read_hosts("./no-such-node.invalid"), Exit::usage,
                  HasSubstr("--hosts ./no-such-node.invalid is a folder"));
-  // A node may have the name of a folder.
+  // A node may have the same name as a folder.
   fs::create_directory("localhost");
   require_addresses(read_hosts("localhost"), "--hosts", 0);
   fs::current_path(before);
 }
 
-// A Slurm that answers so, in PATH for as long as this lives.
+// Puts a stand-in for scontrol, which runs this script, into PATH while it exists.
 class FakeScontrol {
  public:
   explicit FakeScontrol(const std::string& script) : path_(std::getenv("PATH")) {
@@ -135,7 +135,7 @@ TEST(Hosts, WhatScontrolSaysIsPassedOn) {
   EXPECT_FAILURE(read_hosts("n[1-3]"), Exit::usage, HasSubstr("(exit code 3)"));
 }
 
-// Names stand in command lines of ssh.
+// Names are used in command lines of ssh.
 TEST(Hosts, WhatIsNoNameIsRefused) {
   for (const char* wrong : {"-oProxyCommand=x", "-v", "n1;reboot", "$(id)", "`id`", "n1'", ".n1", "n/1"})
     EXPECT_FAILURE(lines(wrong), Exit::usage, HasSubstr("is not a node's name"));

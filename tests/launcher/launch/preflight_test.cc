@@ -64,7 +64,7 @@ TEST_F(Preflight, WhatBitsDependOnIsNamed) {
                   warning(HasSubstr("n2 has another library")), warning(HasSubstr("n4 has another set of GPUs"))));
 }
 
-// Who is slow is below 0.8 of the median.
+// Below 0.8 of the median, a node is slow.
 TEST_F(Preflight, SlowNodesAreNamed) {
   nodes[1].gflop_per_s = 81;
   nodes[2].gbit_per_s = 8.1;
@@ -98,7 +98,7 @@ TEST_F(Preflight, DrivesGpusAndLinksThatCannotBeUsedAreRefused) {
   EXPECT_THAT(remarks(), ElementsAre(refusal(AllOf(HasSubstr("n2 has no GPU"), HasSubstr("device.kind"))), testing::_));
 }
 
-// What no node sees is not there; what some see is not shared.
+// A file that no node sees does not exist. A file that only some nodes see is not shared.
 TEST_F(Preflight, FilesThatANodeDoesNotSeeAreRefused) {
   nodes[1].unseen = {"data.train: no file matches a", "model.path: no file matches m"};
   nodes[3].unseen = {"data.train: no file matches a"};

@@ -51,7 +51,7 @@ TEST(StoppedBetweenStarts, SaysWhatThereIsToResumeFrom) {
   EXPECT_EQ(stopped_between_starts(false, true, 1).code, Exit::failed);
   EXPECT_THAT(stopped_between_starts(false, true, 1).text, HasSubstr("no checkpoint to resume from"));
   EXPECT_THAT(stopped_between_starts(true, true, 2).text, HasSubstr("asked to stop twice"));
-  // As typed, the command would begin anew: after a start it has to be told not to, before one it is to.
+  // The command as typed begins anew. After a start, the text says how to resume; before one, beginning anew is right.
   EXPECT_THAT(stopped_between_starts(true, true, 1, "none").text,
               HasSubstr("run the same command with --set checkpoint.resume=auto to resume from"));
   EXPECT_THAT(stopped_between_starts(true, false, 1, "none").text, HasSubstr("run the same command to start"));
@@ -64,7 +64,7 @@ TEST(RestartWait, GrowsToTwoMinutes) {
   EXPECT_EQ(restart_wait(100), 120);
 }
 
-// Whatever the recipe gives, a step keeps its sequences and a rank its micro-batch.
+// The sequences of a step and the micro-batch of a rank stay the same, whichever key the recipe gives.
 TEST(BatchSets, KeepTheGlobalBatch) {
   Recipe recipe;
   recipe.training.micro_batch_size = 2;
@@ -92,7 +92,7 @@ TEST(MostRanks, DivideTheBatchAndFit) {
   EXPECT_EQ(total(most_ranks(hosts, 1, recipe, 12, any)), 4);
 }
 
-// The ranks that hold the model once are lost together, and a step divides over its replicas.
+// The ranks of a replica are lost together, and a step is divided evenly over replicas.
 TEST(MostRanks, AreWholeReplicas) {
   Recipe recipe;
   recipe.parallel.stages = 2;
@@ -111,7 +111,7 @@ TEST(MostRanks, AreWholeReplicas) {
   EXPECT_THAT(most_ranks(hosts, 1, recipe, 8, any), IsEmpty());
 }
 
-// Of 12 sequences four replicas would take three micro-batches each, which two interleaved stages cannot.
+// With 12 sequences, four replicas would take three micro-batches each, which two interleaved stages cannot.
 TEST(MostRanks, TakeWholeGroupsOfMicroBatchesIfInterleaved) {
   Recipe recipe;
   recipe.parallel.stages = 2;
@@ -143,7 +143,7 @@ TEST(MostRanks, TellWhatStaysIdleAndWhatIsMissing) {
             "on the 1 node that is left, no number of ranks fits that a step of 4 sequences divides by");
 }
 
-// checkpoint.resume is about the first start; a restart resumes from what the launch has written, if anything.
+// checkpoint.resume applies to the first start. A restart resumes from what this launch has written, if anything.
 TEST(ResumeSets, GoOnFromWhatThisLaunchWrote) {
   const tests::ScratchFolder folder;
   folder.write("step-00000001/manifest.json", "{}");

@@ -54,7 +54,7 @@ TEST_F(Calibrate, MeasuresEveryFigureOfTheFile) {
   EXPECT_FALSE(machine.collectives.has_value()) << "one rank sends nothing";
 }
 
-// What the table shows is what the file holds, with how far the calls lay apart.
+// The table shows the figures of the file, with the spread of their calls.
 TEST_F(Calibrate, ShowsEachFigureWithItsSpread) {
   CalibrateOptions options = tiny();
   options.dirs = {folder_.path()};
@@ -79,7 +79,7 @@ TEST_F(Calibrate, ShowsEachFigureWithItsSpread) {
   EXPECT_TRUE(spread) << "no two calls take the same time";
 }
 
-// Figures of a busy machine: commands that plan with the file say so.
+// These are figures of a busy machine. Commands that plan with the file say so.
 TEST_F(Calibrate, TheFileSaysHowFarItsFiguresLayApart) {
   const std::vector<Figure> figures = {{"triad", "GB/s", 20, 0.02}, {"sum", "GB/s", 3, 0.21}, {"norm", "us", 4, 2.65}};
   runtime::Machine machine = runtime::even_machine();
@@ -107,7 +107,7 @@ TEST_F(Calibrate, MeasuresCollectivesBetweenRanks) {
     EXPECT_TRUE(runtime::read_machine(write(machine)).collectives.has_value());
 }
 
-// Ranks of several nodes measure both levels: those of a file are the ranks of a node.
+// Ranks of several nodes measure both levels. The file's number of ranks is that of one node.
 TEST_F(Calibrate, MeasuresTheNetworkBetweenNodes) {
   const auto measured = [&](const std::vector<int>& nodes) {
     std::mutex mutex;
@@ -131,9 +131,8 @@ TEST_F(Calibrate, MeasuresTheNetworkBetweenNodes) {
   EXPECT_TRUE(unlike.collectives && !unlike.network);
 }
 
-// The ordered sum is what moves an all-to-all's bytes in shared memory: for 2 that a rank of two sends, one thread
-// moves
-// 12. Lent without it they would seem to travel at hundreds of GB/s.
+// In shared memory, an all-to-all's bytes are moved by the ordered sum: one thread moves 12 for 2 that a rank of two
+// sends. Without the sum they would seem to travel at hundreds of GB/s.
 TEST_F(Calibrate, AnAllToAllIsMeasuredWithTheSumThatMovesItsBytes) {
   std::mutex mutex;
   std::vector<runtime::Machine> machines;

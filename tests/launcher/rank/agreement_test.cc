@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 const std::vector<std::string> kTrains = {"model.preset=tiny-gpt2", "data.train=t.bin", "training.max_steps=1"};
 
-// What each of these ranks, with keys of its own, throws: as agreed on, and with this exit code. `trains`: by rank;
+// The error of each of these ranks, which have their own keys: an AgreedError with this exit code. `trains`: by rank;
 // empty: all ranks train.
 std::vector<std::string> refusals(const std::vector<std::vector<std::string>>& sets,
                                   const std::vector<bool>& trains = {}) {

@@ -44,7 +44,7 @@ class PlannedRunTest : public testing::Test {
     sets.insert(sets.end(), more.begin(), more.end());
     return runtime::load_recipe(std::nullopt, sets);
   }
-  // As rank 0 has it, of two.
+  // Rank 0's result, of two ranks.
   static PlannedRun planned(const Recipe& recipe, const RunPlanning& planning = {}) {
     PlannedRun out;
     comm::run_threads(2, [&](comm::World& world) {
@@ -71,7 +71,7 @@ TEST_F(PlannedRunTest, IsTheJobOfTheSettledRecipe) {
   }
 }
 
-// Neither a generation nor a benchmark reads any: files that are not there are none of its business.
+// Neither a generation nor a benchmark reads data, so missing files do not matter.
 TEST_F(PlannedRunTest, LooksAtNoDataThatItDoesNotRead) {
   const Recipe elsewhere = recipe({"data.train=" + path("gone.bin"), "data.packing=documents"});
   for (const Purpose purpose : {Purpose::train, Purpose::generate}) {
@@ -82,7 +82,7 @@ TEST_F(PlannedRunTest, LooksAtNoDataThatItDoesNotRead) {
   EXPECT_FAILURE(planned(elsewhere), Exit::usage, HasSubstr("gone.bin"));
 }
 
-// Before a run says anything: streams too, which are opened when it begins.
+// This is found before a run prints anything, even for streams, which are opened later.
 TEST_F(PlannedRunTest, DataThatAreNotThereAreSaidFirst) {
   const auto looked = [&](const std::vector<std::string>& sets, bool trains) {
     comm::run_threads(2, [&](comm::World& world) { require_data(recipe(sets), trains, world); });
@@ -109,7 +109,7 @@ TEST_F(PlannedRunTest, AdjustsWhatWasSettledBeforeItIsPlanned) {
   EXPECT_EQ(calls, 2);
 }
 
-// For a training, by its data; for an evaluation, by the training's, as far as they are here.
+// The number of a training depends on its data. An evaluation takes the training's number, as far as its data exist.
 TEST_F(PlannedRunTest, SettlesTheMicroBatch) {
   const std::vector<std::string> automatic = {"training.micro_batch_size=auto", "memory.device=100MB",
                                               "training.global_batch_size=64"};
@@ -132,7 +132,7 @@ TEST_F(PlannedRunTest, WhatDoesNotFitIsRefusedByAllRanks) {
   });
 }
 
-// However often it is asked for: by the objective, the data, the size of the micro-batch, the plan, and what would fit.
+// The description is needed often: by the objective, the data, the micro-batch, the plan, and the search for what fits.
 TEST_F(PlannedRunTest, ReadsTheModelsDescriptionOnce) {
   const auto config = folder_.folder().write(
       "m/config.json",

@@ -30,7 +30,7 @@ std::string step_line(int step, double loss, bool skipped = false) {
       step, loss, skipped, 1000 + step);
 }
 
-// What a run's summary has of what the page shows.
+// The parts of a run's summary that the page shows.
 std::string summary_of(int exposed_step) {
   const std::string tier = R"({"planned_peak_bytes":1,"measured_peak_bytes":1,"by_kind":{},"planned_by_kind":{}})";
   return fmt::format("{{\"memory\":{{\"device\":{}}},\"exposed_step\":{}}}\n", tier, exposed_step);
@@ -121,7 +121,7 @@ TEST_F(RunData, ThePlanAndTheMeasuredStepGoByTask) {
               name_of(of.plan.tasks[t], *of.model));
     EXPECT_EQ(simdjson::dom::array(plan["tasks"]["waits"].at(t)).size(), of.plan.tasks[t].waits.size());
   }
-  // What lives at a task, by its place, is what the plan says: no two at once share bytes.
+  // The buffers on the page occupy memory as in the plan.
   std::size_t peak = 0;
   for (const element b : simdjson::dom::array(plan["buffers"]))
     if (std::uint64_t(b.at(1)) == 0)

@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-// What an activity that takes so long says into a file.
+// The text that an activity of this duration writes to a file.
 std::string said_after(std::chrono::milliseconds takes, Activity::Unit unit, bool speaks = true) {
   std::FILE* file = std::tmpfile();
   {

@@ -42,7 +42,7 @@ class ProgressTest : public testing::Test {
     return report;
   }
 
-  // What a run that takes `step_ms` for each step writes into a file.
+  // The text that a run with these step times writes to a file.
   std::string shown(std::initializer_list<double> step_ms) {
     std::FILE* file = std::tmpfile();
     {
@@ -103,8 +103,8 @@ TEST_F(ProgressTest, ANarrowTerminalDoesWithoutNormEpochAndRate) {
   EXPECT_EQ(shown({100}), "\r\033[Kstep 1/10  loss 2.5000  10000 tokens/s  1s left\n");
 }
 
-// What a process that starts a session of its own writes into a pipe, with a terminal of so many columns that it
-// belongs to; 0: with none.
+// The text that a process in a session of its own writes into a pipe. Its session has a terminal with this many
+// columns; 0: none.
 template <typename Write>
 std::string from_session(unsigned short columns, Write&& write_into) {
   int ends[2];
@@ -131,7 +131,7 @@ std::string from_session(unsigned short columns, Write&& write_into) {
   return text;
 }
 
-// As under mpirun, which puts a pipe before the terminal and exports no COLUMNS.
+// As under mpirun, which puts a pipe before the terminal and does not export COLUMNS.
 TEST_F(ProgressTest, ALiveLineInAPipeIsAsWideAsTheTerminalBehindIt) {
   setenv("STRATA_PROGRESS", "live", 1);
   const auto write = [&](std::FILE* out) {
@@ -151,7 +151,7 @@ TEST_F(ProgressTest, ALiveLineInAPipeIsAsWideAsTheTerminalBehindIt) {
 
 TEST_F(ProgressTest, TheDisk) {
   job_.plan.io_bytes.read[2] = 1;
-  // What the step moved, in the step's own time: 250 MB in 100 ms.
+  // The step's bytes over the step's time: 250 MB in 100 ms.
   EXPECT_THAT(shown({100}), testing::EndsWith("1s left  disk 2.50 GB/s\n"));
 }
 

@@ -74,7 +74,7 @@ TEST_F(RunTextTest, TheStartSaysHowTheModelIsSplit) {
               HasSubstr("strata: layers    2 ranks share each, 2 virtual shards, rows divided between them\n"));
 }
 
-// The next command is of the same run: what was set is set again.
+// The next command is for the same run, so it sets the same keys.
 TEST(TypedRecipe, HasWhatWasSet) {
   EXPECT_EQ(typed_recipe("my.toml", {}), "my.toml");
   EXPECT_EQ(typed_recipe("my.toml", {"checkpoint.dir=runs/a", "checkpoint.resume=none", "model.config.a={b=1}"}),
@@ -82,7 +82,7 @@ TEST(TypedRecipe, HasWhatWasSet) {
   EXPECT_EQ(typed_recipe({}, {"data.train=a b.bin"}), "--set 'data.train=a b.bin'");
 }
 
-// A preset comes with no tokenizer; conversations are asked as such.
+// A preset has no tokenizer. For conversations, the command uses the chat template.
 TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
   const auto said = [&](const runtime::TokenSidecar& sidecar) {
     const auto tokens = folder_.write("t.bin", std::string(8, '\1'));
@@ -101,7 +101,7 @@ TEST_F(RunTextTest, TheEndSaysHowTheModelIsAsked) {
               HasSubstr("c --tokenizer FOLDER --chat -"));
 }
 
-// A command fills its line, whatever its length: who pastes it need not take a comma away.
+// Each command has a line of its own, however long, without a comma at its end, so that it can be pasted.
 TEST_F(RunTextTest, TheEndHasALineForEachCommand) {
   const std::string folder = std::string(120, 'c');
   const runtime::Job of = job({"checkpoint.dir=" + folder, "report.dir=r", "data.validation=v.bin"});
@@ -119,7 +119,7 @@ TEST_F(RunTextTest, TheEndHasALineForEachCommand) {
                     testing::ContainsRegex("strata:           strata report .*r -o report.html\n")));
 }
 
-// Each command is one that a shell takes.
+// A shell can run each command as printed.
 TEST_F(RunTextTest, TheEndQuotesPaths) {
   runtime::Summary summary{};
   summary.metric = "eval_loss";
@@ -197,7 +197,7 @@ TEST(ResumeCommand, IsTheSameOnlyIfItResumes) {
   EXPECT_EQ(resume_command("auto"), "the same command");
   EXPECT_EQ(resume_command("none"), added);
   EXPECT_EQ(resume_command("runs/step-00000010"), added);
-  // A rank that launch has started again with a value of its own.
+  // Launch has restarted this rank with a value that the user did not type.
   ::setenv(kTypedResume, "none", 1);
   EXPECT_EQ(resume_command("auto"), added);
   ::setenv(kTypedResume, "auto", 1);

@@ -30,7 +30,7 @@ using testing::Not;
 
 class Plan : public testing::Test {
  protected:
-  // What the plan of so many ranks prints; its JSON is then in json_.
+  // The printed plan for this many ranks. Its JSON is then in json_.
   std::string planned(int ranks, std::optional<int> ranks_per_node, std::vector<std::string> sets = {}) {
     PlanOptions options;
     options.ranks = ranks;
@@ -88,7 +88,7 @@ class Plan : public testing::Test {
   std::string json_;
 };
 
-// As `mpirun -n 4 strata train` would find it.
+// Ranks share a machine as under `mpirun -n 4 strata train`.
 TEST_F(Plan, RanksOfOneMachineShareItsMemory) {
   EXPECT_THAT(planned(4, 1), HasSubstr("capacity: 4 ranks on 4 machines like this one, 1 on each (--ranks-per-node), "
                                        "each with its part of\n  what is free\n"));
@@ -137,7 +137,7 @@ TEST_F(Plan, TaskCountsAreForThoseWhoAsk) {
   EXPECT_THAT(planned(1, {}), HasSubstr(" tasks per step: "));
 }
 
-// The plan is of that batch then; of auto it is of what a run would settle on.
+// With --max-batch the plan is for that batch. With auto it is for the batch that a run would choose.
 TEST_F(Plan, TheLargestMicroBatch) {
   const std::vector<std::string> sets = {"memory.device=24MiB", "training.micro_batch_size=1"};
   EXPECT_THAT(planned(1, {}, sets), Not(HasSubstr("largest micro-batch")));
@@ -175,7 +175,7 @@ TEST_F(Plan, StagesBesideEachOtherAndWhatThePaperCounts) {
   EXPECT_THAT(text, HasSubstr(bytes_text(static_cast<std::size_t>(4 * parameters))));
 }
 
-// State sharded within each node next to state sharded over all ranks, and what crosses nodes then.
+// State sharded within each node next to state sharded over all ranks, and the traffic between nodes in each case.
 TEST_F(Plan, NodesAndGroupsOfTheirRanks) {
   const auto crossing = [&] { return number("between_nodes"); };
   const auto unfolded = [&](int ranks, int ranks_per_node, const std::vector<std::string>& sets) {
@@ -204,7 +204,7 @@ TEST_F(Plan, NodesAndGroupsOfTheirRanks) {
   EXPECT_THAT(unfolded(4, 4, {"zero.stage=2"}), Not(HasSubstr("[4]")));
 }
 
-// What fits into no line is broken, and figures of many digits stand closer.
+// Text that is too long for a line is wrapped, and columns with many digits move closer together.
 TEST_F(Plan, NoLineHasMoreThan100Columns) {
   stages_ = verbose_ = true;
   const std::vector<std::string> large = {"model.preset=llama-8b",
@@ -226,7 +226,7 @@ TEST_F(Plan, NoLineHasMoreThan100Columns) {
     }
 }
 
-// Both capacities are true, and one of them is all that there is.
+// Both capacities are right, but they are the same memory.
 TEST_F(Plan, HostMemoryOfACpuIsNoMemoryBesideItsOwn) {
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host"}), HasSubstr("RAM (device) and host are the same memory: "));
   EXPECT_THAT(planned(1, 1, {"zero.optimizer=host", "memory.device=64MiB", "memory.host=64MiB"}),
@@ -234,7 +234,7 @@ TEST_F(Plan, HostMemoryOfACpuIsNoMemoryBesideItsOwn) {
   EXPECT_THAT(planned(1, 1), Not(HasSubstr("the same memory"))) << "nothing is in the second one";
 }
 
-// The largest figures, of one rank, stand apart from their neighbours.
+// The largest figures, those of one rank, do not touch their neighbours.
 TEST_F(Plan, ColumnsOfStagesDoNotRunTogether) {
   stages_ = true;
   const std::string text =
@@ -258,7 +258,7 @@ TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
   }
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end(), std::greater<>())) << testing::PrintToString(times);
   EXPECT_EQ(number("ranks_per_node"), 8);
-  // As far as the GPU's products go: 6 operations a parameter and token, at the file's speed.
+  // At least the time of the GPU's products: 6 operations per parameter and token, at the file's speed.
   EXPECT_GT(times[3], 6 * number("parameters") * 512 / 643.11e12 * 1e3 * 0.8);
   for (const char* name : {"rtx4090", "h100-1tb-nvme"}) {
     machine_ = machines / (std::string(name) + ".toml");
@@ -268,7 +268,7 @@ TEST_F(Plan, AMachineFromDataSheetsGivesATimeOfAGpu) {
   EXPECT_FAILURE((void)planned(1, std::nullopt), Exit::usage, HasSubstr("speeds of a GPU"));
 }
 
-// For a GPU that one does not have, without running anything.
+// The table of a GPU that this machine lacks; nothing runs.
 TEST_F(Plan, ATableHasEverySetting) {
   table_ = true;
   machine_ = tests::source_dir() / "examples/machines/a100-40gb-x8.toml";
@@ -290,7 +290,7 @@ TEST_F(Plan, ATableHasEverySetting) {
   EXPECT_THAT(rows(one).at(0), Not(HasSubstr("tokens/s")));
 }
 
-// What the recipe says itself is among the rows.
+// The recipe's own setting is one of the rows.
 TEST_F(Plan, ATableHasTheRecipesOwnBlocks) {
   table_ = true;
   const std::string few = planned(1, 1, {"training.recompute=[0]", "model.config.n_layer=2"});

@@ -32,7 +32,7 @@ TEST(PredictPartTest, TakesNoNameThatAnotherHas) {
   folder.write("o.tokens", "mine");
   EXPECT_FAILURE(require_free_names(part, {tokens}), Exit::usage,
                  AllOf(HasSubstr("o.tokens"), HasSubstr("in the way")));
-  // What an earlier prediction, which was killed, left.
+  // The files that an earlier, killed prediction left.
   folder.write("o.part", "strata predict by 1 of 2\n");
   require_free_names(part, {tokens});
   folder.write("o.part", "");  // killed before that line was written
@@ -88,7 +88,7 @@ TEST(PredictPartTest, NoRoomIsExitThreeAndSaysWhatToDo) {
   const rlimit small{.rlim_cur = 300, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const Error error = tests::failure_of([&] { part.add(1, rows, std::vector<float>(100)); });
-  // Nor is there room for the line that claims the names.
+  // There is no room for the line that claims the names, either.
   const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   const Error claimed = tests::failure_of([&] { reserve_names(folder.path() / "p.part"); });
@@ -123,7 +123,7 @@ TEST(PredictPartTest, GoesOnAfterTheLastWholeRound) {
   EXPECT_EQ(folder.read("o.part"), "strata predict by 2\n");
 }
 
-// No more rows than the texts have are taken from a file that was spoilt.
+// A damaged file cannot supply more rows than there are texts.
 TEST(PredictPartTest, MoreRowsThanThereIsRoomForAreNotTaken) {
   const tests::ScratchFolder folder;
   auto places = room();

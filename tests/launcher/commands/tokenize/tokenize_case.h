@@ -14,7 +14,7 @@
 
 namespace strata::launcher {
 
-// Files to tokenize in a folder, and what came of it in out.bin.
+// Tokenizes files of a folder into out.bin.
 class TokenizeCase : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -24,7 +24,7 @@ class TokenizeCase : public testing::Test {
   }
   std::string text() const {
     const runtime::TokenFile file(path("out.bin"), 256);
-    file.check_all();  // the sidecar's count and hash among it
+    file.check_all();  // includes the sidecar's count and hash
     std::vector<std::uint32_t> tokens(file.count());
     file.read(0, tokens);
     return {tokens.begin(), tokens.end()};

@@ -53,7 +53,7 @@ TEST_F(TokenizeLabelsTest, LabelsOfDocuments) {
     if (tokens[i] == separator) type = 1;
   }
   EXPECT_EQ(file.sidecar()->types->count, ones);
-  // Again without a pair: the types of before are taken away.
+  // Again without a pair: the file of types is removed.
   options.pair = std::nullopt;
   EXPECT_EQ(tokenize(options), 0);
   EXPECT_FALSE(std::filesystem::exists(path("out.bin.types")));
@@ -123,7 +123,7 @@ TEST_F(TokenizeLabelsTest, WhatTheLabelsAreIsSaidShort) {
   EXPECT_THAT(said("vectors.jsonl"),
               AllOf(HasSubstr("labels: 120 classes"), testing::Not(HasSubstr("different labels"))));
   EXPECT_THAT(said("one.csv"), AllOf(HasSubstr("labels: 1 class ("), testing::Not(HasSubstr("different labels"))));
-  // With a text that is one string, tags of words are taken for its classes, which may not have been meant.
+  // If the text is one string, tags of words are read as its classes. A note says so, because that may be a mistake.
   const std::string tagged = "{\"text\": \"Anna  sings\", \"label\": [\"B-PER\", \"O\"]}\n";
   folder_.write("tags.jsonl", tagged + tagged);
   EXPECT_THAT(said("tags.jsonl"), HasSubstr("each list is as long as its text has words"));

@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// What stands in a token file, with what counts as a label in brackets.
+// Shows a token file's text with the labels in brackets.
 class RecordsTest : public TokenizeCase {
  protected:
   std::string shown(TokenizeOptions options) {
@@ -73,7 +73,7 @@ TEST_F(RecordsTest, ConversationsAreWhatTheirTemplateWrites) {
                  HasSubstr("--no-eot has no place here"));
 }
 
-// As TRL: answers in the prompt are context, unless --train-on asks for them. Each record says what it is.
+// As in TRL, answers in the prompt are context, unless --train-on asks for them. Each record shows its own format.
 TEST_F(RecordsTest, OfPromptAndCompletionTheCompletionIsTrainedOn) {
   folder_.write("t.jinja", kTurns);
   const std::string completed =

@@ -123,7 +123,7 @@ TEST_F(TokenizeTest, WhatFollowsSepIsTheTable) {
   EXPECT_FAILURE(run({"b.csv"}), Exit::corrupt, HasSubstr("b.csv, line 3, offset 13: expected 2 fields"));
 }
 
-// What no text has is refused before the first input is tokenized.
+// Bytes that no text contains are refused before the first input is tokenized.
 TEST_F(TokenizeTest, OtherFilesAreRefusedByWhatTheyAre) {
   folder_.write("good.txt", "a");
   folder_.write("x.txt", "PK\x03\x04 [Content_Types].xml xl/workbook.xml");
@@ -210,8 +210,8 @@ TEST_F(TokenizeTest, DocumentsWithTheEndOfTextBetween) {
   EXPECT_FAILURE(tokenize(options), Exit::usage, HasSubstr("--no-eot"));
 }
 
-// Empty documents leave no trace, an end-of-text token belongs to the document before it, and text that is read in
-// several parts is one document.
+// Empty documents leave no trace, an end-of-text token belongs to the document before it, and a text read in several
+// parts is one document.
 TEST_F(TokenizeTest, WhereDocumentsBeginIsKept) {
   const std::string long_text(1'000'000, 'x');
   folder_.write("a.txt", "abc");
@@ -231,7 +231,7 @@ TEST_F(TokenizeTest, WhereDocumentsBeginIsKept) {
   EXPECT_FALSE(sidecar->mask);
 }
 
-// A file of masked tokens, as a chat's are, over which plain text is written.
+// A file of masked tokens, such as a chat's, is overwritten with plain text.
 TEST_F(TokenizeTest, AMaskGoesWithTheTokensThatItIsOf) {
   const auto tokenizer = text::load_tokenizer("byte");
   const std::vector<std::uint32_t> tokens = {'a', 'b', 'c'};
@@ -283,7 +283,7 @@ TEST_F(TokenizeTest, TheFirstBadLineIsNamedWhateverTheThreads) {
   EXPECT_EQ(files(), 1u);
 }
 
-// What a text's NUL bytes are removed with would destroy tokens.
+// The advice for a text with NUL bytes would destroy tokens.
 TEST_F(TokenizeTest, TokensAreNotTokenizedAgain) {
   folder_.write("a.txt", "abc");
   run({"a.txt"});

@@ -101,7 +101,6 @@ TEST_F(FrontTest, SaysWhatIsInTheWayBeforeAnythingStarts) {
   EXPECT_THAT(refusal(), HasSubstr("Address already in use"));
 }
 
-// A folder of checkpoints may be anyone's: its control.json chooses no program of this machine, and gets no secret.
 TEST_F(FrontTest, TwoKeysWithOnePortAreBothNamed) {
   recipe_.listen = recipe_.metrics = "127.0.0.1:7001";
   EXPECT_THAT(refusal(), HasSubstr("control.listen and control.metrics both name 127.0.0.1:7001"));
@@ -109,6 +108,7 @@ TEST_F(FrontTest, TwoKeysWithOnePortAreBothNamed) {
   EXPECT_TRUE(open_front(recipe_).metrics);
 }
 
+// Anyone may own a folder of checkpoints. Its control.json chooses no program of this machine, and gets no secret.
 TEST_F(FrontTest, BelievesNoFileMoreThanItsOwner) {
   const auto refusal_of = [&](const ServiceAddress& address) {
     folder_.write("ck/control.json", to_json(address));

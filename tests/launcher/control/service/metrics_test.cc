@@ -100,7 +100,7 @@ TEST(MetricsTest, AnswersRequestsAndNothingElse) {
   EXPECT_THAT(answer_to("GET /metrics HTTP/1.1\r\n\r\n", "", metrics), HasSubstr("Content-Length: 2\r\n"));
 }
 
-// Probes of load balancers and orchestrators know no secret.
+// The probes of load balancers and orchestrators have no secret.
 TEST(MetricsTest, TellsAnyoneThatItIsThereAndNothingElse) {
   const auto metrics = [] { return std::string("m\n"); };
   for (const bool certified : {false, true}) {
@@ -129,7 +129,7 @@ TEST(MetricsTest, WithCredentialsSpeaksTlsAlone) {
   EXPECT_THAT(ask(port, "GET /metrics HTTP/1.1\r\n\r\n"), testing::Not(HasSubstr("strata_loss")));
 }
 
-// More of them than there is time for if each has its second, one after the other.
+// There are more visitors than could be served within a second each, one after another.
 TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
@@ -139,7 +139,7 @@ TEST(MetricsTest, AnswersBesideVisitorsThatSendNothing) {
   EXPECT_THAT(ask(port, "GET /healthz HTTP/1.1\r\n\r\n"), HasSubstr("\r\n\r\nok\n"));
 }
 
-// Half a request, and the connection stays open: many times what it lets in at once, again and again.
+// Visitors send half a request and keep the connection open: repeatedly, and many more than the server admits at once.
 TEST(MetricsTest, AnswersEachProbeAmongManyVisitorsThatDoNotFinish) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const int port = listener.port();
@@ -156,7 +156,7 @@ TEST(MetricsTest, AnswersEachProbeAmongManyVisitorsThatDoNotFinish) {
   }
 }
 
-// What a visitor is answered that shows this certificate, if any.
+// The server's answer to a visitor that shows this certificate, if any.
 std::string ask_by_tls(int port, const Credentials& own, const std::string& token,
                        const std::string& path = "/metrics") {
   (void)std::signal(SIGPIPE, SIG_IGN);  // it may be turned away before it has asked

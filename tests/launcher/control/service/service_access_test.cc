@@ -53,7 +53,7 @@ TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
   const std::string token = own.token;
   open(own, true, true);
   const std::string port = address_.substr(address_.find(':') + 1);
-  // The certificate is for the name strata-run: the client is told so by its authority alone.
+  // The certificate is for the name strata-run. The client knows the name only because it has the authority.
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = own.cert;
   grpc::ChannelArguments arguments;
@@ -75,7 +75,7 @@ TEST_F(ServiceAccessTest, SpeaksTlsToThoseWhoKnowItsCertificate) {
       << "plain text to the port of TLS";
 }
 
-// The certificate with its time over an hour ago.
+// The same certificate, but expired an hour ago.
 std::string expired(const Credentials& credentials) {
   const auto bio = [](const std::string& text) {
     return std::unique_ptr<BIO, decltype(&BIO_free)>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())),
@@ -94,7 +94,7 @@ std::string expired(const Credentials& credentials) {
   return {data, static_cast<std::size_t>(size)};
 }
 
-// What a client of TLS is told that believes `ca` and shows this certificate.
+// The status that a TLS client gets if it trusts `ca` and shows this certificate.
 grpc::StatusCode status_by_tls(const std::string& target, const std::string& ca, const Credentials& own = {}) {
   grpc::SslCredentialsOptions options{ca, own.key, own.cert};
   grpc::ChannelArguments arguments;
@@ -161,7 +161,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenKeepNobodyOut) {
     EXPECT_FAILURE((void)strangers.back()->status(), Exit::usage, HasSubstr("no token, or a wrong one"));
   }
   EXPECT_EQ(Client(target(token)).status().max_steps(), 100);
-  // Those that have shown it stay: the next one has to wait.
+  // Clients that have shown it stay connected, so the next one has to wait.
   std::vector<std::unique_ptr<Client>> owners;
   for (int i = 0; i < 4; ++i) {
     owners.push_back(std::make_unique<Client>(target(token)));
@@ -186,7 +186,7 @@ TEST_F(ServiceAccessTest, ConnectionsWithoutATokenAreClosedAndOthersStay) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{1, 2}));
 }
 
-// Connections end unheard at a door that is full, and at one that speaks TLS: a client that cannot know says both.
+// A full service closes connections unanswered, and so does one with TLS. The client cannot tell, so it names both.
 TEST_F(ServiceAccessTest, SaysThatAFullDoorOpensAgain) {
   Listener listener = Listener::tcp({"127.0.0.1", 0}, "k");
   const std::string address = "127.0.0.1:" + std::to_string(listener.port());
@@ -210,7 +210,7 @@ TEST_F(ServiceAccessTest, IsNotBelievedOnceItsCertificateHasExpired) {
   EXPECT_EQ(status_by_tls(address_, server.cert), grpc::StatusCode::UNAVAILABLE);
 }
 
-// Half of a handshake, many times: those who know how are still let in.
+// Visitors send half a handshake, many times. Proper clients still get in.
 TEST_F(ServiceAccessTest, AnswersBesideHandshakesThatDoNotGoOn) {
   Credentials server = make_credentials();
   server.token.clear();
@@ -223,7 +223,7 @@ TEST_F(ServiceAccessTest, AnswersBesideHandshakesThatDoNotGoOn) {
   for (int i = 0; i < 60; ++i) {
     guests.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(connect(guests.back().get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    // Nothing, or the first bytes of a hello that promises 512.
+    // Sends nothing, or the first bytes of a hello that promises 512.
     const std::string hello("\x16\x03\x01\x02\x00\x01\x00", 7);
     if (i % 2) (void)send(guests.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
   }

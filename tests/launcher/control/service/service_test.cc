@@ -53,7 +53,7 @@ TEST_F(ServiceTest, TellsTheStatusThePlanAndADump) {
   EXPECT_EQ(client.plan().tasks(), 5);
 }
 
-// Watches from another thread, from the newest `last` steps on.
+// Watches a run from another thread, beginning with the newest `last` steps.
 class Watching {
  public:
   Watching(const Target& target, int last)
@@ -67,7 +67,7 @@ class Watching {
   void wait_for_first() const {
     while (!begun_.load()) std::this_thread::sleep_for(5ms);
   }
-  // The steps that were told until the run ended.
+  // The steps that were sent until the run ended.
   std::vector<std::int64_t> seen() {
     EXPECT_TRUE(ended_.get()) << "the run has not ended";
     return seen_;
@@ -92,7 +92,7 @@ TEST_F(ServiceTest, ShowsStepsAsTheyComeAndEndsWithTheRun) {
   EXPECT_THAT(watching.seen(), testing::ElementsAre(2, 3, 4, 5, 6));
 }
 
-// A run that ends before its last steps were told tells them all, and then its end.
+// If a run ends before its last steps were sent, they are all sent first, and then its end.
 TEST_F(ServiceTest, TheLastStepIsShownToo) {
   open();
   post(1);
@@ -107,7 +107,7 @@ TEST_F(ServiceTest, TheLastStepIsShownToo) {
   EXPECT_EQ(seen.back(), 120);
 }
 
-// Someone who watches may leave, whether the run stands still or not.
+// A watcher may leave at any time, even if the run is stuck.
 TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
   open();
   Client watcher(target());
@@ -126,7 +126,7 @@ TEST_F(ServiceTest, AWatchMayBeLeftBetweenTwoSteps) {
   EXPECT_FALSE(watcher.watch(1, [](const pb::Step&) { return true; })) << "nor is it watched any more";
 }
 
-// What goes to and fro between a client and a service, until it is cut: nothing comes any more, and no end either.
+// Carries bytes between a client and a service until it is cut. Then nothing arrives any more, not even an end.
 class Cable {
  public:
   explicit Cable(int port) : port_(port), listener_(Listener::tcp({"127.0.0.1", 0}, "k")) {
@@ -248,7 +248,7 @@ TEST_F(ServiceTest, StopsOnceAndMayBeToldToHurry) {
   EXPECT_EQ(client.status().state(), pb::STOPPING);
 }
 
-// A step that has begun takes no request any more: the next one is the last.
+// A step that has begun accepts no requests, so the next one is the last.
 TEST_F(ServiceTest, SaysAfterWhichStepTheRunEnds) {
   open();
   Client client(target());
@@ -290,7 +290,7 @@ TEST_F(ServiceTest, RefusesMessagesThatAreNoneOrTooLong) {
     for (int i = 0; i < 64; ++i) {
       std::string bytes(random() % 200, '\0');
       for (char& byte : bytes) byte = static_cast<char>(random());
-      // Bytes that happen to be a message are one; nothing else is.
+      // Random bytes may happen to be a message; otherwise the call is refused.
       (void)call_raw(fmt::format("/strata.control.v1.Run/{}", method), bytes);
     }
   const std::string open_ended = "\xff\xff\xff\xff";

@@ -23,7 +23,7 @@
 namespace strata::launcher::control {
 namespace {
 
-// Of a run of one rank, whose node tells.
+// The hub of a run with one rank, whose node reports.
 class HubTest : public testing::Test {
  protected:
   HubTest() { hub_.emplace(memory_, board_, setup()); }
@@ -73,7 +73,7 @@ TEST_F(HubTest, TellsWhatItWasTold) {
   EXPECT_EQ(status().nodes_size(), 1);
 }
 
-// Of a pipeline of two stages, whose first rank this is.
+// The rank is the first of a pipeline with two stages.
 TEST_F(HubTest, TellsWhereARankIsInTheMesh) {
   hub_->told(report());
   EXPECT_EQ(status().ranks(0).coordinates(), "");
@@ -111,7 +111,7 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
   EXPECT_EQ(dump->ranks(0).rank(), 0);
 }
 
-// Somebody asks while others are told: nobody is told nothing, and the ranks are interrupted once for all.
+// A request during a collection gets an answer, too, and the ranks are interrupted only once.
 TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLater) {
   std::vector<int> told(3, -1);
   const auto ask = [&](std::size_t who) {
@@ -155,7 +155,7 @@ TEST_F(HubTest, NobodyWaitsForADumpOnceRank0HasLeft) {
 
 class StuckHubTest : public HubTest {
  protected:
-  // Its only rank stands still.
+  // A report in which the node's only rank is stuck.
   static pb::NodeReport stuck_report() {
     pb::NodeReport out = report();
     pb::RankReport& rank = *out.mutable_ranks(0);
@@ -166,7 +166,7 @@ class StuckHubTest : public HubTest {
     }
     return out;
   }
-  // That it tells what it does, then the verdict, or nothing after seconds.
+  // Lets the rank report what it does, and returns the verdict that follows; empty if none follows within seconds.
   std::string verdict() {
     pb::NodeReport stuck = stuck_report();
     for (int naps = 0; naps < 1000 && !ended_; ++naps) {
@@ -209,13 +209,13 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
-// To open a pipe that nobody reads would never return: it is refused instead.
+// Opening a pipe that nobody reads would never return, so it is refused.
 TEST_F(StuckHubTest, EndsTheRunAlsoIfAPipeIsInTheFilesPlace) {
   ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
-// The drive may be what hangs: it is given its time, and the run ends.
+// The drive itself may hang. It gets some time, and then the run ends.
 TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
   std::promise<void> drive;
   const auto done = std::make_shared<std::promise<void>>();
@@ -243,7 +243,7 @@ TEST_F(HubTest, KnowsWhetherItLooks) {
   EXPECT_TRUE(hub_->is_looking());
 }
 
-// Bytes of a report, some of them others: what can still be read is told, and changes nothing but the rank's figures.
+// A report with some bytes changed: the hub accepts what it can still read, and only the rank's figures change.
 TEST_F(HubTest, TakesReportsOfAnyContent) {
   std::mt19937_64 random(1);
   const std::string plain = report().SerializeAsString();

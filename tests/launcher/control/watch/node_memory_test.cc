@@ -28,7 +28,7 @@ TEST(NodeMemoryTest, SaysWhyRanksOfAMachineAreNodesOfTheirOwn) {
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// Protobuf takes no half of a character.
+// Protobuf refuses half of a character.
 TEST(NodeMemoryTest, AVerdictThatIsTooLongIsCutBetweenCharacters) {
   const auto world = comm::solo_world();
   NodeMemory memory(*world);

@@ -92,7 +92,7 @@ TEST_F(NodeStreamTest, BringsReportsAndOrders) {
   EXPECT_TRUE(comes([&] { return verdict.load(); }));
 }
 
-// Its watching thread may hang while gRPC's own threads continue: the nodes must miss it.
+// Rank 0's watching thread may hang while gRPC's threads continue. Nodes must then miss rank 0.
 TEST_F(NodeStreamTest, DoesNotAnswerForARank0ThatDoesNotLook) {
   looks_.store(false);
   serve();
@@ -156,7 +156,7 @@ TEST_F(NodeStreamTest, ComesBackWhenTheLinkDoes) {
   }));
 }
 
-// Whoever knows the secret and talks nonsense ends its own stream, and no other.
+// A client that knows the secret but sends nonsense ends only its own stream.
 TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
   serve();
   grpc::SslCredentialsOptions options;
@@ -186,7 +186,7 @@ TEST_F(NodeStreamTest, EndsStreamsThatSendNoReports) {
     for (char& byte : bytes) byte = static_cast<char>(random());
     (void)send(bytes);
   }
-  // A stream that has ended gives its place to others a moment later; until then there may be too many.
+  // The place of an ended stream becomes free a moment later. Until then, there may be too many.
   EXPECT_TRUE(comes([&] { return send("\xff\xff\xff\xff").error_code() == grpc::StatusCode::INVALID_ARGUMENT; }));
   EXPECT_EQ(send(std::string(std::size_t{17} << 20, 'x')).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   const std::size_t before = told();

@@ -10,7 +10,7 @@
 namespace strata::launcher::control {
 namespace {
 
-// The first sentence is taken by nobody until the others have been told: tell() would not return.
+// Nobody takes the first sentence before the others have been given. A tell() that waits would never return.
 TEST(TellerTest, HoldsUpNobodyAndSaysEverythingInOrder) {
   std::promise<void> read;
   std::vector<std::string> said;

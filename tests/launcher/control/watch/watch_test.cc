@@ -40,7 +40,7 @@ class WatchTest : public testing::Test {
  protected:
   WatchTest() { watch_.know(names()); }
 
-  // All nodes tell at `now`.
+  // All nodes report at `now`.
   void tell(const std::vector<RankView>& ranks, double now) {
     for (int node = 0; node < 3; ++node)
       watch_.heard(node, std::span(ranks).subspan(2 * static_cast<std::size_t>(node), 2), now);
@@ -86,7 +86,7 @@ TEST_F(WatchTest, ANodeThatComesBackInTimeIsNotLost) {
   EXPECT_THAT(look(131, Kind::lost), IsEmpty());
 }
 
-// Whoever says so: what is not in the map is nobody's.
+// A report from a node that does not exist is ignored.
 TEST_F(WatchTest, ANodeThatThereIsNotIsPassedOver) {
   tell(all_reducing(0), 100);
   for (const int node : {-1, 3, 4, 1 << 20}) {
@@ -153,7 +153,7 @@ TEST_F(WatchTest, NamesAProcessThatDoesNotRun) {
                   "wait for it"));
 }
 
-// They came to where they wait a moment later, and have not stood there for as long as a warning takes.
+// These ranks began to wait a moment later, so not as long ago as a warning requires.
 TEST_F(WatchTest, CountsThoseThatBeganToWaitALittleLater) {
   std::vector<RankView> ranks = all_reducing(59.8);
   ranks[2].beat_age = 60;
@@ -176,7 +176,7 @@ TEST_F(WatchTest, ATaskMayTakeTenTimesWhatItUsuallyDoes) {
   EXPECT_THAT(look(111, Kind::warning), ElementsAre("rank 1 on n1 is in 'forward block 3' of step 120 for 111 s"));
 }
 
-// A device's lanes do not say what a task takes, and in a graph no lane of the plan runs.
+// A device's lanes do not report task times, and while a graph runs, no lane of the plan does.
 TEST_F(WatchTest, AStepOfADeviceMayTakeTenTimesWhatStepsUsuallyDo) {
   for (const bool running : {true, false}) {
     Watch watch({30, 60, 600}, three_nodes(), 0);
@@ -198,7 +198,7 @@ TEST_F(WatchTest, AStepOfADeviceMayTakeTenTimesWhatStepsUsuallyDo) {
   }
 }
 
-// Between two steps, after an evaluation that took long.
+// The ranks are between two steps, after a long evaluation.
 TEST_F(WatchTest, WhatARankDidBetweenTwoStepsIsNoTimeOfItsNewestTask) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) {
@@ -209,7 +209,7 @@ TEST_F(WatchTest, WhatARankDidBetweenTwoStepsIsNoTimeOfItsNewestTask) {
   EXPECT_THAT(watch_.look(100), IsEmpty());
 }
 
-// The others are in the next step and wait for rank 0, which writes what the evaluation has found.
+// The others are in the next step and wait for rank 0, which still writes the evaluation's results.
 TEST_F(WatchTest, NamesTheRankThatIsNotThroughWithAnEvaluation) {
   std::vector<RankView> ranks;
   for (int rank = 0; rank < 6; ++rank) ranks.push_back(at(rank, LaneId::gather, 2, 61, 121));
@@ -330,7 +330,7 @@ TEST_F(WatchTest, ANodeThatNeverCameIsToldOfAndNotLost) {
   }
 }
 
-// A cut that is over held the run up: that is said once, for all that come back together.
+// A cut that is over has delayed the run. One sentence says so for all nodes that come back together.
 TEST_F(WatchTest, NodesThatComeBackAreToldOf) {
   const std::vector<RankView> ranks = all_reducing(0);
   const auto hear = [&](int node, double now) {

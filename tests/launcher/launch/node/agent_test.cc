@@ -27,7 +27,7 @@ TEST(EndRanks, EndsThoseOfItsRunAlone) {
   EXPECT_TRUE(end_ranks("", 0).empty());
 }
 
-// A node that was lost and came back: the earlier agent would take the next start's ranks for its own.
+// A lost node is back: its earlier agent would take the ranks of the next start for its own.
 TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
   const tests::ScratchFolder folder;
   folder.write("node-agent", "echo begun; read nothing\n");
@@ -53,7 +53,7 @@ TEST(EndOlderAgents, EndsThoseOfThisRunAndNodeAlone) {
   for (Child* child : {&other_node, &other_run, &starter}) EXPECT_EQ(child->exit_code(), std::nullopt);
 }
 
-// As a rank that ends while one of its threads waits for a drive: its first thread shows nothing of it any more.
+// A rank ends while one of its threads waits for a drive. Its first thread then shows nothing about the process.
 TEST(EndRanks, FindsOneWhoseFirstThreadHasEnded) {
   if (find_program("python3").empty()) GTEST_SKIP() << "python3 is not installed";
   const auto nothing = [](std::string_view) {};

@@ -34,7 +34,7 @@ TEST(Link, MeasuresBothDirectionsAndTheWay) {
   EXPECT_EQ(json_of({1.5, 20}).members(), R"("gbit_per_s":1.5000,"microseconds":20.0)");
 }
 
-// Who does not know the token gets nothing, and does not keep the one who does from it.
+// A stranger without the token gets nothing, and does not block the peer that has it.
 TEST(Link, StrangersAreSentAway) {
   LinkListener listener("a token of ours");
   std::jthread server([&] { listener.serve_one(20); });

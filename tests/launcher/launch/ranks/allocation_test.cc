@@ -57,7 +57,7 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
   EXPECT_THAT(why_not_reached("n2", "sh: 1: cd: can't cd to " + here + "\n", 2), HasSubstr("n2 has no folder " + here));
   EXPECT_THAT(why_not_reached("n2", "slurmstepd: error: execve(): " + program + ": No such file or directory\n", 2),
               HasSubstr("n2 has no " + program));
-  // Not all that is missing there is this folder, or the program.
+  // A missing file need not be this folder or the program.
   EXPECT_EQ(why_not_reached("n2", "~/.bashrc: cd: /old: No such file or directory\nkex: Connection reset\n", 255),
             "n2 does not answer: kex: Connection reset");
   EXPECT_EQ(why_not_reached("n2", "strata: /sys/x: No such file or directory\n", 1),
@@ -74,7 +74,7 @@ TEST(Allocation, WhatSshSaysBecomesWhatToDo) {
   EXPECT_EQ(why_not_reached("n2", "", 255), "n2 does not answer");
 }
 
-// A Slurm job of two nodes, by programs of its names that say what is wanted.
+// A Slurm job of two nodes, with stand-ins for Slurm's programs.
 struct SlurmJob : testing::Test {
   SlurmJob() : path_(std::getenv("PATH")) {
     program("scontrol", "echo localhost; echo 127.0.0.1");
@@ -111,7 +111,7 @@ TEST_F(SlurmJob, GivesNodesAndTasks) {
               testing::AllOf(testing::Contains("srun"), testing::Contains("--nodelist=localhost")));
 }
 
-// Without --ntasks it says how many processors there are, and not how many ranks are meant.
+// Without --ntasks, Slurm gives the number of processors, not the intended number of ranks.
 TEST_F(SlurmJob, WithoutTasksItsProcessorsAreTheRoom) {
   const Allocation job = find_allocation(std::nullopt);
   EXPECT_THAT(job.hosts, ElementsAre(Host{"localhost", 8, true}, Host{"127.0.0.1", 8, true}));
@@ -138,7 +138,7 @@ TEST_F(SlurmJob, WhySrunSaysNothingIsPassedOn) {
 TEST_F(SlurmJob, HostsArePartOfIt) {
   EXPECT_THAT(find_allocation("127.0.0.1:4").hosts, ElementsAre(Host{"127.0.0.1", 4}));
   EXPECT_FAILURE(find_allocation("127.0.0.1:9"), Exit::usage, AllOf(HasSubstr("9 ranks"), HasSubstr("room for 8")));
-  // Without a number it is as many as the job has there: --ranks-per-node is measured against them.
+  // Without a number in --hosts, a node has the job's slots. --ranks-per-node is checked against them.
   EXPECT_THAT(find_allocation("127.0.0.1").hosts, ElementsAre(Host{"127.0.0.1", 8, true}));
   EXPECT_FAILURE(find_allocation("n9"), Exit::usage, AllOf(HasSubstr("n9"), HasSubstr("Slurm job 12 does not have")));
 }
@@ -152,7 +152,7 @@ TEST(Allocation, TheReleaseOfOpenMpiIsWhatItsMpirunSays) {
   EXPECT_EQ(starter_of(""), Starter::mpirun);
 }
 
-// A path or a value with what a shell would take apart.
+// A path and a value contain characters that a shell would interpret.
 TEST(Allocation, WordsReachTheNodeAsTheyAre) {
   Allocation allocation;
   allocation.hosts = {{"198.51.100.1", 1}};

@@ -27,7 +27,7 @@ TEST(Child, SaysLineByLineAndEnds) {
   EXPECT_EQ(shell("kill -TERM $$").code, 128 + SIGTERM);
 }
 
-// mpirun, while somebody ends all processes at once.
+// Like mpirun when somebody ends all processes at once.
 TEST(Child, HearsNoTermIfItIsNotTo) {
   const std::vector<std::string> words = {"sh", "-c", "kill -TERM $$; echo on"};
   EXPECT_EQ(run_program({words}, 20).code, 128 + SIGTERM);
@@ -74,7 +74,7 @@ TEST(Child, Listens) {
   EXPECT_THAT(lines, ElementsAre("got word", "end"));
 }
 
-// A Ctrl-C in the terminal is this process's own to pass on.
+// This process itself passes on a Ctrl-C from the terminal.
 TEST(Child, HasAProcessGroupOfItsOwn) {
   EXPECT_EQ(shell("test $(ps -o pgid= -p $$) = $$ && echo own").out, "own\n");
 }

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Takes nothing until it is opened; says when the first write has reached it.
+// A destination that takes nothing until it is opened. It reports when the first write has reached it.
 struct Gate {
   std::promise<void> reached;
   std::promise<void> opened;

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 struct RankOutputTest : testing::Test {
-  // What reaches the screen of a rank's standard error.
+  // The lines of ranks' standard error that reach the screen.
   std::string screen(RankOutput& output, const std::vector<std::string>& lines) {
     testing::internal::CaptureStderr();
     for (const std::string& line : lines) output.take(true, line);
@@ -45,7 +45,7 @@ TEST_F(RankOutputTest, PiecesOfALineAreOneLine) {
             "two\none line\nthree\n");
 }
 
-// prterun, which is the mpirun of Open MPI 5, puts a space after its tags, and the rest of the line is the rank's own.
+// prterun, the mpirun of Open MPI 5, adds a space after its tags. The rest of the line is the rank's own.
 TEST_F(RankOutputTest, TagsOfOpenMpi5) {
   RankOutput output(Starter::prterun, screen_, std::nullopt, 2);
   EXPECT_EQ(screen(output, {"[1,0]<stderr>: step[1,0]<stderr>:  1", "[1,0]<stderr>: ", "[1,1]<stderr>:   two"}),
@@ -74,11 +74,11 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
             "strata: a note\nstrata: rank 1: it broke\n");
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
   EXPECT_EQ(output.complaint_code(), 75);
-  // What others say afterwards is no cause.
+  // Later lines of other ranks are not a cause.
   (void)screen(output, {"[1,0]<stderr>:strata: another note", "[1,0]<stderr>:step 9"});
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
 
-  // A stop that launch asked the others for does not replace it; another cause does.
+  // A stop that launch requested from the other ranks does not replace the cause. Another cause does.
   (void)screen(output,
                {"[1,0]<stderr>:strata: it was stopped" + complaint_end(Exit::failed, {EndReason::Kind::signal, 9})});
   EXPECT_EQ(output.complaint(), "rank 1: it broke");
@@ -93,7 +93,7 @@ TEST_F(RankOutputTest, TheCauseIsWhatARankComplainedOf) {
   EXPECT_EQ(several.complaint(), "it does not fit; what would:\n  zero.stage = 3");
 }
 
-// A sentence is its rank's own, and does not grow with what is said after it.
+// A sentence consists of its own rank's lines only, and later output does not extend it.
 TEST_F(RankOutputTest, WhatOthersSayIsNoPartOfASentence) {
   RankOutput output(Starter::mpirun, screen_, std::nullopt, 2);
   (void)screen(output, {"[1,1]<stderr>:strata: it does not fit; what would:", "[1,0]<stderr>:NCCL INFO x",

@@ -42,7 +42,7 @@ TEST_F(RankProgram, ByMpirun) {
   EXPECT_THAT(other.environment, Contains("STRATA_LAUNCH_RESUME=none"));
 }
 
-// The same of Open MPI 5, whose daemons have parameters of their own.
+// The same with Open MPI 5, whose daemons have their own parameters.
 TEST_F(RankProgram, ByPrterun) {
   setenv("OMPI_MCA_plm_rsh_args", "-p 2222", 1);
   setenv("OMPI_MCA_plm_rsh_agent", "/etc/mpi/kubexec.sh", 1);
@@ -83,7 +83,7 @@ TEST_F(RankProgram, BySrun) {
   EXPECT_THAT(program.environment, Contains("STRATA_LAUNCH=run-1"));
 }
 
-// MPI's, its daemons', and NCCL's: NCCL takes a name for the beginning of one unless told otherwise.
+// The interface applies to MPI, its daemons, and NCCL, which takes a name for a prefix unless told otherwise.
 TEST_F(RankProgram, OneInterfaceForAll) {
   start.interface = "ib0";
   EXPECT_THAT(interface_variables(), testing::IsEmpty());
@@ -98,7 +98,7 @@ TEST_F(RankProgram, OneInterfaceForAll) {
   EXPECT_THAT(by_srun.words, Not(Contains("-x")));
 }
 
-// If only the nodes' names say which, what the user has exported wins; --interface is said now, and wins over it.
+// If the interface comes only from the nodes' names, the user's exported variables win. --interface wins over them.
 TEST_F(RankProgram, TheUsersVariablesWinOverTheRoutes) {
   setenv("NCCL_SOCKET_IFNAME", "eth1", 1);
   setenv("OMPI_MCA_btl_tcp_if_exclude", "lo", 1);

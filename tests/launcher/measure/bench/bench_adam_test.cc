@@ -11,7 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// The fewest parameters are not measured for hours: what a pass takes is then the waking of threads.
+// With very few parameters a pass only wakes threads, so the measurement must not go on for hours.
 TEST(BenchAdam, EndsAlsoWithTheFewestParameters) {
   BenchOptions options;
   options.parameters = 4096;
