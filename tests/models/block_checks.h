@@ -9,16 +9,16 @@
 #include "tests/models/reference.h"
 #include "tests/models/unit_runner.h"
 
-// What holds for the block of any family.
+// Checks that apply to the block of any family.
 namespace strata::models::testing {
 
 // A block in double precision: y from its parameters (names without the block's prefix) and x.
 using BlockReference = std::function<Doubles(const Weights&, const Doubles& x)>;
 
-// y, dx and the gradient of every parameter of an fp32 block against the reference. The loss is sum(dy * y), its
-// derivative along a random direction a central difference of the reference: with steps of 1e-5 good to about 1e-9.
-// What is left is the block's own fp32: a dozen operations in a row, each off by a few 2^-24 of its operands, leave
-// some 1e-6 of a tensor's norm; an error in any one element larger than that shows in almost every direction.
+// Checks y, dx and all parameter gradients of an fp32 block against the reference. The loss is sum(dy * y). Its
+// derivative along a random direction is a central difference of the reference, exact to about 1e-9 with steps of 1e-5.
+// What remains is the block's own fp32: a dozen operations in a row, each off by a few 2^-24 of its operands, add up to
+// some 1e-6 of a tensor's norm. A larger error in any element shows in almost every direction.
 // `unmoved`: a parameter whose true gradient is 0, if any; what is found is rounding, below the largest gradient's.
 inline void expect_block_matches(UnitRunner& block, const std::string& prefix, const BlockReference& reference,
                                  const std::string& unmoved = {}) {
@@ -62,7 +62,7 @@ inline void expect_block_matches(UnitRunner& block, const std::string& prefix, c
   }
 }
 
-// What a plan may choose must not show: recomputing instead of keeping, dx in dy's place, a part at a time, threads.
+// A plan's choices must not change bits: recomputing instead of keeping, dx in dy's place, one part at a time, threads.
 // `make(threads)` prepares the same block with the same operands.
 template <typename Make>
 void expect_block_is_independent_of_the_plan(Make&& make) {
@@ -94,8 +94,8 @@ void expect_block_is_independent_of_the_plan(Make&& make) {
   EXPECT_TRUE(three->gradients.bits() == gradients) << "three threads";
 }
 
-// The same block with the same values in `narrow`'s 16-bit format and in fp32: each tensor within `units` half units
-// in the last place of its own norm, as each of the operations before it rounds its result.
+// The same block and values in `narrow`'s 16-bit format and in fp32. Each tensor differs by at most `units` half units
+// in the last place of its norm, because each operation before it rounds its result.
 inline void expect_block_within_format(UnitRunner& narrow, UnitRunner& wide, DType dtype, double units,
                                        const std::string& unmoved = {}) {
   const double half_unit = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;

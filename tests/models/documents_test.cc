@@ -17,7 +17,7 @@ using testing::Columns;
 using testing::Doubles;
 using testing::Learnt;
 
-// The same parameters whatever the sequence.
+// Sets the same parameters for any sequence.
 Learnt learn(const std::string& json, const Columns& columns, DType dtype = DType::fp32) {
   std::mt19937_64 random(3);
   const auto fill = [&](const Unit& unit, Buffer& flat) {
@@ -31,7 +31,7 @@ Learnt learn(const std::string& json, const Columns& columns, DType dtype = DTyp
 
 class DocumentsTest : public ::testing::TestWithParam<const char*> {};
 
-// fp32 sums in other groups: a few units in the last place of what they sum, 1e-6 of a gradient's norm.
+// fp32 sums are grouped differently, which changes a few units in their last place: 1e-6 of a gradient's norm.
 TEST_P(DocumentsTest, ASequenceLearnsWhatItsDocumentsLearnAlone) {
   std::mt19937_64 random(7);
   Columns packed;
@@ -51,7 +51,7 @@ TEST_P(DocumentsTest, ASequenceLearnsWhatItsDocumentsLearnAlone) {
   EXPECT_LT(testing::relative_error(together.all(), sum), 2e-6);
 }
 
-// The forward of a document: alone at the front of the sequence, the rest of which holds nothing; beside others.
+// A document's forward, alone at the front of an otherwise empty sequence, and next to others.
 TEST_P(DocumentsTest, TheForwardsBitsDoNotDependOnWhereADocumentLies) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     std::mt19937_64 random(7);
@@ -73,7 +73,7 @@ TEST_P(DocumentsTest, TheForwardsBitsDoNotDependOnWhereADocumentLies) {
   }
 }
 
-// What the leftover holds, and what a document's neighbours are, changes no bit of what it learns.
+// Neither the leftover's content nor the neighbours of a document change a bit of its gradients.
 TEST_P(DocumentsTest, WhatIsInNoDocumentTeachesNothing) {
   std::mt19937_64 random(7);
   Columns packed;

@@ -62,8 +62,8 @@ double flops_of(const std::vector<device::ProductShape>& products) {
   return flops;
 }
 
-// What a unit says it costs is what its products are; its parts have what the whole has, and a loss's steps what its
-// call has, but for the logits that they compute twice.
+// A unit's work equals that of its products. Its parts add up to the whole, and a loss's steps to its call, except for
+// the logits, which the steps compute twice.
 TEST(ModelTest, UnitsKnowWhatTheyCost) {
   for (const char* family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"})
     for (const char* tied : {"true", "false"}) {
@@ -103,7 +103,7 @@ TEST(ModelTest, UnitsKnowWhatTheyCost) {
     }
 }
 
-// A query of a layer with a window sees few keys.
+// In a layer with a window, a query sees few keys.
 TEST(ModelTest, WindowsOfSingleLayersCostLess) {
   constexpr double kSeq = 24, kWindow = 6, kHeads = 4, kHeadDim = 8, kBatch = 1;
   const auto model =
@@ -111,14 +111,14 @@ TEST(ModelTest, WindowsOfSingleLayersCostLess) {
   const auto attention = [&](std::size_t unit, Pass pass) {
     return model->units[unit]->work(pass, model->units[unit]->all_parts()).attention_flops;
   };
-  // Two products over the keys below the diagonal, of a band as wide as the window less its first triangle.
+  // Two products over the keys below the diagonal: a band as wide as the window, without its first triangle.
   const double each = 4 * kBatch * kHeads * kHeadDim;
   EXPECT_DOUBLE_EQ(attention(1, Pass::forward), each * kSeq * kSeq / 2);
   EXPECT_DOUBLE_EQ(attention(2, Pass::forward), each * (kWindow * kSeq - kWindow * kWindow / 2));
   EXPECT_DOUBLE_EQ(attention(2, Pass::backward), 2.5 * attention(2, Pass::forward));
 }
 
-// What who plans a step goes by: units in a row from one without input to one with a loss, tables in fp32 moments.
+// Facts that a planner uses: the first unit has no input, the last has a loss, and tables have fp32 moments.
 TEST(ModelTest, UnitsSayWhatTheyTakeAndGive) {
   for (const char* family : {"gpt2", "llama"}) {
     const auto model = make(tiny(family));

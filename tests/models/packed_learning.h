@@ -49,8 +49,8 @@ struct Columns {
   }
 };
 
-// Every gradient of the model by its parameter's name, that of what the loss shares last; the summed loss; and what the
-// head gets, [rows, hidden].
+// Every gradient of the model by its parameter's name, with the loss's part of a shared one last; the summed loss; and
+// the head's input, [rows, hidden].
 struct Learnt {
   double loss = 0;
   std::vector<std::pair<std::string, Doubles>> gradients;
@@ -63,9 +63,9 @@ struct Learnt {
   }
 };
 
-// One forward and backward of a model that `config` describes. Gradients are of loss_gradient * the summed
-// loss. `fill` sets the parameters of a unit: (unit, its flat buffer). loss_rows: those that the loss takes, whose
-// labels then come first; none: all.
+// One forward and backward of the model that `config` describes. Gradients are those of loss_gradient * the summed
+// loss. `fill` sets a unit's parameters: (unit, its flat buffer). loss_rows: the rows that the loss takes, whose labels
+// then come first; empty: all.
 template <typename Fill>
 Learnt learn(const Config& config, const Columns& columns, float loss_gradient, Fill&& fill, DType dtype = DType::fp32,
              std::span<const std::uint32_t> loss_rows = {}) {

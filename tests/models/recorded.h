@@ -14,7 +14,7 @@
 #include "tests/models/reference.h"
 #include "tests/source_dir.h"
 
-// What transformers made of a few documents (tests/golden): FOLDER/model, and in FOLDER/documents.safetensors the
+// transformers' results for a few documents (tests/golden): FOLDER/model, and FOLDER/documents.safetensors with the
 // documents, their loss, and the gradient of every parameter.
 namespace strata::models::testing {
 
@@ -30,8 +30,8 @@ class Recorded {
     read_elements(*tensor, 0, out);
     return out;
   }
-  // The documents one behind the other from row `first` on, with `rows` rows in all; labels as a batch has them, where
-  // `numbers` are the bits of a float.
+  // The documents one after another from row `first` on, in `rows` rows; labels in the form of a batch. `numbers`: they
+  // are the bits of floats.
   Columns packed(std::size_t first, std::size_t rows, bool numbers = false) const {
     Columns out;
     out.add_leftover(first);
@@ -71,9 +71,9 @@ class Recorded {
     const double loss = values("loss").at(0);
     EXPECT_NEAR(found, loss, 1e-6 * loss);
   }
-  // All that is recorded, but for `others` tensors that are no gradients. Sums in another order than PyTorch's, through
-  // two blocks: some 1e-6 of a gradient's norm. A key's bias moves all scores of a row alike: its gradient is 0, and
-  // what is found is rounding, 1e-6 of `large`.
+  // Expects all recorded gradients; `others` tensors of the file are none. Sums are in another order than PyTorch's,
+  // through two blocks: some 1e-6 of a gradient's norm. A key's bias moves all scores of a row alike, so its gradient
+  // is 0 and only rounding remains: 1e-6 of `large`.
   void expect_gradients(const std::map<std::string, Doubles>& gradients, double large, std::size_t others) const {
     for (const auto& [name, gradient] : gradients) {
       const std::vector<float> stored = values("gradient of " + name);

@@ -8,7 +8,7 @@
 #include "device/numeric/philox.h"
 #include "tests/models/unit_runner.h"
 
-// What transformer blocks are made of, written once more from the papers, dense, row by row and in double precision.
+// The operations of transformer blocks, written again from the papers: dense, row by row, in double precision.
 namespace strata::models::testing {
 
 inline double norm_of(const Doubles& x) {

@@ -24,7 +24,7 @@ using device::View;
 using Doubles = std::vector<double>;
 using Weights = std::map<std::string, Doubles, std::less<>>;
 
-// An operand's memory. Starts as NaN, so that what is read before it was written shows; bytes behind it are guarded.
+// An operand's memory. It starts as NaN, so that reading unwritten elements shows. Bytes after it are guarded.
 class Buffer {
  public:
   Buffer(std::size_t size, DType dtype)
@@ -70,8 +70,8 @@ class Buffer {
   View view_;
 };
 
-// Runs what it is told and waits for it. Tests change the operands between calls; outputs, saved activations and
-// workspace are as large as the unit asks for, and NaN before every call.
+// Runs a unit's calls and waits for them. Tests change the operands between calls. Outputs, saved activations and
+// workspace are as large as the unit requests, and NaN before every call.
 class UnitRunner {
  public:
   // `model` gives constants to units that need them; a table that the unit shares has `shared_vocabulary` rows.
@@ -101,7 +101,7 @@ class UnitRunner {
         lane_("test", run.threads, 0, abort_) {
     if (model) model->fill_constants(constants_.view().data);
     randomize(1);
-    // Not the row's place in its sequence: an operation must read the position.
+    // Differs from the row's place in its sequence, because an operation must read the position.
     for (std::uint32_t& p : positions) p = static_cast<std::uint32_t>(random_() % run.seq);
   }
 
@@ -125,7 +125,7 @@ class UnitRunner {
   }
   // A forward of which only `saved` is wanted.
   void recompute() { run_forward(unit_.saving_parts(), {}); }
-  // From `saved`, as forward() or recompute() left it. in_place: dx takes dy's memory, and is copied from there.
+  // Uses `saved` as forward() or recompute() left it. in_place: dx takes dy's memory, from which it is then copied.
   void backward(bool in_place = false) {
     for (Buffer* buffer : {&gradients, &backward_workspace_, &dx}) buffer->poison();
     if (in_place) std::memcpy(dx.view().data, dy.view().data, dy.view().bytes());
@@ -203,7 +203,7 @@ class UnitRunner {
   std::vector<std::uint32_t> tokens, positions, types, loss_rows;
   std::vector<std::int32_t> labels;
   std::vector<device::RowRange> documents;
-  // Only the part that a call runs is at hand, parameters and gradients: what a unit larger than memory sees.
+  // Each call sees only the parameters and gradients of its part, as for a unit larger than memory.
   bool by_parts = false;
   std::uint64_t micro_batch = 3;
   device::StepScalars scalars{.seed = 0x123456789abcdefull, .first_micro_batch = 40, .loss_gradient = 0.5f};
@@ -211,7 +211,7 @@ class UnitRunner {
  private:
   static constexpr double kLossBefore = 8;  // of other micro-batches: losses are added to it
 
-  // A part of a flat buffer as a call gets it: all of it, or memory of the part alone.
+  // The part of a flat buffer that a call gets: the whole buffer, or separate memory for the part.
   class Tile {
    public:
     Tile(const UnitRunner& runner, const Buffer& flat, Part part, bool alone = false)
@@ -242,7 +242,7 @@ class UnitRunner {
 
   const LossUnit* head() const { return unit_.as_loss(); }
   std::size_t hidden() const { return x.size() / tokens.size(); }
-  // The table that the head multiplies with, and the parts of it that lie in another unit.
+  // The table with which the head multiplies, and the parts of it that another unit holds.
   TableTiles tiles() const {
     return {vocabulary_ > 0 ? vocabulary_ : static_cast<std::size_t>(unit_.parameters().back().shape[0]),
             device::Kind::cpu};

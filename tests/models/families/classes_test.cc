@@ -22,11 +22,11 @@ using testing::Recorded;
 
 class ClassesTest : public ::testing::TestWithParam<const char*> {
  protected:
-  // The documents from row `first` on, with `rows` rows in all.
+  // The documents, from row `first` on, in `rows` rows.
   Columns packed(std::size_t first, std::size_t rows) const {
     return recorded_.packed(first, rows, std::string(GetParam()).ends_with("_regression"));
   }
-  // picks: the loss takes the rows that have a label alone, and some that stand empty.
+  // picks: the loss takes only the rows that have a label, and some empty rows.
   Learnt learn(Columns columns, bool picks) const {
     std::vector<std::uint32_t> rows;
     if (picks) {
@@ -83,7 +83,7 @@ TEST(ReadClassesTest, AsTransformersReadsThem) {
   EXPECT_EQ(read(R"({"num_labels": 9000, "problem_type": "multi_label_classification"})").names.size(), 9000u);
 }
 
-// What id2label is wrong in is said of config.json, not of the labels that no class is then found for.
+// An error in id2label names config.json, and not the labels whose class is missing because of it.
 TEST(ClassNamesTest, NamesCountFromZero) {
   const auto read = [](const std::string& json) {
     return read_classes(Config::parse(json, "config.json"), Objective::sequence_classification);

@@ -149,14 +149,14 @@ TEST(EncoderFamiliesTest, RefuseByNameWhatIsNotBuilt) {
   refused("distilbert", "activation", "\"relu\"", "gelu");
   refused("distilbert", "n_heads", "5", "dim=32");
   refused("distilbert", "logit_softcap", "30.0", "soft cap");
-  // In transformers 5 such a table learns as any other.
+  // In transformers 5, such a table is trained like any other.
   const Config sines = Config::parse(tiny("distilbert"), "config.json");
   Config given = sines;
   given.override_key("sinusoidal_pos_embds", "true");
   testing::expect_same(*make_model(sines, {1, 8, device::DType::fp32, 1}),
                        *make_model(given, {1, 8, device::DType::fp32, 1}));
   EXPECT_THAT(given.remarks(), ::testing::Contains(HasSubstr("trained, as in transformers 5")));
-  // Another head than those that are built, by its name.
+  // A head that is not built is refused by name.
   refused("bert", "architectures", R"(["BertForQuestionAnswering"])", "BertForQuestionAnswering, whose head");
   for (const char* family : {"bert", "roberta", "distilbert"}) {
     const Config config = Config::parse(tiny(family), "config.json");

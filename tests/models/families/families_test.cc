@@ -82,7 +82,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
     refused("modernbert", {{"rope_parameters", R"({"sliding_attention":)" + json + "}"}},
             "rope_parameters.sliding_attention.rope_type is \"" + std::string(kind), remedy);
   }
-  // What is given beside it, as every preset has it, is not called unknown.
+  // A key given next to it, as every preset does, is not reported as unknown.
   refused("llama",
           {{"rope_parameters", R"({"rope_theta":1e5})"}, {"rope_scaling", R"({"rope_type":"linear","factor":2.0})"}},
           "rope_scaling.factor", "contradicts rope_parameters");
@@ -130,21 +130,21 @@ TEST(FamiliesTest, KeysThatNoClassReadsAreNamedOnceAndChangeNothing) {
     EXPECT_THAT(*found, AllOf(HasSubstr("config.json has 4 keys that " + std::string(family) + " models do not read"),
                               HasSubstr(": custom_metrics, nan, transformers.js_config, unsloth_fixed")));
     expect_same(*make(tiny(family)), *make(with(family, R"("unsloth_fixed":true)")));
-    // The recipe's own has to mean something.
+    // A key in the recipe must mean something.
     EXPECT_FAILURE(make(tiny(family), {{"unsloth_fixed", "true"}}), Exit::usage,
                    AllOf(HasSubstr("model.config.unsloth_fixed"), HasSubstr(family)));
     EXPECT_NO_THROW(make(tiny(family), {{"unsloth_fixed", "null"}}));
     EXPECT_THAT(remarks(with(family, R"("auto_map":{"AutoModel":"a.B"})")),
                 ::testing::Contains(AllOf(HasSubstr("auto_map"), HasSubstr("code of its own"))));
   }
-  // Another family's key says nothing of this one.
+  // A key of another family has no meaning here.
   EXPECT_THAT(remarks(with("gpt2", R"("rms_norm_eps":1e-5)")), ::testing::Contains(HasSubstr("1 key")));
   EXPECT_FAILURE(make(tiny("gpt2"), {{"rms_norm_eps", "1e-5"}}), Exit::usage, HasSubstr("rms_norm_eps"));
   EXPECT_FAILURE(make(with("llama", R"("rope_theta":Infinity)")), Exit::usage,
                  AllOf(HasSubstr("rope_theta"), HasSubstr("must be finite")));
 }
 
-// transformers makes an attribute of such a name, which nothing reads.
+// transformers makes an attribute with this name, which nothing reads.
 TEST(FamiliesTest, AKeyWithADotIsNotTheNestedOneOfTheSamePath) {
   const std::string nested = R"("rope_scaling":{"rope_type":"linear","factor":2.0})";
   const std::string both = with("llama", nested + R"(,"rope_scaling.factor":4.0,"id2label.0":"x")");
@@ -153,7 +153,7 @@ TEST(FamiliesTest, AKeyWithADotIsNotTheNestedOneOfTheSamePath) {
               ::testing::Contains(HasSubstr(R"(: "rope_scaling.factor" (one key, whose name has a dot), id2label.0)")));
   expect_same(*make(both), *make(with("llama", nested)));
   EXPECT_EQ(constants(*make(both)), constants(*make(with("llama", nested))));
-  // The recipe's is the nested one.
+  // In the recipe, this name means the nested key.
   EXPECT_EQ(constants(*make(both, {{"rope_scaling.factor", "8.0"}})),
             constants(*make(with("llama", nested), {{"rope_scaling.factor", "8.0"}})));
 }
@@ -174,7 +174,7 @@ TEST(FamiliesTest, WhatIsMissingIsAsInTransformers) {
               ::testing::UnorderedElementsAre("config.json has no head_dim: it is 128, as in transformers",
                                               "config.json has no max_position_embeddings: it is 32768, as in "
                                               "transformers"));
-  // null is "as many as heads" there, and absent a constant, which has to fit.
+  // There, null means "as many as heads". An absent key means a constant, which has to fit.
   for (const char* family : {"mistral", "qwen2", "qwen3"}) {
     EXPECT_NO_THROW(make(tiny(family), {{"num_key_value_heads", "null"}}));
     const std::string json = fmt::format(R"({{"model_type":"{}","hidden_size":32,"num_attention_heads":4,
@@ -225,7 +225,7 @@ TEST(FamiliesTest, ArchitecturesNameTheFamilyIfNothingElseDoes) {
   EXPECT_EQ(family("T5Model"), "none");
 }
 
-// In transformers 5 an untied decoder has a bias of its own, and a tied one has that of the predictions.
+// In transformers 5, an untied decoder has its own bias; a tied one has the bias of the predictions.
 TEST(FamiliesTest, TheBiasOfWordsIsTheDecodersIfItIsNotTied) {
   const auto last = [](const char* family, const char* tied) {
     const auto model = make(tiny(family), {{"tie_word_embeddings", tied}});
@@ -290,7 +290,7 @@ TEST(FamiliesTest, BothSpellingsOfTransformersAreOneModel) {
   expect_same(*modern("rope_scaling", R"({"rope_type":"linear","factor":2.0})"),
               *modern("rope_parameters", R"({"full_attention":{"type":"linear","factor":2.0},
                                              "sliding_attention":{"rope_type":"linear","factor":2.0}})"));
-  // transformers 5 takes a base that its group does not have from beside it.
+  // If the group has no base, transformers 5 takes the one outside it.
   expect_same(*make(tiny("llama"), {{"rope_theta", "500000.0"}}),
               *make(tiny("llama"), {{"rope_theta", "500000.0"}, {"rope_parameters", R"({"rope_type":"default"})"}}));
 }
@@ -325,8 +325,8 @@ TEST(FamiliesTest, ReadsTheConfigsOfPublishedModels) {
   for (const std::string& json : {llama32, qwen25, mistral, gpt2}) EXPECT_NO_THROW(make(json)) << json;
 }
 
-// A text's class is read from the row that has read all of it: its last, of models whose rows see what comes before
-// them alone. Of every family that there is, as the refusal of another one lists them.
+// The class of a text is read from a row that has read all of it. That is its last row if rows see only earlier ones.
+// This checks every family, as listed by the refusal of an unknown one.
 TEST(FamiliesTest, WhichRowHasReadAllOfATextIsTheFamilys) {
   std::vector<std::string> families;
   try {

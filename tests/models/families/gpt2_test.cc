@@ -57,7 +57,7 @@ const std::string kGpt2Prefix = "transformer.h.1.";
 
 Doubles reference(const Gpt2Shape& s, const UnitRunner& runner, const Weights& w, const Doubles& x) {
   const std::size_t d = s.hidden;
-  // One stream of random numbers for every place of every layer, none of them the embedding's.
+  // Each place in each layer has its own stream of random numbers, and none is the embedding's.
   const auto mask = [&](float p, std::uint32_t place) { return Mask(runner, p, kLayer * 4 + 4 + place); };
   const Doubles packed = linear(testing::layernorm(x, w.at("ln_1.weight"), w.at("ln_1.bias"), kGpt2Eps), d,
                                 w.at("attn.c_attn.weight"), w.at("attn.c_attn.bias"), true);
@@ -156,7 +156,7 @@ TEST(Gpt2Test, HasTheParametersOfTransformers) {
   EXPECT_EQ(describe(*other->units[1])[10], "transformer.h.0.mlp.c_proj.weight 40x32 normal(0.125) decay");
 }
 
-// bitsandbytes quantises them transposed, all of them or none.
+// bitsandbytes quantises all of them transposed, or none.
 TEST(Gpt2Test, MatricesIn4BitsAreTransposed) {
   const auto in_4_bits = [](const char* skipped) {
     return make(tiny("gpt2"), {{"quantization_config", fmt::format(R"({{"quant_method":"bitsandbytes",

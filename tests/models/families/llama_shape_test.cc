@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kLlamaShapeSeq = 8192;
 
-// The sizes that every config has to give, and `more` of its keys.
+// A config with the required sizes, and `more` keys.
 LlamaShape shape(const std::string& family, const std::string& more = "") {
   return read_llama_shape(
       Config::parse(R"({"hidden_size":32,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":8,)"
@@ -52,7 +52,7 @@ TEST(LlamaShapeTest, TheWindowIsTheFamilys) {
   EXPECT_THAT(shape("mistral", R"(,"sliding_window":null)").windows, ElementsAre(0u, 0u));
   EXPECT_THAT(shape("mistral", R"(,"sliding_window":8191)").windows, ElementsAre(8191u, 8191u));
   EXPECT_THAT(shape("mistral", R"(,"sliding_window":8192)").windows, ElementsAre(0u, 0u));  // nothing lies outside it
-  // Llama does not know the keys; Qwen's is off where use_sliding_window does not say otherwise.
+  // Llama ignores these keys. Qwen's window is off unless use_sliding_window says otherwise.
   for (const char* more : {"", R"(,"layer_types":["full_attention","sliding_attention"])"})
     EXPECT_THAT(shape("llama", std::string(R"(,"sliding_window":7,"use_sliding_window":true)") + more).windows,
                 ElementsAre(0u, 0u));
@@ -77,7 +77,7 @@ TEST(LlamaShapeTest, QwensWindowIsThatOfItsLastLayers) {
   }
 }
 
-// Taken for absent, it would leave the positions unscaled.
+// If it were taken for absent, positions would stay unscaled.
 TEST(LlamaShapeTest, AScalingThatIsNoObjectIsRefused) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     for (const char* value : {R"("{\"rope_type\":\"linear\",\"factor\":2.0}")", R"(["linear",2.0])", "2.0", "true"})

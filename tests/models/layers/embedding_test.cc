@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EmbeddingTest,
                                            // Three tiles of rows; the last is short.
                                            Case{8200, true, 0.3f, DType::fp32}, Case{8200, false, 0, DType::bf16}));
 
-// Behind the padding's row, and with the row of its type in each sum.
+// Positions start after the padding's row, and each sum includes the row of its type.
 TEST(EmbeddingUnitTest, PositionsMayStartLaterAndRowsHaveAType) {
   const std::size_t first = 2, types = 3, seq = 11;
   const RunShape run{2, seq, DType::fp32, 2};
@@ -221,14 +221,14 @@ TEST(EmbeddingUnitTest, ItsTableIsSharedInWholeBlocksOfTheNorm) {
   EXPECT_EQ(shared(65, 64), 8192u);
 }
 
-// What it takes and gives, as who plans a step asks it.
+// The ports and costs that a planner asks for.
 TEST(EmbeddingUnitTest, MakesItsOutputFromTheBatchPartByPart) {
   const auto unit = make_embedding({"wte", "wpe", 8200, 13, 32, {}, 0}, {2, 4, DType::bf16, 1});
   EXPECT_FALSE(unit->ports().input || unit->ports().parameters_in_backward);
   EXPECT_TRUE(unit->ports().output_by_parts);
   EXPECT_EQ(unit->as_loss(), nullptr);
   for (const Parameter& p : unit->parameters()) EXPECT_TRUE(p.fp32_moments) << p.name;
-  // Forward: rows read and written, by all four parts alike; backward: what gradients it writes.
+  // Forward: rows read and written, the same for each of the four parts. Backward: the gradients written.
   const PartRange all = unit->all_parts(), table{0, 1};
   EXPECT_EQ(unit->work(Pass::forward, all).bytes, 2.0 * 8 * 32 * 2);
   EXPECT_EQ(unit->work(Pass::forward, table).bytes, 2.0 * 8 * 32 * 2 / 4);

@@ -25,7 +25,7 @@ using testing::Weights;
 constexpr std::size_t kNormPartHidden = 30;
 constexpr float kEps = 0.03f;  // large enough to see whether it is used
 
-// The piece alone, as a unit: y = norm(x) + x, so that both gradients that meet in dx are there.
+// The part as a unit of its own: y = norm(x) + x, so that dx combines both gradients.
 class NormUnit final : public Unit {
  public:
   NormUnit(NormKind kind, const RunShape& run)
@@ -114,7 +114,7 @@ TEST(NormPartTest, IsIndependentOfThePlan) {
       testing::expect_block_is_independent_of_the_plan([&](int threads) { return NormPartNorm(kind, dtype, threads); });
 }
 
-// Two ranks with half of the rows each leave what, added, has the bits of one rank with all of them.
+// The results of two ranks with half of the rows each add up to the bits of one rank with all rows.
 TEST(NormPartTest, BlocksOfTwoRanksAddUp) {
   constexpr std::size_t kRows = 44, kBlocks = 8;
   using device::testing::Array;

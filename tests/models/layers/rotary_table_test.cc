@@ -65,8 +65,8 @@ struct Stretched {
   std::vector<std::pair<std::size_t, double>> frequencies;
 };
 
-// transformers' ROPE_INIT_FUNCTIONS["yarn"] gives these: of Qwen2.5 with four times its 32,768 positions, and of a
-// model with every other key of it.
+// Results of transformers' ROPE_INIT_FUNCTIONS["yarn"]: for Qwen2.5 with four times its 32,768 positions, and for a
+// model with all other keys.
 TEST(RotaryTableTest, YarnIsThatOfTransformers) {
   const Stretched models[] = {
       {"qwen2",
@@ -110,7 +110,7 @@ TEST(RotaryTableTest, YarnIsThatOfTransformers) {
   }
 }
 
-// How a file may say the same, by what transformers takes for absent.
+// Other ways to write the same configuration, by the defaults of transformers.
 TEST(RotaryTableTest, YarnsKeysHaveDefaults) {
   const auto yarn = [](const std::string& more, const std::string& beside = "") {
     Config config = Config::parse(R"({"rope_scaling":{"rope_type":"yarn")" + more + "}" + beside + "}", "config.json");
@@ -131,7 +131,7 @@ TEST(RotaryTableTest, YarnsKeysHaveDefaults) {
   EXPECT_FAILURE(yarn(""), Exit::corrupt, ::testing::HasSubstr("rope_scaling.factor"));
 }
 
-// Of ModernBERT's two kinds one may be stretched, and of its groups the key of the model as a whole is not read.
+// One of ModernBERT's two kinds of attention may be stretched. With groups, the key of the whole model is not read.
 TEST(RotaryTableTest, AKindOfAttentionHasAnglesOfItsOwn) {
   const auto read = [](const std::string& json, const char* kind) {
     return read_rotary_table(Config::parse(json, "config.json"), 64, 4096, kind, "local_rope_theta", 10000);

@@ -21,7 +21,7 @@ using testing::Doubles;
 constexpr std::size_t kAttendedRows = 13;
 constexpr std::uint64_t kMicroBatch = 3;
 
-// One way to attend and its operands, as large as the piece asks for.
+// One kind of attention with its operands, which are as large as the part requires.
 struct Attention {
   Attention(const AttentionSpec& s, std::size_t batch = 2, std::size_t capacity = 0, std::size_t seq = kAttendedRows)
       : spec(s),
@@ -45,7 +45,7 @@ struct Attention {
                   scratch.view());
     lane.synchronize();
   }
-  // What its rows give in double precision.
+  // The results for its rows in double precision.
   Doubles reference(const Doubles& of) const {
     Doubles q, k, v;
     const std::size_t width = spec.row_width(), first = spec.query_width(), second = first + spec.key_width();
@@ -84,7 +84,7 @@ const AttentionSpec kWays[] = {
     {.heads = 2, .kv_heads = 2, .head_dim = 8, .dropout = 0.3f},
 };
 
-// As expect_block_matches() has it: a derivative along two random directions by central differences of the reference.
+// As in expect_block_matches(), a derivative along two random directions against central differences of the reference.
 TEST(AttentionPartTest, EveryWayMatchesTheReference) {
   constexpr double kTolerance = 5e-6, kStep = 1e-5;
   for (const AttentionSpec& way : kWays) {
@@ -114,7 +114,7 @@ TEST(AttentionPartTest, EveryWayMatchesTheReference) {
   }
 }
 
-// Rows that come piece by piece find those before in the cache.
+// Rows that arrive piece by piece find earlier rows in the cache.
 TEST(AttentionPartTest, RowsBehindTheCacheAreThoseOfTheWhole) {
   for (const AttentionSpec& way : kWays) {
     if (!way.causal || way.dropout > 0) continue;

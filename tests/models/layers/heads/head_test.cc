@@ -228,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, HeadTest,
                                            Shape{8200, 24, 50, true, false, DType::fp32, true},
                                            Shape{8200, 24, 50, true, true, DType::bf16, true}));
 
-// Of 50 rows the loss takes 13, and has room for 16: as if there were no other rows.
+// The loss takes 13 of 50 rows and has room for 16. The result is as if there were no other rows.
 class LossRowsTest : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(LossRowsTest, AreAllThatTheHeadSees) {
@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LossRowsTest,
                                            Shape{8200, 30, 50, true, true, DType::bf16, true, 0, true},
                                            Shape{8200, 24, 50, false, false, DType::fp32, false, 0, true}));
 
-// The transform's own mathematics are prediction_transform_test's; here that its gradient is that of what it gives.
+// prediction_transform_test checks the transform's mathematics. This checks that the head uses its gradient.
 TEST(HeadTransformTest, GradientsAreDifferencesOfTheLoss) {
   TestedHead head({97, 24, 20, true, true, DType::fp32, true, 0, true});
   head->scalars.loss_gradient = 1;
@@ -304,8 +304,8 @@ TEST(HeadChunksTest, MatchTheReference) {
   }
 }
 
-// A vocabulary so large that a chunk has 64 rows, the least there is: 130 tokens in chunks of 44, 44 and 42. The same
-// tokens, 50 at a time in one chunk, give the same rows, and the same sums but for their order.
+// With so large a vocabulary, a chunk has 64 rows, the minimum: 130 tokens are in chunks of 44, 44 and 42. The same
+// tokens, 50 at a time in one chunk, give the same rows, and the same sums except for their order.
 TEST(HeadChunksTest, ChunkingChangesSumsByTheirRoundingOnly) {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     const Shape whole{263000, 4, 130, false, false, dtype};
@@ -328,7 +328,7 @@ TEST(HeadChunksTest, ChunkingChangesSumsByTheirRoundingOnly) {
       gain = sum(gain, piece->tensor(piece->gradients, "ln_f.weight"));
       for (const double v : piece->dx.doubles()) dx.push_back(v);
     }
-    // Rows do not know of each other; a product's order of sums may follow its shape.
+    // Rows are independent, but the order of a product's sums may depend on its shape.
     EXPECT_NEAR(pieces_loss, loss, 1e-7 * loss);
     EXPECT_LT(relative_error(dx, head->dx.doubles()), dtype == DType::fp32 ? 1e-6 : 0x1p-9);
     EXPECT_LT(relative_error(weight, head.weight_gradient()), tolerance(whole));

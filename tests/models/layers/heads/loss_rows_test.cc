@@ -41,7 +41,7 @@ TEST(LossRowsTest, TakesTheRowsThatTheBatchNames) {
     EXPECT_EQ(r.picked.doubles(i * kWidth, kWidth), r.x.doubles(r.named[i] * kWidth, kWidth)) << i;
 }
 
-// What was not taken learns nothing; a row that is named twice, as leftover ones are, gets both.
+// A row that was not taken gets no gradient. A row that is named twice, as leftover rows are, gets both.
 TEST(LossRowsTest, GradientsGoBackToTheirRows) {
   Rows r({3, 0, 6, 0});
   const Buffer& d = r.picked;

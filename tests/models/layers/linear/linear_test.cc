@@ -70,7 +70,7 @@ class LinearTest : public ::testing::TestWithParam<LinearCase> {
     return tensor.weight + (c_.input_major ? i * tensor.out + o : o * c_.in + i);
   }
   void expect_near(double value, double reference, double scale, std::size_t terms, const std::string& what) {
-    // One rounding into the dtype, and one of fp32 per term of the sum at most.
+    // At most one rounding to the dtype, and one fp32 rounding per term of the sum.
     EXPECT_NEAR(value, reference, device::testing::tolerance(c_.dtype, reference, scale, terms + 1.0)) << what;
   }
 
@@ -118,7 +118,7 @@ TEST_P(LinearTest, GeluBehindSeesTheOutput) {
   }
 }
 
-// A step of one row takes another way, whose gelu is an operation of its own.
+// A call of one row takes another code path, with gelu as a separate operation.
 TEST_P(LinearTest, GeluBehindOneRow) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
@@ -153,7 +153,7 @@ TEST_P(LinearTest, BackwardInput) {
     }
 }
 
-// The slope of gelu, at most 1.13, in double precision; fp32's own slope is within some roundings of it.
+// The slope of gelu (at most 1.13) in double precision. fp32's differs by a few roundings.
 TEST_P(LinearTest, GeluBeforeTakesTheGradientThrough) {
   for (const Gelu gelu : {Gelu::tanh, Gelu::erf}) {
     Linear::Spec spec = spec_;
@@ -220,7 +220,7 @@ std::vector<LinearCase> cases() {
         out.push_back({"one", 24, {40}, true, bias, input_major, dtype});
         out.push_back({"one, more threads", 24, {40}, true, bias, input_major, dtype, 3});
         out.push_back({"contiguous", 32, {40, 24, 24}, false, bias, input_major, dtype});
-        // As a unit lays them: q without a gap behind it, k and v (and every bias) with one.
+        // The layout of a unit: no gap after q, and one after k, after v, and after every bias.
         out.push_back({"aligned", 24, {32, 11, 13}, true, bias, input_major, dtype, 2});
         out.push_back({"aligned without gaps", 32, {32, 8, 16}, true, bias, input_major, dtype});
       }

@@ -16,8 +16,7 @@ namespace {
 using device::DType;
 using device::testing::Array;
 
-// What A multiplies is what dropout leaves of x, each tensor's with a site of its own, and its gradient goes the same
-// way.
+// A multiplies x after dropout, which has its own site for each tensor. The gradient passes through the same dropout.
 TEST(LowRankDropout, IsOfWhatAMultiplies) {
   constexpr std::size_t kRows = 5, kIn = 64, kOut = 8;
   constexpr float kProbability = 0.5f;
@@ -83,8 +82,8 @@ TEST(LowRankDropout, IsOfWhatAMultiplies) {
   for (std::size_t i = 0; i < d_x.size(); ++i) EXPECT_NEAR(dx[i], d_x[i], 1e-4) << "dx at " << i;
 }
 
-// With DoRA, what dropout takes from x reaches W unscaled, as in peft: y = W (x - x') + g (W + s B A) x'. Against
-// double precision, with finite differences of the loss sum(y dy) for its gradients.
+// With DoRA, as in peft, W multiplies the dropped elements of x without a scale: y = W (x - x') + g (W + s B A) x'.
+// Compared with double precision; gradients are finite differences of the loss sum(y dy).
 TEST(LowRankDropout, OfDoraIsPefts) {
   constexpr std::size_t kRows = 5, kIn = 32, kOut = 8;
   constexpr float kProbability = 0.5f;

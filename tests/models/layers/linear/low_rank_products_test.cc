@@ -38,7 +38,7 @@ void PrintTo(const LowRankProductsCase& c, std::ostream* out) {
 
 class LowRankTest : public ::testing::TestWithParam<LowRankProductsCase> {
  protected:
-  // W frozen, biased; A and B in a pool of their own, as in a unit.
+  // W is frozen and has a bias. A and B have a pool of their own, as in a unit.
   Linear::Spec place() {
     Linear::Spec spec{c_.rows, c_.in, {}, true, c_.input_major, c_.dtype, {}, c_.behind, c_.before};
     const auto next = [](std::size_t& flat, std::size_t n) {
@@ -71,7 +71,7 @@ class LowRankTest : public ::testing::TestWithParam<LowRankProductsCase> {
     }
     return std::sqrt(sum);
   }
-  // By which DoRA multiplies an output before its bias.
+  // The factor by which DoRA multiplies an output before its bias.
   double factor(const Linear::Tensor& t, std::size_t o) const {
     return t.low_rank.dora ? values_[t.low_rank.magnitude + o] / norm(t, o) : 1;
   }
@@ -106,7 +106,7 @@ class LowRankTest : public ::testing::TestWithParam<LowRankProductsCase> {
       column += tensor.out;
     }
   }
-  // Values are of the order of 1; x A^T and s dy B are rounded, and so are the sums with them.
+  // Values are about 1 in size. x A^T and s dy B are rounded, and so are the sums that contain them.
   double tolerance() const { return c_.dtype == DType::fp32 ? 3e-5 : 0.15; }
 
   const LowRankProductsCase& c_ = GetParam();
