@@ -112,7 +112,7 @@ TEST_P(DriveFault, WrongBytesAreFoundByTheirChecksum) {
   EXPECT_TRUE(came_back());
 }
 
-// Holds every answer back until told, and remembers in what order requests came.
+// Holds back all answers until it is opened, and records the order of requests.
 class Gate final : public Submitter {
  public:
   struct State {
@@ -174,7 +174,7 @@ class DriveWithGate : public testing::Test {
   std::unique_ptr<Drive> drive_;
 };
 
-// A call that comes while another one has many requests left gets every second place.
+// If another call still has many requests left, a new one gets every second place.
 TEST_F(DriveWithGate, CallsTakeTurns) {
   drive_->start(shares_[0]);
   wait_for_requests(4);
@@ -218,8 +218,8 @@ class Watched final : public Submitter {
   State& state_;
 };
 
-// A signal whose handler does not restart system calls ends the wait of a drive's thread early, with EINTR; that of a
-// pool's goes on.
+// A signal whose handler does not restart system calls ends a drive thread's wait early, with EINTR. A pool's wait
+// continues.
 TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
   struct sigaction interrupt {
   }, before;
@@ -248,7 +248,7 @@ TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
   ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-// What an abandoned call left with the kernel comes back later, to nobody.
+// Requests that an abandoned call left in the kernel complete later and touch nothing.
 TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
   drive_->start(shares_[0]);
   wait_for_requests(4);
@@ -263,7 +263,7 @@ TEST_F(DriveWithGate, AbandonedRequestsTouchNothing) {
   EXPECT_FALSE(calls_[0].wait_for(std::chrono::milliseconds(0)));
 }
 
-// A request that never completes: the abort token ends the wait of its call, and that of another one.
+// A request never completes. The abort token ends the wait of its call, and of another call.
 TEST_P(DriveFault, AbortEndsTheWaitForWhatNeverCompletes) {
   plan_.fault = Fault::never;
   for (const bool write : {true, false}) {

@@ -14,7 +14,7 @@ namespace strata::offload {
 
 enum class Fault { error, half, bits, never };
 
-// What goes wrong, and with which request (counted over all drives from 0, once armed).
+// A fault, and the number of its request (counted over all drives from 0, once armed).
 struct FaultPlan {
   Fault fault = Fault::error;
   int error = EIO;  // of Fault::error
@@ -27,7 +27,7 @@ struct FaultPlan {
   }
 };
 
-// Stands between a drive and the kernel, and spoils one request on its way there or back.
+// Sits between a drive and the kernel, and spoils one request on its way there or back.
 class FaultySubmitter final : public Submitter {
  public:
   FaultySubmitter(std::unique_ptr<Submitter> kernel, FaultPlan& plan) : kernel_(std::move(kernel)), plan_(plan) {}
@@ -86,7 +86,7 @@ class FaultySubmitter final : public Submitter {
   std::vector<Request> spoiled_;
 };
 
-// Options whose drives run into `plan`.
+// Options whose drives suffer the fault in `plan`.
 inline IoOptions spoiled_by(FaultPlan& plan, IoOptions options) {
   options.wrap = [&plan](std::unique_ptr<Submitter> kernel, const Rung&) {
     return std::make_unique<FaultySubmitter>(std::move(kernel), plan);

@@ -27,7 +27,7 @@ class Ladder : public testing::Test {
     if (Swap(options_, kBlock, 0, abort).describe() != "io_uring, O_DIRECT, registered buffers")
       GTEST_SKIP() << "the top rung does not work here: " << Swap(options_, kBlock, 0, abort).describe();
   }
-  // In a child: how a run would read and write, to stderr; exits with 0 or the error's code.
+  // For a child process: prints to stderr how a run would read and write. Exits with 0 or the error's code.
   [[noreturn]] void describe_in_child() {
     const Error error = tests::failure_of([&] {
       AbortToken abort;
@@ -90,7 +90,7 @@ TEST_F(Ladder, TooLittleLockedMemory) {
       ExitedWithCode(static_cast<int>(Exit::usage)), "cannot be registered as requested: .*locked memory is");
 }
 
-// A rung that answers with errors or other bytes is not taken, and the reason is kept.
+// A rung that returns errors or wrong bytes is not used, and the reason is kept.
 TEST_F(Ladder, ARungThatDoesNotDoWhatItSays) {
   for (const Fault fault : {Fault::error, Fault::bits}) {
     FaultPlan plan;

@@ -33,7 +33,7 @@ inline IoOptions force(const Rung& rung) {
   return options;
 }
 
-// A test on one forced rung; skipped, with the engine's own reason, if this machine has no such rung.
+// Tests with a forced rung. Skipped, with the engine's own reason, if the rung does not work on this machine.
 class OnRung : public testing::TestWithParam<Rung> {
  protected:
   void SetUp() override {

@@ -15,7 +15,7 @@ inline bool install(std::vector<sock_filter>& program) {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// From here on, in this process, these system calls answer with `error`, as a container's seccomp filter does.
+// From here on, these system calls fail with `error` in this process, as under a container's seccomp filter.
 inline bool forbid(std::initializer_list<long> calls, int error) {
   std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const long call : calls) {
@@ -26,7 +26,7 @@ inline bool forbid(std::initializer_list<long> calls, int error) {
   return install(program);
 }
 
-// From here on, openat with any of `flags` answers with `error`: a file system that does not know them.
+// From here on, openat with any of `flags` fails with `error`, as on a file system that does not support them.
 inline bool forbid_open(unsigned flags, int error) {
   std::vector<sock_filter> program = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -31,7 +31,7 @@ TEST(Stripes, BlocksGoRound) {
   EXPECT_TRUE(second.empty());
 }
 
-// The drives' ranges are the call, each byte once, each inside its file, and no two bytes of a tier in one place.
+// The drives' ranges cover the call, each byte once, inside their files, and no two bytes of a tier share a place.
 TEST(Stripes, EveryByteHasOnePlace) {
   const bool holds = rc::check([] {
     const std::uint64_t drives = *rc::gen::inRange<std::uint64_t>(1, 6);

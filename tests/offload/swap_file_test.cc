@@ -1,4 +1,4 @@
-// Folders that are none, that are full, that are memory, that cannot do everything.
+// Folders that do not exist, are full, are memory, or lack features.
 #include "offload/swap_file.h"
 
 #include <fcntl.h>
@@ -23,10 +23,10 @@ using testing::AllOf;
 using testing::ExitedWithCode;
 using testing::HasSubstr;
 
-// Exit code of a child that could not set its stage (no right to mount, say).
+// The exit code of a child that could not prepare its test, for example without the right to mount.
 constexpr int kNoStage = 77;
 
-// In a child: mounts a file system on `folder` that only it sees.
+// For a child process: mounts a file system on `folder` that only this process sees.
 void mount_here(const char* type, const std::filesystem::path& folder, const char* options, unsigned long flags = 0) {
   if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       ::mount("strata-test", folder.c_str(), type, flags, options) != 0)
@@ -43,7 +43,7 @@ bool may_mount(const std::filesystem::path& folder) {
   return ::waitpid(child, &status, 0) == child && status == 0;
 }
 
-// Says on stderr how f() ended and exits with its code.
+// Prints to stderr how f() ended, and exits with its code.
 template <typename F>
 [[noreturn]] void tell(F&& f) {
   const Error error = tests::failure_of(f);
@@ -57,7 +57,7 @@ int code_of(Exit code) {
 
 class SwapFileTest : public testing::Test {
  protected:
-  // One small swap over the folder, as a run starts: its description goes to stderr.
+  // Starts a small swap in the folder, as a run does, and prints its description to stderr.
   [[noreturn]] void start_in_child(std::uint64_t bytes, const IoOptions& extra = {}) {
     tell([&] {
       IoOptions options = extra;

@@ -32,7 +32,7 @@ TEST_P(SwapOnRung, ReadsWhatWasWritten) {
   EXPECT_EQ(swap.bytes_read(), kBytes);
 }
 
-// Any sequence of reads and writes over 1 to 3 drives, with staging registered in part, is that of plain memory.
+// Reads and writes in any sequence over 1 to 3 drives, with staging registered in part, behave like plain memory.
 TEST_P(SwapOnRung, IsLikeMemory) {
   const bool holds = rc::check([&] {
     const std::size_t drives = *rc::gen::inRange<std::size_t>(1, 4);
@@ -102,7 +102,7 @@ TEST(Swap, TakesTheBestRungAndLeavesNoFile) {
   EXPECT_EQ(first.describe(), second.describe());
 }
 
-// Two runs in one folder have each their own bytes.
+// Two runs in one folder do not share bytes.
 TEST(Swap, RunsInOneFolderDoNotMeet) {
   const tests::ScratchFolder folder;
   AbortToken abort;

@@ -7,7 +7,7 @@
 namespace strata::offload {
 namespace {
 
-// In the drive's own thread, which the pool's belong to; those that were started before the refused one are ended.
+// The pool's threads belong to the drive's thread. Those that were started before the refused one are ended.
 TEST(ThreadPool, RefusedThreadsAreSaidByTheDrive) {
   const tests::ScratchFolder folder;
   const SwapFile file(folder.path(), kBlock, 0);
