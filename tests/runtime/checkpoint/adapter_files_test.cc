@@ -59,7 +59,7 @@ TEST_F(AdapterFiles, CheckpointsHaveWhatIsTrainedAlone) {
   EXPECT_EQ(gone_on.weights, straight.weights);
 }
 
-// What reads a checkpoint's weights reads those of its adapter, wherever that began.
+// Reading a checkpoint's weights gives its own adapter, whatever adapter the run began with.
 TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const std::vector<std::string> began = {"adapter.path=" + place("peft").string(), "training.precision=fp32"};
@@ -85,7 +85,7 @@ TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
         EXPECT_EQ(read, expected) << job.model->units[unit]->parameters()[p].name;
       }
   });
-  // Its recipe without the folder, by the keys that it had.
+  // The recipe resumes without the folder, by the keys that the folder had.
   const auto gone_on = saved_.run(1, saved_.sets(1, began), 4);
   EXPECT_EQ(gone_on.resumed, "step-00000002");
   fs::remove_all(place("peft"));
@@ -144,8 +144,8 @@ TEST_F(AdapterFiles, MergedModelsComputeWhatTheAdapterDoes) {
   EXPECT_GT(std::abs(std::stod(adapted.losses[0]) - std::stod(base.losses[0])), 1e-4) << "it has learned something";
 }
 
-// Files of a state_dict, of a wrapped model, and without peft's prefix: what the names are, and a command that mends
-// them.
+// Files of a state_dict, of a wrapped model, and without peft's prefix: the error explains the names and gives a
+// command that fixes them.
 TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const fs::path file = place("peft") / kPeftWeightsName;
@@ -178,7 +178,7 @@ TEST_F(AdapterFiles, NamesThatPeftDoesNotSave) {
                     testing::EndsWith(" module.base_model.model. base_model.model.")));
 }
 
-// peft saves embeddings that were resized whole, without a word in its configuration.
+// peft saves resized embeddings whole, and its configuration does not mention them.
 TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   const fs::path file = place("peft") / kPeftWeightsName;

@@ -32,7 +32,7 @@ class CheckpointChoiceTest : public testing::Test {
   void spoil(std::uint64_t serial) const {
     std::fstream(shard(serial), std::ios::binary | std::ios::in | std::ios::out).seekp(-3, std::ios::end).put('\x7f');
   }
-  // The name of the one that is chosen; what is passed over is noted.
+  // The name of the chosen checkpoint. Those passed over are noted.
   std::string chosen() {
     notes_.clear();
     const auto found = newest_whole(folder_.path(), 2, [&](const std::string& text) { notes_.push_back(text); });
@@ -48,7 +48,7 @@ TEST_F(CheckpointChoiceTest, TheNewestWithoutAnyDamage) {
   EXPECT_THAT(notes_, IsEmpty());
   spoil(3);
   EXPECT_EQ(chosen(), "step-2");
-  // It says what is wrong, not what to do: that is done already.
+  // The note says what is wrong, but not what to do, because that is done already.
   EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr("step-3"), HasSubstr("checksum"),
                                         EndsWith("the file is damaged"))));
   EXPECT_THAT(notes_[0], testing::Not(testing::ContainsRegex("step-3.*step-3"))) << "said once";
@@ -70,7 +70,7 @@ TEST_F(CheckpointChoiceTest, AFolderWithoutCheckpointsHasNone) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-// A path that a user gave; only checkpoint.dir is made.
+// A folder that the user names must exist. Only checkpoint.dir is created.
 TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
   Recipe::Checkpoint recipe;
   recipe.resume = "best";
@@ -84,7 +84,7 @@ TEST_F(CheckpointChoiceTest, WhatIsNamedIsThere) {
   EXPECT_TRUE(checkpoints_to_resume(recipe).found.empty());
 }
 
-// What is not to be read may be whole: nothing older is taken in its place.
+// A checkpoint that cannot be read may be intact, so no older one is used instead.
 TEST_F(CheckpointChoiceTest, OneThatCannotBeReadIsNotPassedOver) {
   const auto stops = [&](const auto& matcher) {
     EXPECT_FAILURE((void)chosen(), Exit::failed, matcher);

@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A drive says at fsync what it could not write before.
+// At fsync, a drive reports earlier writes that failed.
 TEST(FileSystemTest, AnErrorOfFsyncIsAnError) {
   const tests::ScratchFolder folder;
   const auto system = posix_file_system();
@@ -30,7 +30,7 @@ TEST(FileSystemTest, AnErrorOfFsyncIsAnError) {
   system->sync_folder(folder.path());
 }
 
-// Ranks make the folder of a checkpoint together; a link in its place is nobody's of them.
+// Several ranks create a checkpoint's folder. A link in its place was made by none of them.
 TEST(FileSystemTest, AFolderThatAnotherRankMadeIsTakenAndALinkIsNot) {
   const tests::ScratchFolder folder, elsewhere;
   const auto system = posix_file_system();

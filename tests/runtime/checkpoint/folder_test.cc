@@ -32,7 +32,7 @@ class CheckpointFolderTest : public testing::Test {
   SavedRun run_;
 };
 
-// What the run has found damaged in its data stays, and does not push out one that is whole.
+// A checkpoint that the run has found damaged stays, and does not displace an undamaged one.
 TEST_F(CheckpointFolderTest, OneFoundDamagedDoesNotCount) {
   run_.run(2, sets(2), 3, {2, 3});
   std::fstream(step(3) / "rank-00001-of-00002.safetensors", std::ios::binary | std::ios::in | std::ios::out)
@@ -45,7 +45,7 @@ TEST_F(CheckpointFolderTest, OneFoundDamagedDoesNotCount) {
   EXPECT_EQ(run_.run(2, sets(2), 5, {5}).resumed, "step-00000004");
 }
 
-// An export for example: what it reads goes with a later checkpoint.
+// While a checkpoint is read, for example by an export, it is not removed. A later checkpoint removes it.
 TEST_F(CheckpointFolderTest, OneThatIsReadStays) {
   std::optional<Checkpoint> reader;
   run_.run(2, sets(1), 3, {1, 2, 3}, nullptr, [&](std::int64_t next) {
@@ -58,7 +58,7 @@ TEST_F(CheckpointFolderTest, OneThatIsReadStays) {
   EXPECT_THAT(there(), ElementsAre("step-00000003"));
 }
 
-// Removed by somebody while the run used it: what the run holds is worth more than an end with a sentence.
+// Somebody removes the folder during the run. The run's state matters more, so the folder is created again.
 TEST_F(CheckpointFolderTest, RemovedInMidRunItIsLockedAgain) {
   const std::string whole = run_.run(2, sets(2), 4, {}).weights;
   for (const bool lock_alone : {false, true}) {
@@ -89,7 +89,7 @@ TEST_F(CheckpointFolderTest, RemovedAndTakenByAnotherRunItIsLetBe) {
   EXPECT_TRUE(fs::exists(run_.checkpoints() / "lock")) << "the other's";
 }
 
-// A run that must not see what is there must not start over on top of it.
+// A run that may not read existing checkpoints must not start over in their folder.
 TEST_F(CheckpointFolderTest, AManifestThatCannotBeReadStopsTheRun) {
   run_.run(2, sets(2), 3, {2, 3});
   fs::permissions(run_.folder().path(), fs::perms::all);
@@ -111,7 +111,7 @@ TEST_F(CheckpointFolderTest, AManifestThatCannotBeReadStopsTheRun) {
   EXPECT_THAT(rest.notes, IsEmpty());
 }
 
-// At the start, and not when the first checkpoint is due.
+// This is found at the start, and not when the first checkpoint is due.
 TEST_F(CheckpointFolderTest, AFolderThatTakesNoneIsRefusedAtTheStart) {
   run_.run(2, sets(2), 2, {2});
   fs::permissions(run_.folder().path(), fs::perms::all);

@@ -44,7 +44,7 @@ TEST_F(CheckpointHoldTest, OneThatIsBeingRemovedIsGoneForReaders) {
   EXPECT_TRUE(waited);
 }
 
-// Whoever reads on says what is wrong.
+// Later reads report what is wrong.
 TEST_F(CheckpointHoldTest, HoldsNothingWhereThereIsNoManifest) {
   EXPECT_TRUE(CheckpointHold::to_read(folder_.path() / "none"));
   EXPECT_TRUE(CheckpointHold::to_remove(folder_.path() / "none"));

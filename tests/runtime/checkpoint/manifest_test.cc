@@ -38,7 +38,7 @@ TEST(Manifest, IsReadBackAsItWasWritten) {
   }
 }
 
-// Older programs read what they can and are told what they cannot.
+// Older programs can read everything that they support, and report the rest as newer.
 TEST(Manifest, HasTheLowestVersionThatDoes) {
   Manifest m = some_manifest();
   const auto version = [&](const char* expected) {
@@ -73,7 +73,7 @@ TEST(Manifest, KeepsAConfigOfPythonsNumbers) {
   EXPECT_EQ(parse_manifest(to_json(m), "manifest.json").config, m.config);
 }
 
-// As older versions wrote it, with the checksum of what they wrote.
+// As older versions wrote it, with the checksum of that text.
 TEST(Manifest, ReadsAnOlderBestValueThatIsNoJson) {
   for (const auto& [before, value] : {std::pair{"inf", std::numeric_limits<double>::infinity()},
                                       {"-inf", -std::numeric_limits<double>::infinity()}}) {
@@ -97,7 +97,7 @@ TEST(Manifest, EveryFlippedBitShows) {
   }
 }
 
-// With a valid checksum, whoever wrote it.
+// The checksum is valid, whoever wrote the file.
 TEST(Manifest, NumbersThatNoRunHasAreRefused) {
   const auto refused = [](auto&& change, const char* what) {
     Manifest m = some_manifest();

@@ -1,4 +1,4 @@
-// What is damaged is told from what cannot be looked at.
+// Distinguishes damaged files from files that cannot be examined.
 #include "runtime/checkpoint/readable_file.h"
 
 #include <gmock/gmock.h>

@@ -33,7 +33,7 @@ TEST_F(CheckpointReaderTest, ReadsATensorOverTheBordersOfFiles) {
   EXPECT_EQ(read, expected);
 }
 
-// Each file is in order, and so is the manifest: only together they are not one tensor.
+// Each file and the manifest are valid by themselves, but together they do not form one tensor.
 TEST_F(CheckpointReaderTest, EveryElementIsThereOnce) {
   const auto refused = [&](const std::vector<models::ElementRange>& ranges, const char* expected, const char* found) {
     EXPECT_FAILURE((void)made(1024, ranges), Exit::corrupt,
@@ -47,7 +47,7 @@ TEST_F(CheckpointReaderTest, EveryElementIsThereOnce) {
   refused({{0, 768}}, "expected 1024 elements", "found 768");                     // none at the end
 }
 
-// Columns of each of two halves of the rows' numbers, as a rank has them of a fused matrix, cut at any multiple of 256.
+// Columns of both halves of the rows, as a rank holds them of a fused matrix, cut at any multiple of 256.
 TEST_F(CheckpointReaderTest, ReadsATensorOutOfBoxes) {
   const std::vector<std::uint64_t> shape{1000, 1200};
   const Box left{{1000, 2, 600}, {0, 0, 0}, {1000, 2, 256}}, right{{1000, 2, 600}, {0, 0, 256}, {1000, 2, 344}};

@@ -11,8 +11,8 @@
 namespace strata::runtime {
 namespace {
 
-// A disk that takes its time for a checkpoint's first operation, by when no state has been read: all of the next
-// steps, which take milliseconds, would run meanwhile, if their updates did not wait.
+// A disk that is slow at a checkpoint's first operation, before any state is read. The next steps take milliseconds, so
+// all of them would run meanwhile if their updates did not wait.
 class SlowDisk final : public FileSystem {
  public:
   std::unique_ptr<WritableFile> create(const std::filesystem::path& path) override {
@@ -30,7 +30,7 @@ class SlowDisk final : public FileSystem {
   std::unique_ptr<FileSystem> disk_ = posix_file_system();
 };
 
-// A checkpoint is of its step, however long after that it is written; and training comes to the same.
+// A checkpoint holds the state of its step, however late it is written, and training gives the same result.
 TEST(CheckpointWriterTest, UpdatesWaitUntilTheirUnitWasRead) {
   const SavedRun reference;
   const auto whole = reference.run(1, reference.sets(1), 6);

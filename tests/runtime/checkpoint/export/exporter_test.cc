@@ -40,7 +40,7 @@ class ExporterTest : public testing::Test {
   void export_to(const fs::path& to, const ExportOptions& options) {
     export_model(models::Config::parse(kConfig, "config"), Counting(), beside_, to, options);
   }
-  // Every tensor of the model is there with the values of Counting, rounded to `type`.
+  // Expects every tensor of the model, with the values of Counting rounded to `type`.
   void expect_whole(const fs::path& to, device::DType type) {
     const auto file = models::Safetensors::open(to);
     std::size_t tensors = 0;
@@ -136,13 +136,13 @@ TEST_F(ExporterTest, NamesTheArchitectureWhereTheConfigurationDoesNot) {
   const char* gpt2 = R"({"model_type":"gpt2","n_embd":32,"n_head":4,"n_layer":1,"n_positions":24,"vocab_size":50})";
   export_model(models::Config::parse(gpt2, "config"), Counting(), {}, out("model"), {});
   EXPECT_EQ(models::Config::read(out("model")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});
-  // Nor does one that was a body when the training began: the export has the head.
+  // The same holds for a model that was a body when training began: the export has the head.
   const std::string body = std::string(gpt2).insert(1, R"("architectures":["GPT2Model"],)");
   export_model(models::Config::parse(body, "config"), Counting(), {}, out("body"), {});
   EXPECT_EQ(models::Config::read(out("body")).texts("architectures"), std::vector<std::string>{"GPT2LMHeadModel"});
 }
 
-// An encoder that transformers wrote, as our checkpoint would have it again: every tensor under its name, no more.
+// An encoder from transformers, exported again: every tensor has its name, and there are no others.
 TEST(ExportedEncoder, HasTheTensorsThatTransformersWrote) {
   for (const char* name : {"bert", "roberta", "distilbert", "modernbert", "classes/bert_single",
                            "classes/modernbert_mean", "classes/modernbert_tokens"}) {

@@ -50,7 +50,7 @@ TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
   EXPECT_FAILURE((void)ModelFolder(folder.path() / "lfs").config(), Exit::usage, HasSubstr("is a Git LFS pointer"));
 }
 
-// Nothing is downloaded: a name of the Hub is no folder until somebody has made it one.
+// Nothing is downloaded: a name on the Hub is not a folder until somebody creates one.
 TEST(ModelFolderTest, AFolderThatIsNotThereIsSaidWithHowToGetOne) {
   const SavedRun run;
   EXPECT_FAILURE((void)ModelFolder("HuggingFaceTB/SmolLM2-135M"), Exit::usage,
@@ -65,7 +65,7 @@ TEST(ModelFolderTest, AFolderThatIsNotThereIsSaidWithHowToGetOne) {
   EXPECT_FAILURE((void)ModelFolder(run.folder().path() / "empty"), Exit::usage, HasSubstr("holds no model"));
 }
 
-// Read to the last block, also of the moments that nobody asks a model for; a checkpoint of its own path is not.
+// A folder's newest is read completely, even moments that the model does not need. One that is named itself is not.
 TEST(ModelFolderTest, WholeIsWhatATrainingWouldGoOnFromOnAllRanks) {
   const SavedRun run;
   run.run(2, run.sets(2, {"zero.stage=3"}), 3, {2, 3});
@@ -82,7 +82,7 @@ TEST(ModelFolderTest, WholeIsWhatATrainingWouldGoOnFromOnAllRanks) {
   });
 }
 
-// The tokenizer of a run that began with another run's checkpoint is where the first of them began.
+// If a run began with another run's checkpoint, its tokenizer is where the first run began.
 TEST(ModelFolderTest, TheHuggingFaceDirectoryOfARunOfARun) {
   const SavedRun run;
   run.run(1, run.sets(1), 2, {1, 2});

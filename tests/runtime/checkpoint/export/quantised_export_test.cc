@@ -40,7 +40,7 @@ TEST_P(QuantisedExport, WritesWhatBitsandbytesHadWritten) {
   const models::Config config = ModelFolder(out).config();
   EXPECT_EQ(config.json("quantization_config.quant_method"), R"("bitsandbytes")");
   EXPECT_EQ(config.json("quantization_config.bnb_4bit_use_double_quant"), "true");
-  // It is read as the first one was.
+  // The export reads like the original.
   const fs::path again = scratch.path() / "again", first = scratch.path() / "first";
   export_model(ModelFolder(out), again, {});
   export_model(ModelFolder(folder), first, {});
