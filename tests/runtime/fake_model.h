@@ -14,7 +14,7 @@ struct FakeShare {
   std::size_t unit, holder, parameter;
 };
 
-// Units that have sizes and no mathematics: what the planner sees of a model. The first has no input, the last ends in
+// Units with sizes but without mathematics: the planner's view of a model. The first has no input, and the last ends in
 // a loss.
 struct FakeSizes {
   std::vector<std::vector<std::int64_t>> parameters;  // per unit: lengths of its tensors
@@ -56,8 +56,8 @@ class FakeUnit final : public models::Unit {
 
 class FakeHead final : public models::LossUnit {
  public:
-  // `tiles`: of the table it shares; none: of its own, those of its tensors behind the first. With `by_tiles` false it
-  // has no steps.
+  // `tiles`: parts of the shared table. Without `shared` they are its own tensors after the first. If `by_tiles` is
+  // false, the loss has no steps.
   FakeHead(const std::vector<std::int64_t>& lengths, std::size_t workspace,
            std::optional<models::SharedParameter> shared, std::size_t tiles, bool by_tiles)
       : LossUnit("head"), workspace_(workspace) {

@@ -41,7 +41,7 @@ class BatchesTest : public testing::Test {
   tests::ScratchFolder folder_;
 };
 
-// A step needs its number of labels before its first backward, those of other ranks' micro-batches among them.
+// A step needs its number of labels before its first backward, including those of other ranks' micro-batches.
 class CountedOnce final : public Labelling {
  public:
   std::uint32_t most(const Piece& piece) const override { return piece.rows; }
@@ -97,7 +97,7 @@ class SetOfSequence final : public Labelling {
   LabelColumn column_;
 };
 
-// In training, of each source its own, and in an evaluation.
+// In training each source has its own sets. An evaluation has them too.
 TEST_F(BatchesTest, SetsOfClassesFollowTheRowsThatHaveThem) {
   std::vector<Source> sources;
   for (const int shift : {0, 5})

@@ -49,7 +49,7 @@ TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
                  AllOf(HasSubstr("masked.bin has a mask"), HasSubstr("\"documents\"")));
 }
 
-// As a run counts them, of streams and of packed documents, whether they were opened before or not.
+// A run's counts, for streams and packed documents, whether or not the data were opened before.
 TEST_F(OpenDataTest, SequencesOfAnEpoch) {
   folder_.write("a.bin", {9, 20});
   folder_.write("b.bin", {30});
@@ -124,7 +124,7 @@ TEST_F(OpenDataTest, TheStartSaysOfHowManyFilesASourceIs) {
   EXPECT_THAT(lines, ElementsAre(HasSubstr("a.bin and 2 more: 3 sequences"), HasSubstr("d.bin: 1 sequence of")));
 }
 
-// Labels of which only tokens tell how many. Keeps how many it was asked about.
+// Labels whose number only the tokens tell. Counts the rows that it is asked about.
 class Counting final : public Labelling {
  public:
   explicit Counting(std::uint64_t& rows) : rows_(rows) {}
@@ -140,7 +140,7 @@ class Counting final : public Labelling {
   std::uint64_t& rows_;
 };
 
-// A run that evaluates over 3 sequences reads only these of a file that would take minutes to read.
+// A run that evaluates 3 sequences reads only these, from a file that would take minutes to read.
 TEST_F(OpenDataTest, OnlyTheSequencesThatAreEvaluatedAreRead) {
   folder_.write("t.bin", {8, 8});
   folder_.write("v.bin", std::vector<std::uint64_t>(2 * 65536, 5));

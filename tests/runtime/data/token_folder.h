@@ -14,17 +14,17 @@
 
 namespace strata::tests {
 
-// Token files of documents, as tokenize would write them.
+// Writes token files of documents, as tokenize does.
 class TokenFolder {
  public:
   explicit TokenFolder(std::int64_t vocabulary = 60000) : vocabulary_(vocabulary) {}
 
-  // What sidecars say of the tokenizer.
+  // The tokenizer's facts in sidecars.
   std::optional<std::uint32_t> mask_token;
   std::optional<std::vector<std::uint32_t>> special_tokens;
 
-  // A file of documents of these lengths, whose tokens count up from `first`; if there is a mask, "01" for each
-  // token, which ones count. Its path.
+  // Writes a file of documents of these lengths, whose tokens count up from `first`. mask: "01" for each token, which
+  // ones count. Returns the path.
   std::filesystem::path write(const std::string& name, const std::vector<std::uint64_t>& lengths,
                               std::optional<std::string_view> mask = std::nullopt, std::uint32_t first = 0) const {
     std::vector<std::uint64_t> begins;
@@ -38,7 +38,7 @@ class TokenFolder {
       tokens[i] = static_cast<std::uint16_t>((first + i) % static_cast<std::uint64_t>(vocabulary_));
     return write(name, tokens, begins, mask);
   }
-  // The same of these tokens, whose documents begin here.
+  // The same for these tokens, with documents that begin here.
   std::filesystem::path write(const std::string& name, const std::vector<std::uint16_t>& tokens,
                               const std::vector<std::uint64_t>& begins, std::optional<std::string_view> mask) const {
     const std::uint64_t count = tokens.size();
@@ -65,7 +65,7 @@ class TokenFolder {
     for (const std::string& name : names) out.emplace_back(folder_.path() / name, vocabulary_);
     return out;
   }
-  // Writes a file as it is; its hash, as sidecars have them.
+  // Writes a file with these bytes, and returns their hash in the form of sidecars.
   std::string put(const std::string& name, const std::string& bytes) const {
     folder_.write(name, bytes);
     return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));

@@ -7,8 +7,8 @@
 namespace strata::runtime {
 namespace {
 
-// The proof runs in production: a plan that a mistake of the planner's left without a wait ends the program before the
-// first step, with what is wrong with it.
+// The proof also runs in production. If a mistake of the planner leaves out a wait, the program ends before the first
+// step and says what is wrong.
 TEST(ExecutorDeathTest, APlanThatDoesNotHoldIsNotRun) {
   Job job = tiny_job({"training.precision=bf16"}, 1);
   {

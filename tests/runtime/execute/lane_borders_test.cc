@@ -24,8 +24,7 @@ bool of(const std::array<bool, kLanes>& lanes, LaneId lane) {
   return lanes[static_cast<std::size_t>(lane)];
 }
 
-// The host reads once the ranks agree; the update after that, and what is uploaded for it, continue during the next
-// step.
+// The host reads when the ranks agree. The update and its uploads continue during the next step.
 TEST(LaneBorders, WhatTheHostDoesNotWaitForGoesOn) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
@@ -43,7 +42,7 @@ TEST(LaneBorders, WhatTheHostDoesNotWaitForGoesOn) {
   EXPECT_FALSE(of(borders.continues, LaneId::gather)) << "it has none";
 }
 
-// Whatever comes before a task in its lane has ended with it, and so has what that waited for.
+// When a task has ended, so have earlier tasks in its lane, and the tasks for which those waited.
 TEST(LaneBorders, WaitsReachThroughLanes) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
@@ -56,7 +55,7 @@ TEST(LaneBorders, WaitsReachThroughLanes) {
   EXPECT_FALSE(of(borders.continues, LaneId::gather)) << "a task before the one that the host waits for waited for it";
 }
 
-// Flags that tell a GPU of the host's work are taken back when the lane is waited for.
+// Flags that tell a GPU about the host's work are recycled when the lane is waited for.
 TEST(LaneBorders, WhatWaitsForAHostsLaneIsWaitedFor) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);
@@ -68,7 +67,7 @@ TEST(LaneBorders, WhatWaitsForAHostsLaneIsWaitedFor) {
   EXPECT_TRUE(of(borders.continues, LaneId::host_compute));
 }
 
-// A wait for the task itself, or for a later one, is for the step before, which has ended if it has to.
+// A wait for the task itself or a later one refers to the previous step, which has ended if necessary.
 TEST(LaneBorders, WaitsForTheStepBeforeReachNothing) {
   Step step;
   const int write = step.add(TaskKind::host_write, LaneId::host, {}, -1);

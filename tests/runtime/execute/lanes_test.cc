@@ -36,7 +36,7 @@ TEST(Queues, HaveTheLanesThatThePlanUses) {
   }
 }
 
-// What a checkpoint still has to do holds nobody up.
+// settle() does not wait for a checkpoint's remaining work.
 TEST(Queues, SettleButForACheckpoint) {
   const auto world = comm::solo_world();
   const Queues queues(plan_with(LaneId::checkpoint), *world, 1);

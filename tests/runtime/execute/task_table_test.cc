@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// What the host does at the border is the Border's; every other kind is carried out by its own struct.
+// Border does the host's work at the step's border. Every other kind of task has its own struct.
 TEST(TaskTable, HasEveryKindButTheHosts) {
   const std::set<TaskKind> of_host = {TaskKind::carry, TaskKind::host_write, TaskKind::host_read};
   for (const TaskTraits& traits : kTaskTraits)

@@ -85,7 +85,7 @@ TEST_F(MachineFile, IsReadAsItWasWritten) {
   EXPECT_FALSE(alone.disk || alone.collectives);
 }
 
-// Drives that no product notices, and whose latency is too small to count.
+// Drives that slow no products down, with latencies too small to count.
 TEST_F(MachineFile, LatenciesAndWhatDrivesSlowMayBeNothing) {
   Machine m = some_machine();
   m.disk = {2, 3.5, 1.25, 0, 0, 0.75, 0.25, 0};

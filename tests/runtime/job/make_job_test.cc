@@ -54,7 +54,7 @@ TEST(JobTest, PromptsNeedAModelThatGenerates) {
                      Exit::usage, AllOf(HasSubstr("evaluation.prompts = "), HasSubstr(objective), HasSubstr("leave")));
 }
 
-// A decoder as well as an encoder: what ends in classes has no logits of a next token.
+// A model that ends in classes has no logits for a next token, whether it is a decoder or an encoder.
 TEST(JobTest, AClassifierDoesNotGenerate) {
   for (const char* preset : {"tiny-llama", "tiny-gpt2", "bert-base"})
     for (const char* objective : {"sequence_classification", "token_classification"}) {
@@ -66,7 +66,7 @@ TEST(JobTest, AClassifierDoesNotGenerate) {
     }
 }
 
-// No step of ten is a multiple of eleven: the plan has what the run does.
+// No step up to ten is a multiple of eleven. The plan contains only what the run does.
 TEST(JobTest, AnEvaluationThatNoStepReachesIsNotPlanned) {
   const std::string steps = "training.max_steps=10", data = "data.validation=none.bin";
   EXPECT_FALSE(tiny_job({steps, data, "evaluation.every=11"}, 1).evaluation);
@@ -112,7 +112,7 @@ TEST(JobTest, TheStagingOfCheckpointsIsPlanned) {
   EXPECT_EQ(host({"checkpoint.dir=/tmp/none"}), std::size_t{4} << 20);
 }
 
-// It is what memory allows: a limit just below takes it away, and the step still fits.
+// Reading ahead depends on memory: with a limit just below its need it is left out, and the step still fits.
 TEST(JobTest, StateIsReadAheadWhereItFits) {
   const auto host = [](const char* more) {
     return tiny_job({"zero.optimizer=nvme", "memory.nvme=/tmp", "training.precision=bf16", more}, 1)
@@ -125,7 +125,7 @@ TEST(JobTest, StateIsReadAheadWhereItFits) {
   EXPECT_EQ(host(fmt::format("memory.host={}", ahead - 1).c_str()), without);
 }
 
-// What a step needs is what it may take, to the byte: in each tier, and in device and host memory together.
+// A step fits into exactly the bytes that it needs: in each tier, and in device and host memory together.
 TEST(JobTest, FitsIntoExactlyWhatItNeeds) {
   const StepPlan plan =
       tiny_job({"zero.optimizer=host", "zero.activations=nvme", "training.recompute=block", "memory.nvme=/tmp"}, 1)

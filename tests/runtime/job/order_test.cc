@@ -28,7 +28,7 @@ std::size_t device_peak(const StepPlan& plan) {
   return plan.memory[0].peak;
 }
 
-// A step of one task, which reads so many bytes in order.
+// A step of one task that reads this many bytes in order.
 StepPlan fake(std::size_t device, std::size_t host, double bytes, bool vertical, std::uint64_t sent = 0) {
   StepPlan plan{};
   plan.vertical = vertical;
@@ -93,8 +93,8 @@ TEST(Order, StagesOfALargeModelTakeLessAndLess) {
   }
 }
 
-// What stage 3 may take beyond stage 2: the units that are gathered at once, next to all shards, may be more than the
-// whole parameters of a small model; and a shard that is uploaded lies next to what it is gathered into.
+// The most memory that stage 3 may need beyond stage 2. The units gathered at once, next to all shards, may exceed all
+// parameters of a small model. An uploaded shard lies next to the buffer into which it is gathered.
 std::size_t gathered_meanwhile(const StepPlan& plan, const Recipe& recipe) {
   std::size_t whole = 0, shards = 0, largest = 0;
   for (const UnitLayout& unit : plan.layout.units) {
@@ -111,7 +111,7 @@ std::size_t gathered_meanwhile(const StepPlan& plan, const Recipe& recipe) {
   return more * device::size_of(plan.dtype);
 }
 
-// What lies elsewhere is worked on by way of the device, a unit at a time.
+// State in other tiers passes through the device, one unit at a time.
 std::size_t staged(const StepPlan& plan, const Recipe& recipe) {
   const Recipe::Zero& zero = recipe.zero;
   if (std::ranges::all_of(std::array{zero.parameters, zero.gradients, zero.optimizer, zero.activations},
@@ -122,8 +122,8 @@ std::size_t staged(const StepPlan& plan, const Recipe& recipe) {
   return largest * device::size_of(plan.dtype);
 }
 
-// But for these, what places more elsewhere, or shares out more, takes no more of the device: to within 1/64, as
-// buffers are packed to within a few percent of what lives at once.
+// Apart from these, more offloading or sharding never takes more device memory. The tolerance is 1/64, because buffers
+// are packed to within a few percent of the bytes alive at once.
 RC_GTEST_PROP(OrderProperty, NoChoiceOfZeroRaisesTheDevicesPeak, ()) {
   std::vector<std::string> sets = {"model.preset=tiny-gpt2", "memory.nvme=/tmp", "memory.order=auto"};
   const auto set = [&](const char* key, const auto& value) { sets.push_back(fmt::format("{}={}", key, value)); };

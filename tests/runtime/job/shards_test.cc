@@ -70,14 +70,14 @@ TEST(Shards, RowsThatRanksCannotDivideAreRefused) {
           "training.micro_batch_size or data.seq_len a multiple of 4");
 }
 
-// Without ranks that share layers there is nothing to divide, which is said.
+// If no ranks share layers, there is nothing to divide, and a note says so.
 TEST(Shards, SequenceAloneIsANote) {
   const auto notes = tiny_job({"parallel.sequence=true", "parallel.tensor_shards=2"}, 1).notes;
   EXPECT_THAT(notes, testing::Contains(HasSubstr("parallel.sequence = true changes nothing with parallel.tensor = 1")));
 }
 
-// What lies between products is there for a fourth of the rows. A block keeps, for each row, its norms' outputs, the
-// residual stream after attention and the norms' statistics.
+// Activations between products exist for a fourth of the rows. For each row, a block keeps its norms' outputs, the
+// residual stream after attention, and the norms' statistics.
 TEST(Shards, DividedRowsTakeTheirPartOfTheMemory) {
   const std::vector<std::string> sets = {"parallel.tensor=4", "model.config.n_layer=1", "data.seq_len=64",
                                          "training.micro_batch_size=4"};
@@ -112,8 +112,8 @@ TEST(Stages, InterleavedSchedulesThatCannotBeAreRefused) {
           "numbers");
 }
 
-// Ranks choose algorithms for the products that they list, and decide by the costs of their tasks: both must be the
-// same on every rank, also if shards differ.
+// Ranks choose algorithms for the products that they list, and make decisions by the costs of their tasks. Both must be
+// the same on every rank, even if shards differ.
 void expect_the_same_plans(const std::vector<std::string>& sets) {
   const Job whole = tiny_job(sets, 1);
   const auto job_of = [&](int rank) {
@@ -211,7 +211,7 @@ TEST(Shards, PiecesLieBehindWhatIsWholeEachShardAtABlock) {
   EXPECT_EQ(cut, 6u) << "four matrices, and the biases of two of them";
 }
 
-// Rules about a tensor's size ask the whole tensor: the pieces of 128 x 128 elements are below the limit of 8 bits.
+// Rules about a tensor's size look at the whole tensor: pieces of 128 x 128 elements are below the limit of 8 bits.
 TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
   const Job job = tiny_job({"parallel.tensor_shards=4", "optimizer.name=adamw8bit", "model.config.n_embd=64"}, 1);
   for (const runtime::TensorRange& range : job.plan.layout.units[1].ranges) {

@@ -77,7 +77,7 @@ TEST_F(ClassificationTest, AMissingFileOfLabelsIsSaidWithWhatToDo) {
                  AllOf(HasSubstr("t.bin.labels.jsonl is missing"), HasSubstr("tokenize again")));
 }
 
-// A recipe for the file: what its classes, and the key num_labels, come to.
+// Settles a recipe for the file: the resulting classes, and the key num_labels.
 class SettledClassesTest : public ClassificationTest {
  protected:
   models::Classes settled(const std::vector<std::string>& names, const std::string& more = "",
@@ -99,7 +99,7 @@ class SettledClassesTest : public ClassificationTest {
   Init init_ = Init::random;
 };
 
-// Labels that nothing would learn, as the recipe does not say what to train: the model's own objective is not taken.
+// The recipe does not say what to train, and the model's own objective would ignore the labels, so they are refused.
 TEST_F(SettledClassesTest, LabelsThatTheModelsObjectiveDoesNotLearnAreRefused) {
   for (const char* architectures : {"[\"BertForMaskedLM\"]", "[\"BertModel\"]"})
     for (const bool validates : {false, true}) {
@@ -113,7 +113,7 @@ TEST_F(SettledClassesTest, LabelsThatTheModelsObjectiveDoesNotLearnAreRefused) {
       workload_.recipe.training.objective = models::Objective::masked_lm;
       EXPECT_NO_THROW(settle_objective(workload_)) << "asked for";
     }
-  // A classifier's own objective is what the labels are for.
+  // The labels fit a classifier's own objective.
   (void)settled({"a", "b"}, "\"architectures\": [\"BertForSequenceClassification\"]");
   workload_.recipe.training.objective.reset();
   EXPECT_NO_THROW(settle_objective(workload_));
@@ -135,13 +135,13 @@ TEST_F(SettledClassesTest, TheNumberOfAClassifierThatIsThereStands) {
   EXPECT_FAILURE(settled({"a", "b"}, classifier), Exit::usage,
                  AllOf(HasSubstr("has 3 classes (LABEL_0"), HasSubstr("model.new_head = true")));
   EXPECT_FAILURE(settled({"0", "1", "2", "3"}, classifier), Exit::usage, HasSubstr("t.bin has 4 classes"));
-  // Names that say nothing, of a model that has no layer of classes yet.
+  // Placeholder names of a model that has no layer of classes yet.
   EXPECT_THAT(settled({"a", "b"}, names + R"(["BertForMaskedLM"])").names, ElementsAre("a", "b"));
   init_ = Init::random;
   EXPECT_THAT(settled({"a", "b"}, classifier).names, ElementsAre("a", "b"));
 }
 
-// The weights' scores are in the model's order, and the data list their names by bytes: 0, 1, 10, 2.
+// The weights' scores are in the model's order, but the data sort their names by bytes: 0, 1, 10, 2.
 TEST_F(SettledClassesTest, TheOrderOfAClassifiersScoresIsTheModels) {
   std::vector<std::string> own, numbers;
   for (int i = 0; i < 12; ++i) {
@@ -160,7 +160,7 @@ TEST_F(SettledClassesTest, TheOrderOfAClassifiersScoresIsTheModels) {
     EXPECT_EQ(settled(of_data, architecture + "\"num_labels\": 12").names, own) << of_data[2];
     EXPECT_EQ(settled(of_data, named, "multi_label_classification").names, own) << of_data[2];
   }
-  // Other names take the place of those that say nothing, in the data's order.
+  // Other names replace placeholders, in the order of the data.
   EXPECT_THAT(settled({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}, named).names[2], "c");
 }
 
@@ -181,7 +181,7 @@ TEST_F(SettledClassesTest, NumLabelsAndTheDataAgree) {
   EXPECT_THAT(alone.names, ElementsAre("LABEL_0")) << "nothing else says how many";
 }
 
-// Columns of vectors stand for a model's classes by their places.
+// Columns of vectors are the model's classes in order.
 TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
   const std::string named = R"("problem_type": "multi_label_classification", "id2label": {"0": "mild", "1": "harsh"})";
   vectors_ = true;
@@ -197,7 +197,7 @@ TEST_F(SettledClassesTest, VectorsAreAsLongAsTheModelHasClasses) {
   EXPECT_THAT(labels_of(columns, classes({"mild", "harsh"}, device::ClassTarget::many), false), ElementsAre(2, 0));
 }
 
-// Names that look like columns are names, of which the data may have some.
+// Names that look like columns may still be names, and the data may lack some of them.
 TEST_F(SettledClassesTest, ListsOfNamesAreNoVectors) {
   const std::string many = R"("problem_type": "multi_label_classification")";
   const std::string named = many + R"(, "id2label": {"0": "LABEL_0", "1": "LABEL_1", "2": "toxic"})";
@@ -236,7 +236,7 @@ TEST_F(ClassificationTest, LabelsAreNumbersOfTheModelsClasses) {
   EXPECT_THAT(labels_of(words, classes({"x", "y"}), true), ElementsAre(kNone, 0, kNone, 1, kNone));
 }
 
-// Each kind of line for each kind of model: one label is a list of one, and nothing else stands for another.
+// Every kind of line with every kind of model: one label is a list of one, and no other kinds are interchangeable.
 TEST_F(ClassificationTest, OneLabelPerTextForModelsOfSeveral) {
   using device::ClassTarget;
   const auto one = file("{\"label\": \"c\"}\n{\"label\": 0}\n", "single_label_classification", {"0", "c"});
@@ -249,7 +249,7 @@ TEST_F(ClassificationTest, OneLabelPerTextForModelsOfSeveral) {
   EXPECT_FAILURE(labels_of(word, classes({"a", "c"}), true), Exit::corrupt, HasSubstr("line 2: expected a label"));
 }
 
-// A number that the training data do not have is no place in their list.
+// If numbers name classes, a missing number is not an index into their list.
 TEST_F(ClassificationTest, NumbersThatNameClassesAreNotPlaces) {
   const auto gap = file("{\"label\": 2}\n{\"label\": 1}\n", "single_label_classification", {"1", "2"});
   EXPECT_FAILURE(labels_of(gap, classes({"0", "2"}), false), Exit::usage,
@@ -282,7 +282,7 @@ TEST_F(ClassificationTest, AboveThe31BitsOfALabelClassesAreInSets) {
   EXPECT_EQ(column_for(classes(names, device::ClassTarget::many)).sets(), nullptr);
   EXPECT_EQ(column_for(classes({"a", "b"})).sets(), nullptr);
 
-  // A sequence's sets are those of its rows that have a label, in the order of the rows.
+  // The sets of a sequence are those of its rows with a label, in order.
   const std::vector<std::int32_t> labels = {kNone, 1, kNone, 0, 1};
   std::vector<std::uint32_t> words(3 * 4, 7);
   const auto rest = write_class_sets(&column, labels, words);
@@ -339,8 +339,8 @@ TEST_F(ClassificationTest, ADocumentsClassStandsAtItsFirstOrLastRow) {
   EXPECT_THAT(labels, ElementsAre(5, kNone));
 }
 
-// What an evaluation keeps of scores is in the plan: by rows with a label, of validation alone, and of those that
-// max_sequences leaves.
+// The plan includes an evaluation's memory for scores: for rows with a label, only of validation, and only as many as
+// max_sequences allows.
 TEST_F(SettledClassesTest, ScoresOfAnEvaluationAreInThePlan) {
   (void)settled({"a", "b", "c"});
   folder_.write("m/config.json",

@@ -36,7 +36,7 @@ MaskedTokens::Vocabulary vocabulary() {
   return {kMask, kWords, {true, true, true, true, true}};
 }
 
-// A piece's rows as they are, and as the labelling leaves them.
+// The rows of a piece, before and after the labelling.
 struct Masked {
   std::vector<std::uint32_t> tokens;
   std::vector<std::int32_t> labels;
@@ -155,7 +155,7 @@ TEST_F(MaskedTokensTest, EachEpochSourceAndSeedDrawsItsOwn) {
 
 TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
   const MaskedTokens labelling(vocabulary(), 0.9, 1, 0);
-  // Tokens 0 to 11, of which 5 to 11 are words, and of these the mask has four.
+  // Of the tokens 0 to 11, 5 to 11 are words, and the mask counts four of these.
   const Piece piece = document(12, 0, "111111100111");
   EXPECT_EQ(labelling.most(piece), 9u);
   EXPECT_EQ(labelling.count(piece), 5u);  // round(0.9 * 5)
@@ -167,7 +167,7 @@ TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
   EXPECT_THAT(Masked(labelling, marks, 0).labels, ElementsAre(kMaskedLmNone, kMaskedLmNone, kMaskedLmNone));
 }
 
-// A step of them alone would take an update for a loss of nothing.
+// A step of such documents only would make an update for a loss without labels.
 TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
   folder_.write("a.bin", {3, 20}, std::nullopt, 2);  // tokens 2 to 4, then 5 to 24
   const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
@@ -179,7 +179,7 @@ TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
   EXPECT_EQ(MaskedTokens(vocabulary(), 0.15, 3, 0).most(late), 1u) << "a word behind the first tokens looked at";
 }
 
-// What a run is told before it reads: the index' labels are an upper bound, and the rows of the loss hold them all.
+// A run is told before it reads: the index's labels are an upper bound, and the rows of the loss have room for them.
 TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
   EXPECT_TRUE(rc::check([this] {
     auto lengths = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange(1, 40)));
@@ -283,7 +283,7 @@ TEST_F(MaskedRun, SameBitsOverRanksStagesTiersThreadsTilesAndRecomputation) {
     }
 }
 
-// The loss is computed of the chosen rows alone; over all rows, of which most do not count, it is the same but for the
+// The loss takes only the chosen rows. Over all rows, most of which do not count, it is the same except for the
 // rounding of sums of other shapes.
 TEST_F(MaskedRun, RowsThatTheLossDoesNotTakeMakeNoDifference) {
   const auto run = [&](bool few) {
@@ -309,7 +309,7 @@ TEST_F(MaskedRun, RowsThatTheLossDoesNotTakeMakeNoDifference) {
   }
 }
 
-// So that the end of a run does not offer to continue texts with an encoder.
+// Otherwise the end of a run would offer to continue texts with an encoder.
 TEST(ObjectiveTest, OnlyCausalModelsGenerate) {
   for (const auto& [objective, generating] : {std::pair{models::Objective::causal_lm, true},
                                               {models::Objective::masked_lm, false},

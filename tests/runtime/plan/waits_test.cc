@@ -14,7 +14,7 @@ using testing::IsEmpty;
 
 constexpr std::size_t kBytes = 4096;
 
-// Plans put together by hand: buffers of one page of the device, and tasks that use all of them.
+// Hand-made plans: buffers of one page on the device, and tasks that use all of each buffer.
 class WaitsTest : public testing::Test {
  protected:
   WaitsTest() { plan_.device = {}; }
@@ -63,7 +63,7 @@ TEST_F(WaitsTest, MemoryCountsNotBuffers) {
   EXPECT_THAT(waits(2), IsEmpty());
 }
 
-// Of a buffer's parts, those that are touched count.
+// Only the touched parts of a buffer count.
 TEST_F(WaitsTest, PartsOfABufferThatDoNotOverlapAreApart) {
   const int a = buffer(0);
   const auto part = [&](std::size_t begin, std::size_t bytes) {
@@ -104,7 +104,7 @@ TEST_F(WaitsTest, AWriteWaitsForTheReadersOfEveryLane) {
   EXPECT_THAT(waits(3), ElementsAre(1, 2));
 }
 
-// The tasks of an occasion may run without the task between them, in which case the order must hold, too.
+// Tasks of one occasion may run without the task between them, so their order must hold then, too.
 TEST_F(WaitsTest, TasksThatMayRunAloneWaitForEachOther) {
   const int a = buffer(0);
   task(LaneId::checkpoint, {write(a)}, When::checkpoint);

@@ -14,7 +14,7 @@
 namespace strata::runtime {
 namespace {
 
-// Gathered units: never more than prefetch + 1, besides those that others share; every use is of gathered parameters.
+// At most prefetch + 1 units are gathered at once, besides shared ones. Every use is of gathered parameters.
 TEST(Fetches, PrefetchBoundsGatheredUnits) {
   const bool held = rc::check("at most prefetch + 1", [] {
     const PlanCase c = random_case();
@@ -36,7 +36,7 @@ TEST(Fetches, PrefetchBoundsGatheredUnits) {
   EXPECT_TRUE(held);
 }
 
-// Nobody needs the unit's parameters whole.
+// Whether no unit needs its parameters whole.
 bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::size_t unit) {
   const std::size_t last = model.units.size() - 1;
   const bool by_tiles = model.loss_unit().table_tiles() > 0;
@@ -46,8 +46,8 @@ bool may_come_in_parts(const models::Model& model, const StepPlan& plan, std::si
                      [&](int sharer) { return by_tiles && static_cast<std::size_t>(sharer) == last; });
 }
 
-// A unit that is larger than its buffer comes part by part: every part, padding included, is gathered, its gradient
-// summed, and at most two parts are there at once.
+// A unit that is larger than its buffer is gathered in parts, padding included. Each part's gradient is summed, and at
+// most two parts are present at once.
 TEST(Fetches, LargeUnitsComeInParts) {
   const bool held = rc::check("parts", [] {
     PlanCase c = random_case();
@@ -103,7 +103,7 @@ TEST(Fetches, PartsNeedLessThanUnits) {
   }
 }
 
-// Tiles move what whole units do, but for the pages at their borders: each pass reads each byte once.
+// Tiles move as many bytes as whole units, except for pages at their borders. Each pass reads each byte once.
 TEST(Fetches, TilesAreReadOnceAPass) {
   for (const int ranks : {1, 2, 8})
     for (const Tier tier : {Tier::host, Tier::nvme}) {

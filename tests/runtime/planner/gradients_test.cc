@@ -53,7 +53,7 @@ TEST(Gradients, TwoUnitsShareATensorOfAThird) {
           }
 }
 
-// The fp32 sum of a unit in tiles, which is larger than its parameters, is never whole on the device of a rank alone.
+// The fp32 sum of a tiled unit is larger than its parameters, and never complete on the device of a single rank.
 TEST(Gradients, OfTilesTheDeviceHasATileOfTheSum) {
   FakeSizes sizes = small(false);
   for (const bool tied : {false, true})

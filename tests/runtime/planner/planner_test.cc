@@ -17,7 +17,7 @@
 namespace strata::runtime {
 namespace {
 
-// The call that wrote what the task reduces.
+// The call that wrote the gradient that the task reduces.
 int source_of(const StepPlan& plan, const Task& reduce) {
   const auto wrote = [&](const Task& task) {
     const bool writes = task.kind == TaskKind::loss || task.kind == TaskKind::backward;
@@ -52,7 +52,7 @@ TEST(Planner, AReductionRunsBesideTheCallAfterItsOwn) {
       }
 }
 
-// Of the task's waits, those for tasks of the step before.
+// The task's waits for tasks of the previous step.
 std::vector<int> waits_across(const StepPlan& plan, std::size_t t) {
   std::vector<int> across;
   for (const int wait : plan.tasks[t].waits)
@@ -60,8 +60,8 @@ std::vector<int> waits_across(const StepPlan& plan, std::size_t t) {
   return across;
 }
 
-// If every rank holds whole parameters, those that the others updated are gathered while the next step begins: its
-// forward of each unit waits for that unit alone.
+// If every rank holds whole parameters, those that others updated are gathered while the next step begins. Its forward
+// of a unit waits only for that unit.
 TEST(Planner, UpdatedParametersAreGatheredBesideTheNextStep) {
   for (int zero_stage = 0; zero_stage <= 3; ++zero_stage) {
     const PlanCase c = make_case(small(false), 2, 2, zero_stage, device::DType::bf16, false, false, 2, {});
@@ -101,8 +101,8 @@ TEST(Planner, TheHostWaitsForTheConsensusAndThenForTheUpdate) {
     EXPECT_TRUE(waits_across(plan, t).empty()) << "task " << t << " begins behind the host's, which has waited";
 }
 
-// Sharded parameters of the first units are gathered as soon as these are updated, beside the updates of the others:
-// what is gathered before the host writes waits for its own unit's update at most, and for no later one's.
+// Sharded parameters of the first units are gathered as soon as they are updated, while other units are updated. A
+// gather before the host writes waits at most for its own unit's update, and for no later one.
 TEST(Planner, TheFirstUnitsAreGatheredBesideTheLastUpdates) {
   const PlanCase c = make_case(small(false), 8, 2, 3, device::DType::bf16, false, false, 1, {});
   const StepPlan plan = make_plan(c.request);
@@ -122,7 +122,7 @@ TEST(Planner, TheFirstUnitsAreGatheredBesideTheLastUpdates) {
   EXPECT_EQ(t, 2u) << "the first unit's, and one ahead";
 }
 
-// A checkpoint reads what the step before left while the next one computes: each unit's update waits for its own unit.
+// A checkpoint reads the previous step's state while the next step computes. Each unit's update waits until it is read.
 TEST(Planner, AnUpdateWaitsForTheCheckpointToReadItsUnit) {
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
     PlanCase c = make_case(small(false), 2, 2, 2, device::DType::bf16, false, false, 2, {});
@@ -171,8 +171,8 @@ TEST(Planner, PredictedMemoryIsMeasured) {
   EXPECT_TRUE(held);
 }
 
-// Offsets stay close to what lives at once: on the average, and for the worst that chance comes upon. Parts of unequal
-// sizes that live in a chain, each over the next, pack worst where little else is alive.
+// Offsets stay close to the bytes alive at once, on average and in the worst random case. Packing is worst for a chain
+// of parts of unequal sizes, each overlapping the next, if little else is alive.
 TEST(Planner, PackingIsTight) {
   double ratios = 0;
   int count = 0;

@@ -20,7 +20,7 @@ class TransfersTest : public testing::Test {
   Draft draft_{case_.request};
 };
 
-// What lies on NVMe comes over the host, together with what lies there; what is there already stays itself.
+// State on NVMe passes through the host, together with state that is there. What is already at the target stays.
 TEST_F(TransfersTest, BringComesOverTheHost) {
   const Slice of_drive = draft_.whole(add(Tier::nvme)), of_host = draft_.whole(add(Tier::host)),
               of_device = draft_.whole(add(Tier::device));

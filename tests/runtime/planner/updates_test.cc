@@ -11,7 +11,7 @@
 namespace strata::runtime {
 namespace {
 
-// Bytes that reads bring for the update of the first unit: beside the update that the step before left, or in any step.
+// The bytes that reads bring for the first unit's update: during the pending update of the previous step, or always.
 double first_state_read(const StepPlan& plan, When when) {
   double bytes = 0;
   for (const Task& task : plan.tasks)
@@ -19,8 +19,8 @@ double first_state_read(const StepPlan& plan, When when) {
   return bytes;
 }
 
-// What the first update needs comes in while the step before still computes, and goes home when nothing else waits for
-// the drive. Nothing else is moved; memory grows by that, and by what is then on its way besides: three chunks.
+// The first update's state is read while the previous step still computes, and is written when nothing else waits for
+// the drive. The bytes moved stay the same. Memory grows by that state and three chunks on their way.
 TEST(Updates, TheFirstUnitsStateIsReadAhead) {
   for (const auto dtype : {device::DType::fp32, device::DType::bf16}) {
     PlanCase c = make_case(large_first(), 2, 3, 2, dtype, false, true, 2, {});
@@ -37,7 +37,7 @@ TEST(Updates, TheFirstUnitsStateIsReadAhead) {
     EXPECT_EQ(first_state_read(without, When::always), 0);
     EXPECT_EQ(first_state_read(with, When::pending), 0);
     EXPECT_EQ(first_state_read(with, When::always), bytes);
-    // Three chunks of the units behind are on their way, with their gradients, while the first ones are updated.
+    // Three chunks of later units are on their way, with their gradients, while the first units are updated.
     const auto chunk = static_cast<double>(c.request.update_chunk * (3 * sizeof(float) + 2 * sizeof(float)));
     EXPECT_LE(static_cast<double>(with.memory[1].peak),
               static_cast<double>(without.memory[1].peak) + bytes + 3 * chunk);

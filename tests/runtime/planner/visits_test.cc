@@ -8,7 +8,7 @@
 namespace strata::runtime {
 namespace {
 
-// A unit without input whose backward reads its parameters, as an embedding with a norm behind it: they are fetched.
+// A unit without input reads its parameters in backward, like an embedding with a norm after it: they are fetched.
 TEST(Visits, BackwardHasTheParametersThatItReads) {
   for (const bool reads : {false, true}) {
     FakeSizes sizes = small(false);
@@ -24,7 +24,7 @@ TEST(Visits, BackwardHasTheParametersThatItReads) {
   }
 }
 
-// A unit that has all of its output from its last part alone, though it has no input.
+// Only the last part of this unit completes its output, although the unit has no input.
 TEST(Visits, TheLastPartWritesTheOutputUnlessPartsDo) {
   for (const bool by_parts : {false, true}) {
     FakeSizes sizes = small(false);

@@ -34,7 +34,7 @@ TEST(ClassSetsTest, AClassIsABitOfTheWordsInItsOrder) {
   EXPECT_THAT(sets.of(1), IsEmpty());
 }
 
-// What a column of labels says that it takes is what it and its sets take.
+// A column of labels states exactly the bytes that it and its sets take.
 TEST(ClassSetsTest, MoveIntoThePlannedMemoryWithTheirColumn) {
   EXPECT_TRUE(rc::check([] {
     const auto classes = *rc::gen::element<std::size_t>(32, 90, 65536);

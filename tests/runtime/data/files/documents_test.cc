@@ -15,7 +15,7 @@ using tests::TokenFolder;
 
 class DocumentsTest : public testing::Test {
  protected:
-  // The sidecar of a.bin as it is, but for what `change` does to it.
+  // Writes the sidecar of a.bin again, with the modification that `change` makes.
   template <typename Change>
   void with_sidecar(const Change& change) {
     TokenSidecar sidecar = *read_sidecar(folder_.folder().path() / "a.bin");

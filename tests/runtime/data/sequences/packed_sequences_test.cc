@@ -58,7 +58,7 @@ TEST(PackedSequencesTest, DocumentsShareSequences) {
 
 TEST(PackedSequencesTest, AMaskSaysWhichLabelsCount) {
   const TokenFolder folder;
-  // The first token's bit is of no row: nothing stands before it in its document.
+  // The bit of a document's first token belongs to no row, because no token precedes it in the document.
   folder.write("a.bin", {4, 3, 2}, "101001100");
   const PackedSequences packed(folder.open({"a.bin"}), 4, LongDocuments::cut);
   ASSERT_EQ(packed.size(), 2u);
@@ -128,7 +128,7 @@ TEST(PackedSequencesTest, EveryRowOnce) {
     folder.write("a.bin", lengths, masked ? std::optional<std::string_view>(mask) : std::nullopt);
     const auto seq_len = *rc::gen::inRange<std::uint32_t>(1, 50);
     const auto counts = [&](std::uint64_t token) { return !masked || mask[token] == '1'; };
-    // What every token should be: its label, or none.
+    // For every token, its label or none.
     std::vector<std::int32_t> wanted(count, kNone);
     std::uint64_t at = 0, labels = 0;
     for (const std::uint64_t length : lengths) {
@@ -163,14 +163,14 @@ TEST(PackedSequencesTest, EveryRowOnce) {
     }
     RC_ASSERT(found == labels);
     RC_ASSERT(seen.size() == packed.figures().rows);
-    // What is left out has no label that counts.
+    // Tokens that are left out have no label that counts.
     for (std::uint64_t i = 0; i < count; ++i)
       if (!seen.contains(static_cast<std::uint32_t>(i))) RC_ASSERT(wanted[i] == kNone);
   });
   EXPECT_TRUE(held);
 }
 
-// Its memory is promised before it is taken, and nothing comes from elsewhere.
+// The index states its memory in advance, and takes none from elsewhere.
 TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
   const bool held = rc::check("whatever the lengths", [] {
     const TokenFolder folder;
@@ -202,7 +202,7 @@ TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
   EXPECT_TRUE(held);
 }
 
-// Every second row of a piece; that many only who asks count() knows. Keeps which tokens it was asked about.
+// Every second row of a piece is a label, but only count() says so. Records the tokens that it is asked about.
 class Spy final : public Labelling {
  public:
   std::uint32_t most(const Piece& piece) const override {
@@ -220,7 +220,7 @@ class Spy final : public Labelling {
   mutable std::uint64_t looked = 0, counted = 0;
 };
 
-// Once at opening, whatever is asked of it afterwards.
+// They are counted once at opening, whatever is asked later.
 TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
   const TokenFolder folder;
   folder.write("a.bin", {3, 6, 2, 9, 5});
@@ -242,8 +242,8 @@ TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
   }
 }
 
-// Nothing after the window that holds them is looked at, nothing but their own tokens counted, and they are what they
-// are among all.
+// Only the windows that hold these sequences are read, and only their own tokens are counted. They are the same
+// sequences as in the whole file.
 TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
   const TokenFolder folder;
   std::vector<std::uint64_t> lengths(3 * 65536);
@@ -283,8 +283,8 @@ TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
   EXPECT_EQ(packed.pieces(65535), 1u);
 }
 
-// Ten million documents are to open in 3 s, so a million in 0.3 s; three times that is a change of its order. Of the
-// process, not of the clock: other tests run at the same time.
+// Ten million documents should open in 3 s, so a million in 0.3 s. Three times that would mean a worse complexity.
+// Measures processor time, because other tests run at the same time.
 TEST(PackedSequencesTest, AMillionDocumentsOpenInAMoment) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take several times as long";

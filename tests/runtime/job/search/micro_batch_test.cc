@@ -40,7 +40,7 @@ std::vector<std::string> sized(const std::vector<std::string>& sets, std::int64_
   return with(sets, fmt::format("training.micro_batch_size={}", size));
 }
 
-// A recipe of any kind, without its batch and its memory.
+// A random recipe without batch and memory.
 std::vector<std::string> any_recipe(std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<const char*> values) {
     return *(values.begin() + random() % values.size());
@@ -64,7 +64,7 @@ std::size_t between(const std::vector<std::string>& sets, int ranks, std::int64_
   return least + random() % (most - least + 1);
 }
 
-// It fits, the next does not, and nothing up to twice as large does: looked at one by one.
+// The size fits, but the next one and all others up to twice as large do not. Each is tried.
 TEST(MicroBatchTest, TheLargestFitsAndTheNextDoesNot) {
   std::mt19937 random(20261122);
   int above_one = 0;
@@ -90,8 +90,8 @@ TEST(MicroBatchTest, TheLargestFitsAndTheNextDoesNot) {
   EXPECT_GT(above_one, 15);
 }
 
-// With a global batch, the largest that divides a rank's part and fits, although a single micro-batch may fit where two
-// halves, whose gradients have to be summed, do not.
+// With a global batch, the largest size that divides a rank's part and fits. A single micro-batch may fit although two
+// halves do not, because their gradients must be summed.
 TEST(MicroBatchTest, TheGlobalBatchIsDivided) {
   std::mt19937 random(7);
   std::map<std::int64_t, int> seen;
@@ -139,7 +139,7 @@ TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
   EXPECT_FALSE(largest(most - 1).fits && largest(most - 1).fits->size == 3);
 }
 
-// Two interleaved stages take an even number of micro-batches: of six sequences two of three, not one of six.
+// Two interleaved stages take an even number of micro-batches: six sequences are two of three, not one of six.
 TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
   const std::vector<std::string> sets = {"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2",
                                          "model.config.n_layer=4"};
@@ -152,7 +152,7 @@ TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
   EXPECT_FAILURE(largest(3), Exit::usage, HasSubstr("no multiple of parallel.stages = 2: make them 4"));
 }
 
-// Nothing fits, and everything does: up to what a micro-batch may have.
+// In one case nothing fits, in the other everything up to the largest micro-batch.
 TEST(MicroBatchTest, BothEnds) {
   const auto largest = [](const std::vector<std::string>& sets) {
     const Recipe recipe = recipe_of(sets);
@@ -172,7 +172,7 @@ TEST(MicroBatchTest, BothEnds) {
   EXPECT_FALSE(whole.too_large);
 }
 
-// What the recipe says counts, and nothing that the machine has.
+// Only the recipe's limits count, and not the machine's.
 TEST(MicroBatchTest, AutomaticIsSettledByTheRecipe) {
   const std::size_t room = tiny_job({"training.micro_batch_size=5"}, 1).plan.memory[0].peak;
   const auto settled = [&](std::vector<std::string> sets, std::size_t device) {

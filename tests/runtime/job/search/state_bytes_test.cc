@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kStateBytesUnlimited = std::numeric_limits<std::size_t>::max();
 
-// Whatever it refuses does not fit: with just the memory that a plan needs it refuses none, and it does refuse some.
+// Whatever it refuses does not fit. With exactly the memory of a plan it refuses none, but it does refuse some.
 TEST(StateBytes, RefuseNoPlanThatFits) {
   std::mt19937 random(7);
   const auto pick = [&](const std::vector<const char*>& values) { return values[random() % values.size()]; };

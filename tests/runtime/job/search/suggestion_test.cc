@@ -49,7 +49,7 @@ bool fits_with(std::vector<std::string> sets, const std::vector<std::pair<std::s
   return fits(tiny_job(sets, ranks).plan, capacity);
 }
 
-// What needs more changes than are tried one after the other is found too, and without those that it does not need.
+// A recipe that needs more changes than are tried one by one also gets a suggestion, without unnecessary changes.
 TEST(SuggestionTest, ManyChangesAtOnceAreSuggested) {
   const std::vector<std::string> sets = {"training.micro_batch_size=8", "memory.nvme=/none", "memory.host=1GiB"};
   auto least = sets;
@@ -140,7 +140,7 @@ TEST(SuggestionTest, TiersAreSuggested) {
             HasSubstr("--set zero.optimizer=device  (device ")));
 }
 
-// What changes the losses says so, and is named only if nothing else fits; what keeps the bits comes first.
+// Changes that keep the bits come first. Those that change the losses say so, and are named only if nothing else fits.
 TEST(SuggestionTest, WhatKeepsTheBitsComesFirst) {
   const auto refused = [](std::vector<std::string> sets) {
     sets.insert(sets.end(), {"training.precision=fp32", "training.micro_batch_size=4"});
@@ -206,7 +206,7 @@ TEST(SuggestionTest, ARefusalOnTheCpuSpeaksOfRam) {
   EXPECT_THAT(refusal(job, capacity, {}), HasSubstr("of RAM for the model and memory.device is 10.0 KiB"));
 }
 
-// With little host memory the way back to the device is seen too, also where it takes several changes.
+// If host memory is small, moving state back to the device is considered, even if that takes several changes.
 TEST(SuggestionTest, WhatTheHostHasNoRoomForComesBack) {
   const auto refused = [](const std::vector<std::string>& sets) {
     const Job job = tiny_job(sets, 1);
@@ -258,7 +258,7 @@ std::vector<std::string> tight_recipe(Draw& draw, bool drive) {
   return sets;
 }
 
-// What may be changed of it, the global batch apart: somewhere in all that a refusal speaks of.
+// A random change to everything that a refusal may suggest, except the global batch.
 std::vector<std::string> changed_recipe(Draw& draw, std::vector<std::string> sets, const Recipe& recipe) {
   const auto stage = static_cast<std::size_t>(recipe.zero.stage);
   sets.emplace_back("memory.nvme=/none");
@@ -275,8 +275,7 @@ std::vector<std::string> changed_recipe(Draw& draw, std::vector<std::string> set
   return sets;
 }
 
-// Whatever is refused: each suggestion fits with the same global batch, and where none is made, nothing that is tried
-// at random fits either.
+// Each suggestion fits with the same global batch. If there is none, no random change fits either.
 TEST(SuggestionTest, RefusalsOfRandomRecipesAreTrue) {
   Draw draw(20261122);
   int refused = 0, without = 0;

@@ -26,8 +26,8 @@ TEST(Mesh, MicroBatchesCountTheRanksOfARoundFirst) {
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], i);
 }
 
-// Of every chain of groups of 12 ranks: shards are dealt out once each, in rank order without groups; and what a rank
-// holds of a kind in larger groups lies within what it holds of one in smaller groups.
+// For every chain of groups of 12 ranks: each shard has one owner, in rank order if there are no groups. A rank's piece
+// in larger groups lies within its piece in smaller groups.
 TEST(Mesh, PiecesOfLargerGroupsLieWithinThoseOfSmallerOnes) {
   const std::vector<std::vector<int>> chains = {{}, {2}, {3}, {6}, {2, 4}, {2, 6}, {3, 6}};
   for (const std::vector<int>& groups : chains) {
@@ -54,7 +54,7 @@ TEST(Mesh, PiecesOfLargerGroupsLieWithinThoseOfSmallerOnes) {
   }
 }
 
-// A group has every piece once, in the order of the pieces; those that share a piece are one of each group.
+// A group has every piece once, in order. The ranks that share a piece come one from each group.
 TEST(Mesh, GroupsHoldAllPiecesAndShareThem) {
   const Mesh mesh{8, {2, 4}};
   const Cut shards{8, 1, 80};
@@ -119,7 +119,7 @@ RC_GTEST_PROP(Mesh, CoordinatesAndGroupsCoverTheWorldOnce, ()) {
       }
     }
     RC_ASSERT(mesh.along(Axis::none, rank).members == std::vector<int>{rank});
-    // Shards are those of the data ranks alone.
+    // Only data ranks have shards.
     comm::Group shards = mesh.group(rank, data, 1);
     RC_ASSERT(mesh.at(shards.rank(at.shard)).world == rank);
     std::ranges::sort(shards.members);

@@ -47,8 +47,8 @@ std::vector<std::vector<UnitRange>> all_splits(int units, int pieces) {
   return all;
 }
 
-// Of every number of units and stages, no other cut has a faster slowest stage: with equal blocks, with a slow head,
-// and if the second stage may have no more than two units.
+// For any number of units and stages, no other split has a faster slowest stage: with equal blocks, with a slow head,
+// and if the second stage may have at most two units.
 TEST(Stages, FastestSplitIsTheBest) {
   for (const double head : {1.0, 5.0})
     for (const bool limited : {false, true})
@@ -75,7 +75,7 @@ TEST(Stages, FastestSplitIsTheBest) {
         }
 }
 
-// A stage of two chunks that has the head has less of the rest, whatever its first chunk is.
+// A stage of two chunks that includes the head has fewer other units, whatever its first chunk is.
 TEST(Stages, FastestSplitOfChunksBalancesStages) {
   for (const double head : {0.5, 1.0, 3.0, 5.0})
     for (int units = 4; units <= 14; ++units)

@@ -145,7 +145,7 @@ TEST_P(Mutation, TooSmallACapacityIsCaught) {
   }
 }
 
-// Ranks compare the hashes of their plans before the first step: no collective may be another rank's and hash alike.
+// Ranks compare the hashes of their plans before the first step, so a swapped collective must change the hash.
 TEST_P(Mutation, SwappedCollectiveChangesTheHash) {
   const std::uint64_t hash = hash_of(plan_);
   std::vector<std::size_t> collectives;
@@ -162,7 +162,7 @@ TEST_P(Mutation, SwappedCollectiveChangesTheHash) {
   EXPECT_NE(hash_of(other), hash) << "one rank leaves one out";
 }
 
-// What stands between two steps is of no unit, and all that is of no unit stands there: copies for a GPU, too.
+// The tasks between two steps, and only those, belong to no unit. This includes copies for a GPU.
 TEST_P(Mutation, TasksOfNoUnitAreTheBorder) {
   int border = 0;
   for (const Task& task : plan_.tasks) {
@@ -172,7 +172,7 @@ TEST_P(Mutation, TasksOfNoUnitAreTheBorder) {
   EXPECT_GE(border, 3);
 }
 
-// Of every collective, every field that it takes from its task: one that differs is seen, whatever is alike.
+// A difference in any field that a collective takes from its task changes the hash, even if all else is equal.
 TEST_P(Mutation, CollectiveThatDiffersInOneFieldChangesTheHash) {
   const std::pair<const char*, void (*)(Task&)> damages[] = {
       {"kind", [](Task& t) { t.kind = t.kind == TaskKind::gather ? TaskKind::gather_sums : TaskKind::gather; }},
@@ -202,7 +202,7 @@ TEST_P(Mutation, CollectiveThatDiffersInOneFieldChangesTheHash) {
   EXPECT_EQ(hash_of(other), hash);
 }
 
-// Tasks of the update that a step leaves are not run in the first step, and alone after the last one.
+// Tasks of a pending update do not run in the first step, and run alone after the last.
 TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
   PlanCase c = make_case(small(true), 2, 2, 2, device::DType::bf16, false, false, 1, {Recompute::Kind::none, {}});
   c.request.placement.optimizer.tier = Tier::nvme;
@@ -211,7 +211,7 @@ TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
   int damages = 0;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     const auto& uses = plan.tasks[t].uses;
-    // Where it only touches what lives from step to step there is nothing to see.
+    // If the task only touches buffers that live from step to step, there is nothing to find.
     if (plan.tasks[t].when != When::pending || std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
           return plan.buffers[static_cast<std::size_t>(use.buffer)].whole_cycle;
         }))
@@ -224,7 +224,7 @@ TEST(PendingMutation, ATaskThatRunsWithoutItsUpdateIsCaught) {
   EXPECT_GT(damages, 10);
 }
 
-// Of what is read over the step's end: that it is filled, by the step before, after what was written last.
+// A buffer read across the end of a step must be filled by the previous step, after the last write of its source.
 TEST(PendingMutation, StaleStateReadAheadIsCaught) {
   PlanCase c = make_case(large_first(), 2, 2, 2, device::DType::bf16, false, false, 1, {Recompute::Kind::none, {}});
   c.request.placement.optimizer.tier = Tier::nvme;
