@@ -6,7 +6,7 @@
 
 namespace strata::runtime {
 
-// Whether a trace shows the task: what the host does between steps, and for checkpoints, has no row.
+// Whether a trace shows the task. The host's work between steps and for checkpoints has no row.
 inline bool has_row(const Task& task) {
   return static_cast<std::size_t>(task.lane) < kTrainingLanes;
 }
@@ -14,7 +14,7 @@ inline std::size_t tasks_with_rows(const StepPlan& plan) {
   return static_cast<std::size_t>(std::count_if(plan.tasks.begin(), plan.tasks.end(), has_row));
 }
 
-// For tasks of the same step, or of the one before.
+// Counts the waits for tasks of the same step or, if `across`, of the previous one.
 inline std::size_t waits_between_rows(const StepPlan& plan, bool across) {
   std::size_t n = 0;
   for (std::size_t t = 0; t < plan.tasks.size(); ++t)

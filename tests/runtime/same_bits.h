@@ -43,7 +43,7 @@ inline void expect_same(const Trained& trained, const Trained& first, const std:
   EXPECT_EQ(trained.weights_hash, first.weights_hash) << name;
 }
 
-// A run of `ranks` threads whose recipe has these sets, too, with plan_in_pieces(tile_bytes, update_chunk).
+// Trains on `ranks` threads with these additional sets and plan_in_pieces(tile_bytes, update_chunk).
 using TrainWith = std::function<Trained(int ranks, const std::vector<std::string>& more, std::size_t tile_bytes,
                                         std::size_t update_chunk)>;
 
@@ -57,9 +57,9 @@ inline void expect_same_whatever_the_plan(const Trained& first, const TrainWith&
         std::vector<std::string> more = {fmt::format("zero.stage={}", stage),
                                          fmt::format("training.recompute={}", recompute), "memory.order=" + order,
                                          fmt::format("memory.prefetch={}", i % 4)};
-        // Parameters cut over half of the ranks, each half with a copy.
+        // Parameters are sharded over half of the ranks, so that each half has a copy.
         if (ranks == 4 && stage == 3 && i % 2) more.emplace_back("zero.parameters_group=2");
-        // Every third in tiles, which only sharded parameters come in.
+        // Every third run is in tiles, which exist only for sharded parameters.
         expect_same(train(ranks, more, i % 3 ? 0 : 1, 0), first,
                     fmt::format("{} ranks, stage {}, recompute {}, {}", ranks, stage, recompute, order));
       }

@@ -57,9 +57,9 @@ class SavedRun {
     std::vector<std::string> evaluations;  // losses, exact, of those that the recipe asks for
   };
 
-  // Starts or goes on as the recipe says, up to `last` steps in all, with a checkpoint after each step in `save`.
-  // Evaluates as the recipe says, and with checkpoint.keep_best saves each new best.
-  // before: called on rank 0 before each of them, when the one before it is durable.
+  // Starts or resumes as the recipe says, up to `last` steps in all, with a checkpoint after each step in `save`.
+  // Evaluates as the recipe says; with checkpoint.keep_best, saves each new best. before: called on rank 0 before each
+  // checkpoint, when the previous one is durable.
   Result run(int ranks, const std::vector<std::string>& all_sets, std::int64_t last,
              const std::vector<std::int64_t>& save = {}, FileSystem* system = nullptr,
              const std::function<void(std::int64_t step)>& before = {}) const {

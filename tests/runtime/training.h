@@ -38,8 +38,8 @@ inline std::string hex(double x) {
   return text;
 }
 
-// The job's plan with units larger than `tile_bytes` gathered in tiles, whatever there is of memory, and updates in
-// chunks of `update_chunk` elements; 0: as the job has it.
+// The job's plan with units above `tile_bytes` gathered in tiles, even if memory suffices, and updates in chunks of
+// `update_chunk` elements; 0: as in the job.
 inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size_t update_chunk, int rank) {
   const Recipe& r = job.recipe;
   const models::RunShape shape{static_cast<std::size_t>(r.training.micro_batch_size),
@@ -70,9 +70,9 @@ inline StepPlan plan_in_pieces(const Job& job, std::size_t tile_bytes, std::size
   return make_plan(request);
 }
 
-// Trains the recipe on `ranks` ranks, threads of this process; one on a GPU without staged collectives, as a program
-// of one rank. `after` sees rank r's trainer at the end, `before_step` before each step. tile_bytes or update_chunk
-// above 0: as plan_in_pieces. `nodes`: those that the ranks say to be on (comm::run_threads).
+// Trains the recipe on `ranks` ranks, which are threads of this process. A single rank on a GPU has no staged
+// collectives, like a program of one rank. `after` gets each rank's trainer at the end, `before_step` before each step.
+// tile_bytes or update_chunk above 0: as in plan_in_pieces. `nodes`: the ranks' nodes (comm::run_threads).
 inline Trained train_in_threads(const std::optional<std::filesystem::path>& path, const std::vector<std::string>& sets,
                                 int ranks, const std::function<void(Trainer&, const Job&, int rank)>& after = {},
                                 std::size_t tile_bytes = 0, std::size_t update_chunk = 0,

@@ -24,7 +24,7 @@ namespace strata::runtime {
 namespace {
 
 using Sets = std::vector<std::string>;
-// Again read from its text, a recipe is the same, whatever its keys are at and wherever the text lies.
+// A recipe that is read from its own text is the same, whatever its values are and wherever the file is.
 TEST(RecipeTextTest, ARecipeAsAFile) {
   const tests::ScratchFolder folder;
   for (const Sets& sets :
@@ -58,7 +58,7 @@ TEST(RecipeTextTest, ARecipeAsAFile) {
   }
 }
 
-// What a run sets in the model's config itself comes as JSON: labels of classes have any names.
+// The values that a run itself sets in the model's config are JSON, and names of classes may be any text.
 TEST(RecipeTextTest, ValuesOfTheConfigAreTomlWhateverTheyAre) {
   const tests::ScratchFolder folder;
   Recipe recipe = load_recipe(std::nullopt, Sets{"model.preset=tiny-gpt2"});
@@ -86,7 +86,7 @@ TEST(RecipeTextTest, ValuesOfTheConfigAreTomlWhateverTheyAre) {
   EXPECT_EQ(to_toml(load_recipe(folder.write("s.toml", to_toml(again)), {})), to_toml(again));
 }
 
-// Their defaults hang on other keys: what was given is not left out because it is the default elsewhere.
+// Their defaults depend on other keys. A given value is written even if it is the default in another case.
 TEST(RecipeTextTest, DefaultsThatHangOnOtherKeysAreWrittenIfTheyWereNotTaken) {
   const tests::ScratchFolder folder;
   const auto again = [&](const Sets& sets) {
@@ -99,8 +99,8 @@ TEST(RecipeTextTest, DefaultsThatHangOnOtherKeysAreWrittenIfTheyWereNotTaken) {
   EXPECT_EQ(again({"model.path=m", "optimizer.name=lion"}).optimizer.betas[1], 0.99);
 }
 
-// Random values of random keys. Whatever a key takes is written so that it is read as the same, and so is whatever the
-// model's config may hold.
+// Random values of random keys. Whatever a key accepts is written so that it reads back the same, and so is any value
+// of the model's config.
 class WrittenRecipe : public testing::Test {
  protected:
   std::size_t below(std::size_t n) { return random_() % n; }
@@ -161,7 +161,7 @@ class WrittenRecipe : public testing::Test {
     }
     return out;
   }
-  // What a model's config comes to with these, without what is null, which is as good as not there.
+  // The resulting model config without nulls, which mean the same as absent keys.
   static std::string overridden(const std::map<std::string, std::string>& keys) {
     models::Config config =
         models::Config::parse(R"({"a": {"a": 1, "z": 2}, "rope_scaling": {"factor": 2.0}})", "a config");
@@ -213,7 +213,7 @@ TEST_F(WrittenRecipe, IsReadAsItWas) {
       "\"none\"",
       "\"eth0\"",
       "\"eval_f1\""};
-  // What each key takes: of these, and of the names that stand in quotation marks in what it says of itself.
+  // The values that each key accepts, out of these and of the names in quotation marks in its own description.
   std::vector<std::pair<std::string, std::vector<std::string>>> taken;
   for (const RecipeKey& key : recipe_keys()) {
     std::vector<std::string> values = kValues;
@@ -270,7 +270,7 @@ TEST_F(WrittenRecipe, IsReadAsItWas) {
   EXPECT_GT(whole, 500);
 }
 
-// TOML has no null, and no whole number above 2^63 - 1: such a key stands there as the option that sets it.
+// TOML has no null, and no integer above 2^63 - 1. Such a key is written as the option that sets it.
 TEST_F(WrittenRecipe, WhatTomlCannotSayIsLeftToAnOption) {
   Recipe recipe = load_recipe(std::nullopt, Sets{"model.preset=tiny-gpt2"});
   recipe.model.config = {{"a", "null"}, {"b", "[1,null]"}, {"c", "18446744073709551615"}, {"d", R"({"x":null,"y":1})"}};

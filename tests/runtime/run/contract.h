@@ -29,7 +29,7 @@ inline const ContractModel kModels[] = {
       "model.config.intermediate_size=72", "model.config.vocab_size=130", "model.config.attention_dropout=0.1"}},
 };
 
-// Of a model (kModels) in a precision: four micro-batches a step over all ranks.
+// A model (of kModels) in a precision, with four micro-batches per step over all ranks.
 class ContractCase : public testing::TestWithParam<std::tuple<int, const char*>> {
  protected:
   void SetUp() override {

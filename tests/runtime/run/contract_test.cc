@@ -108,7 +108,7 @@ TEST_P(Contract, SameBitsInEveryTier) {
       }
 }
 
-// What is kept where is nobody else's business: every combination of tiers.
+// Tiers are independent of each other: all combinations.
 TEST_P(Contract, SameBitsInEveryCombinationOfTiers) {
   std::optional<Trained> first;
   for (const char* parameters : {"device", "host", "nvme"})
@@ -139,7 +139,7 @@ TEST_P(Contract, SameBitsInTiles) {
   }
 }
 
-// A rank alone whose parameters are elsewhere, with sums of micro-batches and of a single one.
+// A single rank with parameters in other tiers, with sums of several micro-batches and of one.
 TEST_P(Contract, SameBitsInTilesOfOneRank) {
   for (const char* micro_batches : {"4", "1"}) {
     const std::string accumulation = fmt::format("training.gradient_accumulation_steps={}", micro_batches);
@@ -220,7 +220,7 @@ TEST_P(Contract, FastKeepsItsBitsOverStages) {
     }
 }
 
-// One micro-batch a step takes the rounded gradient itself as the sum: another plan, the same bits at every stage.
+// A single micro-batch per step uses the rounded gradient as the sum: another plan, but the same bits at every stage.
 TEST_P(Contract, OneMicroBatchAStep) {
   std::optional<Trained> first;
   for (const char* recompute : {"none", "block", "sqrt", "tiers"}) {
@@ -265,8 +265,8 @@ TEST_P(Contract, EveryOptimizer) {
     }
 }
 
-// In fp16 the loss scale is far too high at first and doubles with every update, so that steps are skipped before the
-// first update and between later ones. What a skipped step leaves alone must come through in every tier.
+// In fp16 the loss scale is far too high at first and doubles with every update. So steps are skipped before the first
+// update and between later ones. Every tier must keep the state that a skipped step does not change.
 class SkippedSteps : public Contract {};
 
 TEST_P(SkippedSteps, SameBitsInEveryCombinationOfTiers) {

@@ -1,5 +1,5 @@
-// training.freeze: what is frozen stays as it was, costs nothing that it does not need, and changes no bits of the
-// rest, whatever the stage, tier, order, recomputation and number of ranks.
+// training.freeze: frozen weights stay unchanged, cost nothing unnecessary, and do not affect the bits of the others,
+// whatever the stage, tier, order, recomputation and number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -30,7 +30,7 @@ const FrozenRunCase kFrozenRunCases[] = {
     // Positions train, so backward goes all the way; a table that two units share is frozen under its second name.
     {"tied, in parts", kSmallGpt2,
      R"(["lm_head.weight", "*.ln_1.*", "*.h.0.mlp.*", "*.h.1.attn.c_attn.bias", "*.h.2.attn.c_attn.weight", "*.ln_f.bias"])"},
-    // Nothing below the third block, and of that block and of the head some.
+    // Nothing below the third block trains, and only parts of that block and of the head do.
     {"tied, from above", kSmallGpt2, R"(["*.w?e.*", "*.h.[01].*", "*.h.2.attn.*", "*.ln_f.weight"])"},
     {"untied, in parts", kSmallLlama,
      R"(["*.embed_tokens.*", "*.layers.0.*", "*.k_proj.weight", "*.layers.1.mlp.up_proj.*", "*.layers.2.input_layernorm.*"])"},
@@ -129,7 +129,7 @@ Job frozen_job(std::vector<std::string> sets, const std::string& freeze, const s
   return make_job(recipe, 1, capacity_of(recipe.memory, 1));
 }
 
-// Of a block of a llama that is frozen whole: no optimizer state and no sum of gradients, and parameters as they were.
+// A completely frozen block of a Llama has no optimizer state and no sum of gradients, and its parameters stay.
 TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
   const auto by_kind = [](const Job& job, Kind kind) {
     return job.plan.memory[0].by_kind[static_cast<std::size_t>(kind)];
@@ -149,7 +149,7 @@ TEST(FrozenPlan, SavesWhatIsFrozenToTheByte) {
       }());
 }
 
-// Nothing of what lies below all that is trained is kept, run again, or gone through backward.
+// Units below all trained ones keep no activations, recompute nothing, and have no backward.
 TEST(FrozenPlan, BackwardEndsAboveWhatIsFrozenBelow) {
   for (const char* recompute : {"none", "block", "sqrt"}) {
     const Job job = frozen_job(kSmallLlama, R"(["*.embed_tokens.*", "model.layers.0.*", "model.layers.1.*"])",
@@ -173,7 +173,7 @@ TEST(FrozenPlan, PatternsOfNothingAreRefusedWithTheNearestNames) {
   EXPECT_THAT(refused(R"(["model.*", ""])"), HasSubstr("training.freeze"));
 }
 
-// A checkpoint holds what is frozen as the run has it, and goes on at any stage.
+// A checkpoint stores frozen weights as the run has them, and any stage can resume from it.
 TEST(FrozenResume, GoesOnAsIfItHadNotStopped) {
   const SavedRun saved;
   for (const char* precision : {"fp32", "bf16"}) {

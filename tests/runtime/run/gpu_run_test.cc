@@ -1,5 +1,5 @@
-// Whole runs on a GPU: one that is emulated where this program is linked with the emulation (tests/device/emulation), a
-// real one in run_test where there is one. The numerics contract among them, and the CPU's curve near theirs.
+// Whole runs on a GPU: an emulated one if this program is linked with the emulation (tests/device/emulation), otherwise
+// a real one, if run_test finds one. They check the numerics contract, and that the curve is near the CPU's.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -106,7 +106,7 @@ TEST_P(GpuRun, StepsLaunchedAsAGraphHaveTheSameBits) {
   }
 }
 
-// The loss scale is far too high at first and doubles with every update; where one rank's plan is no cycle, steps are
+// The loss scale is far too high at first and doubles with every update. If one rank's plan is not cyclic, steps are
 // graphs.
 TEST_P(GpuRun, SkippedStepsHaveTheSameBitsInEveryTier) {
   const std::vector<std::string> skips = {"training.max_steps=8", "fp16.initial_scale=2097152",
@@ -137,9 +137,9 @@ TEST_P(GpuRun, WorkOfTheHostIsNoGraph) {
   EXPECT_EQ(train("cuda", 2, "bf16", {"comm.backend=auto"}).graph_steps, 0);
 }
 
-// They differ by the order of sums alone, of some units of 2^-24 in fp32 and 2^-8 where bf16 rounds what was summed.
-// Over 50 steps, the emulated curves part by 4e-8 and 2e-4 of a loss, and by 8e-7 and 3e-3 of a norm; those of an H200
-// by 1.6e-2 of a norm in bf16.
+// Only the order of sums differs: some units of 2^-24 in fp32, and of 2^-8 if bf16 rounds the sums. Over 50 steps, the
+// emulated curves differ by 4e-8 and 2e-4 of a loss, and by 8e-7 and 3e-3 of a norm; an H200's by 1.6e-2 of a norm in
+// bf16.
 TEST_P(GpuRun, FollowsTheCpusCurve) {
   struct Bound {
     const char* precision;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The process's memory, while it lives: how much of it sequences hold.
+// The process's memory while this exists. Counts the bytes that sequences hold.
 class Unplanned final : public std::pmr::memory_resource {
  public:
   Unplanned() : before_(std::pmr::set_default_resource(this)) {}
@@ -99,7 +99,7 @@ class IndexMemoryTest : public testing::TestWithParam<std::vector<std::string>> 
   tests::TokenFolder folder_{130};
 };
 
-// Files that are gone once they were opened do not end the run: nobody opens them again.
+// Opened files that disappear do not end the run, because nobody opens them again.
 TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
   Workload settled = open_workload(recipe(GetParam()));
   settled.recipe.evaluation.every = 1;
@@ -121,7 +121,7 @@ TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
   });
 }
 
-// The same numbers as of data that are opened by the run itself.
+// The results are the same if the run itself opens the data.
 TEST_P(IndexMemoryTest, OpenedBeforeOrByTheRunTheBitsAreTheSame) {
   std::vector<std::string> losses;
   for (const bool before : {true, false}) {
@@ -155,7 +155,7 @@ TEST_P(IndexMemoryTest, AnEvaluationOpensItsDataOnceIntoPlannedMemory) {
   });
 }
 
-// Looked at, for the evaluations of another day, and nothing of them kept.
+// The data are checked for later evaluations, but nothing of them is kept.
 TEST_P(IndexMemoryTest, ValidationDataThatNobodyEvaluatesAreCheckedAlone) {
   Workload settled = open_workload(recipe(GetParam()));
   const Unplanned unplanned;

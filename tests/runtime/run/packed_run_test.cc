@@ -94,7 +94,7 @@ TEST_F(PackedRun, GoesOnWithOtherRanksAndStages) {
   }
 }
 
-// Saved in groups of ranks and loaded in others, or without.
+// Saved in groups of ranks, and loaded in other groups or without groups.
 TEST_F(PackedRun, GoesOnInOtherGroupsOfRanks) {
   const struct {
     int ranks;
@@ -130,8 +130,8 @@ TEST_F(PackedRun, GoesOnInOtherGroupsOfRanks) {
   }
 }
 
-// The number of labels in a step is known before its first backward, so that it makes no difference how they are spread
-// over micro-batches. What is left is the rounding of sums of other shapes, in fp32.
+// A step's number of labels is known before its first backward. So their distribution over micro-batches does not
+// matter, except for fp32's rounding of sums of other shapes.
 TEST_F(PackedRun, EveryLabelOfAStepWeighsTheSame) {
   const auto losses = [&](int batch, int accumulation) {
     const Trained trained =
@@ -174,8 +174,8 @@ PackedRunEvaluated evaluate(const std::vector<std::string>& sets, int ranks) {
   return result;
 }
 
-// Each document alone, as a stream of its own, against all of them packed. Sums over keys and products have other
-// shapes, so fp32's rounding is left; a row that sees a neighbour is off by far more.
+// Each document as a stream of its own, compared with all of them packed. Sums over keys and products have other
+// shapes, so fp32's rounding differs. A row that sees a neighbour would differ far more.
 TEST_F(PackedRun, ADocumentsLossIsWhatItIsAlone) {
   std::vector<std::uint64_t> lengths;
   double sum = 0;
@@ -198,7 +198,7 @@ TEST_F(PackedRun, ADocumentsLossIsWhatItIsAlone) {
   for (const int ranks : {2, 3}) EXPECT_EQ(evaluate(all, ranks).loss_hex, packed.loss_hex);
 }
 
-// As the program settles it: the index lies in memory that was planned.
+// The index is in planned memory, as when the program settles the run.
 TEST_F(PackedRun, TheIndexIsInThePlan) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets(1)));
   const Recipe& recipe = workload.recipe;

@@ -100,7 +100,7 @@ TEST_F(PeriodicEvaluationTest, TakesTheMemoryThatAStepLeavesFree) {
         };
         EXPECT_EQ(home(job.evaluation->plan).offset, home(job.plan).offset);
       }
-      // Nothing else of it lies in what lives from step to step.
+      // Apart from parameters, its buffers do not overlap buffers that live from step to step.
       for (const Buffer& own : job.evaluation->plan.buffers) {
         if (own.kind == Kind::parameters && own.whole_cycle) continue;
         for (const Buffer& theirs : job.plan.buffers) {
@@ -112,7 +112,7 @@ TEST_F(PeriodicEvaluationTest, TakesTheMemoryThatAStepLeavesFree) {
     }
 }
 
-// The loss falls from step to step, so that the first evaluation stays the best one if more is better.
+// The loss falls with every step. If greater is better, the first evaluation therefore stays the best.
 TEST_F(PeriodicEvaluationTest, KnowsWhatIsBestAndEndsWithoutABetterOne) {
   const auto falling = run_.run(2, evaluating(2, {"checkpoint.resume=none"}), 6);
   ASSERT_TRUE(falling.progress.best);
@@ -173,7 +173,7 @@ TEST_F(PeriodicEvaluationTest, TheBestCheckpointIsKeptBesideTheNewest) {
                                6, {3, 4, 5, 6});
   EXPECT_EQ(result.progress.best->step, 2);
   EXPECT_THAT(there(), ElementsAre("step-00000002", "step-00000006"));
-  // By another measure others are best: that one stays, and so does what is best now.
+  // By another measure another checkpoint is best. The earlier best one stays, and so does the new one.
   const auto other = run_.run(
       2,
       evaluating(2, {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.greater_is_better=false",
@@ -193,7 +193,7 @@ TEST_F(PeriodicEvaluationTest, ABetterOneTakesThePlaceOfTheBest) {
   EXPECT_THAT(there(), ElementsAre("step-00000006"));
 }
 
-// Whatever a later run in the folder keeps, or measures, the best one of the first is there.
+// The first run's best checkpoint stays, whatever a later run in the folder keeps or measures.
 TEST_F(PeriodicEvaluationTest, TheBestCheckpointStaysUntilABetterOneByTheSameMeasure) {
   const std::vector<std::string> first = {"checkpoint.keep=1", "checkpoint.keep_best=true", "evaluation.at_start=false",
                                           "evaluation.greater_is_better=true"};
@@ -211,7 +211,7 @@ TEST_F(PeriodicEvaluationTest, TheBestCheckpointStaysUntilABetterOneByTheSameMea
     const auto other = run_.run(2, evaluating(2, sets), 6, {4, 5, 6});
     EXPECT_THAT(there(), testing::Contains("step-00000002"));
     EXPECT_THAT(other.notes, testing::Contains(testing::HasSubstr("step-00000002 stays")));
-    // And once a better one is there, which the first measure has as such, it goes.
+    // When a checkpoint exists that is better by the first measure, the old best one is removed.
     run_.run(2, evaluating(2, first), 6);
     EXPECT_THAT(there(), testing::Contains("step-00000002"));
   }
@@ -269,7 +269,7 @@ class AnswersTest : public PeriodicEvaluationTest {
   std::string prompts_ = run_.folder().write("prompts.txt", "ab\n\nabcdefgh\n").string();
 };
 
-// In stages, the last one has the logits, and all have keys and values of their own blocks.
+// The last stage has the logits, and every stage has the keys and values of its own blocks.
 TEST_F(AnswersTest, AreAlikeOnAnyLayout) {
   const std::vector<std::string> alone = answers(1, 1, {"zero.stage=0"});
   EXPECT_EQ(answers(1, 1, {"zero.stage=3"}), alone);
@@ -280,7 +280,7 @@ TEST_F(AnswersTest, AreAlikeOnAnyLayout) {
   EXPECT_EQ(answers(2, 1, {"parallel.stages=2", "parallel.schedule=interleaved", "parallel.chunks=2"}), alone);
 }
 
-// Ranks that share blocks have keys and values of their own heads, and gather the logits of their words.
+// Ranks that share blocks hold the keys and values of their own heads, and gather the logits of their words.
 TEST_F(AnswersTest, AreAlikeOverRanksThatShareBlocks) {
   const auto in_shards = [&](int ranks, int data, const char* mesh) {
     return answers(ranks, data, {"parallel.tensor_shards=4", "model.config.n_head=4", mesh});

@@ -49,11 +49,11 @@ TEST_F(PlannedBeginning, IsAfterTheNewestCheckpoint) {
   const std::string fourth = "checkpoint.resume=" + (run_.checkpoints() / "step-00000004").string();
   EXPECT_TRUE(beginning({fourth}).evaluated);
   EXPECT_FALSE(comes({fourth}));
-  // By another measure it is made again.
+  // With another measure, the evaluation is made again.
   EXPECT_TRUE(comes({fourth, "evaluation.max_sequences=1"}));
 }
 
-// Which the run finds out when it reads it: then it goes on from an older one.
+// The run finds the damage when it reads the checkpoint, and resumes from an older one.
 TEST_F(PlannedBeginning, IsAfterOneThatIsWhole) {
   damage(5);
   EXPECT_EQ(beginning().step, 4);

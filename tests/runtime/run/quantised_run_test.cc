@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(, QuantisedRun,
                          testing::Combine(testing::Range(std::size_t{0}, std::size(kQuantisedRunCases)),
                                           testing::Values("fp32", "bf16"), testing::Values("true", "false")));
 
-// Weights of files are read twice, and by several ranks, which are compared by what they have read.
+// Weights from files are read twice and by several ranks. Ranks compare what they have read.
 TEST(QuantisedWeights, OfFilesAreTheSameOnAnyRanks) {
   const std::filesystem::path golden = tests::source_dir() / "tests/golden/llama";
   std::optional<Trained> first;
@@ -104,7 +104,7 @@ TEST(QuantisedWeights, OfFilesAreTheSameOnAnyRanks) {
       if (!first) first = trained;
       expect_same(trained, *first, fmt::format("{} ranks, stage {}", ranks, stage));
     }
-  // As those that bitsandbytes had quantised, whose offsets are torch's means, up to a unit in the last place.
+  // As with weights that bitsandbytes quantised, whose offsets are torch's means, up to a unit in the last place.
   const Trained stored = train_in_threads(tests::source_dir() / "tests/golden/nf4/llama/recipe.toml", {}, 1);
   EXPECT_NEAR(std::stod(stored.loss_hex[0]), std::stod(first->loss_hex[0]), 1e-5);
 }
@@ -193,7 +193,7 @@ TEST(AdapterPath, AndNoAdapterContradictEachOther) {
               HasSubstr("contradict each other"));
 }
 
-// A checkpoint holds what is quantised as it is, and goes on at any stage; with another format it is refused.
+// A checkpoint stores quantised weights unchanged, and any stage can resume from it. Another format is refused.
 TEST(QuantisedResume, GoesOnAsIfItHadNotStopped) {
   const SavedRun saved;
   const std::vector<std::string> more = {R"(training.freeze=["*.wte.*", "*.h.0.*", "*.h.1.mlp.c_fc.*"])",

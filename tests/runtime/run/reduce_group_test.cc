@@ -54,8 +54,8 @@ class ReduceGroup : public testing::TestWithParam<const char*> {
   tests::ScratchFolder folder_;
 };
 
-// Of six micro-batches on up to six ranks a run lies within a round of the ranks, spans rounds, or ends in the middle
-// of one.
+// With six micro-batches on up to six ranks, a run of micro-batches lies within a round of the ranks, spans rounds, or
+// ends in the middle of one.
 TEST_P(ReduceGroup, KeepsItsBits) {
   const std::vector<std::string> away = {"zero.gradients=host", "zero.optimizer=host", "zero.parameters=host"};
   std::set<std::string> hashes;
@@ -82,14 +82,14 @@ TEST_P(ReduceGroup, KeepsItsBits) {
     }
     compare(6, {"zero.stage=3", "zero.parameters_group=2"});
     compare(6, {"zero.stage=2", "zero.optimizer_group=3"});
-    // One run of all is the plain sum if the wire rounds nothing.
+    // If the wire rounds nothing, one run of all micro-batches is the plain sum.
     const bool other = group < 6 || std::string_view(GetParam()) != "fp32";
     EXPECT_EQ(hashes.insert(alone.weights_hash).second, other) << "runs of " << group << " round otherwise";
   }
 }
 
-// A run that is a node's is summed in the node: the same bits, and one rounded sum per node crosses instead of one
-// gradient per rank.
+// If a run of micro-batches is one node's, the node sums it: the bits are the same, and one rounded sum per node
+// crosses instead of one gradient per rank.
 TEST_P(ReduceGroup, OfANodeIsSummedThere) {
   const std::vector<std::string> host = {"zero.stage=2", "zero.gradients=host", "zero.optimizer=host"};
   for (const auto& [group, nodes] :

@@ -26,7 +26,7 @@ std::vector<std::string> tail(const std::vector<std::string>& all, std::size_t f
 class Resume : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Precisions, Resume, testing::Values("fp32", "bf16", "fp16"));
 
-// Written by each shape, read by each: every loss after and the weights at the end are the unstopped run's.
+// Each shape writes, and each shape reads: all later losses and the final weights are those of an uninterrupted run.
 TEST_P(Resume, SameBitsOverRanksAndStages) {
   const SavedRun run;
   const std::string precision = std::string("training.precision=") + GetParam();
@@ -49,7 +49,7 @@ TEST_P(Resume, SameBitsOverRanksAndStages) {
   }
 }
 
-// Wherever the state lies: written from each tier, read into each, also while updates stream through it.
+// State is written from each tier and read into each, even while updates stream through it.
 TEST(ResumeTest, SameBitsOverTiers) {
   const SavedRun run;
   const auto whole = run.run(1, run.sets(1, {"checkpoint.resume=none"}), 6);
@@ -105,14 +105,14 @@ TEST(ResumeTest, LossScaleAndSkippedSteps) {
   }
 }
 
-// Where W*G changes, the run goes on at the next micro-batch: none twice, none left out.
+// If W*G changes, the run continues at the next micro-batch: none is repeated or left out.
 TEST(ResumeTest, AnotherBatchGoesOnAtTheNextMicroBatch) {
   const SavedRun run;
   run.run(4, run.sets(4), 3, {3});
   const auto rest = run.run(2, run.sets(2, {"training.gradient_accumulation_steps=3"}), 5);
   EXPECT_EQ(rest.progress.next_micro_batch, 3u * 4 + 2 * 6);
   EXPECT_EQ(rest.progress.tokens, rest.progress.next_micro_batch * 16);
-  // Twice the sequences in half the micro-batches; where that is none, it is said.
+  // Twice the sequences in half the micro-batches. If their number is not whole, the run is refused.
   const auto half =
       run.run(2, run.sets(2, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=1"}), 4);
   EXPECT_EQ(half.progress.next_micro_batch, 3u * 4 / 2 + 2);
@@ -130,7 +130,7 @@ TEST(ResumeTest, AnotherPrecision) {
   EXPECT_EQ(run.run(4, run.sets(4, {"training.precision=fp32"}), 4).resumed, "step-00000003");
 }
 
-// What may change and gives other bits is said, with both values, and only that.
+// A note names settings that may change but give other bits, with both values, and no others.
 TEST(ResumeTest, OtherSettingsAreSaid) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.precision=fp32"}), 2, {2});
@@ -153,7 +153,7 @@ TEST(ResumeTest, OtherSettingsAreSaid) {
                                 HasSubstr("optimizer.weight_decay was 0.1 and is 0:"))));
 }
 
-// As many sequences in micro-batches of another size: the remainder is that of sequences, not of micro-batches.
+// The same sequences in micro-batches of another size: what must divide is the number of sequences.
 TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
   const SavedRun run;
   run.run(2, run.sets(2, {"training.micro_batch_size=2", "training.gradient_accumulation_steps=1"}), 3, {3});
@@ -165,7 +165,7 @@ TEST(ResumeTest, MicroBatchesOfAnotherSizeThatComeOutEven) {
                  AllOf(HasSubstr("after 6 micro-batches of 2 sequences"), HasSubstr("micro-batches of 8")));
 }
 
-// Each key without which it would be another run; what else the checkpoint was written with may differ.
+// Every key that makes it another run must stay. All other keys of the checkpoint may differ.
 TEST(ResumeTest, EveryKeyThatMustStay) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
@@ -204,7 +204,7 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   }
 }
 
-// Presets once wrote the MLP's width out, which a configuration may leave to the width of the model.
+// Older presets stated the MLP's width, which a configuration may leave to the model's width.
 TEST(ResumeTest, AWidthThatIsWrittenOutIsTheOneThatFollows) {
   const SavedRun run;
   run.run(2, run.sets(2), 2, {2});
@@ -253,7 +253,7 @@ TEST(Resume, AScheduleOfAnotherLengthIsSaid) {
                            "step 4"));
   EXPECT_THAT(run.run(1, run.sets(1, {"scheduler.name=constant"}), 4).notes,
               testing::ElementsAre(testing::HasSubstr("scheduler.name was \"cosine\" and is \"constant\"")));
-  // Steps more at the rate with which the run had ended are no jump.
+  // More steps at the rate at which the run ended are not a jump.
   (void)run.run(1, run.sets(1, {"training.max_steps=3", "checkpoint.resume=none", "scheduler.name=constant"}), 3, {3});
   EXPECT_THAT(run.run(1, run.sets(1, {"training.max_steps=4", "scheduler.name=constant"}), 4).notes,
               testing::IsEmpty());

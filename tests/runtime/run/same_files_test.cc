@@ -70,7 +70,7 @@ TEST(LookAt, NamesTheFileAndItsKeyOrTheReason) {
 
 // ---------------------------------------------------------------------------------------------------- agreement
 
-// What rank r of them all throws, having seen all[r]; every rank throws the same.
+// The error of all ranks, which must be the same, if rank r has seen all[r].
 Error refusal_of(const std::vector<std::vector<comm::Seen>>& all) {
   std::vector<std::string> words(all.size());
   const Error error = tests::failure_of([&] {
@@ -219,7 +219,7 @@ TEST_F(RanksWithDisks, OtherWeightsAtPlacesThatAreLookedAt) {
   EXPECT_THAT(train(3).what(), HasSubstr("tensor transformer.h.1.ln_2.bias of"));
 }
 
-// Also where no two ranks read the same bytes, and between the places that are looked at in a larger model.
+// Differences are found even if no two ranks read the same bytes, or between the samples of a larger model.
 TEST_F(RanksWithDisks, OtherWeightsAnywhere) {
   damage("model/model.safetensors", place("transformer.wte.weight", 20'000));
   for (const int stage : {0, 2, 3}) {
@@ -234,7 +234,7 @@ TEST(OfTensors, CoversSmallModelsWhole) {
   EXPECT_EQ(comm::of_tensors(kWhole + 1).whole, std::size_t{64} << 10);
 }
 
-// A checkpoint's manifest has the checksums of all that is read behind it.
+// A checkpoint's manifest has the checksums of everything that is read after it.
 TEST_F(RanksWithDisks, OtherCheckpoints) {
   const auto save = [&](const char* seed) {
     (void)run_.run(2, run_.sets(2, {seed, "zero.stage=3"}), 1, {1});

@@ -28,8 +28,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// What `strata ctl dump` and the watching between nodes read: tasks of the plan, in their lanes, of the steps that are
-// run, the host's own among them.
+// `strata ctl dump` and the watch between nodes read this: tasks of the plan in their lanes, of the steps that run,
+// including the host's tasks.
 TEST(TrainerTest, PublishesThePlacesOfItsLanes) {
   const tests::ScratchFolder folder;
   const auto data = folder.write("t.bin", std::string(4000, '\1'));
@@ -85,7 +85,7 @@ class NotFinite : public testing::Test {
     });
   }
 
-  // Sets an element of rank 1's shard of block 1's parameters, and gives what it was.
+  // Sets an element of rank 1's shard of block 1's parameters, and returns its previous value.
   static std::uint16_t exchange_weight(Trainer& trainer, int rank, std::uint16_t value) {
     if (rank != 1) return 0;
     std::vector<std::uint16_t> block(kShardAlignment);

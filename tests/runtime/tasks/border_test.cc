@@ -55,7 +55,7 @@ TEST(BorderTask, HostsTasksUseWhatTheyTouch) {
                {control.losses, Access::read}});  // The batch is the caller's to write: whatever reads it has ended.
 }
 
-// From whatever lay there, also counts of units that were not finite.
+// The step starts from any old contents, including counts of non-finite units.
 TEST(BorderTask, WriteStartsAStepAfresh) {
   const PlanCase c = two_micro_batches(false);
   TaskRun run(c.request);
@@ -77,7 +77,7 @@ TEST(BorderTask, WriteStartsAStepAfresh) {
   EXPECT_EQ(run.squares().squares.round(), 0);
 }
 
-// What the step before decided stays apart from what the next one is told.
+// The previous step's decisions are kept apart from the next step's.
 TEST(BorderTask, CarryKeepsTheScalarsOfTheStepBefore) {
   const PlanCase c = two_micro_batches(true);
   TaskRun run(c.request);

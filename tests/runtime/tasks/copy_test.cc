@@ -13,7 +13,7 @@ struct Direction {
   LaneId lane;
 };
 
-// The tiers say which way it goes, and each target which use it is the copy of.
+// The tiers determine the direction, and each target says of which use it is the copy.
 TEST(Copy, GoesTheWayOfItsTiers) {
   const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, 1, {});
   for (const Direction& d : {Direction{Tier::host, Tier::device, TaskKind::upload, LaneId::upload},
@@ -50,7 +50,7 @@ TEST(Copy, GoesTheWayOfItsTiers) {
   }
 }
 
-// As the border's, which are no part of what the step moves.
+// The border's copies, for example, are not part of the step's traffic.
 TEST(Copy, WholeBuffersAreNotCounted) {
   const PlanCase c = make_case(small(false), 2, 1, 3, device::DType::bf16, false, false, 1, {});
   Draft draft(c.request);

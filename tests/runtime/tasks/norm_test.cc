@@ -18,7 +18,7 @@ void fill(std::span<bf16> values, float x) {
   std::fill(values.begin(), values.end(), device::from_float<bf16>(x));
 }
 
-// Of rank 1: its shard, which is all that it holds of the sum, or, if the optimizer is whole, lies behind rank 0's.
+// Rank 1 takes its shard. It holds nothing else of the sum or, if the optimizer is not sharded, has it after rank 0's.
 TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
   for (const int stage : {0, 3}) {
     const PlanCase c = make_case(small(false), 2, 1, stage, DType::bf16, false, false, 1, {});
@@ -47,7 +47,7 @@ TEST(NormTask, TakesTheRanksOwnPartOfTheSum) {
   }
 }
 
-// A step of one micro-batch has no sums: the gradient of what is shared is the holder's plus the sharer's.
+// A step of one micro-batch has no sums. The gradient of shared elements is the holder's plus the sharer's.
 TEST(NormTask, AddsWhatASharerHas) {
   FakeSizes sizes = small(false);
   sizes.parameters[1] = {4096, 4000, 5000};
@@ -96,7 +96,7 @@ TEST(ConsensusTask, SaysItsMessagesToTheOthers) {
   }
 }
 
-// Every rank has the norm, loss and stops of all, and so the same factor; what is not finite on one skips on all.
+// All ranks have the norm, loss and stops of all, so the same factor. If one rank's are not finite, all skip.
 TEST(ConsensusTask, RanksDecideAlike) {
   for (const bool finite : {true, false})
     comm::run_threads(2, [&](comm::World& world) {

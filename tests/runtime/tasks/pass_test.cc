@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kPassNan = std::numeric_limits<float>::quiet_NaN();
 
-// The block (unit 1), with buffers for all that its calls work on.
+// The block (unit 1), with buffers for everything that its calls use.
 struct Passing {
   explicit Passing(int unit = 1) : run(c.request, nullptr, 1) {
     const UnitLayout& layout = run.draft.layout(unit);
@@ -128,7 +128,7 @@ TEST(ForwardTask, CallsThePartsInOrder) {
   }
 }
 
-// A unit that is gathered part by part finds that part's parameters alone, counted from where it begins.
+// A unit that is gathered in parts sees only the current part's parameters, counted from the part's beginning.
 TEST(ForwardTask, OfAPartCallsItAlone) {
   Passing p;
   p.add_forward(1);
@@ -138,7 +138,7 @@ TEST(ForwardTask, OfAPartCallsItAlone) {
   EXPECT_EQ(p.c.model.calls[0].context.parameters.begin, p.part_range(1).begin);
 }
 
-// A unit's output counts once it is whole, and what is recomputed not again.
+// A unit's output is counted when it is complete, and not again when it is recomputed.
 TEST(ForwardTask, CountsOutputsThatAreNotFinite) {
   Passing p;
   p.add_forward(0);
@@ -156,7 +156,7 @@ TEST(ForwardTask, CountsOutputsThatAreNotFinite) {
   EXPECT_EQ(counts[0], 0u);
 }
 
-// A run that generates has a row at a time in buffers of more.
+// A run that generates has one row at a time, in buffers for more.
 TEST(ForwardTask, OfOneRowTakesOneRow) {
   Passing p;
   Forward{p.call(), false, {p.saved, true}, p.cache, {p.y, true}}.add(p.run.draft);
@@ -171,8 +171,8 @@ TEST(ForwardTask, OfOneRowTakesOneRow) {
   EXPECT_EQ(call.context.cache.values.data, p.run.bytes(p.cache).data());
 }
 
-// From the last part to the first, the gradient of the input in the place of that of the output. Gaps hold zeros, for
-// they are summed and squared like all else.
+// Parts run from last to first, and the gradient of the input replaces that of the output. Gaps become zero, because
+// they are summed and squared like everything else.
 TEST(BackwardTask, CallsThePartsBackwardsAndClearsTheGaps) {
   Passing p;
   p.add_backward();
@@ -194,7 +194,7 @@ TEST(BackwardTask, CallsThePartsBackwardsAndClearsTheGaps) {
   EXPECT_TRUE(std::equal(gradients.begin(), gradients.end(), want.begin()));
 }
 
-// Of a part, whose gaps end with the unit's padding.
+// This part's gaps end with the unit's padding.
 TEST(BackwardTask, OfAPartKeepsToItsElements) {
   Passing p;
   p.add_backward(1);

@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// What a unit was called with.
+// The arguments of a call of a unit.
 struct ProbedCall {
   std::string what;  // "forward", "backward", "loss", "logits", "norm", "statistics", "gradients", "finish"
   std::size_t part = 0;
@@ -24,7 +24,7 @@ struct ProbedCall {
 };
 using Probed = std::vector<ProbedCall>;
 
-// Every parameter of the elements at hand learns 1; what lies between stays.
+// Gives every parameter of these elements the gradient 1, and leaves the gaps unchanged.
 inline void teach(std::span<const models::Parameter> parameters, const models::GradientRange& gradients) {
   auto* values = gradients.values.as<float>();
   const std::size_t begin = gradients.begin, end = begin + gradients.values.size;
@@ -32,7 +32,7 @@ inline void teach(std::span<const models::Parameter> parameters, const models::G
     for (std::size_t i = std::max(p.offset, begin); i < std::min(p.offset + p.size(), end); ++i) values[i - begin] = 1;
 }
 
-// Gives `value` and notes its calls.
+// A unit that outputs `value` and records its calls.
 class ProbeUnit final : public models::Unit {
  public:
   ProbeUnit(const std::string& name, models::Ports ports, models::UnitBytes bytes, Probed& calls, const float& value)
@@ -65,7 +65,7 @@ class ProbeUnit final : public models::Unit {
   const float& value_;
 };
 
-// Shares the first unit's first tensor, whose parts are its tiles. Its loss is 1.5, its gradient `value`.
+// Shares the first unit's first tensor, whose parts are its tiles. The loss is 1.5, and the gradient `value`.
 class ProbeHead final : public models::LossUnit {
  public:
   ProbeHead(std::optional<models::SharedParameter> shared, Probed& calls, const float& value)
@@ -115,7 +115,7 @@ class ProbeHead final : public models::LossUnit {
   const float& value_;
 };
 
-// An embedding, a block and a head, which note in `calls` what they are called with and give `value`.
+// An embedding, a block and a head that record their calls in `calls` and output `value`.
 class ProbeModel final : public models::Model {
  public:
   explicit ProbeModel(const models::RunShape& run) {
@@ -138,7 +138,7 @@ class ProbeModel final : public models::Model {
   float value = 1;
 };
 
-// A request about it, in fp32: 2 ranks, 3 micro-batches of 2 x 16 tokens.
+// A request for this model in fp32: 2 ranks, 3 micro-batches of 2 x 16 tokens.
 struct ProbeCase {
   explicit ProbeCase(bool forward_only = false) {
     request = {&model, shape, Mesh{2}, 3, stage(0)};

@@ -12,7 +12,7 @@ namespace {
 
 using device::DType;
 
-// Where the state of unit 2 lies, and the memory that a checkpoint goes through.
+// The places of unit 2's state, and the staging memory of a checkpoint.
 struct Saving {
   explicit Saving(DType dtype) : c(make_case(small(false), 1, 1, 0, dtype, false, false, 1, {})), run(c.request) {
     Home& home = run.draft.plan.homes[2];
@@ -28,7 +28,7 @@ struct Saving {
   int staging;
 };
 
-// Nothing of it is written but what it passes through: updates may not run meanwhile, forward and backward may.
+// The task writes only its staging memory. Meanwhile updates may not run, but forward and backward may.
 TEST(SaveTask, ReadsTheUnitsState) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const bool second_moment : {false, true}) {

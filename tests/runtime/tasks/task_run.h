@@ -14,12 +14,12 @@
 
 namespace strata::runtime {
 
-// A few tasks and what they run with, for one rank: drafted first, placed, then run one at a time. What they share is
-// there as a plan has it; of a unit's state there is what the test adds.
+// Runs a few tasks of one rank: they are drafted, then placed, then run one at a time. Buffers that tasks share exist
+// as in a plan. A unit's state exists as far as the test adds it.
 class TaskRun {
  public:
-  // The world, if it is the test's, outlives it. Without one the rank runs alone, as rank `rank` of those that the
-  // request says, and no task may exchange anything.
+  // A test's own world must outlive it. Without one, this is a single rank, numbered `rank` among the ranks of the
+  // request, and no task may communicate.
   explicit TaskRun(const PlanRequest& request, comm::World* world = nullptr, int rank = 0)
       : request_(request),
         draft(request_),
@@ -39,10 +39,10 @@ class TaskRun {
   int add_buffer(std::size_t bytes, Tier tier = Tier::device) {
     return draft.add_buffer("made", Kind::workspace, tier, bytes, true);
   }
-  // The newest.
+  // The newest task.
   const Task& task() const { return draft.plan.tasks.back(); }
 
-  // Nothing is drafted from here on. Memory starts as NaN; what tasks share starts as zeros.
+  // Ends the drafting. Memory starts as NaN, except that memory shared by tasks starts as zeros.
   void place(const device::Optimizer& optimizer = {}) {
     std::array<std::size_t, kTiers> at{};
     for (Buffer& buffer : draft.plan.buffers) {

@@ -19,7 +19,7 @@ constexpr device::Optimizer kOptimizer = {.algorithm = device::Algorithm::sgd, .
 constexpr device::StepScalars kScalars = {.learning_rate = 1, .gradient_factor = 2};
 constexpr float kBefore = 8, kDecayed = 5, kPlain = 6;
 
-// The update of unit 1: tensors of 5000, 256 and 9000 elements, of which every other one decays, with gaps between.
+// The update of unit 1: tensors of 5000, 256 and 9000 elements with gaps between them, every other one with decay.
 struct Updated {
   explicit Updated(PlanCase plan_case, int rank = 0, Tier tier = Tier::device)
       : c(std::move(plan_case)), run(c.request, nullptr, rank), part(run.draft.part_size(1)) {
@@ -51,7 +51,7 @@ struct Updated {
     std::fill_n(run.as<bf16>(parameters).begin(), part, device::from_float<bf16>(1));
     run.state().scalars = kScalars;
   }
-  // What the tensors' elements [begin, end) of the rank's part became; those beside them stayed.
+  // Expects updated elements [begin, end) of the rank's part, and unchanged ones next to them.
   void expect_updated(std::size_t begin, std::size_t end, std::size_t part_begin = 0) const {
     std::vector<float> want(part, kBefore);
     for (const runtime::TensorRange& tensor : run.draft.layout(1).ranges)
@@ -88,7 +88,7 @@ TEST(UpdateTask, UsesTheStateAndTheGradient) {
   EXPECT_EQ(use_of(task, Role::parameters).access, Access::write) << "all of them, from the master";
   EXPECT_EQ(use_of(task, Role::master).offset, 4096u * 4);
   EXPECT_EQ(use_of(task, Role::master).bytes, 8192u * 4);
-  // Gradient and master, which is written too; parameters; moments, both ways.
+  // Gradient, master (read and written), parameters, and both moments (read and written).
   EXPECT_EQ(task.cost.bytes, 8192.0 * (4 + 4 + 4 + 8));
 }
 
@@ -118,7 +118,7 @@ TEST(UpdateTask, ARankUpdatesItsShard) {
   u.expect_updated(0, u.part, u.part);
 }
 
-// In a cycle it is of the step before, whose scalars were carried over, and runs where the state is.
+// In a cyclic plan, the update is the previous step's, with its scalars carried over, and runs where the state is.
 TEST(UpdateTask, OfACycleIsOfTheStepBefore) {
   PlanCase c = two_updates(1, 0);
   c.request.placement.optimizer.tier = Tier::host;
@@ -134,7 +134,7 @@ TEST(UpdateTask, OfACycleIsOfTheStepBefore) {
   u.expect_updated(0, u.part);
 }
 
-// What goes home whatever was decided must hold the weights then, too.
+// A copy that is transferred in any case must hold the weights even if the update is skipped.
 TEST(UpdateTask, ASkippedUpdateRewritesACopyOnly) {
   for (const bool copied : {false, true}) {
     Updated u(two_updates(1, 0));

@@ -84,7 +84,7 @@ TEST(TensorMatchTest, AHeadOfAnotherObjectiveIsLeftOutAndTheOwnDrawn) {
   EXPECT_THAT(match.unknown, ElementsAre(names.size() - 1));
 }
 
-// What is no head has to be there; what a new head takes the place of is neither read nor unknown.
+// Tensors outside the head must exist. Tensors that a new head replaces are neither read nor unknown.
 TEST(TensorMatchTest, MissingAndNew) {
   const auto model = bert(models::Objective::sequence_classification);
   auto names = names_of(*model);

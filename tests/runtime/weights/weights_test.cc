@@ -59,7 +59,7 @@ std::unique_ptr<models::Model> tied_model() {
                     {1, 4, device::DType::fp32, 1});
 }
 
-// Reads a file of the model's tensors and, after them, one of the token table's shape whose elements are `value`.
+// Reads a file of the model's tensors, and one more tensor in the token table's shape with all elements `value`.
 void read_weights(const std::string& name, float value) {
   const auto model = tied_model();
   std::vector<models::TensorSpec> tensors;
@@ -78,7 +78,7 @@ void read_weights(const std::string& name, float value) {
   EXPECT_EQ(read, (std::vector<float>{0.5f, 0.5f, 0.5f}));
 }
 
-// Some writers store a shared tensor under the name of each unit that uses it: it has to be the same.
+// Some writers store a shared tensor once per unit that uses it. The copies must be equal.
 TEST(WeightsTest, ASharedTensorMayBeStoredOnceMore) {
   EXPECT_NO_THROW(read_weights("lm_head.weight", 0.5f));
   EXPECT_FAILURE(
@@ -87,8 +87,8 @@ TEST(WeightsTest, ASharedTensorMayBeStoredOnceMore) {
   EXPECT_FAILURE(read_weights("head.weight", 0.5f), Exit::corrupt, HasSubstr("head.weight is not one that"));
 }
 
-// A file of a small BERT's tensors, each under renamed(its name), whose elements are the tensor's place in the model;
-// and of `more`, which the model does not have.
+// Weights from a file of a small BERT's tensors under their renamed names, with the tensor's place in the model as the
+// value of its elements; and of `more`, tensors that the model lacks.
 std::unique_ptr<WeightSource> bert_weights(const models::Model& bert, const tests::ScratchFolder& folder,
                                            const std::function<std::string(std::string)>& renamed,
                                            std::vector<models::TensorSpec> more = {}) {
@@ -173,7 +173,7 @@ TEST(WeightsTest, NormsOfTheFirstCheckpointsOfBertAreKnownByTheirOldNames) {
     }
 }
 
-// Layers that another objective would train; tables that are computed are nobody's loss.
+// Only layers that another objective would train are named. Computed tables are no loss to anybody.
 TEST(WeightsTest, HeadsOfOtherObjectivesAreNamed) {
   const auto bert = small_bert();
   const tests::ScratchFolder folder;
@@ -188,7 +188,7 @@ TEST(WeightsTest, HeadsOfOtherObjectivesAreNamed) {
   EXPECT_EQ(weights->left_out(), (std::vector<std::string>{"bert.pooler.dense", "classifier"}));
 }
 
-// Named by what left the prefix, with a command that takes it away; the files are transformers' without it.
+// The refusal names the prefix and gives a command that removes it. Without it, the files are transformers'.
 TEST(WeightsTest, TensorsOfAWrappedModelAreRefusedWithTheWayOut) {
   const auto bert = small_bert();
   const auto refused = [&](const char* prefix) {
@@ -204,7 +204,7 @@ TEST(WeightsTest, TensorsOfAWrappedModelAreRefusedWithTheWayOut) {
   EXPECT_THAT(refused("student."), HasSubstr("inside another one:"));
 }
 
-// Every head that transformers, or TRL, has for a family is left out of what another objective trains; a tensor of no
+// All heads that transformers or TRL has for a family are left out for other objectives. A tensor that belongs to no
 // head is refused.
 TEST(WeightsTest, HeadsOfAllClassesAreLeftOut) {
   struct Head {

@@ -86,7 +86,7 @@ TEST(NamesElsewhere, ASectionHereIsNotTakenForTheirs) {
   EXPECT_FAILURE(recipe_with({"fp16=true"}), Exit::usage, HasSubstr("use training.precision"));
 }
 
-// What is found in names, values and meanings, and what is not made up.
+// The search finds names, values and meanings, and invents nothing.
 TEST(NamesElsewhere, AreFoundByValuesAndByDashes) {
   EXPECT_THAT(keys_about("cosine"), HasSubstr("scheduler.name = "));
   EXPECT_THAT(keys_about("Lion"), AllOf(HasSubstr("optimizer.name = "), Not(HasSubstr("data.long"))));
@@ -106,7 +106,7 @@ TEST(NamesElsewhere, AreFoundByValuesAndByDashes) {
               AllOf(StartsWith("model.path = none\n"), HasSubstr("report.every = "), Not(HasSubstr("(other tools)"))));
 }
 
-// What people who come from there type; docs/coming-from.md says that they are known.
+// Names that users of these programs type. docs/coming-from.md says that they are known.
 TEST(NamesElsewhere, OfTrainerTrlAxolotlAndLlamaFactory) {
   for (const char* name :
        {"num_labels",      "training.num_labels", "id2label",         "label2id",        "problem_type",
@@ -129,8 +129,8 @@ std::vector<std::string> quoted(const std::string& text) {
   return out;
 }
 
-// docs/coming-from.md and what the program answers are one: each name in a first column of its tables is known, and the
-// answer is among the keys that stand next to it.
+// docs/coming-from.md agrees with the program: each name in the first column of a table is known, and the answer is
+// among the keys next to it.
 TEST(NamesElsewhere, ThePageSaysWhatTheProgramSays) {
   std::set<std::string, std::less<>> keys, parts;
   for (const RecipeKey& key : recipe_keys()) {

@@ -26,7 +26,7 @@ std::vector<T> numbers(const element& list) {
   for (const element x : list.get_array()) out.push_back(static_cast<T>(x.get_double().value()));
   return out;
 }
-// What a model said of documents and what they are. Scores are logits, [documents, classes].
+// A model's scores of documents, and their labels. Scores are logits, [documents, classes].
 struct ClassScores {
   std::size_t classes;
   std::vector<float> scores;
@@ -60,7 +60,7 @@ ClassMetrics metrics_of_many(const ClassScores& all) {
   }
   return tally.of_many();
 }
-// The mean over classes; of two that a document has one of, the second's.
+// The mean over classes. For two classes with one per document, the area of the second.
 std::optional<double> area_of(const ClassScores& all, bool many) {
   const std::size_t rows = all.documents(), first = !many && all.classes == 2 ? 1 : 0;
   std::vector<double> columns(all.classes * rows), scores(all.classes);
@@ -132,7 +132,7 @@ TEST(ClassMetricsTest, ScikitLearnsNumbers) {
 }
 
 TEST(ClassMetricsTest, AveragesLeaveOutClassesThatNoDocumentIsOf) {
-  // Class 1 is neither there nor said; class 2 is said, and counts.
+  // Class 1 neither occurs nor is predicted. Class 2 is predicted, so it counts.
   const ClassMetrics found = metrics_of_one({3, {1, 0, 0, 0, 0, 1}, {0, 0}});
   EXPECT_EQ(found.unseen, std::vector<std::size_t>{1});
   EXPECT_EQ(found.macro.precision, 0.5);

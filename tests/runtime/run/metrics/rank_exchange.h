@@ -7,7 +7,7 @@
 
 namespace strata::runtime {
 
-// What an executor gives an evaluation: memory of each rank that one collective brings to all.
+// An executor's exchange for an evaluation: one collective brings the memory of each rank to all.
 class RankExchange {
  public:
   RankExchange(comm::World& world, std::size_t bytes)

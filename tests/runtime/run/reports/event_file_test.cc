@@ -79,7 +79,7 @@ TEST(EventFile, ARecordIsAsTensorBoardWritesIt) {
   ASSERT_THAT(text, HasSubstr(record_of(event)));
   EXPECT_TRUE(text.ends_with(record_of(event)));
   EXPECT_THAT(text, HasSubstr("brain.Event:2"));
-  // The length, its checksum turned right by 15 bits and moved.
+  // The length, and its checksum rotated right by 15 bits plus a constant.
   const std::string record = record_of("abc");
   ASSERT_EQ(record.size(), 19u);
   EXPECT_EQ(record.substr(0, 8), std::string("\x03\0\0\0\0\0\0\0", 8));
@@ -130,8 +130,8 @@ TEST(EventFile, HalfARecordAndADamagedOneEndAFile) {
   EXPECT_EQ(events_up_to(text, {3}), of_two);
 }
 
-// A field that says it is longer than its event is not followed out of it: behind this one, in the next record's
-// length, lies what would be a step of 9.
+// A field claims to be longer than its event, but is not read beyond it. The next record's length would look like a
+// step of 9.
 TEST(EventFile, AFieldEndsWithItsEvent) {
   const std::string text = record_of("\x2a\x05") + record_of(std::string(0x091000, '\x07'));
   EXPECT_EQ(events_up_to(text, {3}), text.size());

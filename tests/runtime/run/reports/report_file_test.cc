@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 class ReportFileTest : public testing::Test {
  protected:
-  // What the file has after a run that writes `text` and keeps of `before` what `kept` says.
+  // The file's content after a run that writes `text` and keeps from `before` what `kept` says.
   std::string after(const std::string& before, std::optional<KeptLines> kept, const std::string& text,
                     const std::string& heading = {}) const {
     const auto path = folder_.write("report", before);

@@ -91,7 +91,7 @@ class TracedRun : public testing::Test {
                  "data.train=" + (folder_.path() / "tokens.bin").string()});
     return more;
   }
-  // The run's exact losses, one line, traced in the steps or not at all.
+  // Returns the run's exact losses in one line. Traces these steps, or none.
   std::string train(int ranks, const std::vector<std::string>& more, const std::vector<StepRange>& steps) {
     std::string losses;
     const Recipe recipe = load_recipe({}, sets(more));
@@ -144,7 +144,7 @@ TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
         EXPECT_GE(tasks[t].begin, 0);
       }
     }
-    // One clock: no rank begins a step before another has begun the one before it.
+    // All times are of one clock: no rank begins a step before every other rank has begun the previous one.
     for (const auto& slice : trace.slices)
       for (const auto& other : trace.slices)
         if (slice.name == "step 3" && other.name == "step 2") {
@@ -161,7 +161,7 @@ TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
   }
 }
 
-// Rank 0 of two, of which the other runs on another node in the same way, by a clock that is `ahead` ns.
+// Rank 0 of two. The other one is on another node and does the same, but its clock is `ahead` ns.
 class FarWorld final : public comm::World {
  public:
   explicit FarWorld(std::int64_t ahead) : ahead_(ahead) {}
@@ -296,7 +296,7 @@ TEST_F(TracedRun, OfAPipelineRanksOfAllStagesAreInTheTrace) {
   }
 }
 
-// The first step has no update before it, nor has one that follows a skipped step.
+// The first step has no earlier update to do, and neither has a step after a skipped one.
 TEST_F(TracedRun, WhatAStepLeavesOutHasNoTimesInIt) {
   const Recipe recipe = load_recipe(
       {}, sets({"training.precision=fp16", "zero.optimizer=nvme", "fp16.growth_interval=1", "training.max_steps=40"}));

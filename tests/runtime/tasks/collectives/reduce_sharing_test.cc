@@ -30,7 +30,7 @@ using device::View;
 
 constexpr std::size_t kVocabulary = 200, kHidden = 48, kSeq = 8, kTable = kVocabulary * kHidden, kAhead = 4096;
 
-// Adds rows of a table, picked by position: its own, which lies behind another tensor, or another unit's.
+// Adds rows of a table, selected by position. The table is its own, after another tensor, or another unit's.
 class Adder final : public models::Unit {
  public:
   Adder(const std::string& name, std::optional<models::SharedParameter> shared)
@@ -45,7 +45,7 @@ class Adder final : public models::Unit {
   models::UnitBytes bytes() const override { return {.backward_workspace = work_.bytes()}; }
   void list_products(std::vector<device::ProductShape>&) const override {}
   models::Work work(models::Pass, const models::PartRange&) const override { return {}; }
-  // All of it with the last part, and back with the first.
+  // The last part does the whole forward, and the first part the whole backward.
   void forward(device::Lane& lane, const models::Context& c, std::size_t part, ConstView x, View y,
                View) const override {
     if (part + 1 < parts().size()) return;
@@ -70,8 +70,8 @@ class Adder final : public models::Unit {
   models::Slot scratch_;
 };
 
-// An embedding, two units that add rows of a table, and a head. `shares`: how many of those behind the first adder use
-// its table: the second adder, and the head too.
+// An embedding, two units that add rows of a table, and a head. `shares`: how many units after the first adder use its
+// table: the second adder, and then the head.
 class Chain final : public models::Model {
  public:
   Chain(DType dtype, int shares) {
@@ -94,7 +94,7 @@ class Chain final : public models::Model {
   void fill_constants(std::byte*) const override {}
 };
 
-// Every table of a chain starts alike, shared or not.
+// All tables of a chain have the same initial values, whether they are shared or not.
 class SameTables final : public WeightSource {
  public:
   explicit SameTables(const models::Model& model) : model_(model) {}
@@ -176,7 +176,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
   return all;
 }
 
-// What the step took from the table that begins at `offset` of the unit.
+// The amount that the step subtracted from the table at `offset` of the unit.
 std::vector<float> gradient(const Weights& before, const Weights& after, std::size_t unit, std::size_t offset) {
   std::vector<float> out(kTable);
   for (std::size_t i = 0; i < kTable; ++i) out[i] = before[unit][offset + i] - after[unit][offset + i];
@@ -185,8 +185,8 @@ std::vector<float> gradient(const Weights& before, const Weights& after, std::si
 
 class Sharing : public testing::TestWithParam<Way> {};
 
-// The gradient of a shared table is the sum of those that the same tables have apart. Differences of fp32 weights below
-// 1, each good to 2^-25, of sums of at most twelve gradients rounded alike.
+// The gradient of a shared table is the sum of the gradients of separate equal tables. The tolerance: differences of
+// fp32 weights below 1, each exact to 2^-25, for sums of at most twelve gradients with the same rounding.
 TEST_P(Sharing, AddsTheGradientsOfAll) {
   const Chain apart(DType::fp32, 0);
   const Weights before = weights_of(apart), alone = after_a_step(DType::fp32, 0, GetParam());
@@ -206,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Sharing,
                          ::testing::Values(Way{1, 1, 0}, Way{1, 1, 0, Tier::host, Tier::host}, Way{1, 4, 0},
                                            Way{2, 2, 1}, Way{3, 1, 3}));
 
-// The same bits on every way to the same four micro-batches, as for everything else.
+// As for everything else, the bits do not depend on how the four micro-batches are processed.
 TEST(SharingTest, HasTheSameBitsOnEveryWay) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const int shares : {1, 2}) {

@@ -39,7 +39,7 @@ Reduced reduce(int ranks, int part) {
   return out;
 }
 
-// Every rank's piece of this rank's shard arrives at once, in memory of its own.
+// The pieces of this rank's shard from all ranks arrive at once, in separate memory.
 TEST(Reduce, OfAUnitTravelsAtOnce) {
   const Reduced r = reduce(2, -1);
   EXPECT_EQ(r.task.at_once, r.task.end - r.task.begin);
@@ -48,7 +48,7 @@ TEST(Reduce, OfAUnitTravelsAtOnce) {
   EXPECT_EQ(r.task.cost.sent_bytes, static_cast<double>(r.plan.layout.units[1].shard() * 2));
 }
 
-// What is received at once of a part is no more than the part, though all of it may belong to one rank.
+// For a part, at most the part's bytes arrive at once, although all of it may belong to one rank.
 TEST(Reduce, OfAPartTravelsBitByBit) {
   const Reduced r = reduce(2, 2);
   EXPECT_LT(r.task.at_once, r.task.end - r.task.begin);
