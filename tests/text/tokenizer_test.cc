@@ -88,8 +88,8 @@ TEST_P(GoldenTest, ACutWhereItIsSafeChangesNoId) {
     ++cuts;
     limit = at - 1;
   }
-  // Those without have an added token that swallows spaces, a pattern of their own, strip what a text begins with, have
-  // tokens that reach into the next word, or rules of their own.
+  // Tokenizers without safe places have an added token that takes spaces, a pattern of their own, stripping at a text's
+  // start, tokens that reach into the next word, or rules of their own.
   const char* const never[] = {"qwen2", "deepseek", "unigram_bytes", "llama2", "sentencepiece"};
   EXPECT_EQ(cuts == 0, std::count(std::begin(never), std::end(never), GetParam()) == 1) << cuts;
 }
@@ -174,7 +174,7 @@ TEST(TokenizerTest, EndOfTextIsTheConfigurations) {
   folder.write("tokenizer_config.json", R"({"eos_token": null, "add_bos_token": true})");
   folder.write("special_tokens_map.json", R"({"eos_token": "<|im_start|>"})");
   EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1u);
-  // In older folders, which list no added tokens, the map counts; in newer ones it is what is left of it.
+  // In older folders, which list no added tokens, the map counts. In newer ones it is a leftover.
   folder.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
   EXPECT_EQ(load_tokenizer(folder.path())->end_of_text(), 1u);
   folder.write("tokenizer_config.json", R"({"added_tokens_decoder": {}, "eos_token": "<|im_end|>"})");
@@ -230,7 +230,7 @@ TEST(TokenizerTest, BrokenFilesAreCorrupt) {
   corrupt(failure_with(R"("unk_id":2)", R"("unk_id":200000)", "t5"), "unk_id");
 }
 
-// With an added token that takes the spaces after it, no place is safe; without, the words' ends are.
+// With an added token that takes the spaces after it, no place is safe. Without it, the ends of words are.
 TEST(TokenizerTest, QwenIsCutBetweenWords) {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / "qwen2/tokenizer.json");
@@ -241,8 +241,8 @@ TEST(TokenizerTest, QwenIsCutBetweenWords) {
   EXPECT_EQ(load_tokenizer(folder.path())->safe_cut("one two three", 13).end, 7u);
 }
 
-// An added token that is a word: after it Llama 2's text continues with a mark of its own, which no cut can imitate.
-// Gemma's marks are all the text's.
+// After an added token that is a word, Llama 2's text continues with a mark of its own, which a cut cannot imitate. All
+// of Gemma's marks belong to the text.
 TEST(TokenizerTest, AddedWordsMayForbidCuts) {
   const auto cut_with = [](const char* kind, const std::string& content, const char* how) {
     const tests::ScratchFolder folder;
@@ -265,7 +265,7 @@ TEST(TokenizerTest, AddedWordsMayForbidCuts) {
   EXPECT_EQ(cut_with("gemma", "\u2581", raw), 0u);
 }
 
-// Behind a mapping to GPT-2's alphabet a space is a letter, and nothing ends there.
+// After the mapping to GPT-2's alphabet a space is a letter, so nothing ends there.
 TEST(TokenizerTest, PatternsBehindByteLevelEndNoWord) {
   const tests::ScratchFolder folder;
   std::string json = read(kGolden / "gpt2/tokenizer.json");
@@ -279,7 +279,7 @@ TEST(TokenizerTest, PatternsBehindByteLevelEndNoWord) {
   EXPECT_EQ(load_tokenizer(folder.path())->safe_cut("in the beginning was", 20).end, 0u);
 }
 
-// Rounding grows with the length of a text, and with it what a cut may change.
+// Rounding grows with the length of a text, and so does the possible effect of a cut.
 TEST(TokenizerTest, UnigramsAreCutInLongTextsOnly) {
   const auto tokenizer = load_tokenizer(tests::source_dir() / "tests/golden/unigrams.model");
   std::string text;

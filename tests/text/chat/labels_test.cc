@@ -33,7 +33,7 @@ class LabelsTest : public testing::Test {
     folder_.write("t.jinja", source);
     return *ChatTemplate::find("byte", folder_.path() / "t.jinja", *tokenizer_);
   }
-  // The text, with what counts in brackets.
+  // The text with labelled parts in brackets.
   std::string shown(const std::string& source, std::string_view json, TrainOn on = TrainOn::assistant) {
     const auto out = labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on);
     std::string text = out.text;
@@ -65,7 +65,7 @@ TEST_F(LabelsTest, MarksOfTheTemplateCount) {
 TEST_F(LabelsTest, WithoutMarksThePrefixesCount) {
   EXPECT_EQ(shown(kPlain, kTwo), "user: p\n\nassistant: [q\n\n]user: r\n\nassistant: [s\n\n]");
   EXPECT_EQ(shown(kPlain, kTwo, TrainOn::last), "user: p\n\nassistant: q\n\nuser: r\n\nassistant: [s\n\n]");
-  // A prompt with which the whole does not begin: the turn begins after the turns before it.
+  // The prompt is not a beginning of the whole text. Then the turn begins after the earlier turns.
   EXPECT_EQ(
       shown("{% for m in messages %}<{{ m.content }}>{% endfor %}{% if add_generation_prompt %}think{% endif %}", kTwo),
       "<p>[<q>]<r>[<s>]");
@@ -93,7 +93,7 @@ TEST_F(LabelsTest, SeveralMarksOfATurn) {
   EXPECT_EQ(shown(kTwice, kTwo, TrainOn::last), "p(q-q)r[(s]-[s)]");
 }
 
-// Qwen 3's templates leave out earlier thoughts: the turns before are then written otherwise.
+// Qwen 3's templates leave out earlier thoughts, so earlier turns are rendered differently.
 TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
   constexpr const char* kForgets =
       "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}\n{% endfor %}"
@@ -130,7 +130,7 @@ TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
   EXPECT_FAILURE(text("null"), Exit::usage, HasSubstr("chat_template.jinja, line 1"));
   EXPECT_FAILURE(ChatTemplate::find("byte", folder_.path() / "none", *tokenizer_), Exit::usage,
                  AllOf(HasSubstr("no such file"), HasSubstr("byte has none; give a FILE")));
-  // Names of other programs' templates are none here; what there is, is named.
+  // The names of other programs' templates are unknown. The error lists the existing ones.
   for (const char* name : {"chatml", "llama3"}) {
     folder_.write("chat_template.jinja", "file");
     EXPECT_FAILURE(ChatTemplate::find(folder_.path(), name, *tokenizer_), Exit::usage,
@@ -141,7 +141,7 @@ TEST_F(LabelsTest, ATemplateIsFoundAsTransformersFindsIt) {
   }
 }
 
-// transformers' classes for such a file know the names of its tokens, whatever the configuration leaves out.
+// transformers' classes for such files know the token names, even if the configuration leaves them out.
 TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
   std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/sentencepiece/tokenizer.model",
                         folder_.path() / "tokenizer.model");
@@ -155,11 +155,11 @@ TEST_F(LabelsTest, SentencePieceNamesItsTokensItself) {
   };
   EXPECT_EQ(text(""), "<s>[p]</s><unk>");
   EXPECT_EQ(text(R"("eos_token": "<unk>", "bos_token": null, )"), "[p]<unk><unk>");
-  // A token that the configuration names is one, whether the model has it or not.
+  // A token that the configuration names counts, even if the model lacks it.
   EXPECT_EQ(text(R"("eos_token": "<|im_end|>", )"), "<s>[p]<|im_end|><unk>");
 }
 
-// In Zephyr's way of writing turns, "<|user|>" is plain text by design: TinyLlama's own folder has no such token.
+// In Zephyr's format "<|user|>" is plain text by design: TinyLlama's own folder has no such token.
 TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
   const auto smollm = load_tokenizer(tests::source_dir() / "tests/golden/tokenizers/smollm");
   const auto chat = conversation_of(parse_json(kTwo), DataFormat::chat);
@@ -173,8 +173,8 @@ TEST_F(LabelsTest, MarksThatAreNoTokensStayText) {
   EXPECT_THAT(made->remarks(), testing::ElementsAre(HasSubstr("writes <|user|>, <|assistant|>, which are not tokens")));
 }
 
-// What the folder's lists promise and the tokenizer does not keep is a mistake: transformers does not read the map
-// if there is an added_tokens_decoder, so that a token of the map alone is none.
+// It is a mistake if the folder's lists promise a token that the tokenizer lacks. transformers ignores the map if there
+// is an added_tokens_decoder, so a token that only the map has is not a token.
 TEST_F(LabelsTest, APromisedTokenThatIsNoneIsRefused) {
   std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
                         folder_.path() / "tokenizer.json");
@@ -223,7 +223,7 @@ TEST_F(NamedTemplatesTest, FilesAreBeforeTheConfigurationAndNamedByTheirNames) {
   EXPECT_EQ(text("default", true), "file");
   EXPECT_FAILURE(text("tag"), Exit::usage,
                  AllOf(HasSubstr("--chat-template tag"), HasSubstr("default, rag, tool_use")));
-  // Of a name and a file the name counts; what follows a slash is a file.
+  // If both a name and a file match, the name counts. A path with a slash is a file.
   folder_.write("other.jinja", "other");
   EXPECT_EQ(text(folder_.path() / "other.jinja"), "other");
 }

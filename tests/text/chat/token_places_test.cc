@@ -65,7 +65,7 @@ TEST(TokenPlacesTest, IdsAndMasksAreThoseOfTransformers) {
   EXPECT_GT(masked, 20u);
 }
 
-// Against what it means: the tokens of what stands before, as many as there are, for borders between words.
+// Compared with the definition, for borders between words: as many tokens as the text before the border has.
 TEST(TokenPlacesTest, EveryTokenizerFindsAnAnswer) {
   const std::string text = "Question one\nAnswer: yes, it is naïve 日本.\nQuestion two\nAnswer: no.\n";
   const Stretch answer{text.find("yes") - 1, text.find("Question two")};

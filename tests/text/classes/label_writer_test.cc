@@ -72,7 +72,7 @@ TEST(LabelWriterTest, ListsOfZeroAndOneOfOneLengthAreVectors) {
   EXPECT_THAT(out.summary.names, ElementsAre("LABEL_0", "LABEL_1"));
   EXPECT_THAT(out.summary.counts, ElementsAre(3u, 2u));
   EXPECT_TRUE(write({list({0, 1}), list({1, 0})}).summary.vectors);
-  // A class that no text is of has its number all the same.
+  // A class without texts still has its number.
   EXPECT_THAT(write({list({0, 0, 1, 0}), list({0, 0, 1, 1})}).summary.counts, ElementsAre(0u, 0u, 2u, 1u));
   EXPECT_TRUE(write({list({1}, true), list({0}, true)}).summary.vectors) << "1.0 and 0.0";
 }
@@ -114,7 +114,7 @@ TEST(LabelWriterTest, NumbersWithAPointAreARegression) {
   EXPECT_TRUE(write({one(1.0), one(0.0)}).summary.all_whole);
 }
 
-// A table's NaN is no class among numbers, nor is a number with a point among names.
+// NaN in a table is not a class among numbers, and a number with a point is not one among names.
 TEST(LabelWriterTest, NumbersBesideNamesAreRefused) {
   EXPECT_FAILURE(write({one(1.5), one("joy"), one("NaN")}), Exit::usage,
                  HasSubstr("--labels y: record 2 has \"joy\", and record 1 the number 1.5"));
@@ -134,7 +134,7 @@ TEST(LabelWriterTest, ListsAndWords) {
   EXPECT_EQ(words.summary.problem, "token_classification");
 }
 
-// A column whose texts have several labels each is no column of long names.
+// If texts of a column have several labels each, the labels are not long names.
 TEST(LabelWriterTest, LabelsThatSeemToBeSeveralAreAsked) {
   EXPECT_FAILURE(
       write({one("2,5"), one(std::int64_t{2}), one(std::int64_t{5}), one("5,2")}), Exit::usage,
@@ -162,7 +162,7 @@ TEST(LabelWriterTest, WhatIsNoLabelIsRefused) {
   EXPECT_FAILURE(write(all), Exit::usage, HasSubstr("more than 16384 different values"));
 }
 
-// Who has a hundred files is told which one it is.
+// A user with a hundred files learns which one it is.
 TEST(LabelWriterTest, AFileIsNamedByItsLine) {
   const tests::ScratchFolder folder;
   AtomicFile file(folder.path() / "l");
@@ -174,7 +174,7 @@ TEST(LabelWriterTest, AFileIsNamedByItsLine) {
   EXPECT_FAILURE(writer.finish(), Exit::usage, HasSubstr("--labels y: b.csv, line 7 has the label -100"));
 }
 
-// Hugging Face's data sets write so that there is none; among numbers of a regression it is one.
+// Hugging Face's data sets mark a missing label in this way. Among a regression's numbers, it is a number.
 TEST(LabelWriterTest, TheNumberOfNoLabelIsNoClass) {
   const std::int64_t none = -100;
   EXPECT_FAILURE(write({one(std::int64_t{1}), one(none), one(std::int64_t{0})}), Exit::usage,
@@ -184,7 +184,7 @@ TEST(LabelWriterTest, TheNumberOfNoLabelIsNoClass) {
   EXPECT_EQ(write({one(none), one(0.5)}).summary.least, -100);
 }
 
-// What is written is read: a sidecar has an end.
+// A sidecar's size is limited, so that everything written can be read.
 TEST(LabelWriterTest, NamesThatNoSidecarHoldsAreRefused) {
   const auto named = [](std::size_t classes, std::size_t bytes) {
     std::vector<DocumentLabels> all;

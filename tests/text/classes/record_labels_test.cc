@@ -68,7 +68,7 @@ TEST(RecordLabelsTest, ListsOfZeroAndOneMayBeVectors) {
   EXPECT_THAT(label_fault(R"({"text": "a", " y": "1"})", {.labels = {"y"}}), HasSubstr("but \" y\" with a space"));
 }
 
-// JSON says what is a number; a table's field is one if programs write numbers so.
+// JSON distinguishes numbers. A table's field is a number if programs write numbers like that.
 TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
   const auto value = [](const std::string& y, bool of_table) {
     const auto record = parse_json("{\"text\": \"a\", \"y\": \"" + y + "\"}");
@@ -99,7 +99,7 @@ TEST(RecordLabelsTest, StringsAreNamesAndFieldsOfTablesMayBeNumbers) {
   EXPECT_EQ(value("12345678901234567890", false), LabelValue("12345678901234567890"));
 }
 
-// As doubles, two of them can be one.
+// Two of them may be the same double.
 TEST(RecordLabelsTest, IntegersOfMoreThan64BitsAreRefused) {
   for (const std::string text : {"9223372036854775808", "12345678901234567890", "-9223372036854775809",
                                  "340282366920938463463374607431768211456"})
@@ -107,7 +107,7 @@ TEST(RecordLabelsTest, IntegersOfMoreThan64BitsAreRefused) {
                 testing::AllOf(HasSubstr("\"y\" is " + text + ", which does not fit 64 bits"), HasSubstr("id" + text)));
 }
 
-// What an option names and a record does not have is the user's mistake; what a record has instead is the record's.
+// A field that an option names and a record lacks is the user's mistake. Wrong content is the record's fault.
 TEST(RecordLabelsTest, WhoseFaultItIs) {
   const auto code = [](const std::string& json, const LabelRules& rules) {
     try {

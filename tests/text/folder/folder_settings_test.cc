@@ -170,7 +170,7 @@ TEST_F(FolderTest, WhatTransformers4And5ReadDifferentlyIsSaid) {
               ElementsAre(HasSubstr("the template of XLMRobertaTokenizer")));
 }
 
-// Each of these could be mended only by guessing another file.
+// Each of these folders could be repaired only by guessing another file.
 TEST_F(FolderTest, FoldersWithoutATokenizerSayWhatTheyAre) {
   folder_.write("adapter_config.json", "{}");
   EXPECT_FAILURE(load(), Exit::usage, AllOf(HasSubstr("contains an adapter (LoRA)"), HasSubstr("no tokenizer")));
@@ -222,7 +222,7 @@ TEST_F(FolderTest, TheClassHasAnEndOfText) {
   EXPECT_EQ(load()->end_of_text(), 0u);
 }
 
-// As transformers, whose eos_token is None then: a word of the vocabulary is not taken for it.
+// As in transformers, where eos_token is then None: no word of the vocabulary takes its place.
 TEST_F(FolderTest, AnEndOfTextThatIsNullIsNone) {
   folder_.write("vocab.json", R"({"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,"a":4,"b":5,"ab":6,"<|endoftext|>":7})");
   folder_.write("merges.txt", "#version: 0.2\na b\n");
@@ -345,7 +345,7 @@ TEST_F(FolderTest, NumbersThatAreNoJsonAreTakenAsPythonDoes) {
   EXPECT_FAILURE(load(), Exit::corrupt, HasSubstr("expected the number of \"<a>\""));
 }
 
-// Spaces that a token has taken hold no others: the library's ids.
+// Spaces that one token has taken cannot be part of another. Ids are the library's.
 TEST_F(FolderTest, SpacesThatATokenTookAreTaken) {
   take("smollm");
   folder_.write("tokenizer_config.json",

@@ -127,7 +127,7 @@ TEST_F(InputBytesTest, KindsOfFilesAreKnown) {
                  Exit::usage, HasSubstr("compressed once more, by xz"));
 }
 
-// As data, too, what stands in a file's place says what to do, whatever the name promises.
+// The error for a placeholder file says what to do, whatever the file's name suggests.
 TEST_F(InputBytesTest, WhatWasNotDownloadedIsSaid) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n";
@@ -157,7 +157,7 @@ class InputTerminalTest : public testing::Test {
   Descriptor kept_, controller_;
 };
 
-// What is typed can be read once: the look at the beginning must not take it.
+// Typed input can be read only once, so the check of its beginning must not consume it.
 TEST_F(InputTerminalTest, WhatIsTypedIsNotLost) {
   const std::string typed = "first\nsecond\n\x04\x04";
   ASSERT_EQ(::write(controller_.get(), typed.data(), typed.size()), static_cast<ssize_t>(typed.size()));
@@ -168,7 +168,7 @@ TEST_F(InputTerminalTest, WhatIsTypedIsNotLost) {
   EXPECT_EQ(text, "first\nsecond\n");
 }
 
-// Letters that mark other files may begin a text.
+// A text may begin with the letters that mark other files.
 TEST_F(InputBytesTest, TextsThatBeginAsOtherFilesDoAreTexts) {
   for (const std::string& text : std::vector<std::string>{
            "{\"id\": \"WAVE-1\"}\n", "{\"id\": \"WEBP-1\"}\n", "RIFF and WAVE\n", "RIFF 12 WAVE\n", "RIFF or WEBP\n",

@@ -83,7 +83,7 @@ TEST_F(TokenizerHashTest, AddedTokensBesideSentencePieceAreInTheHash) {
   EXPECT_NE(hash("tokenizer.model"), plain);
 }
 
-// Each changes the ids of a text; a token that the file marks by itself changes none.
+// Each of these changes the ids of a text. A token that the file itself marks changes none.
 TEST_F(TokenizerHashTest, TheClassAndFlagsOfSentencePieceAreInTheHash) {
   write("tokenizer.model", read(kHashedTokenizers / "sentencepiece_pairs/tokenizer.model"));
   std::set<std::string> seen{bytes_hash("tokenizer.model")};

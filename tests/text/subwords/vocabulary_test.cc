@@ -35,7 +35,7 @@ TEST(VocabularyTest, ATextStaysThatOfTheFirstOfTwoTokens) {
   EXPECT_EQ(vocabulary.limit(), 4u);
 }
 
-// As a map from strings to ids has them; the library's way back has either. (VocabularyIds of tokenizers 0.23.)
+// As a map from strings to ids has them. The library's reverse map has either. (VocabularyIds of tokenizers 0.23.)
 TEST(VocabularyTest, TokensThatShareAnId) {
   const auto with_model = [](std::string_view model) {
     const tests::ScratchFolder folder;
@@ -50,7 +50,7 @@ TEST(VocabularyTest, TokensThatShareAnId) {
   EXPECT_THAT(words->remarks(), ElementsAre(AllOf(HasSubstr("1 token "), HasSubstr("\"b\" has 1, as \"a\" has"))));
   const auto pairs = with_model(R"({"type":"BPE","vocab":{"a":0,"b":1,"c":1,"ab":2},"merges":["a b"]})");
   EXPECT_EQ(pairs->encode("ab b c"), (VocabularyIds{2, 1, 1}));
-  // The longest word bounds what is looked for.
+  // The longest word limits the search.
   const auto pieces = with_model(R"({"type":"WordPiece","unk_token":"u","vocab":{"u":0,"a":1,"abcd":1,"b":2}})");
   EXPECT_EQ(pieces->encode("abcd b"), (VocabularyIds{1, 2}));
 }

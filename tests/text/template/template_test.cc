@@ -127,8 +127,8 @@ TEST(TemplateTest, WhatDoesNotEndIsStopped) {
   EXPECT_FAILURE(rendered(nests), Exit::usage, HasSubstr("nested deeper than"));
 }
 
-// A list that holds itself twice, forty times over, is small and stands for 2^40 leaves. What walks through it, or
-// writes it, ends at a limit. With these limits each takes a tenth of a second.
+// A list that holds the next list twice, forty levels deep, is small but stands for 2^40 leaves. Code that walks
+// through it or writes it reaches a limit, here in a tenth of a second each.
 TEST(TemplateTest, ValuesThatShareTheirPartsStayWithinTheLimits) {
   const std::string twice =
       "{% set ns = namespace(s=[1], t=[1], d={'k': 1}) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}"
@@ -182,7 +182,7 @@ TEST(TemplateTest, ValuesThatShareTheirPartsStayWithinTheLimits) {
                    testing::AnyOf(HasSubstr("does not end"), HasSubstr("bytes of text and lists")));
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   }
-  // What is only carried around is as cheap as it looks.
+  // Values that are only passed on cost no more than they seem to.
   EXPECT_EQ(rendered(twice + "{{ ns.s | length }}{{ ns.s[0] == 1 }}{{ pairs is defined }}"), "2FalseFalse");
   EXPECT_EQ(rendered(pair + "{{ {ns.s: 1} | length }}"), "1");
 }
