@@ -25,8 +25,8 @@ class Evaluations {
 
   // Sets a callback for the beginning of an evaluation, each of its rounds, and each token that it generates.
   void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
-  // Sets a source of stop requests (kStop, kStopAtOnce) besides the signal. Asked now and then during an evaluation;
-  // any rank's request counts.
+  // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is asked now and then during an
+  // evaluation, and a request on any rank counts.
   void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
 
   bool due() const { return evaluation_ && evaluation_->due(); }

@@ -233,7 +233,7 @@ class Launch {
                 allocation_.why_not_srun.empty() ? "" : ", as " + allocation_.why_not_srun);
   }
 
-  // Shown only when nothing is refused any more, so that a refusal stands alone.
+  // Shown only when nothing can be refused any more, so that a refusal is the only output.
   void show_recipe() {
     screen_.write(true, "strata: the recipe, without what is at its default:\n");
     std::string keys = changed_keys(recipe_);
@@ -249,7 +249,7 @@ class Launch {
             one);
   }
 
-  // Also chooses the interface: the one that was asked for, or the one that the nodes' names lead to.
+  // Also chooses the interface: the one that was asked for, or the one to which the nodes' names lead.
   void look_first(const std::vector<Share>& shares) {
     std::vector<Host> hosts;
     hosts.reserve(shares.size());

@@ -115,7 +115,7 @@ void measure_links(Agents& agents, std::vector<NodeCheck>& nodes, std::size_t ro
     const auto gbit = number_in(answer->second, "gbit_per_s", nodes[client].problems);
     const auto trip = number_in(answer->second, "microseconds", unheard);
     if (!gbit || !trip) continue;
-    // A node in a slow pair that is fast with another partner is not the slow one.
+    // A node is not the slow one of a pair if it is fast with another partner.
     for (NodeCheck* node : {&nodes[server], &nodes[client]})
       if (*gbit > node->gbit_per_s.value_or(0)) {
         node->gbit_per_s = gbit;

@@ -30,7 +30,7 @@ int room_on(const std::vector<Host>& hosts, int room) {
   return ranks;
 }
 
-// As spread(), but each node takes whole groups of neighbouring ranks, if all of them have room like that.
+// Like spread(), but each node takes whole groups of neighbouring ranks, if there is room for all groups in this way.
 std::vector<Share> spread_groups(std::vector<Host> hosts, int ranks, int group, int room) {
   std::vector<Host> groups = hosts;
   for (Host& host : groups) host.slots = host.slots.value_or(room) / group;
@@ -156,7 +156,7 @@ std::string idle_text(const std::vector<Host>& hosts, int room, const std::vecto
 }
 
 BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume) {
-  // Before the first start the same command does what it would have done, so it resumes only with "auto".
+  // Before the first start, the same command would do what it was asked to do, so it resumes only with "auto".
   const bool resumes = kept && (started || resume == "auto");
   return {kept || !started ? Exit::requeue : Exit::failed,
           fmt::format("{}: {}",

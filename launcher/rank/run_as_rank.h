@@ -19,7 +19,7 @@ namespace strata::launcher {
 int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<const std::string> sets,
                 const std::function<void(comm::World&)>& run, const std::function<std::string(int)>& name = {});
 
-// A rank's `cause` with `name`, "rank 5 (stage 1)", in place of "rank 5" at its beginning, if it begins with that.
+// Replaces "rank 5" at the beginning of a rank's `cause`, if it is there, by `name`, such as "rank 5 (stage 1)".
 std::string with_name(std::string_view cause, int rank, std::string_view name);
 
 // Ends a program whose command line is wrong, perhaps on this rank only. Tells the other ranks, which may be waiting,

@@ -14,7 +14,7 @@ std::optional<AdapterHead> head_of_adapter(const std::filesystem::path& folder) 
   const runtime::PeftConfig config = runtime::read_peft_config(folder);
   const models::Safetensors file = models::Safetensors::open(folder / runtime::kPeftWeightsName);
   for (const auto& tensor : file.tensors()) {
-    const bool of_text = tensor.name.ends_with(".classifier.out_proj.weight");  // RoBERTa's, of whole texts alone
+    const bool of_text = tensor.name.ends_with(".classifier.out_proj.weight");  // RoBERTa's, for whole texts only
     const bool scores =
         of_text || tensor.name.ends_with(".classifier.weight") || tensor.name.ends_with(".score.weight");
     if (!scores || tensor.shape.size() != 2) continue;

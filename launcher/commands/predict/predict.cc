@@ -280,7 +280,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
     if (!speaks) return;
     const auto tokenizer = tokenizer_of(options, folder, models::Config(description), recipe.data.any_tokenizer);
     const text::TextTemplate& made = tokenizer->text_template();
-    // An empty text consists of the template's tokens alone.
+    // An empty text has only the template's tokens.
     least = std::max<std::size_t>(1, text::TextTemplate::added(options.pair ? made.pair : made.single));
     input.emplace(options, *tokenizer, limit, objective == models::Objective::token_classification, stop);
   });

@@ -17,7 +17,7 @@ struct Target {
   std::string address;  // in gRPC's notation: "unix:PATH", "HOST:PORT"
   bool tls = false;
   std::string ca, cert, key, token;
-  // After so long without a word the other end is pinged, and has as long again to answer.
+  // After this silence the other end is pinged, and has the same time to answer.
   std::chrono::seconds silence{20};
   bool plain = false;  // the other end is known not to use TLS: it is a socket, or the run itself says so
 };

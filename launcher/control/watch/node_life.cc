@@ -7,8 +7,8 @@ namespace strata::launcher::control {
 namespace {
 
 constexpr double kBroken = 3;
-// A node that was silent for so long and is heard again was cut off or stood still. The user is told, because it held
-// up the run.
+// A node that is heard again after this many seconds was cut off or stood still. The user is told, because it delayed
+// the run.
 constexpr double kSilentNode = 5;
 
 }  // namespace

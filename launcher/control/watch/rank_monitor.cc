@@ -67,14 +67,14 @@ void end_run(AbortToken& token, const std::string& text, bool speaks) {
   };
   bool is_armed = true;
   try {
-    // Detached, because the process ends before the thread or by it. Started before anything is printed: if the reader
-    // of stderr has stopped, the print below never returns.
+    // Detached, because the process ends before the thread does, or by it. Started before the print below, which never
+    // returns if the reader of stderr has stopped.
     std::thread(last_resort).detach();
   } catch (const std::system_error&) {
     is_armed = false;
   }
   if (speaks) complain(text, Exit::failed);
-  // Rank -1: no rank that could print it is at fault. `told` is set so that nobody prints the sentence again.
+  // Rank -1: the fault is not that of a rank that could print it. `told` prevents a second print of the sentence.
   token.set({-1, text, Exit::failed, true});
   if (!is_armed) last_resort();
 }

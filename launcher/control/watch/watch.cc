@@ -165,7 +165,7 @@ bool Watch::is_watched(const RankView& rank) const {
   return nodes_[index(map_.node_of[index(rank.rank)])].is_known();
 }
 
-// How long the rank has been in its place, and after how long that is too long.
+// How long the rank has been in its place, and the time after which that is too long.
 Watch::InPlace Watch::in_place(const RankView& rank, double now) const {
   const double since_told = now - told_[index(rank.rank)];
   if (rank.pid != 0 && rank.beat_age >= kStopped) return {rank.beat_age + since_told, stands_, true};
@@ -232,7 +232,7 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
            !names_.collective(rank.lanes[index(lane)].place.task, s.rank);
   };
   if (const auto found = among(busy)) return found;
-  // Otherwise the rank that is furthest behind: it has not yet come to where the others wait.
+  // Otherwise it is the rank that is furthest behind, because it has not yet reached the place where the others wait.
   const auto progress = [&](int rank) {
     const RankView& r = ranks_[index(rank)];
     std::int64_t step = 0;

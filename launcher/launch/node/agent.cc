@@ -206,8 +206,8 @@ bool is_left(int pid) {
 }  // namespace
 
 void end_older_agents(const std::string& run, const std::string& host) {
-  // The words directly follow the program's path. srun, which starts agents on other nodes, has the same words further
-  // along in its command line.
+  // The words directly follow the program's path. srun, which starts agents on other nodes, has them later in its
+  // command line.
   const std::string words = fmt::format("node-agent{0}--run{0}{1}{0}--host{0}{2}{0}", '\0', run, host);
   const auto is_agent = [&](const std::filesystem::path& process) {
     const std::string line = content(process / "cmdline");

@@ -129,7 +129,7 @@ AskedToStop::AskedToStop() {
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
-  // A stopped launch would give its agents no sign of life, and all of them would end their ranks.
+  // If launch were stopped, its agents would hear nothing from it, and all of them would end their ranks.
   for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
@@ -166,7 +166,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     readers.push_back(&child.errors());
     read_lines(readers, 100);
     agents.ask_for_life();
-    // SIGINT only: on any other signal Open MPI kills the ranks a second later, and while it starts, this one kills it.
+    // SIGINT only: any other signal makes Open MPI kill the ranks a second later. While it starts, so does SIGINT.
     if (stop.times() > 0 && !passed_on) {
       passed_on = true;
       too_early = !output.heard();

@@ -38,9 +38,9 @@ class LaunchScreen {
   LineWriter writer_;
 };
 
-// Sends what ranks say to the screen and, with `logs`, into a file per rank. What mpirun, srun or ssh say themselves is
-// kept apart, in launch.log: it adds nothing to a rank's own last sentence. A screen or folder that hangs holds nobody
-// up: up to some MiB of lines wait for it, further ones are lost.
+// Sends the ranks' output to the screen and, with `logs`, to a file per rank. The output of mpirun, srun or ssh goes to
+// launch.log and never extends a rank's last sentence. A screen or folder that hangs delays nobody: up to some MiB of
+// lines wait for it, and further ones are lost.
 class RankOutput {
  public:
   // The screen must outlive it. Throws Error{usage} if files are opened now and one cannot be opened.

@@ -51,7 +51,7 @@ class Kernels {
   }
 
   const std::vector<Row>& rows() const { return rows_; }
-  // A second call updates the same row: the machine's best time counts.
+  // A second call updates the same row: the faster of the two counts.
   void copies() {
     const std::size_t n = elements(8);
     const View from = random(n, DType::fp32), to = stand_.take(n, DType::fp32);
