@@ -142,7 +142,7 @@ std::string_view PartTokenizer::field_of(const RecordPlace& place, UnreadFields&
   return text;
 }
 
-// The slow way, for a line that simdjson does not read because its numbers are too large, or whose field is not a text.
+// Slower, for a line with numbers that are too large for simdjson, or with a field that is not a text.
 std::string_view PartTokenizer::slow_field_of(const RecordPlace& place, UnreadFields& unread) {
   record_ = value_of(place, {}, read_);
   const Value* value = record_.find(rules_.field);

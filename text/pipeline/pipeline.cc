@@ -132,7 +132,7 @@ Pipeline::Pipeline(const Json& json, std::string name, std::string hash, const F
   if (const AddedToken* eos = settings.token("eos_token")) {
     end_of_text_ = id_of(eos->content);
   } else if (!settings.is_null("eos_token")) {
-    // The class's own comes first: RoBERTa's vocabulary has <|endoftext|> as a word.
+    // The class's own token comes first, because RoBERTa's vocabulary has <|endoftext|> as a word.
     if (const std::string own = settings.token_text("eos_token"); !own.empty()) end_of_text_ = id_of(own);
     for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
       if (!end_of_text_) end_of_text_ = id_of(known);

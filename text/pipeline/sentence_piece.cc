@@ -315,8 +315,8 @@ class SentencePiece final : public Tokenizer {
     for (const int id : buffers.ids) out.push_back(numbering_.id_of(id, processor_.unk_id()));
   }
 
-  // No piece spans two words, and the space is a piece; and no added token involves spaces, or may adjoin one as a word
-  // does.
+  // True if the space is a piece, no piece spans two words, and no added token involves spaces or may adjoin one, as a
+  // word does.
   bool words_stay_apart() const {
     const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
     for (const AddedToken& token : added_) {

@@ -86,7 +86,7 @@ double as_read_by_library(double exact) {
     digits = digits * 10 + static_cast<std::uint64_t>(*c - '0');
     if (c > text.data()) --exponent;
   }
-  // Digits after the decimal point only divide: 1500 is read as an integer, and exactly.
+  // Only digits after the decimal point cause a division: 1500 is read as an integer, exactly.
   if (exponent >= 0 || exponent < -308) return exact;
   return std::copysign(static_cast<double>(digits) / std::pow(10.0, -exponent), exact);
 }
