@@ -43,8 +43,8 @@ struct RankSlot {
   alignas(kCacheLine) std::byte message[2][Communicator::kMaxExchange];
 };
 
-// Messages from one rank to another in one channel. Their sender says where one is and raises `offered` to its number;
-// their receiver copies it and raises `taken`.
+// Messages from one rank to another in one channel. The sender states a message's place and raises `offered` to its
+// number. The receiver copies it and raises `taken`.
 struct PairSlot {
   Signal offered, taken;
   alignas(kCacheLine) Place place{};

@@ -58,7 +58,7 @@ MpiSession::MpiSession() {
     STRATA_MPI(MPI_Comm_free(&node));
     nodes = nodes_of(all, size);
     if (node_rank == 0) (void)clear_leftovers();
-    // A process that appears dead to this rank at this point lives in another container.
+    // If a process appears dead to this rank at this point, it lives in another container.
     for (const Process& process : all)
       if (process.rank != rank && process.alive()) neighbours.push_back(process);
   } catch (...) {
