@@ -56,7 +56,7 @@ struct Share {
   bool write = false;
   std::byte* memory = nullptr;  // the memory of the call's first byte
   Stripes ranges;
-  // Used by the drive alone.
+  // Only the drive uses these.
   std::size_t in_flight = 0;
   bool issuing = false;
   std::optional<Failure> failure;
