@@ -52,8 +52,8 @@ class Checkpoint {
   // Reads the NF4 block of a tensor that begins at element `begin`.
   void read_nf4_block(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                       std::span<std::byte> block) const;
-  // Reads elements of a tensor's state from element `begin` of the whole tensor on, as they are stored. They may have
-  // no format in blocks.
+  // Reads elements of a tensor's state as they are stored, from element `begin` of the whole tensor on. Their format
+  // must not be in blocks.
   void read_elements(std::string_view kind, std::string_view tensor, std::uint64_t begin,
                      std::span<std::byte> out) const;
   // Elements [begin, begin + out.size()) of a tensor's fp32 state; prefetch() announces that they will be read.

@@ -51,8 +51,8 @@ struct Opening {
   MakeLabelling labelling = {};  // the next token, if not given
 };
 
-// The number of sequences of data.train in an epoch; nullopt if its files do not exist. `opened`: what settle_data()
-// opened of it; packed here if necessary.
+// The number of sequences of data.train in an epoch; nullopt if its files do not exist. `opened`: the part of it that
+// settle_data() opened; packed here if necessary.
 std::optional<std::uint64_t> training_sequences(const Recipe& recipe, OpenedData opened, std::int64_t vocabulary);
 
 // Opens data.train, packed by data.packing. `opened`: what settle_data() opened of it. Throws Error if a file is wrong

@@ -89,7 +89,7 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
 }
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
-  const bool packing = key == "data.packing";  // this key need not have been set by anyone
+  const bool packing = key == "data.packing";  // nobody need have set this key
   fail(Exit::usage, "{} was written with {} = {}, and {} {}{}: keep the value, or start over from exported weights",
        path.string(), key, was, packing ? "this run has" : "the recipe says", now,
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
@@ -127,7 +127,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
   require_same_config(manifest, path, job);
   for (const RecipeKey& key : recipe_keys()) {
     const bool of_adapter = key.name.starts_with("adapter.");
-    if (key.name == "adapter.path") continue;  // where it began; the checkpoint has gone on from there
+    if (key.name == "adapter.path") continue;  // the run began there, and the checkpoint has continued from it
     if (!of_adapter && std::find(kSameKeys.begin(), kSameKeys.end(), key.name) == kSameKeys.end()) continue;
     const auto stored = manifest.recipe.find(key.name);
     const bool packing = key.name == "data.packing";

@@ -12,8 +12,8 @@ struct Exchange {
   std::function<std::span<const std::byte>()> gather;
 };
 
-// Collects rows of all ranks in the order of micro-batches, of which each rank has one per round. It sends few large
-// messages, whose number and size do not depend on the rows.
+// Collects the rows of all ranks in the order of micro-batches. Each rank has one micro-batch per round. It sends few
+// large messages, whose number and size do not depend on the rows.
 class RowGather {
  public:
   // words: per row, its label and its predictions. label_words: of the label. of_round: the most rows of a round.

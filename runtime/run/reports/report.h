@@ -53,7 +53,7 @@ std::string exposed_json(const StepPlan& plan, std::span<const Span> spans, std:
 // Bytes that a step moves to and from each tier below the device.
 std::string io_json(const IoBytes& bytes);
 
-// What a pipeline stage has and needs, on its first rank.
+// A pipeline stage's memory and idle share, on its first rank.
 struct StageFigures {
   int rank = 0;  // the stage's first
   Memory planned, measured;

@@ -11,14 +11,14 @@
 
 namespace strata::runtime {
 
-// The traces of all stages of a pipeline in one text, with an arrow for each message between two stages; of a run
+// The traces of all stages of a pipeline in one text, with an arrow for each message between two stages. For a run
 // without stages, the trace of its plan. Plans and model must outlive it.
 class StageTraces {
  public:
   // stages: the plan of each, in order.
   StageTraces(std::span<const StepPlan* const> stages, const models::Model& model);
 
-  // That of the rank's stage.
+  // The trace of the rank's stage.
   Trace& of(int rank) { return traces_[stage_of(rank)]; }
   // Trace::step() of each rank, then the messages between ranks that both have spans.
   std::string step(std::int64_t number, const std::map<int, std::span<const Span>>& ranks, std::int64_t zero);

@@ -50,9 +50,9 @@ class TraceRecorder {
 // The steps that rank 0 traces. It decides for all ranks, because only it writes the file. nullopt: none. Collective.
 std::optional<std::vector<StepRange>> agree_on_traced_steps(const Recipe& recipe, comm::World& world);
 
-// What to add to each rank's times to convert them to rank 0's clock. `clocks` names each rank's clock. `together` is
-// when, on that clock, the rank left a point that all ranks leave together (0: unknown). Ranks that share a clock get
-// the same shift; the earliest of their times counts.
+// The shifts that convert each rank's times to rank 0's clock. `clocks` names each rank's clock. `together`: when, on
+// that clock, the rank left a point that all ranks leave together (0: unknown). Ranks that share a clock get the same
+// shift; the earliest of their times counts.
 std::vector<std::int64_t> clock_shifts(std::span<const std::string> clocks, std::span<const std::int64_t> together);
 
 // Collective: gathers what all ranks recorded and writes it to rank 0's `file` (null elsewhere). `stages`: the plans of

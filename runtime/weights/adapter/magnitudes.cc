@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// The weights of another source, which outlives it.
+// Borrows the weights of another source, which must outlive it.
 class Borrowed final : public WeightSource {
  public:
   explicit Borrowed(const WeightSource& weights) : weights_(weights) {}
