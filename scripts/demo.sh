@@ -81,7 +81,8 @@ step demo-rank1 "3 steps on 1 rank, 2 micro-batches each" three_steps "$out/rank
 
 [ -z "$steps" ] || shorter=(--set "training.max_steps=$steps" --set scheduler.warmup_steps=0)
 [ ! -t 2 ] || COLUMNS=$(tput cols 2>/dev/null || echo 120)
-# What a person watches. On a terminal a live line, which mpirun's pipe would hide; else a line every so many steps.
+# The run as a person watches it: a live line on a terminal, which mpirun's pipe would hide; else a line per EVERY
+# steps.
 watch() { # EVERY COMMAND...
   local every=$1
   shift
@@ -150,7 +151,7 @@ train_large() { # SUMMARY SETS
 echo "1. in the memory that it may use it is refused: mpirun -n 2 $strata train $large"
 status=0
 train_large "$out/refused" >"$out/refused.txt" 2>&1 </dev/null || status=$?
-# With the lines that continue a sentence of several, and without mpirun's own.
+# Keeps the lines that continue a sentence, and drops mpirun's own.
 awk '/^strata: / { print; on = 1; next } on && /^ / { print; next } { on = 0 }' "$out/refused.txt"
 [ "$status" = 3 ] || die "it should have been refused with exit code 3, not $status: see $out/refused.txt"
 echo "2. with its state on NVMe it trains: ... ${on_nvme[*]}"

@@ -141,8 +141,8 @@ finish() {
 trap finish EXIT
 trap stop TERM INT HUP
 
-# part NAME LIMIT COMMAND...: its output goes to $logs/NAME.log, its status to the report. In the background, as a
-# signal is heard only when the shell waits. `expected` is the status that counts as passed.
+# part NAME LIMIT COMMAND...: its output goes to $logs/NAME.log, its status to the report. The command runs in the
+# background, because a signal is handled only while the shell waits. `expected` is the status that counts as passed.
 expected=0
 part() {
   local name=$1 limit=$2 left=$((deadline - SECONDS - 10)) status=0
@@ -181,8 +181,8 @@ twins() {
   part nccl 90 "${ours[@]}" "$bin/comm_gpu_test"
 }
 
-# Its ranks are threads that share what CUDA has for a process: to load a kernel when it is first called may wait for
-# the streams of all of them.
+# The ranks are threads that share the process's CUDA state. Loading a kernel at its first call may wait for the streams
+# of all of them.
 contract() {
   part contract 120 "${ours[@]}" CUDA_MODULE_LOADING=EAGER "$bin/run_test" --gtest_filter='*GpuRun*'
 }
@@ -201,8 +201,8 @@ sanitizer() {
     record sanitizer "skipped: no compute-sanitizer on the path or in /usr/local/cuda" 0 ''
     return
   fi
-  # What the checker says is worth something if it finds an error that is there. It knows the GPU's memory, in which whole
-  # runs keep their operands, and not the pinned memory of the twins' tests.
+  # The checker's verdict counts only if it finds a planted error. It knows the GPU's memory, in which whole runs keep
+  # their operands, but not the pinned memory of the twins' tests.
   local apart=("$checker" --target-processes all --error-exitcode 9 --tool)
   expected=9
   part memcheck-planted 60 "${apart[@]}" memcheck "${ours[@]}" "$bin/device_gpu_test" \

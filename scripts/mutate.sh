@@ -64,7 +64,7 @@ folders=${only:-$(awk 'NF { print $1 }' <<<"$programs")}
 [ -z "$only" ] || [ -n "$(tests_of "$(folder_of "$only/any")")" ] ||
   die "no tests are known for the folder $only (the table in $0)"
 
-# Every fault that could be planted, a line each: KIND, FILE, LINE, the line as it would be; tabs between.
+# Every possible fault, one per line: KIND, FILE, LINE, and the line with the fault, separated by tabs.
 candidates() {
   find "$@" \( -name '*.cc' -o -name '*.h' \) 2>/dev/null | LC_ALL=C sort | xargs -r awk '
     # Whether what begins at `at` is code: in no comment, and after an even number of quotes.
@@ -151,13 +151,13 @@ log=$work/log
 exec 9>"$work/lock"
 flock -n 9 || die "another run is at work in $work"
 mkdir -p "$tree"
-# Its build stays, for the next run; inside the tree, where ccache finds what the tree above has built.
+# Keeps the build for the next run. It is inside this tree, where ccache finds what the tree above has built.
 find "$tree" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
   [ ! -e "$file" ] || printf '%s\0' "$file"
 done | tar -c --null -T - | tar -x -C "$tree"
 cd "$tree"
-# What was built of an earlier run's fault is newer than the file.
+# Objects that were built with an earlier run's fault are newer than their file.
 [ ! -e "$work/planted" ] || xargs -r touch -c <"$work/planted"
 
 # shellcheck disable=SC2086  # folders and programs are lists
@@ -166,7 +166,7 @@ candidates $folders | draw >"$work/faults"
 
 limited() { { timeout -k 10 "$seconds" nice "$@"; } >"$log" 2>&1 </dev/null; }
 build_tests() { limited cmake --build build --parallel "$(jobs)" --target "$@"; }
-# Whether something that was built is made of the file.
+# Whether anything that was built depends on the file.
 is_built() { [ "$(ninja -C build -t deps 2>/dev/null | grep -cE "^ .*[/ ]$1$")" != 0 ]; }
 run_tests() {
   local program

@@ -43,7 +43,7 @@ begin_step() {
     told=0 nap=
     trap 'kill $nap 2>/dev/null; exit $told' TERM
     seconds=0
-    # Waiting for a sleep in the background, not in the foreground, so that the signal that ends this is heard at once.
+    # Waits for a sleep in the background, so that the signal that ends this is handled at once.
     while sleep "$every" >/dev/null 2>&1 & nap=$!; wait "$nap" && kill -0 "$shell" 2>/dev/null; do
       seconds=$((seconds + every))
       line=$(progress "$log")
@@ -59,7 +59,7 @@ begin_step() {
   ) 2>/dev/null &
   steps_ticker=$!
 }
-# 1 if the ticker has written below the step's title.
+# Fails if the ticker has written below the step's title.
 stop_ticker() {
   [ -n "$steps_ticker" ] || return 0
   local told=0

@@ -89,8 +89,8 @@ rm -f "$results" "$again"
 run_tests() {
   ctest --test-dir "$build" --no-tests=error --output-on-failure --test-output-size-failed 65536 --output-junit "$@"
 }
-# Runs once more, alone, those of the failed tests whose processes wait for each other; true if that is all of them, and
-# they pass.
+# Runs the failed tests whose processes wait for each other once more, alone. True if those are all failures and they
+# pass.
 failed_pass_alone() {
   local names
   names=$(cut -d: -f2- "$build/Testing/Temporary/LastTestsFailed.log" | sed 's/[][().*+?^$|\\]/\\&/g')

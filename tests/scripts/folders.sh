@@ -29,7 +29,7 @@ sees() {
   esac
 }
 
-# A test sees what the folder that it tests sees; those of whole jobs see every room.
+# A test sees what its own folder sees. Tests of whole jobs see every folder.
 test_sees() {
   case $1 in
     tests/runtime* | tests/launcher* | tests/dist* | tests/cluster* | tests/fault* | tests/fuzz* | tests/golden*) sees launcher ;;
@@ -87,8 +87,8 @@ if [ -d tests ]; then
   done
 fi
 
-# Circles of headers, which include guards hide (what is declared first then depends on who includes whom), and of units:
-# a header and its source as one, so that none can be understood, tested or linked before the others.
+# Circles of headers, which include guards hide (the order of includes then decides what is declared first), and of
+# units: a header and its source as one. Units in a circle cannot be understood, tested or linked one by one.
 # circle WHAT: prints the circle that the edges "FROM TO" on stdin have, if any.
 circle() {
   local found
