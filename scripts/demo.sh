@@ -81,8 +81,7 @@ step demo-rank1 "3 steps on 1 rank, 2 micro-batches each" three_steps "$out/rank
 
 [ -z "$steps" ] || shorter=(--set "training.max_steps=$steps" --set scheduler.warmup_steps=0)
 [ ! -t 2 ] || COLUMNS=$(tput cols 2>/dev/null || echo 120)
-# The run as a person watches it: a live line on a terminal, which mpirun's pipe would hide; else a line per EVERY
-# steps.
+# Runs COMMAND with a live line on a terminal, which mpirun's pipe would hide, otherwise with a line per EVERY steps.
 watch() { # EVERY COMMAND...
   local every=$1
   shift
