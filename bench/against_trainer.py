@@ -15,7 +15,7 @@ SEQUENCE, PER_STEP = 512, 4
 
 
 def peer(folder, steps, batch, epochs, seed, scratch):
-    """One process of transformers: prints what it reached on the validation texts."""
+    """One process of transformers: prints its results on the validation texts."""
     import numpy, torch
     from sklearn.metrics import accuracy_score, f1_score
     from transformers import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer,

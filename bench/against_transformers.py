@@ -41,7 +41,7 @@ class Torch:
 
     @torch.no_grad()
     def generate(self, n):
-        """Its own loop over the cache: what `generate` does, without the work around it."""
+        """Loops over the cache as transformers' `generate` does, without the work around it."""
         out = self.model(self.ids, use_cache=True)
         tokens = [int(out.logits[0, -1].argmax())]
         start = time.perf_counter()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What being watched costs a run: the control service, Prometheus metrics read once a second and `strata ctl watch`, all
+"""The cost to a run of being watched: the control service, Prometheus metrics read once a second and `strata ctl watch`, all
 at once, against control.listen = "off" and no watching between nodes. Pairs of runs in turns, first the one, then the
 other.
 
@@ -7,7 +7,7 @@ other.
 
 Time per step is taken by the clock from line to line of report.jsonl, so that what happens between steps counts: the
 median over pieces of a run of a second each. Prints both medians in ms, and the median over pairs of their ratio with
-the interval that holds it in 95 of 100 cases. Wants a machine without other work, and a core that no rank computes on.
+the interval that holds it in 95 of 100 cases. Needs a machine without other work, and a core on which no rank computes.
 
 With one rank also what the control service's threads (those of nice 10) took of a core, by the kernel's own account
 (schedstat): what a machine without a spare core would lose. That figure does not vary with what else runs.
@@ -33,7 +33,7 @@ ON = ["control.listen=unix:{folder}/socket", "control.metrics=127.0.0.1:0"]
 
 
 class Watched:
-    """Who watches a run: a client of each kind."""
+    """The watchers of a run: a client of each kind."""
 
     def __init__(self, strata, folder, log):
         self.client = subprocess.Popen([strata, "ctl", "watch", f"unix:{folder}/socket"], stdout=subprocess.PIPE)
