@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The cost to a run of being watched: the control service, Prometheus metrics read once a second and `strata ctl watch`, all
+"""The cost of watching a run: the control service, Prometheus metrics read once a second and `strata ctl watch`, all
 at once, against control.listen = "off" and no watching between nodes. Pairs of runs in turns, first the one, then the
 other.
 
