@@ -17,6 +17,7 @@
 #include "runtime/objective/objective.h"
 #include "runtime/planner/planner.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/run/periodic_evaluation.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
 
@@ -25,7 +26,7 @@ namespace strata::runtime {
 // What a run leaves behind for comparison.
 struct Trained {
   std::vector<StepReport> steps;
-  std::vector<std::string> loss_hex;
+  std::vector<std::string> loss_hex, evaluations;  // the latter's losses, exact, if the recipe asks for any
   std::string weights_hash;
   bool memory_as_planned, bytes_as_planned;
   std::int64_t graph_steps;
@@ -97,15 +98,21 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
         << "rank " << world.rank() << " plans another step than the first of its stage";
     Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
     std::vector<StepReport> steps;
+    std::optional<PeriodicEvaluation> evaluation;
+    if (job.evaluation) evaluation.emplace(job, world, trainer);
+    std::vector<std::string> evaluations;
     while (!trainer.done()) {
       if (before_step) before_step(trainer);
       steps.push_back(trainer.step(false));
+      if (evaluation && evaluation->due())
+        evaluations.push_back(hex(evaluation->run([](std::uint64_t, std::uint64_t) { return true; })->loss));
     }
     const std::string hash = trainer.weights_hash();  // drains
     if (after) after(trainer, job, world.rank());
     if (world.rank() != 0) return;
     result.steps = steps;
     for (const StepReport& step : steps) result.loss_hex.push_back(hex(step.loss));
+    result.evaluations = evaluations;
     result.weights_hash = hash;
     const Memory& measured = trainer.executor().measured_memory();
     result.memory_as_planned = memory_json(measured, nullptr) == memory_json(job.plan.memory, nullptr);

@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <random>
 
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
+#include "tests/source_dir.h"
 
 namespace strata::runtime {
 namespace {
@@ -25,13 +28,24 @@ class RandomMesh {
     return least + static_cast<int>(engine_() % static_cast<unsigned>(most - least + 1));
   }
 
+  // The golden recipe of an encoder that predicts masked words (in four shards), classes or numbers (in two); or none:
+  // a decoder.
+  std::optional<const char*> encoder() {
+    if (between(0, 3) > 0) return std::nullopt;
+    return one_of<const char*>({"bert", "modernbert", "roberta", "distilbert", "class_runs/bert_pairs",
+                                "class_runs/modernbert_mean", "class_runs/bert_words",
+                                "class_runs/distilbert_regression", "class_runs/roberta_multi"});
+  }
+  std::vector<std::string> numbers() {
+    return {fmt::format("training.precision={}", one_of<const char*>({"fp32", "bf16", "fp16"})),
+            fmt::format("optimizer.name={}", one_of<const char*>({"adamw", "adamw8bit", "sgd"})),
+            fmt::format("training.micro_batch_size={}", between(1, 3)),
+            fmt::format("evaluation.every={}", 2 * between(0, 1))};
+  }
   // A model whose heads and widths four shards divide.
-  std::vector<std::string> model() {
+  std::vector<std::string> decoder() {
     const int layers = between(1, 4), heads = 4 * between(1, 2), width = 8 * heads;
-    std::vector<std::string> sets = {
-        fmt::format("training.precision={}", one_of<const char*>({"fp32", "bf16", "fp16"})),
-        fmt::format("optimizer.name={}", one_of<const char*>({"adamw", "adamw8bit", "sgd"})),
-        fmt::format("data.seq_len={}", between(9, 24)), fmt::format("training.micro_batch_size={}", between(1, 3))};
+    std::vector<std::string> sets = {fmt::format("data.seq_len={}", between(9, 24))};
     if (between(0, 1) == 0) {
       sets.insert(sets.end(),
                   {"model.preset=tiny-gpt2", fmt::format("model.config.n_layer={}", layers),
@@ -51,7 +65,7 @@ class RandomMesh {
                    fmt::format("model.config.tie_word_embeddings={}", between(0, 1) == 1),
                    fmt::format("model.config.vocab_size={}", between(130, 163))});
     }
-    const bool gpt2 = sets[4] == "model.preset=tiny-gpt2";
+    const bool gpt2 = sets[1] == "model.preset=tiny-gpt2";
     const std::vector<std::string> some = train_some(gpt2, layers);
     sets.insert(sets.end(), some.begin(), some.end());
     return sets;
@@ -75,8 +89,8 @@ class RandomMesh {
     }
   }
   // How ranks split it, with the number of ranks.
-  std::pair<int, std::vector<std::string>> mesh(int units, bool divides_rows) {
-    const int tensor = one_of<int>({1, 2, 2, 4}), stages = between(1, std::min(units, 3)),
+  std::pair<int, std::vector<std::string>> mesh(int shards, int units, bool divides_rows) {
+    const int tensor = std::min(shards, one_of<int>({1, 2, 2, 4})), stages = between(1, std::min(units, 3)),
               data = one_of<int>({1, 2, 4});
     std::vector<std::string> sets = {
         fmt::format("parallel.tensor={}", tensor),
@@ -138,18 +152,29 @@ TEST(RandomMeshes, HaveTheBitsOfOneRank) {
   const int cases = asked ? std::atoi(asked) : 20;
   for (int seed = 1; seed <= cases; ++seed) {
     RandomMesh random(static_cast<unsigned>(seed));
-    std::vector<std::string> sets = random.model();
-    sets.insert(sets.end(), {"data.train=" + (folder.path() / "tokens.bin").string(), "training.max_steps=3",
-                             "optimizer.learning_rate=2e-3", "parallel.tensor_shards=4",
+    std::vector<std::string> sets = random.numbers();
+    const auto encoder = random.encoder();
+    const std::filesystem::path golden = tests::source_dir() / "tests/golden" / encoder.value_or("");
+    const auto recipe = encoder ? std::optional(golden / "recipe.toml") : std::nullopt;
+    const int shards = encoder && std::string_view(*encoder).starts_with("class") ? 2 : 4;
+    const std::string tokens = ((encoder ? golden : folder.path()) / "tokens.bin").string();
+    if (!encoder) {
+      const std::vector<std::string> decoder = random.decoder();
+      sets.insert(sets.end(), decoder.begin(), decoder.end());
+    }
+    sets.insert(sets.end(), {"data.train=" + tokens, "data.validation=" + tokens, "training.max_steps=3",
+                             "optimizer.learning_rate=2e-3", fmt::format("parallel.tensor_shards={}", shards),
                              "training.gradient_accumulation_steps=4", "memory.nvme=" + folder.path().string()});
-    const Trained alone = train_in_threads(std::nullopt, sets, 1);
-    const bool divides_rows = micro_batch_rows(sets) % 4 == 0;
-    const auto [ranks, mesh] = random.mesh(units_of(sets), divides_rows);
+    const Trained alone = train_in_threads(recipe, sets, 1);
+    const auto [ranks, mesh] =
+        random.mesh(shards, encoder ? 4 : units_of(sets), encoder || micro_batch_rows(sets) % 4 == 0);
     sets.insert(sets.end(), mesh.begin(), mesh.end());
-    const Trained split = train_in_threads(std::nullopt, sets, ranks);
-    const std::string text = fmt::format("case {}: {} ranks, {}", seed, ranks, fmt::join(sets, " "));
+    const Trained split = train_in_threads(recipe, sets, ranks);
+    const std::string text =
+        fmt::format("case {}: {}, {} ranks, {}", seed, encoder.value_or("decoder"), ranks, fmt::join(sets, " "));
     EXPECT_EQ(split.loss_hex, alone.loss_hex) << text;
     EXPECT_EQ(split.weights_hash, alone.weights_hash) << text;
+    EXPECT_EQ(split.evaluations, alone.evaluations) << text;
     EXPECT_TRUE(split.memory_as_planned && split.bytes_as_planned) << text;
   }
 }
