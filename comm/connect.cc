@@ -27,6 +27,9 @@ Launch find_launch() {
     if (const int ranks = number("SLURM_STEP_NUM_TASKS"); ranks > 1) return {"srun", ranks, number("SLURM_PROCID")};
   if (std::getenv("PMI_RANK"))
     if (const int ranks = number("PMI_SIZE"); ranks > 1) return {"a PMI launcher", ranks, number("PMI_RANK")};
+  // A job may set WORLD_SIZE for other programs; torchrun and Accelerate set all of these for each process.
+  if (std::getenv("RANK") && std::getenv("LOCAL_RANK") && std::getenv("MASTER_ADDR"))
+    if (const int ranks = number("WORLD_SIZE"); ranks > 1) return {"torchrun", ranks, number("RANK")};
   return {};
 }
 
@@ -49,8 +52,8 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
   // Otherwise each rank would train alone, and all would write the same checkpoints.
   if (launch.ranks > 1 && session->size == 1)
     throw AgreedError(Exit::usage,
-                      fmt::format("{} started {} ranks but MPI sees only this one: start with the mpirun of the Open "
-                                  "MPI that strata is linked with, or srun --mpi=pmix",
+                      fmt::format("{} started {} ranks but MPI sees only this one: start with strata launch, with the "
+                                  "mpirun of the Open MPI that strata is linked with, or with srun --mpi=pmix",
                                   launch.launcher, launch.ranks));
   // Ranks whose recipes ask for different transports must still meet to find that out.
   const int asked = static_cast<int>(transport), both[] = {asked, -asked};

@@ -129,6 +129,7 @@ struct Seam {
   bool gathers = false;                  // the total has all ranks' pieces, in fp32, in the order of the ranks
   bool meanwhile = false;  // while ranks exchange, the call has work that does not need the total (Context::meanwhile)
   bool own_rows = false;   // the total has only this rank's rows of the sum
+  bool has_products = true;  // the stretch before it multiplies; otherwise it is short
   // Above 0: the total is this many matrices [tokens, hidden] in the compute dtype. Each rank contributes its rows.
   std::size_t row_matrices = 0;
 };
@@ -221,9 +222,10 @@ class Unit {
   // shards, in the order in which the tensors were added, then those of the next, ... Each shard begins at a multiple
   // of shard_alignment_of() its pool, and the last one ends at one. The unit must still be one part.
   void place_shards(const ShardRange& shards);
-  // Adds the adapter tensors of linear layers that multiply the same input, all A before all B, and returns each
-  // layer's adapter (rank 0: none). Names are without ".weight". In several virtual shards, which cut the layers'
-  // outputs or their inputs, B or A is cut as well, and the adapters have the indices of parameters for offsets.
+  // Adds the adapter tensors of linear layers that multiply the same input (all A, all B, all magnitudes), and
+  // returns each layer's adapter (rank 0: none). Names are without ".weight". In several virtual shards, which cut the
+  // layers' outputs or their inputs, B and magnitudes or A are cut as well, and the adapters have the indices of
+  // parameters for offsets.
   struct LinearShape {
     std::string name;
     std::size_t out;

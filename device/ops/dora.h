@@ -14,7 +14,8 @@ struct DoraShape {
   bool input_major;
   float scale;  // s
 };
-// squares[o] = |W + s B A|^2 of output o, in fp32, in an order that depends on the shape alone.
+// squares[o] = |W + s B A|^2 of output o, in fp32, in an order that depends only on the shape. workspace:
+// dora_workspace(shape).
 void dora_squares(Lane&, const DoraShape&, ConstView w, ConstView a, ConstView b, View squares, View workspace);
 std::size_t dora_workspace(const DoraShape&);
 

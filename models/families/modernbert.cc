@@ -62,9 +62,6 @@ Shape read_shape(const Config& config) {
   s.decoder_bias = config.bool_or("decoder_bias", true);
   for (const char* key : {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"})
     require_bool(config, key, false, false);
-  for (const char* key : {"attention_dropout", "mlp_dropout"})
-    if (dropout_probability(config, key, 0) > 0)
-      fail(Exit::usage, "{} is above 0, which is not supported; only 0 is", config.describe(key));
   require_gelu(config, "hidden_activation");
   require_gelu(config, "classifier_activation");
   s.class_dropout = dropout_probability(config, "classifier_dropout", 0);
@@ -193,6 +190,10 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
          config.describe("model_type"));
   require_objective(run, "modernbert",
                     {Objective::masked_lm, Objective::sequence_classification, Objective::token_classification});
+  for (const char* key : {"attention_dropout", "mlp_dropout"})
+    if (dropout_probability(config, key, 0) > 0 && run.training)
+      fail(Exit::usage, "{} is above 0, which is not supported in training: set model.config.{} = 0",
+           config.describe(key), key);
   return std::make_unique<ModernBert>(read_shape(config), config, run);
 }
 

@@ -20,7 +20,6 @@ struct Refused {
 };
 constexpr std::string_view kOfFrequencies = "it has a factor for each frequency: use a version of the model without it";
 constexpr Refused kRefused[] = {
-    {"dynamic", "up to max_position_embeddings it is the same as \"default\": set that to train on such sequences"},
     {"longrope", kOfFrequencies},
     {"su", kOfFrequencies},
     {"proportional", "it rotates a part of each head: use a model that rotates all of it"},
@@ -52,6 +51,20 @@ struct Group {
   }
 };
 
+// Positions that are scaled beyond max_position_embeddings, up to which sequences are.
+RotaryTable::Scaling read_dynamic(const Group& group, const std::string& key) {
+  const Config& config = group.config;
+  if (group.has("original_max_position_embeddings"))
+    fail(Exit::usage, "{} is \"dynamic\", which is not supported with {}: leave that out", config.describe(key),
+         group.key("original_max_position_embeddings"));
+  (void)group.number("factor", 1);
+  config.remark(
+      fmt::format("{} is \"dynamic\": positions are not scaled up to max_position_embeddings, which is the "
+                  "most that a sequence has here",
+                  config.describe(key)));
+  return RotaryTable::Scaling::none;
+}
+
 RotaryTable::Scaling read_scaling(const Group& group) {
   const Config& config = group.config;
   const std::string key = group.key(group.has("rope_type") ? "rope_type" : "type");
@@ -61,9 +74,10 @@ RotaryTable::Scaling read_scaling(const Group& group) {
   if (type == "linear") return RotaryTable::Scaling::linear;
   if (type == "llama3") return RotaryTable::Scaling::llama3;
   if (type == "yarn") return RotaryTable::Scaling::yarn;
+  if (type == "dynamic") return read_dynamic(group, key);
   const Refused* known = std::ranges::find(kRefused, type, &Refused::type);
   if (known == std::end(kRefused)) known = nullptr;
-  fail(Exit::usage, "{} is \"{}\", which is not supported; default, linear, llama3 and yarn are{}{}",
+  fail(Exit::usage, "{} is \"{}\", which is not supported; default, dynamic, linear, llama3 and yarn are{}{}",
        config.describe(key), type, known ? "; " : "", known ? known->remedy : "");
 }
 

@@ -9,7 +9,7 @@ namespace strata::runtime {
 
 double share_of_products(const std::vector<models::Seam>& seams, std::size_t i) {
   const bool divided = std::ranges::any_of(seams, [](const models::Seam& seam) { return seam.row_matrices > 0; });
-  const auto has_products = [&](const models::Seam& seam) { return !divided || seam.own_rows; };
+  const auto has_products = [&](const models::Seam& seam) { return seam.has_products && (!divided || seam.own_rows); };
   if (i >= seams.size() || !has_products(seams[i])) return 0;
   return 1.0 / static_cast<double>(std::ranges::count_if(seams, has_products));
 }

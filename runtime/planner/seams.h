@@ -7,8 +7,8 @@
 
 namespace strata::runtime {
 
-// The share of a call's products in stretch `i`. Products are divided evenly among the stretches that end in a sum. If
-// ranks divide the rows, other stretches only leave rows; the last stretch has no products.
+// The share of a call's products in stretch `i`. Products are divided evenly among the stretches that have some
+// (Seam::has_products). If ranks divide the rows, these are the ones that end in a sum; the last stretch has none.
 double share_of_products(const std::vector<models::Seam>& seams, std::size_t i);
 
 // Adds the buffer in which a call of the unit leaves its partial sums, piece or rows at a seam.

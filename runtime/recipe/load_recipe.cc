@@ -87,6 +87,16 @@ class Loader {
   }
 
  private:
+  // The only key whose name after the section is this one; null if there is none, or several.
+  static const RecipeKey* same_name(const std::string& last) {
+    const RecipeKey* same = nullptr;
+    for (const RecipeKey& key : recipe_keys()) {
+      if (key.name.substr(key.name.find('.') + 1) != last) continue;
+      if (same) return nullptr;
+      same = &key;
+    }
+    return same;
+  }
   [[noreturn]] static void unknown(const Assignment& assignment) {
     if (const std::size_t dot = assignment.key.find('.', assignment.key.find('.') + 1);
         dot != std::string::npos && takes_table(assignment.key.substr(0, dot)))
@@ -102,11 +112,14 @@ class Loader {
       fail(Exit::usage, "{} ({}) is a section of keys and takes no value{}", assignment.key, assignment.where,
            other ? "; for what other tools call so, " + text_of(*other) : "");
     }
-    if (other) {
+    const std::string last = assignment.key.substr(assignment.key.rfind('.') + 1);
+    const RecipeKey* const same = same_name(last);
+    // Another program's section says less than a key with the name of one of ours.
+    if (other && !(same && other->name != last && other->name != assignment.key)) {
       fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
            text_of(*other));
     }
-    const RecipeKey* similar = similar_key(assignment.key);
+    const RecipeKey* similar = same ? same : similar_key(assignment.key);
     fail(Exit::usage, "unknown key {} ({}): {} (strata keys lists all)", assignment.key, assignment.where,
          similar ? "did you mean " + similar->name + "?" : "no key has a similar name");
   }

@@ -18,8 +18,9 @@ class Connect : public testing::Test {
   ~Connect() override {
     for (const char* name : kNames) unsetenv(name);
   }
-  static constexpr const char* kNames[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK",
-                                           "PMI_SIZE"};
+  static constexpr const char* kNames[] = {
+      "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE", "RANK",
+      "LOCAL_RANK",           "WORLD_SIZE",   "MASTER_ADDR"};
 };
 
 void expect_usage_error(Backend backend, const char* words) {
@@ -42,6 +43,14 @@ TEST_F(Connect, BatchScriptOfSlurmIsNoRank) {
   setenv("SLURM_NTASKS", "4", 1);
   EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
   unsetenv("SLURM_NTASKS");
+}
+
+// torchrun's processes would each train alone. A job that sets WORLD_SIZE for other programs is no launcher.
+TEST_F(Connect, TorchrunsProcessesAreNoRanks) {
+  for (const char* name : {"RANK", "LOCAL_RANK", "MASTER_ADDR"}) setenv(name, "0", 1);
+  EXPECT_EQ(connect(Backend::automatic, Transport::automatic)->describe(), "one rank without mpirun");
+  setenv("WORLD_SIZE", "2", 1);
+  expect_usage_error(Backend::solo, "torchrun started 2 ranks");
 }
 
 TEST_F(Connect, SoloAmongSeveralIsAMistake) {

@@ -82,7 +82,8 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
   Workload workload = open_workload(load_recipe(path, sets));
   const Recipe& recipe = workload.recipe;
   settle_objective(workload);
-  if (workload.data.loss_rows > 0) settle(workload, false);
+  const bool evaluates = recipe.evaluation.every > 0;
+  if (workload.data.loss_rows > 0 || evaluates) settle(workload, evaluates);
   workload.nodes = nodes;
   // On the CPU unless the test says otherwise, also where there is a GPU.
   const Seat seat = recipe.device.kind == DeviceKind::cuda ? planned_seat(recipe.device.kind) : Seat{};

@@ -32,11 +32,11 @@ struct BlockOperations {
     return std::max(attention.scratch_bytes(threads), models::scratch_bytes(linears(), threads));
   }
 
-  // DoRA's squared lengths of the layers whose inputs are cut, the projection's before the MLP's: the sums over shards
-  // that a forward saves and, if no rank shares the block, each shard's.
+  // DoRA's squared lengths of the layers whose inputs are cut, the projection's before the MLP's: the sums over shards,
+  // which a forward saves, and those of each of this rank's shards.
   void place_squares(const ShardRange& shards, Slots& save, Slots& work) {
     sums_of_squares = save.add(squares(), device::DType::fp32);
-    all_squares = work.add(shards.count == shards.of ? shards.of * squares() : 0, device::DType::fp32);
+    all_squares = work.add(shards.count * squares(), device::DType::fp32);
   }
   std::size_t squares() const { return projection.squares() + down.squares(); }
   template <typename AnyView>
@@ -48,7 +48,8 @@ struct BlockOperations {
     return sums_of_squares.of(saved).sub(projection.squares(), down.squares());
   }
 
-  // The gradients of adapters' whole factors: their memory in backward, and what crosses ranks of them.
+  // The gradients of adapters' whole tensors (factors, and DoRA's magnitudes): their memory in backward, and what
+  // crosses ranks of them.
   void place_sums(Slots& work) {
     for (std::size_t i = 0; i < factor_sums.size(); ++i)
       factor_sums[i] = work.add(linears()[i]->sums(), device::DType::fp32);
@@ -118,18 +119,22 @@ class BlockUnit : public SplitBlock {
   std::size_t squares() const final { return plan_->squares(); }
   void leave_squares(device::Lane& lane, const Context& c, device::View to) const final {
     const Plan& b = plan_of(c);
-    const device::View all = to ? to : b.all_squares.of(c.workspace);
+    const device::View all = b.all_squares.of(c.workspace), scratch = b.scratch.of(c.workspace);
     const std::size_t of_projection = b.projection.squares(), of_down = b.down.squares();
     for (std::size_t v = 0; v < shards().count; ++v) {
-      const device::View own = all.sub(v * b.squares(), b.squares()), scratch = b.scratch.of(c.workspace);
+      const device::View own = all.sub(v * b.squares(), b.squares());
       if (of_projection > 0) b.projection.leave_squares(lane, v, c.parameters, own.sub(0, of_projection), scratch);
       if (of_down > 0) b.down.leave_squares(lane, v, c.parameters, own.sub(of_projection, of_down), scratch);
     }
+    tree_sum(lane, shards().count, all, {}, to.sub(0, b.squares()));
   }
-  void take_squares(device::Lane& lane, const Context& c, device::ConstView all, device::View saved) const final {
+  void take_squares(device::Lane& lane, const Context& c, device::View saved) const final {
     const Plan& b = plan_of(c);
-    const device::ConstView gathered{all.data, shards().of * b.squares(), device::DType::fp32};
-    tree_sum(lane, shards().of, all ? gathered : b.all_squares.of(c.workspace), {}, b.sums_of_squares.of(saved));
+    const std::size_t ranks = shards().of / shards().count;
+    tree_sum(lane, ranks, {c.total.data, ranks * b.squares(), device::DType::fp32}, {}, b.sums_of_squares.of(saved));
+  }
+  device::View saved_squares(const Context& c, device::View saved) const final {
+    return plan_of(c).sums_of_squares.of(saved);
   }
 
   const Plan& plan_of(const Context& c) const { return c.one_row() && one_row_ ? *one_row_ : *plan_; }

@@ -18,9 +18,9 @@ void SplitBlock::forward(Lane& lane, const Context& c, std::size_t part, ConstVi
   std::size_t stretch = 0;
   const auto due = [&] { return !shared() || stretch == c.stretch; };
   if (squares() > 0) {
-    if (due()) leave_squares(lane, c, c.partial);
+    if (due()) leave_squares(lane, c, shared() ? c.partial : saved_squares(c, saved));
     ++stretch;
-    if (due()) take_squares(lane, c, c.total, saved);
+    if (shared() && due()) take_squares(lane, c, saved);
   }
   for (std::size_t product = first; product < last; ++product) {
     if (divides_rows_ && starts_half(Pass::forward, product)) {
@@ -76,7 +76,7 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
   std::vector<Seam> all;
   if (!shared()) return all;
   const bool backward = pass == Pass::backward;
-  if (!backward && squares() > 0) all.push_back({.elements = shards_.count * squares(), .gathers = true});
+  if (!backward && squares() > 0) all.push_back({.elements = squares(), .gathers = true, .has_products = false});
   const std::size_t last = backward || wants_output ? std::size_t{kProducts} : saving_products();
   for (std::size_t i = 0; i < last; ++i) {
     const std::size_t product = backward ? last - 1 - i : i;
@@ -92,7 +92,7 @@ std::vector<Seam> SplitBlock::seams(Pass pass, bool wants_output) const {
     all.back().own_rows = divides_rows_;
     all.back().meanwhile = backward && trains() && !adapted_[product];
   }
-  if (backward && crossing_gradients() > 0) all.push_back({.elements = crossing_gradients()});
+  if (backward && crossing_gradients() > 0) all.push_back({.elements = crossing_gradients(), .has_products = false});
   return all;
 }
 

@@ -30,7 +30,8 @@ struct JoinedLayers {
 // product is a part of the unit. In several, the block is one part, since each shard has a piece of every product. If
 // ranks share the block, its calls have seams after the products whose results are sums over shards. If they also
 // divide the rows, each takes its rows of such a sum, and there are seams before a block's half (attention and
-// projection, or the MLP), at which they put together its input or, in backward, the gradient of its output.
+// projection, or the MLP), at which they put together its input or, in backward, the gradient of its output. With DoRA
+// in layers whose inputs are cut, a forward begins with a seam at which ranks gather squared lengths.
 class SplitBlock : public Unit {
  public:
   std::size_t saving_parts() const final { return in_one_part() ? std::size_t{1} : saving_products(); }
@@ -63,12 +64,13 @@ class SplitBlock : public Unit {
   virtual void attend_backward(device::Lane&, const Context&, device::ConstView x, device::ConstView saved) const = 0;
   // Elements that cross at that seam; 0: there is none.
   virtual std::size_t crossing_keys() const { return 0; }
-  // The squared lengths of DoRA (SplitLinear::squares); squares() is their number per shard. At the start of a forward,
-  // each rank leaves those of its shards. It then takes those of all shards (`all`) and saves their sums. If ranks
-  // share the block, there is a seam in between.
+  // The squared lengths of DoRA (SplitLinear::squares); squares() is their number. At the start of a forward, each rank
+  // leaves the sums over its shards. If ranks share the block, they gather them at a seam, and take_squares() saves the
+  // sums over all shards; otherwise they are left where they are saved.
   virtual std::size_t squares() const = 0;
   virtual void leave_squares(device::Lane&, const Context&, device::View to) const = 0;
-  virtual void take_squares(device::Lane&, const Context&, device::ConstView all, device::View saved) const = 0;
+  virtual void take_squares(device::Lane&, const Context&, device::View saved) const = 0;
+  virtual device::View saved_squares(const Context&, device::View saved) const = 0;
   // As Unit's forward and backward, for a product and what comes before it. After a product whose result is a sum over
   // shards, after_forward() or after_backward() does what uses that sum: after the projection and the MLP's second
   // product in forward, after the MLP's first product and attention in backward.
@@ -96,7 +98,7 @@ class SplitBlock : public Unit {
   virtual void leave_gradient(device::Lane&, const Context&, std::size_t product, device::ConstView x,
                               device::ConstView saved, device::ConstView dy, device::View dx, device::View to,
                               device::View input) const = 0;
-  // Gradients to which each rank adds a part (of norms and of adapters' whole factors): their number of elements; the
+  // Gradients to which each rank adds a part (of norms and of adapters' whole tensors): their number of elements; the
   // rank leaves its part, and takes the sums.
   virtual std::size_t crossing_gradients() const = 0;
   virtual void leave_gradients(device::Lane&, const Context&, device::View to) const = 0;

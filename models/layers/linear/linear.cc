@@ -86,10 +86,10 @@ Linear::Linear(const Spec& spec) : spec_(spec) {
     const auto n = static_cast<std::int64_t>(spec_.tensors[i].out);
     const std::int64_t ldw = spec_.input_major ? n : in;
     const bool major = spec_.input_major;
-    const DType y = product_dtype();
+    const DType y = product_dtype(), dx = spec_.partial_input_gradient ? DType::fp32 : t;
     singles_.push_back({at,
                         device::Product(spec_.device, {rows, n, in, false, !major, in, ldw, all, t, y, false, false}),
-                        device::Product(spec_.device, {rows, in, n, false, major, all, ldw, in, t, t, false, false})});
+                        device::Product(spec_.device, {rows, in, n, false, major, all, ldw, in, t, dx, false, false})});
     at += spec_.tensors[i].out;
   }
   std::vector<LowRankProducts::Target> targets;
@@ -160,6 +160,7 @@ double Linear::forward_flops() const {
 
 double Linear::backward_flops() const {
   double flops = (low_rank_ ? low_rank_->backward_flops() : 0) + (dora_ ? forward_flops() : 0);
+  if (squares() > 0) flops -= norm_flops(spec_);  // forward has them
   for (const Group& g : groups_)
     flops += flops_of(g.input) * (singles_.empty() ? 1 : 2) + (g.weights ? flops_of(*g.weights) : 0);
   return flops;

@@ -104,7 +104,7 @@ class Linear {
   std::size_t dora_bytes() const;
   Dora cut(device::View scratch) const;
   device::DType product_dtype() const { return spec_.partial_output ? device::DType::fp32 : spec_.dtype; }
-  // dora.product as a matrix of gradients: of the values that the scales multiply.
+  // dora.product, reused for the gradients of the values that the scales multiply, in the compute dtype.
   device::View scaled_gradient(const Dora& dora) const { return {dora.product.data, dora.product.size, spec_.dtype}; }
   void run_products(device::Lane&, const ParameterRange& parameters, device::ConstView x, device::View y,
                     device::View scratch, device::ConstView bias, device::View active) const;

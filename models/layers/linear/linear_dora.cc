@@ -16,8 +16,10 @@ using device::DType;
 using device::Lane;
 using device::View;
 
+// What an adapter's dropout keeps of x, and in backward the gradient of that.
 std::size_t wide_bytes(const Linear::Spec& spec, bool drops) {
-  return drops ? aligned(spec.rows * spec.in * size_of(spec.dtype)) : 0;
+  const DType dtype = spec.partial_input_gradient ? DType::fp32 : spec.dtype;
+  return drops ? aligned(spec.rows * spec.in * size_of(dtype)) : 0;
 }
 
 }  // namespace
@@ -44,7 +46,10 @@ Linear::Dora Linear::cut(View scratch) const {
   out.norms = next(out_, DType::fp32);
   out.scales = next(out_, DType::fp32);
   out.product = next(spec_.rows * spec_.width, product_dtype());
-  if (!singles_.empty()) out.wide = next(spec_.rows * spec_.in, spec_.dtype);
+  if (!singles_.empty()) {
+    out.wide = {scratch.data + at, spec_.rows * spec_.in, spec_.dtype};
+    at += wide_bytes(spec_, true);
+  }
   out.rest = View{scratch.data + at, (scratch.bytes() - at) / size_of(scratch.dtype), scratch.dtype};
   return out;
 }
@@ -109,7 +114,7 @@ void Linear::run_dropped(Lane& lane, const ParameterRange& parameters, ConstView
     device::dropout(lane, of(i, dropout), x, {}, wide);
     one.forward.run(lane, wide, w, {}, columns_from(dora.product, one.column), scratch);
     if (!y) continue;
-    scale_columns(lane, 1, wide.size, wide.size, x, {}, {}, wide, wide, -1);
+    scale_columns(lane, spec_.rows, spec_.in, spec_.in, x, {}, {}, wide, wide, -1);
     one.forward.run(lane, wide, w, {}, columns_from(y, one.column), scratch);
   }
 }
@@ -164,6 +169,7 @@ ConstView Linear::run_dora_backward(Lane& lane, const ParameterRange& parameters
 void Linear::add_dropped(Lane& lane, const ParameterRange& parameters, ConstView dy, View dx, const Dora& dora,
                          View scratch, const device::Dropout& dropout) const {
   const View sum = dx.sub(0, spec_.rows * spec_.in);
+  const View wide{dora.wide.data, sum.size, spec_.partial_input_gradient ? DType::fp32 : spec_.dtype};
   for (std::size_t i = 0; i < singles_.size(); ++i) {
     const Tensor& tensor = spec_.tensors[i];
     const Single& one = singles_[i];
@@ -171,12 +177,12 @@ void Linear::add_dropped(Lane& lane, const ParameterRange& parameters, ConstView
     const View change = columns_from(scaled_gradient(dora), one.column);  // dz - dy
     scale_columns(lane, spec_.rows, tensor.out, spec_.width, columns_from(dy, one.column),
                   dora.scales.sub(one.column, tensor.out), {}, change, columns_from(dy, one.column), -1);
-    one.input.run(lane, change, parameters.sub(tensor.weight, tensor.out * spec_.in), {}, dora.wide, scratch, {});
-    device::dropout(lane, of(i, dropout), dora.wide, {}, dora.wide);
+    one.input.run(lane, change, parameters.sub(tensor.weight, tensor.out * spec_.in), {}, wide, scratch, {});
+    device::dropout(lane, of(i, dropout), wide, {}, wide);
     if (sum.dtype == DType::fp32)
-      device::add(lane, dora.wide, sum);
+      device::add(lane, wide, sum);
     else
-      device::add_residual(lane, dora.wide, sum, sum);
+      device::add_residual(lane, wide, sum, sum);
   }
 }
 

@@ -42,8 +42,8 @@ class SplitLinear {
   // `spec` is that of the whole layer, without its tensors. In several shards, an adapter's factor on the side that is
   // cut is cut too, and the other is whole: by linearity, each shard adds its part of the adapter to its part of the
   // layer, and the gradient of the whole factor is a sum over shards. DoRA's magnitudes are cut as outputs are. If
-  // inputs are cut, they are whole, and so are the lengths that divide them. Throws Error{usage} for an adapter's
-  // dropout of rows whose length is not a multiple of 4.
+  // inputs are cut, they are whole, and so are the lengths by which they are divided. Throws Error{usage} for an
+  // adapter's dropout of rows whose length is not a multiple of 4.
   SplitLinear(CutSide side, Linear::Spec spec, const Offsets& offsets);
 
   std::size_t shards() const { return shards_.size(); }  // of this rank

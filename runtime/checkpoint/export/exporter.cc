@@ -259,13 +259,19 @@ void export_model(const models::Config& config, const WeightSource& weights, con
 
 std::vector<std::string> export_model(const ModelFolder& folder, const fs::path& to, const ExportOptions& options) {
   models::Config config = folder.config();
-  if (!folder.is_checkpoint()) untie_what_differs(config, folder.path(), std::nullopt);
+  if (!folder.is_checkpoint()) {
+    untie_what_differs(config, folder.path(), std::nullopt);
+    remark_adapter(config, folder.path());
+  }
   if (folder.has_adapter()) {
     const auto adapted = adapted_model(folder, config),
                plain = models::make_model(config, {1, 1, device::DType::fp32, 1, false});
     std::unique_ptr<WeightSource> weights = folder.weights(*adapted);
     verify_base(*weights, *adapted);
-    weights = merged_weights(quantised_weights(std::move(weights), *adapted), *adapted, *plain);
+    // In 4 bits, nothing can be merged, nor modules_to_save left in: the model is written that the adapter is of.
+    weights = options.quantised
+                  ? without_adapter(quantised_weights(folder.base_weights(*adapted), *adapted), *adapted, *plain)
+                  : merged_weights(quantised_weights(std::move(weights), *adapted), *adapted, *plain);
     export_model(config, *weights, folder.hugging_face(), to, options);
     return config.remarks();
   }

@@ -186,6 +186,14 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
 
 }  // namespace
 
+void remark_adapter(const models::Config& config, const fs::path& folder) {
+  if (type_at(folder / kPeftConfigName) != fs::file_type::not_found)
+    config.remark(
+        fmt::format("{0} also holds an adapter ({1}), which is not used: to use it, set adapter.path = {0} "
+                    "(eval, generate and predict: --adapter)",
+                    folder.string(), kPeftConfigName));
+}
+
 bool ModelFolder::find() {
   if (type_at(path_ / "config.json") != fs::file_type::not_found) return true;
   checkpoint_ = true;
@@ -238,6 +246,7 @@ Workload open_workload(Recipe recipe) {
     const ModelFolder folder(*model.path);
     if (!folder.is_checkpoint()) {
       untie_what_differs(description, folder.path(), recipe.training.objective);
+      if (!recipe.adapter.path) remark_adapter(description, folder.path());
     } else if (recipe.adapter.path && folder.has_adapter()) {
       fail(Exit::usage,
            "{} is a checkpoint with an adapter of its own, and adapter.path (--adapter) = {} is another: leave that "
@@ -301,19 +310,19 @@ std::unique_ptr<WeightSource> ModelFolder::weights(const models::Model& model, s
   const Manifest& manifest = checkpoint->manifest();
   auto own = std::make_unique<SharedCheckpoint>(checkpoint, model, seed, new_head);
   if (manifest.base_hash.empty()) return own;
-  // The adapter's base is where the run had it.
+  return joined_weights(base_weights(model), std::move(own), model, {manifest.base_hash, manifest.base_path});
+}
+
+std::unique_ptr<WeightSource> ModelFolder::base_weights(const models::Model& model) const {
+  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
   constexpr std::string_view kKeys[] = {"training.seed", "model.init", "model.new_head"};
   const Recipe began = stored_keys(manifest.recipe, kKeys);
-  std::unique_ptr<WeightSource> base;
-  if (began.model.init == Init::random)
-    base = random_weights(model, began.training.seed);
-  else if (type_at(manifest.base_path) == fs::file_type::not_found)
+  if (began.model.init == Init::random) return random_weights(model, began.training.seed);
+  if (type_at(manifest.base_path) == fs::file_type::not_found)
     fail(Exit::usage,
          "{} holds an adapter, and its base model is no longer at {}: put the model back there, or a link to it",
          path_.string(), manifest.base_path);
-  else
-    base = ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
-  return joined_weights(std::move(base), std::move(own), model, {manifest.base_hash, manifest.base_path});
+  return ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
 }
 
 device::DType ModelFolder::dtype() const {
@@ -385,7 +394,8 @@ std::unique_ptr<WeightSource> first_base(const Job& job, comm::World& world, int
     note(fmt::format(
         "{} also has {}, which training.objective = \"{}\" does not use: not trained, and left out of exports",
         folder.path().string(), fmt::join(left_out, ", "), models::name_of(job.model->objective)));
-  return with_hash(with_magnitudes(std::move(weights), *job.model), *recipe.model.path);
+  if (!folder.has_adapter()) weights = with_magnitudes(std::move(weights), *job.model);
+  return with_hash(std::move(weights), *recipe.model.path);
 }
 
 }  // namespace strata::runtime

@@ -41,6 +41,9 @@ class ModelFolder {
   // Thread-safe. A checkpoint's master weights are verified as they are read.
   std::unique_ptr<WeightSource> weights(const models::Model& model, std::uint64_t seed = 0,
                                         bool new_head = false) const;
+  // For a checkpoint with an adapter: the weights of the model that it was trained on, without the adapter.
+  // Thread-safe.
+  std::unique_ptr<WeightSource> base_weights(const models::Model& model) const;
   // The dtype of the largest stored tensor.
   device::DType dtype() const;
   // The folder with the tokenizer and generation_config.json: the directory itself, or the one that the checkpoint's
@@ -61,6 +64,9 @@ class ModelFolder {
 
 // Throws Error{usage}, with what to do, if the folder is not one of peft's with its configuration and safetensors.
 void require_peft(const std::filesystem::path& folder);
+
+// Remarks to the model's description that its Hugging Face directory also holds an adapter, which is not read.
+void remark_adapter(const models::Config& config, const std::filesystem::path& folder);
 
 // Returns the recipe with the description of its model, the only place that reads it from the directory or preset.
 // Throws Error{usage} if the recipe names neither.

@@ -41,8 +41,9 @@ const NameElsewhere* find_elsewhere(std::string_view key) {
   for (std::size_t end = key.size(); end != key.npos && end > 0;) {
     const std::size_t dot = key.substr(0, end).rfind('.');
     const std::string_view part = key.substr(dot + 1, end - dot - 1);
-    // fp16 is a section here, too: a key in it is a mistyped key of ours rather than another program's section.
-    if (part == "fp16" && end != key.size()) break;
+    // fp16 and adapter are sections here, too: a key in one is a mistyped key of ours rather than another program's
+    // section.
+    if ((part == "fp16" || part == "adapter") && end != key.size()) break;
     const auto found = known(part);
     if (found != names.end()) return &*found;
     end = dot;

@@ -84,9 +84,10 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"backward_prefetch forward_prefetch fsdp_backward_prefetch fsdp_forward_prefetch", "memory.prefetch",
      "in units, in both directions; 0: none"},
     {"limit_all_gathers", "", "not needed: memory.prefetch is a limit, and memory is planned"},
-    {"sync_module_states cpu_ram_efficient_loading use_orig_params ignored_modules fsdp_sync_module_states "
+    {"sync_module_states cpu_ram_efficient_loading use_orig_params fsdp_sync_module_states "
      "fsdp_cpu_ram_efficient_loading fsdp_use_orig_params",
-     "", "not needed: each rank reads what it needs of model.path, and all parameters are trained"},
+     "", "not needed: each rank reads what it needs of model.path"},
+    {"ignored_modules", "training.freeze", "patterns of the tensors that are not trained"},
     {"fsdp_activation_checkpointing checkpoint_wrapper gradient_checkpointing_kwargs gradient_checkpointing_enable "
      "use_gradient_checkpointing",
      "training.recompute", kRecompute},
@@ -137,8 +138,20 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"eval_iters", "evaluation.max_sequences", kSequences},
     {"init_method_std", "model.preset", "as model.config.initializer_range"},
     {"hidden_dropout attention_dropout", "model.path", "as a key of config.json: model.config.KEY"},
-    {"num_layers hidden_size num_attention_heads ffn_hidden_size", "model.preset",
-     "as a key of config.json: model.config.KEY"},
+    {"num_layers hidden_size num_attention_heads ffn_hidden_size num_query_groups kv_channels rotary_base norm_epsilon "
+     "untie_embeddings_and_output_weights",
+     "model.preset", "as a key of config.json: model.config.KEY"},
+    {"swiglu disable_bias_linear normalization position_embedding_type", "",
+     "the family of model.path or model.preset "
+     "decides that"},
+    {"tensorboard_dir", "report.tensorboard", "a folder"},
+    // torchtitan.
+    {"training.steps", "training.max_steps", ""},
+    {"training.max_norm", "training.max_grad_norm", ""},
+    {"checkpoint.folder", "checkpoint.dir", ""},
+    {"checkpoint.interval", "checkpoint.every", ""},
+    {"data_parallel_shard_degree", "zero.stage", "3"},
+    {"data_parallel_replicate_degree", "zero.optimizer_group", "the ranks that share a copy of the state"},
     {"initial_loss_scale", "fp16.initial_scale", ""},
     {"sgd_momentum", "optimizer.momentum", ""},
     {"nesterov sgd_nesterov", "optimizer.momentum", "which is SGD's plain momentum: Nesterov's is not supported"},

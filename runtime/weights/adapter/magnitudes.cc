@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,8 +46,8 @@ class Magnitudes final : public WeightSource {
         const std::size_t weight = place_of(*unit, layer.name + ".weight");
         const models::Parameter& p = unit->parameters()[weight];
         const auto rows = static_cast<std::size_t>(p.shape[layer.input_major ? 1 : 0]);
-        matrices[place_of(*unit, layer.name + std::string(models::kMagnitude))] = {weight, rows, p.size() / rows,
-                                                                                   layer.input_major};
+        matrices[place_of(*unit, layer.name + std::string(models::kMagnitude))] = {
+            weight, rows, p.size() / rows, layer.input_major, layer.input_major || p.slice.segments > 1};
       }
     }
   }
@@ -55,9 +58,17 @@ class Magnitudes final : public WeightSource {
     const auto read_matrix = [&](std::size_t at, std::span<float> values) {
       values_->read(unit, matrix.weight, at, values);
     };
-    const std::vector<double> norms =
-        row_norms({matrix.rows, matrix.columns, matrix.input_major}, begin, out.size(), read_matrix);
-    std::ranges::transform(norms, out.begin(), [](double norm) { return static_cast<float>(norm); });
+    const auto norms = [&](std::size_t first, std::size_t count) {
+      return row_norms({matrix.rows, matrix.columns, matrix.input_major}, first, count, read_matrix);
+    };
+    const auto narrow = [&](std::span<const double> from) {
+      std::ranges::transform(from, out.begin(), [](double norm) { return static_cast<float>(norm); });
+    };
+    if (!matrix.at_once) return narrow(norms(begin, out.size()));
+    const std::scoped_lock lock(mutex_);
+    std::vector<double>& all = norms_[{unit, parameter}];
+    if (all.empty()) all = norms(0, matrix.rows);
+    narrow(std::span(all).subspan(begin, out.size()));
   }
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
     if (matrices_[unit][parameter].rows == 0) weights_->prefetch(unit, parameter, begin, count);
@@ -80,6 +91,7 @@ class Magnitudes final : public WeightSource {
   struct Matrix {
     std::size_t weight = 0, rows = 0, columns = 0;  // rows 0: the parameter is no magnitude
     bool input_major = false;
+    bool at_once = false;  // rows do not lie side by side, so that reading some of them reads most of the matrix
   };
   static std::size_t place_of(const models::Unit& unit, const std::string& name) {
     const auto parameters = unit.parameters();
@@ -90,6 +102,8 @@ class Magnitudes final : public WeightSource {
 
   std::unique_ptr<WeightSource> weights_, values_;
   std::vector<std::vector<Matrix>> matrices_;  // by unit and parameter
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> norms_;  // of those read at once
 };
 
 }  // namespace

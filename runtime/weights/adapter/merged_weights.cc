@@ -29,13 +29,14 @@ std::map<std::string, MergedPlace> places_of(const models::Model& model) {
 
 class MergedWeights final : public WeightSource {
  public:
-  MergedWeights(std::unique_ptr<WeightSource> weights, const models::Model& adapted, const models::Model& plain)
+  MergedWeights(std::unique_ptr<WeightSource> weights, const models::Model& adapted, const models::Model& plain,
+                bool merges)
       : weights_(std::move(weights)) {
     const std::map<std::string, MergedPlace> places = places_of(adapted);
     std::map<std::string, Delta> deltas;
     for (const auto& unit : adapted.units)
       for (const auto& layer : unit->linear_layers()) {
-        if (layer.low_rank.rank == 0) continue;
+        if (layer.low_rank.rank == 0 || !merges) continue;
         const MergedPlace a = places.at(layer.name + ".lora_A.weight"), b = places.at(layer.name + ".lora_B.weight");
         const bool dora = layer.low_rank.dora;
         deltas[layer.name + ".weight"] = {
@@ -151,7 +152,12 @@ class MergedWeights final : public WeightSource {
 
 std::unique_ptr<WeightSource> merged_weights(std::unique_ptr<WeightSource> weights, const models::Model& adapted,
                                              const models::Model& plain) {
-  return std::make_unique<MergedWeights>(std::move(weights), adapted, plain);
+  return std::make_unique<MergedWeights>(std::move(weights), adapted, plain, true);
+}
+
+std::unique_ptr<WeightSource> without_adapter(std::unique_ptr<WeightSource> weights, const models::Model& adapted,
+                                              const models::Model& plain) {
+  return std::make_unique<MergedWeights>(std::move(weights), adapted, plain, false);
 }
 
 void verify_base(const WeightSource& weights, const models::Model& model) {

@@ -70,8 +70,7 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
   for (const char* family : {"mistral", "qwen2", "qwen3"})
     refused(family, {{"mlp_bias", "true"}}, "mlp_bias is true", "only false");
   refused("qwen2", {{"use_mrope", "true"}}, "use_mrope is true", "positions of images");
-  for (const auto& [kind, remedy] : {std::pair{"dynamic", "set that"},
-                                     {"longrope", "a factor for each frequency"},
+  for (const auto& [kind, remedy] : {std::pair{"longrope", "a factor for each frequency"},
                                      {"su", "a factor for each frequency"},
                                      {"mrope", "images"},
                                      {"ntk", "yarn are"}}) {
@@ -82,6 +81,8 @@ TEST(FamiliesTest, RefusesByNameWhatIsNotBuilt) {
     refused("modernbert", {{"rope_parameters", R"({"sliding_attention":)" + json + "}"}},
             "rope_parameters.sliding_attention.rope_type is \"" + std::string(kind), remedy);
   }
+  refused("llama", {{"rope_scaling", R"({"type":"dynamic","factor":2.0,"original_max_position_embeddings":8})"}},
+          "rope_scaling.type is \"dynamic\"", "not supported with rope_scaling.original_max_position_embeddings");
   // A key given next to it, as every preset does, is not reported as unknown.
   refused("llama",
           {{"rope_parameters", R"({"rope_theta":1e5})"}, {"rope_scaling", R"({"rope_type":"linear","factor":2.0})"}},

@@ -41,6 +41,28 @@ class AdapterFiles : public testing::Test {
     return saved_.run(1, saved_.sets(1, with(more, {"checkpoint.resume=none", "training.precision=fp32"})), 1);
   }
   fs::path place(const char* name) const { return saved_.folder().path() / name; }
+  // What reads the newest checkpoint as model.path reads that one's weights, the adapter's included.
+  void expect_weights_of_checkpoints() const {
+    const Recipe recipe =
+        load_recipe(std::nullopt, std::vector<std::string>{"model.path=" + saved_.checkpoints().string(),
+                                                           "data.seq_len=16", "training.precision=fp32"});
+    const Workload workload = open_workload(recipe);
+    EXPECT_FALSE(workload.recipe.adapter.path);
+    EXPECT_EQ(workload.recipe.adapter.lora.rank, 4);
+    comm::run_threads(1, [&](comm::World& world) {
+      const Job job = make_job(workload, 1, capacity_of(recipe.memory, 1), Purpose::generate);
+      const auto weights = first_weights(job, world, 1, [](const std::string&) {});
+      const ModelFolder folder(saved_.checkpoints());
+      const auto own = folder.weights(*job.model);
+      for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
+        for (std::size_t p = 0; p < job.model->units[unit]->parameters().size(); ++p) {
+          std::vector<float> read(job.model->units[unit]->parameters()[p].size()), expected = read;
+          weights->read(unit, p, 0, read);
+          own->read(unit, p, 0, expected);
+          EXPECT_EQ(read, expected) << job.model->units[unit]->parameters()[p].name;
+        }
+    });
+  }
 
   const std::vector<std::string> kLora = {"adapter.kind=lora", "adapter.rank=4", "training.precision=fp32",
                                           R"(adapter.alpha_pattern={"attn.c_proj" = 2})"};
@@ -66,25 +88,7 @@ TEST_F(AdapterFiles, ACheckpointsAdapterIsItsOwn) {
   fs::remove_all(saved_.checkpoints());
   const auto trained = saved_.run(1, saved_.sets(1, began), 2, {2});
   EXPECT_NE(trained.weights, after_three_.weights);
-  const Recipe recipe =
-      load_recipe(std::nullopt, std::vector<std::string>{"model.path=" + saved_.checkpoints().string(),
-                                                         "data.seq_len=16", "training.precision=fp32"});
-  const Workload workload = open_workload(recipe);
-  EXPECT_FALSE(workload.recipe.adapter.path);
-  EXPECT_EQ(workload.recipe.adapter.lora.rank, 4);
-  comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(workload, 1, capacity_of(recipe.memory, 1), Purpose::generate);
-    const auto weights = first_weights(job, world, 1, [](const std::string&) {});
-    const ModelFolder folder(saved_.checkpoints());
-    const auto own = folder.weights(*job.model);
-    for (std::size_t unit = 0; unit < job.model->units.size(); ++unit)
-      for (std::size_t p = 0; p < job.model->units[unit]->parameters().size(); ++p) {
-        std::vector<float> read(job.model->units[unit]->parameters()[p].size()), expected = read;
-        weights->read(unit, p, 0, read);
-        own->read(unit, p, 0, expected);
-        EXPECT_EQ(read, expected) << job.model->units[unit]->parameters()[p].name;
-      }
-  });
+  expect_weights_of_checkpoints();
   // The recipe resumes without the folder, by the keys that the folder had.
   const auto gone_on = saved_.run(1, saved_.sets(1, began), 4);
   EXPECT_EQ(gone_on.resumed, "step-00000002");
@@ -221,6 +225,7 @@ TEST_F(AdapterFiles, Dora) {
   fs::remove_all(saved_.checkpoints());
   const auto trained = saved_.run(2, saved_.sets(2, with(dora, {"zero.stage=3"})), 3, {3});
   EXPECT_EQ(saved_.run(1, saved_.sets(1, dora), 4).weights, straight.weights);
+  expect_weights_of_checkpoints();
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
   EXPECT_TRUE(read_peft_config(place("peft")).adapter.dora);

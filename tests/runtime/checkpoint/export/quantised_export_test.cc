@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/export/exporter.h"
+#include "tests/runtime/saved_run.h"
 #include "tests/scratch_folder.h"
 #include "tests/source_dir.h"
 
@@ -48,6 +49,23 @@ TEST_P(QuantisedExport, WritesWhatBitsandbytesHadWritten) {
   for (const models::StoredTensor& tensor : b.tensors())
     EXPECT_TRUE(models::same_values(tensor, *a.find(tensor.name))) << tensor.name;
   EXPECT_EQ(ModelFolder(first).config().json("quantization_config"), "null");
+}
+
+// Neither its deltas nor modules that it saved are in the model, which others load next to the adapter.
+TEST(QuantisedExportOfAnAdapter, IsTheModelThatItIsOf) {
+  const SavedRun run;
+  std::vector<std::string> sets = run.sets(1, {"model.path=" + golden("nf4/llama").string(), "adapter.kind=lora",
+                                               "adapter.modules_to_save=norm", "optimizer.learning_rate=0.1"});
+  std::erase_if(
+      sets, [](const std::string& set) { return set.starts_with("model.preset") || set.starts_with("model.config"); });
+  run.run(1, sets, 2, {2});
+  const fs::path out = run.folder().path() / "out";
+  export_model(ModelFolder(run.checkpoints()), out, {.quantised = true});
+  const auto before = models::Safetensors::open(golden("nf4/llama")), after = models::Safetensors::open(out);
+  for (const models::StoredTensor& tensor : before.tensors())
+    if (!tensor.name.ends_with("bitsandbytes__nf4")) {
+      EXPECT_TRUE(std::ranges::equal(after.find(tensor.name)->bytes, tensor.bytes)) << tensor.name;
+    }
 }
 
 // transformers has GPT-2's matrices as Conv1D, [in, out], and bitsandbytes as [out, in].
