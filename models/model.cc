@@ -57,12 +57,15 @@ void Unit::place_shards(const ShardRange& shards) {
       size = (size + alignment - 1) / alignment * alignment;
     }
   };
+  align();
+  const std::size_t whole = size();
   for (std::size_t shard = 0; shard < shards.count; ++shard) {
     align();
     for (Parameter& p : parameters_)
       if (p.slice.shards > 1) p.offsets.push_back(place(p.pool(), p.piece_room()));
   }
   align();
+  before_shards_ = shards.first * ((size() - whole) / shards.count);
   for (Parameter& p : parameters_)
     if (p.slice.shards > 1) {
       p.offset = p.offsets.front();

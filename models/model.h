@@ -150,6 +150,9 @@ class Unit {
   // Elements of a pool, before it is padded to equal shards; a multiple of its alignment.
   std::size_t size(PoolKind pool = PoolKind::trained) const { return sizes_[static_cast<std::size_t>(pool)]; }
   bool trains() const { return size() > 0; }
+  // The elements of the trained pool that come before this rank's virtual shards and belong to shards of other ranks.
+  // With them, a cut tensor's offset is the one that it has on a rank with all shards.
+  std::size_t before_shards() const { return before_shards_; }
   const Ports& ports() const { return ports_; }
   // The tensor of another unit that it uses, if any; at most one.
   const std::optional<SharedParameter>& shared() const { return shared_; }
@@ -259,6 +262,7 @@ class Unit {
   std::shared_ptr<const Adapter> adapter_;
   std::uint32_t first_linear_layer_ = 0;
   std::array<std::size_t, kPools.size()> sizes_{};
+  std::size_t before_shards_ = 0;
 
   std::size_t place(PoolKind pool, std::size_t elements);
   PoolKind pool_for(const std::string& name, const std::vector<std::int64_t>& shape) const;

@@ -74,7 +74,7 @@ void Update::run(Site& site, const Task& task, device::Lane& lane) {
                     .moment2 = moment2 ? moment2 + moments : nullptr,
                     .decay = range.decay,
                     .unit = static_cast<std::uint32_t>(task.unit),
-                    .begin = from},
+                    .begin = from + (range.is_cut() ? site.unit(task).before_shards() : 0)},
                    on_skip);
   };
   for (const TensorRange& range : layout.ranges) {

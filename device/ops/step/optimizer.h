@@ -43,7 +43,7 @@ struct UpdateOperands {
   bool decay = true;                                 // weight_decay applies
   // The place of the elements. With seed and step, it is the key of the random numbers that round bf16 moments.
   std::uint32_t unit = 0;
-  std::size_t begin = 0;  // the first element's index in the unit
+  std::size_t begin = 0;  // the first element's index in the unit with all its virtual shards
 };
 
 // What happens to the parameter in a step that skips its update (scalars->skip, read when the operation runs). Nothing

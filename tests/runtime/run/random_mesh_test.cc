@@ -38,7 +38,8 @@ class RandomMesh {
   }
   std::vector<std::string> numbers() {
     return {fmt::format("training.precision={}", one_of<const char*>({"fp32", "bf16", "fp16"})),
-            fmt::format("optimizer.name={}", one_of<const char*>({"adamw", "adamw8bit", "sgd"})),
+            fmt::format("optimizer.name={}", one_of<const char*>({"adamw", "lion", "sgd"})),
+            fmt::format("optimizer.moments={}", one_of<const char*>({"fp32", "bf16", "8bit"})),
             fmt::format("training.micro_batch_size={}", between(1, 3)),
             fmt::format("evaluation.every={}", 2 * between(0, 1))};
   }
