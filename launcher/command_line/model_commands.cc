@@ -157,6 +157,7 @@ void add_export(CLI::App& app, int& status) {
   command
       ->add_flag("--quantized", options->quantised,
                  "write what is stored in 4 bits (model.frozen_format) as bitsandbytes does, for transformers")
+      ->excludes("--adapter")
       ->excludes(merge);
   command->callback([options, &status] { status = export_model(*options); });
 }

@@ -69,7 +69,9 @@ void require_whole_scales(const models::Model& model, std::size_t shards, bool a
       fail(Exit::usage,
            "parallel.tensor_shards = {} cuts {} every {} elements, and in 4 bits {} in a row share a scale: {}", shards,
            p.name, run, device::kScaleBlock,
-           most > 1 ? fmt::format("use at most {}", most) : "use 1, or leave model.frozen_format out");
+           most > 1                   ? fmt::format("use at most {}", most)
+           : model.quantised_in_files ? "use 1, or a model whose files are not in 4 bits"
+                                      : "use 1, or leave model.frozen_format out");
     }
 }
 

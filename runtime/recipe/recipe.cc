@@ -32,7 +32,8 @@ int Recipe::accumulation_steps(int world_size) const {
     fail(Exit::usage,
          "training.global_batch_size = {} does not divide over {} of training.micro_batch_size = {}: "
          "give a multiple of {}, another micro-batch size, or another number of ranks",
-         global, counted(static_cast<std::uint64_t>(ranks), "rank"), training.micro_batch_size, per_round);
+         global, counted(static_cast<std::uint64_t>(ranks), parallel.replica() > 1 ? "data rank" : "rank"),
+         training.micro_batch_size, per_round);
   }
   return static_cast<int>(global / per_round);
 }
