@@ -282,20 +282,17 @@ TEST_F(AnswersTest, AreAlikeOnAnyLayout) {
 
 // Ranks that share blocks hold the keys and values of their own heads, and gather the logits of their words.
 TEST_F(AnswersTest, AreAlikeOverRanksThatShareBlocks) {
-  const auto in_shards = [&](int ranks, int data, const char* mesh) {
-    return answers(ranks, data, {"parallel.tensor_shards=4", "model.config.n_head=4", mesh});
-  };
-  const std::vector<std::string> alone = in_shards(1, 1, "parallel.tensor=1");
-  EXPECT_EQ(in_shards(2, 1, "parallel.tensor=2"), alone);
-  EXPECT_EQ(in_shards(4, 1, "parallel.tensor=4"), alone);
-  EXPECT_EQ(
-      answers(4, 1,
-              {"parallel.tensor_shards=4", "model.config.n_head=4", "parallel.tensor=4", "parallel.sequence=true"}),
-      alone);
-  EXPECT_EQ(in_shards(8, 2, "parallel.tensor=4"), alone);
-  EXPECT_EQ(
-      answers(4, 1, {"parallel.tensor_shards=4", "model.config.n_head=4", "parallel.tensor=2", "parallel.stages=2"}),
-      alone);
+  for (const char* adapter : {"adapter.kind=none", R"(adapter={kind = "lora", rank = 3, dora = true})"}) {
+    const auto in_shards = [&](int ranks, int data, const char* mesh, const char* more = "parallel.stages=1") {
+      return answers(ranks, data, {"parallel.tensor_shards=4", "model.config.n_head=4", adapter, mesh, more});
+    };
+    const std::vector<std::string> alone = in_shards(1, 1, "parallel.tensor=1");
+    EXPECT_EQ(in_shards(2, 1, "parallel.tensor=2"), alone) << adapter;
+    EXPECT_EQ(in_shards(4, 1, "parallel.tensor=4"), alone) << adapter;
+    EXPECT_EQ(in_shards(4, 1, "parallel.tensor=4", "parallel.sequence=true"), alone) << adapter;
+    EXPECT_EQ(in_shards(8, 2, "parallel.tensor=4"), alone) << adapter;
+    EXPECT_EQ(in_shards(4, 1, "parallel.tensor=2", "parallel.stages=2"), alone) << adapter;
+  }
 }
 
 }  // namespace
