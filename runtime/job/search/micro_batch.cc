@@ -51,10 +51,12 @@ class MicroBatchSearch {
   bool fits_with(std::int64_t size) {
     Recipe recipe = recipe_;
     recipe.training.micro_batch_size = size;
-    const Job job = make_job(workload_.with(std::move(recipe)), ranks_, capacity_);
-    const bool does = every_stage_fits(job, capacity_);
-    (does ? found_.fits : found_.too_large) = {size, job.plan.memory};
-    return does;
+    const std::vector<Job> stages = jobs_of_stages(workload_.with(std::move(recipe)), ranks_, capacity_);
+    const bool all = std::ranges::all_of(stages, [&](const Job& stage) { return fits(stage.plan, capacity_); });
+    const Job& largest =
+        *std::ranges::max_element(stages, {}, [](const Job& stage) { return stage.plan.memory[0].peak; });
+    (all ? found_.fits : found_.too_large) = {size, largest.plan.memory};
+    return all;
   }
 
   // Tries the largest first: a step with a single micro-batch needs no gradient sums, so it can fit although smaller

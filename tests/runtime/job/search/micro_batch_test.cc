@@ -136,6 +136,7 @@ TEST(MicroBatchTest, OfAPipelineEveryStageFits) {
   }
   ASSERT_GT(most, first) << "the last stage, which has all blocks, is the largest";
   EXPECT_EQ(largest(most).fits->size, 3);
+  EXPECT_EQ(largest(most).fits->memory[0].peak, most) << "what it says is the largest stage's";
   EXPECT_FALSE(largest(most - 1).fits && largest(most - 1).fits->size == 3);
 }
 
