@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "models/files/safetensors.h"
 #include "models/model.h"
 
@@ -43,6 +44,14 @@ void untie_what_differs(models::Config& config, const std::filesystem::path& fol
   } catch (const Error&) {
     return;
   }
+}
+
+std::string command_to_untie(const std::filesystem::path& folder) {
+  return python_command(
+      "import torch; from transformers import AutoModelForCausalLM as M; m = M.from_pretrained(argv[1], dtype='auto'); "
+      "m.config.tie_word_embeddings = False; "
+      "m.lm_head.weight = torch.nn.Parameter(m.get_input_embeddings().weight.clone()); m.save_pretrained(argv[2])",
+      {folder.string(), (folder / "").parent_path().string() + "-untied"});
 }
 
 }  // namespace strata::runtime

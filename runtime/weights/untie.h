@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "models/files/config.h"
 #include "models/objective.h"
@@ -13,5 +14,8 @@ namespace strata::runtime {
 // the model's own one counts.
 void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
                         std::optional<models::Objective> objective);
+
+// The command that saves a copy of a decoder's folder with an output layer of its own, which transformers reads too.
+std::string command_to_untie(const std::filesystem::path& folder);
 
 }  // namespace strata::runtime

@@ -21,6 +21,7 @@
 #include "models/files/safetensors.h"
 #include "runtime/weights/nf4_block.h"
 #include "runtime/weights/tensor_match.h"
+#include "runtime/weights/untie.h"
 
 namespace strata::runtime {
 namespace {
@@ -74,7 +75,24 @@ class RandomWeights final : public WeightSource {
 // Says so if all tensors were saved from inside a wrapper; transformers finds none of those, either.
 void refuse_wrapped(const std::filesystem::path& directory, std::span<const std::string> names,
                     const std::string& missing) {
+  const auto first_with = [&](std::string_view part) {
+    return std::ranges::find_if(names, [&](const std::string& name) { return name.find(part) != std::string::npos; });
+  };
+  for (const std::string_view part : {".base_layer.", ".lora_A."})
+    if (const auto found = first_with(part); found != names.end())
+      fail(
+          Exit::usage,
+          "{} holds a model inside peft ({}): save the model that peft's merge_and_unload() returns, or give the model "
+          "without the adapter, and the adapter's folder as adapter.path",
+          directory.string(), *found);
   const std::string prefix = prefix_of_wrapper(names, missing);
+  for (const std::string_view part : {"._orig_mod.", "._fsdp_wrapped_module.", "._checkpoint_wrapped_module."})
+    if (const auto found = first_with(part); prefix.empty() && found != names.end())
+      fail(
+          Exit::usage,
+          "{} holds parts of a model that were saved inside a wrapper ({}): take {} out of the tensors' names, or save "
+          "the model without the wrapper",
+          directory.string(), *found, part.substr(1));
   if (prefix.empty()) return;
   const bool parallel = prefix.find("module.") != std::string::npos,
              compiled = prefix.find("_orig_mod.") != std::string::npos;
@@ -115,6 +133,11 @@ class StoredWeights final : public WeightSource {
                directory.string(), name);
     TensorMatch match = match_tensors(model, names, new_head);
     if (!match.missing.empty()) refuse_wrapped(directory, names, match.missing.front());
+    if (match.missing == std::vector<std::string>{"lm_head.weight"})
+      fail(Exit::usage,
+           "{} has no lm_head.weight, which model.config.tie_word_embeddings = false (or config.json) asks for: leave "
+           "that out, or save the model untied first: {}",
+           directory.string(), command_to_untie(directory));
     for (std::size_t unit = 0; unit < model.units.size(); ++unit) {
       const auto& parameters = model.units[unit]->parameters();
       auto& tensors = tensors_.emplace_back();

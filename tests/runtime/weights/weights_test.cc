@@ -202,6 +202,35 @@ TEST(WeightsTest, TensorsOfAWrappedModelAreRefusedWithTheWayOut) {
   EXPECT_THAT(refused("_orig_mod."), HasSubstr("inside torch.compile:"));
   EXPECT_THAT(refused("module._orig_mod."), HasSubstr("inside DistributedDataParallel and torch.compile:"));
   EXPECT_THAT(refused("student."), HasSubstr("inside another one:"));
+
+  const auto renamed = [&](const char* from, const char* to) {
+    const tests::ScratchFolder folder;
+    return std::string(tests::failure_of([&] {
+                         bert_weights(*bert, folder, [&](std::string name) {
+                           if (const std::size_t at = name.find(from); at != std::string::npos)
+                             name.replace(at, std::string_view(from).size(), to);
+                           return name;
+                         });
+                       }).what());
+  };
+  EXPECT_THAT(renamed("query.weight", "query.base_layer.weight"), HasSubstr("a model inside peft"));
+  EXPECT_THAT(renamed("layer.0.", "layer.0._orig_mod."), HasSubstr("take _orig_mod. out of the tensors' names"));
+}
+
+// A folder whose output layer is tied has none to untie.
+TEST(WeightsTest, AnOutputLayerThatIsNotThereIsToldHowToMake) {
+  const auto model = [](bool tied) {
+    return make_model(models::Config::parse(fmt::format(R"({{"model_type":"llama","hidden_size":8,"vocab_size":5,
+        "num_attention_heads":2,"num_hidden_layers":1,"intermediate_size":12,"tie_word_embeddings":{}}})",
+                                                        tied),
+                                            "config.json"),
+                      {1, 4, device::DType::fp32, 1});
+  };
+  const tests::ScratchFolder folder;
+  const auto tied = model(true), untied = model(false);
+  (void)bert_weights(*tied, folder, [](std::string name) { return name; });
+  EXPECT_THAT(tests::failure_of([&] { stored_weights(*untied, folder.path(), 0, false); }).what(),
+              AllOf(HasSubstr("has no lm_head.weight"), HasSubstr("m.config.tie_word_embeddings = False")));
 }
 
 // All heads that transformers or TRL has for a family are left out for other objectives. A tensor that belongs to no
