@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -46,12 +47,14 @@ Config::Value scalar(element node) {
   return Config::Raw{minified(node)};
 }
 
-// Python would use the last of two equal keys. We cannot guess which one was meant.
+// Python would use the last of two equal keys. We cannot guess which one was meant if their values differ.
 void require_each_once(simdjson::dom::object object, std::string_view inside) {
-  std::set<std::string_view> seen;
+  std::map<std::string_view, element> seen;
   for (const auto field : object)
-    if (!seen.insert(field.key).second)
-      throw Malformed{fmt::format("has the key {}{}{} twice", inside, inside.empty() ? "" : ".", field.key)};
+    if (const auto [first, is_new] = seen.emplace(field.key, field.value);
+        !is_new && minified(first->second) != minified(field.value))
+      throw Malformed{fmt::format("has the key {}{}{} twice, with different values: take one of them out", inside,
+                                  inside.empty() ? "" : ".", field.key)};
 }
 
 bool has_dotted_key(simdjson::dom::object object) {

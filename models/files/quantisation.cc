@@ -8,7 +8,9 @@ namespace strata::models {
 
 std::optional<Quantisation> quantisation_of(const Config& config) {
   const auto key = [](const char* name) { return std::string("quantization_config.") + name; };
-  if (config.json(key("quant_method")) != R"("bitsandbytes")" || config.json(key("load_in_4bit")) != "true")
+  // Its first files name no method.
+  const std::string method = config.json(key("quant_method"));
+  if ((method != R"("bitsandbytes")" && method != "null") || config.json(key("load_in_4bit")) != "true")
     return std::nullopt;
   if (const std::string type = config.text_or(key("bnb_4bit_quant_type"), "fp4"); type != "nf4")
     fail(Exit::usage,
