@@ -14,9 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 // Each check reads a file of /proc per peer.
-// mpirun ends all ranks about a quarter of a second after one was killed; the message that names it must be out by
-// then.
-constexpr auto kLookAfterPeers = std::chrono::milliseconds(100);
+constexpr auto kLookAfterPeers = std::chrono::milliseconds(250);
 constexpr auto kPatienceAfterFailure = std::chrono::seconds(5);
 
 // Every collective starts with publish, arrive, and a wait until all have arrived. Collectives that read other ranks'
