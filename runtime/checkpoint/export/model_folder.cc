@@ -188,10 +188,8 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
 
 void remark_adapter(const models::Config& config, const fs::path& folder) {
   if (type_at(folder / kPeftConfigName) != fs::file_type::not_found)
-    config.remark(
-        fmt::format("{0} also holds an adapter ({1}), which is not used: to use it, set adapter.path = {0} "
-                    "(eval, generate and predict: --adapter)",
-                    folder.string(), kPeftConfigName));
+    config.remark(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
+                              folder.string(), kPeftConfigName));
 }
 
 bool ModelFolder::find() {
