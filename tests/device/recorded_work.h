@@ -30,7 +30,7 @@ class RecordedWork {
     return true;
   }
 
-  // Of all work that could run next, runs the one that was added last.
+  // Among all work that could run next, it runs the work that was added last.
   void run() const {
     std::vector<std::size_t> left(nodes_.size());
     std::vector<std::vector<std::size_t>> next(nodes_.size());

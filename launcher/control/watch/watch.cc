@@ -232,7 +232,7 @@ std::optional<Watch::Standing> Watch::culprit(double now) const {
            !names_.collective(rank.lanes[index(lane)].place.task, s.rank);
   };
   if (const auto found = among(busy)) return found;
-  // Otherwise it is the rank that is furthest behind, because it has not yet reached the place where the others wait.
+  // Otherwise it is the rank with the least progress: it has not yet reached the place where the others wait.
   const auto progress = [&](int rank) {
     const RankView& r = ranks_[index(rank)];
     std::int64_t step = 0;

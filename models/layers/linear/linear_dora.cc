@@ -16,7 +16,7 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// What an adapter's dropout keeps of x, and in backward the gradient of that.
+// The input that an adapter's dropout leaves or, in backward, its gradient.
 std::size_t wide_bytes(const Linear::Spec& spec, bool drops) {
   const DType dtype = spec.partial_input_gradient ? DType::fp32 : spec.dtype;
   return drops ? aligned(spec.rows * spec.in * size_of(dtype)) : 0;

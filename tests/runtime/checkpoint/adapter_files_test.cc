@@ -41,7 +41,7 @@ class AdapterFiles : public testing::Test {
     return saved_.run(1, saved_.sets(1, with(more, {"checkpoint.resume=none", "training.precision=fp32"})), 1);
   }
   fs::path place(const char* name) const { return saved_.folder().path() / name; }
-  // What reads the newest checkpoint as model.path reads that one's weights, the adapter's included.
+  // A run whose model.path is the newest checkpoint reads its weights, including those of the adapter.
   void expect_weights_of_checkpoints() const {
     const Recipe recipe =
         load_recipe(std::nullopt, std::vector<std::string>{"model.path=" + saved_.checkpoints().string(),

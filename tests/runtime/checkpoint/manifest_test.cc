@@ -97,7 +97,7 @@ TEST(Manifest, EveryFlippedBitShows) {
   }
 }
 
-// The checksum is valid, whoever wrote the file.
+// The checksum is valid in all of these.
 TEST(Manifest, NumbersThatNoRunHasAreRefused) {
   const auto refused = [](auto&& change, const char* what) {
     Manifest m = some_manifest();

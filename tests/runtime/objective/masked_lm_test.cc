@@ -155,7 +155,7 @@ TEST_F(MaskedTokensTest, EachEpochSourceAndSeedDrawsItsOwn) {
 
 TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
   const MaskedTokens labelling(vocabulary(), 0.9, 1, 0);
-  // Of the tokens 0 to 11, 5 to 11 are words, and the mask counts four of these.
+  // Tokens 5 to 11 are words, and the mask counts four of them.
   const Piece piece = document(12, 0, "111111100111");
   EXPECT_EQ(labelling.most(piece), 9u);
   EXPECT_EQ(labelling.count(piece), 5u);  // round(0.9 * 5)
