@@ -17,7 +17,7 @@ using BlockReference = std::function<Doubles(const Weights&, const Doubles& x)>;
 
 // Checks y, dx and all parameter gradients of an fp32 block against the reference. The loss is sum(dy * y). Its
 // derivative along a random direction is a central difference of the reference, exact to about 1e-9 with steps of 1e-5.
-// The remaining error is the block's own fp32: a dozen operations in a row, each off by a few 2^-24 of its operands, add up to
+// The rest is the block's own fp32: a dozen operations in a row, each off by a few 2^-24 of its operands, add up to
 // some 1e-6 of a tensor's norm. A larger error in any element shows in almost every direction.
 // `unmoved`: a parameter whose true gradient is 0, if any; what is found is rounding, below the largest gradient's.
 inline void expect_block_matches(UnitRunner& block, const std::string& prefix, const BlockReference& reference,
