@@ -186,12 +186,6 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
 
 }  // namespace
 
-void remark_adapter(const models::Config& config, const fs::path& folder) {
-  if (type_at(folder / kPeftConfigName) != fs::file_type::not_found)
-    config.remark(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
-                              folder.string(), kPeftConfigName));
-}
-
 bool ModelFolder::find() {
   if (type_at(path_ / "config.json") != fs::file_type::not_found) return true;
   checkpoint_ = true;
@@ -259,6 +253,10 @@ Workload open_workload(Recipe recipe) {
         recipe.model.frozen_format = stored.frozen_format;
         recipe.model.double_quant = stored.double_quant;
       }
+    } else if (const auto own = folder.adapter();
+               own.kind != AdapterKind::none && own.lora.dora != recipe.adapter.lora.dora) {
+      fail(Exit::usage, "{}'s adapter has adapter.dora = {}, and the recipe says {}: say the same, or export it first",
+           model.path->string(), own.lora.dora, recipe.adapter.lora.dora);
     }
   }
   return {std::move(recipe), std::move(description)};

@@ -65,9 +65,6 @@ class ModelFolder {
 // Throws Error{usage}, with what to do, if the folder is not one of peft's with its configuration and safetensors.
 void require_peft(const std::filesystem::path& folder);
 
-// Remarks to the model's description that its Hugging Face directory also holds an adapter, which is not read.
-void remark_adapter(const models::Config& config, const std::filesystem::path& folder);
-
 // Returns the recipe with the description of its model, the only place that reads it from the directory or preset.
 // Throws Error{usage} if the recipe names neither.
 Workload open_workload(Recipe recipe);

@@ -10,7 +10,9 @@
 
 #include "base/error.h"
 #include "base/shell_word.h"
+#include "models/files/config.h"
 #include "models/files/safetensors.h"
+#include "runtime/weights/adapter/peft_config.h"
 #include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
@@ -206,6 +208,13 @@ std::unique_ptr<WeightSource> require_hash(std::unique_ptr<WeightSource> weights
 std::unique_ptr<WeightSource> peft_weights(std::unique_ptr<WeightSource> base, const fs::path& folder,
                                            const models::Model& model) {
   return joined_weights(std::move(base), std::make_unique<PeftWeights>(folder, model), model);
+}
+
+void remark_adapter(const models::Config& config, const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / kPeftConfigName, ignored))
+    config.remark(fmt::format("{} also holds an adapter ({}), which is not used: give it as adapter.path (--adapter)",
+                              folder.string(), kPeftConfigName));
 }
 
 }  // namespace strata::runtime

@@ -12,6 +12,7 @@
 #include "models/files/safetensors_writer.h"
 #include "runtime/checkpoint/export/exporter.h"
 #include "runtime/weights/adapter/peft_folder.h"
+#include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::runtime {
@@ -226,6 +227,10 @@ TEST_F(AdapterFiles, Dora) {
   const auto trained = saved_.run(2, saved_.sets(2, with(dora, {"zero.stage=3"})), 3, {3});
   EXPECT_EQ(saved_.run(1, saved_.sets(1, dora), 4).weights, straight.weights);
   expect_weights_of_checkpoints();
+  const std::vector<std::string> lora = {"model.path=" + saved_.checkpoints().string(), "data.seq_len=16",
+                                         "adapter.kind=lora", "adapter.rank=4"};
+  EXPECT_FAILURE(open_workload(load_recipe(std::nullopt, lora)), Exit::usage,
+                 HasSubstr("'s adapter has adapter.dora = true, and the recipe says false"));
   export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
   export_model(ModelFolder(saved_.checkpoints()), place("merged"), {});
   EXPECT_TRUE(read_peft_config(place("peft")).adapter.dora);
