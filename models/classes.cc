@@ -50,6 +50,7 @@ void read_names(const Config& config, Classes& out) {
 Classes read_classes(const Config& config, Objective objective) {
   constexpr std::size_t kMostClasses = std::size_t{1} << 16;
   Classes out;
+  if (objective == Objective::causal_lm || objective == Objective::masked_lm) return out;
   read_names(config, out);
   if (config.has("num_labels")) {
     const std::size_t count = size_of_key(config, "num_labels", kMostClasses);

@@ -26,8 +26,9 @@ inline constexpr const char* kTrainedOn = "strata_trained_on";
 inline constexpr const char* kPrediction = "prediction";
 // transformers' name of a class without a name, followed by its number.
 inline constexpr std::string_view kNumberedLabel = "LABEL_";
-// Throws Error{corrupt}, or Error{usage} for values from the recipe, if id2label does not count from 0, has two equal
-// names, or disagrees with num_labels. Throws Error{usage} for an unknown problem_type.
+// None for a language model, which ignores these keys. Throws Error{corrupt}, or Error{usage} for values from the
+// recipe, if id2label does not count from 0, has two equal names, or disagrees with num_labels. Throws Error{usage} for
+// an unknown problem_type.
 Classes read_classes(const Config& config, Objective objective);
 
 // Whether the names are tags of entities in words: "O", and at least one "B-" or "I-" with the entity's type (Ramshaw

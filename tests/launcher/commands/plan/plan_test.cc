@@ -306,7 +306,6 @@ TEST_F(Plan, ATableHasTheRecipesOwnBlocks) {
   EXPECT_THAT(planned(1, 1, {"training.recompute=sqrt"}), Not(HasSubstr("blocks  ")));
 }
 
-// A width that is given carries those that are derived from it.
 // Dozens of plans, of one model.
 TEST_F(Plan, TheModelIsOpenedOnce) {
   const auto config = folder_.write(
@@ -322,6 +321,7 @@ TEST_F(Plan, TheModelIsOpenedOnce) {
   EXPECT_EQ(opens.count(), 1);
 }
 
+// A width that is given carries those that are derived from it.
 TEST_F(Plan, WidthsOfAPresetFollow) {
   (void)planned(1, 1, {"model.config.n_embd=256", "model.config.n_layer=2"});
   const double d = 256;
