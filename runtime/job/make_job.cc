@@ -160,6 +160,11 @@ bool in_groups(const Recipe::Zero& zero) {
   return zero.parameters_group != kAllRanks || zero.gradients_group != kAllRanks || zero.optimizer_group != kAllRanks;
 }
 
+// What messages call those ranks that differ in their data.
+std::string_view noun_of_data(int data, int ranks) {
+  return data == ranks ? "rank" : "data rank";
+}
+
 // A run of micro-batches (training.reduce_group) must not cross the end of a step.
 void check_reduce_group(const Recipe& recipe, int ranks) {
   const std::int64_t group = recipe.training.reduce_group, steps = recipe.accumulation_steps(ranks);
@@ -168,7 +173,7 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
   if (count % group == 0) return;
   fail(Exit::usage, "training.reduce_group = {} does not divide the {} of a step ({} with {} each): set {}", group,
        counted(static_cast<std::uint64_t>(count), "micro-batch", "micro-batches"),
-       counted(static_cast<std::uint64_t>(data), "rank"), steps, std::gcd(group, count));
+       counted(static_cast<std::uint64_t>(data), noun_of_data(data, ranks)), steps, std::gcd(group, count));
 }
 
 // The nodes of the data ranks of the first stage.
@@ -289,7 +294,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "evaluation.prompts = {} are to be answered, and a model for training.objective = \"{}\" does not generate: "
          "leave evaluation.prompts out",
          recipe.evaluation.prompts->string(), models::name_of(job.model->objective));
-  require_groups(recipe.zero, mesh.data(), nodes_of_data(mesh, workload.nodes));
+  require_groups(recipe.zero, mesh.data(), nodes_of_data(mesh, workload.nodes), noun_of_data(mesh.data(), mesh.world));
   for (std::string& note : notes_of_groups(recipe.zero)) job.notes.push_back(std::move(note));
   std::optional<BetweenSteps> evaluation, generation;
   if (purpose == Purpose::train && comes_to_evaluation(recipe, from)) {

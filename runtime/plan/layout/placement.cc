@@ -54,10 +54,6 @@ std::string divisors_text(int of) {
   return all.empty() ? "\"all\"" : fmt::format("{} or \"all\"", fmt::join(all, ", "));
 }
 
-std::string count(int ranks) {
-  return counted(static_cast<std::uint64_t>(ranks), "rank");
-}
-
 // "2, 2 and 1 ranks".
 std::string sizes_text(const std::vector<int>& nodes) {
   std::map<int, int> sizes;
@@ -85,7 +81,7 @@ void require_alike(std::string_view key, const std::vector<int>& nodes, int rank
 }  // namespace
 
 // Groups are checked whatever the stage, so that a recipe that is valid at one stage is valid at all.
-void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes) {
+void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>& nodes, std::string_view noun) {
   const auto look = [&](std::string_view key, std::int64_t group) {
     if (group == kRanksOfANode) require_alike(key, nodes, ranks);
   };
@@ -96,6 +92,7 @@ void require_groups(const Recipe::Zero& zero, int ranks, const std::vector<int>&
   const auto members = [&](const StatePlacement& state) { return state.group == 0 ? ranks : state.group; };
   const int optimizer = members(placement.optimizer), gradients = members(placement.gradients);
   const int parameters = members(placement.parameters);
+  const auto count = [&](int n) { return counted(static_cast<std::uint64_t>(n), noun); };
   const auto holders = [&](int n) { return count(n) + (n == 1 ? " that holds" : " that hold"); };
   if (ranks % optimizer != 0)
     fail(Exit::usage, "zero.optimizer_group = {} does not divide the run's {}: give {}", optimizer, count(ranks),

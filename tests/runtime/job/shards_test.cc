@@ -53,6 +53,8 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
           "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
           "2 ranks per block");
   refused({"parallel.tensor=2"}, 3, "3 ranks cannot be divided into parallel.tensor = 2: start a multiple of 2");
+  refused({"parallel.tensor=2", "zero.stage=3", "zero.optimizer_group=4"}, 4,
+          "zero.optimizer_group = 4 does not divide the run's 2 data ranks: give 1 or \"all\"");
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
           "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: start a multiple of 4");
   refused(
