@@ -47,7 +47,7 @@ constexpr ValuesElsewhere kValues[] = {
     {"optimizer.name", "lion8bit pagedlion8bit", "lion", "with optimizer.moments = \"8bit\""},
     {"optimizer.name", "momentum sgdmomentum torch.optim.sgd", "sgd", "with optimizer.momentum"},
     {"optimizer.name", "nesterov sgdnesterov nag", "sgd", "whose optimizer.momentum is not Nesterov's"},
-    {"optimizer.moments", "8 int8 uint8 8bits block8 fp8", "8bit", ""},
+    {"optimizer.moments", "8 int8 uint8 8bits block8", "8bit", ""},
     {"optimizer.moments", "float32 full 32", "fp32", ""},
     {"optimizer.moments", "bfloat16 16", "bf16", ""},
     {"scheduler.name",

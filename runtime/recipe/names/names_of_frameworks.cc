@@ -76,6 +76,8 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"param_dtype reduce_dtype", "training.precision", "gradients travel in it, and are summed in fp32"},
     {"buffer_dtype cast_forward_inputs cast_root_forward_inputs keep_low_precision_grads", "",
      "no counterpart: training.precision holds for all but master weights and sums"},
+    {"fp8 fp8_format fp8_recipe fp8_config use_fp8 float8", "",
+     "not supported: training.precision is fp32, bf16 or fp16"},
     {"GradScaler", "fp16.initial_scale", "and fp16.growth_interval"},
     {"growth_factor backoff_factor", "", "no counterpart: the loss scale doubles and halves"},
     {"auto_wrap_policy fsdp_auto_wrap_policy transformer_layer_cls_to_wrap fsdp_transformer_layer_cls_to_wrap "
@@ -83,7 +85,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
      "", "not needed: a unit is the embedding, a block or the head"},
     {"backward_prefetch forward_prefetch fsdp_backward_prefetch fsdp_forward_prefetch", "memory.prefetch",
      "in units, in both directions; 0: none"},
-    {"limit_all_gathers", "", "not needed: memory.prefetch is a limit, and memory is planned"},
+    {"limit_all_gathers fsdp_limit_all_gathers", "", "not needed: memory.prefetch is a limit, and memory is planned"},
     {"sync_module_states cpu_ram_efficient_loading use_orig_params fsdp_sync_module_states "
      "fsdp_cpu_ram_efficient_loading fsdp_use_orig_params",
      "", "not needed: each rank reads what it needs of model.path"},
