@@ -118,6 +118,7 @@ Question read_question(const GenerateOptions& options, const runtime::ModelFolde
       if (speaks) tell_remarks(made->remarks());
       out.dialogue.emplace(std::move(*made), *out.tokenizer);
       if (!typed) take_chat(*out.dialogue, chat, *options.chat == "-" ? "standard input" : *options.chat);
+      if (speaks) tell_remarks(out.dialogue->remarks());
       for (const std::uint32_t end : out.dialogue->turn_ends()) out.ends.push_back(end);
     } else {
       out.prompt = out.tokenizer->encode(*options.prompt, true);

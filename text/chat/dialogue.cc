@@ -1,10 +1,14 @@
 #include "text/chat/dialogue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/unread.h"
+#include "text/chat/written.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 
@@ -91,6 +95,20 @@ void Dialogue::read(std::string_view json, const std::string& name) {
          "{}: the last turn is the assistant's, so there is nothing to answer: leave that turn out, or add one of the "
          "user's",
          name);
+  look_at_contents(name);
+}
+
+void Dialogue::look_at_contents(const std::string& name) {
+  if (auto decoded = with_decoded_arguments(made_, conversation_)) conversation_ = std::move(*decoded);
+  UnreadFields roles;
+  try {
+    WrittenContents(made_).find_left_out(conversation_, roles);
+  } catch (const RecordFault& fault) {
+    fail(Exit::corrupt, "{}: {}", name, fault.message);
+  }
+  if (!roles.empty())
+    remarks_.push_back(
+        fmt::format("{}: roles whose turns {} does not write: {}", name, made_.name(), listed(roles, "turn")));
 }
 
 void Dialogue::add(std::string_view role, std::string content) {

@@ -19,6 +19,8 @@ class Dialogue {
   // messages. Throws Error{corrupt} for anything else, and Error{usage} for several records, or if the last turn is an
   // assistant's.
   void read(std::string_view json, const std::string& name);
+  // Sentences for the user about turns that the template does not write.
+  const std::vector<std::string>& remarks() const { return remarks_; }
   void ask(std::string text) { add("user", std::move(text)); }
   void answered(std::string text) { add("assistant", std::move(text)); }
 
@@ -30,9 +32,11 @@ class Dialogue {
 
  private:
   void add(std::string_view role, std::string content);
+  void look_at_contents(const std::string& name);
 
   ChatTemplate made_;
   const Tokenizer* tokenizer_;
+  std::vector<std::string> remarks_;
   Conversation conversation_{.messages = jinja::Value::list({})};
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/chat/written.h"
 
 namespace strata::text {
 namespace {
@@ -44,19 +45,23 @@ class Turns {
       : made_(made), conversation_(conversation), whole_(whole) {}
 
   // Renders the turns before it, and those up to and including it.
-  Stretch by_prefixes(std::size_t turn) const {
+  Stretch by_prefixes(std::size_t turn) {
     const bool answer = conversation_.answers[turn];
-    std::optional<std::size_t> begin = beginning(turn, answer);
+    std::optional<std::size_t> begin = beginning(turn, answer), end = beginning(turn + 1, false);
     if (!begin && answer) begin = beginning(turn, false);
-    const auto end = turn + 1 == conversation_.answers.size() ? whole_.text.size() : beginning(turn + 1, false);
+    if (!begin && turn > 0) begin = end_by_content(turn - 1);
+    if (!end && (end = end_by_content(turn)) && answer) ++retold_;
     if (!begin || !end || *end < *begin)
       throw RecordFault{fmt::format(
-          "turn {} cannot be located in the text: {} does not mark it with {{% generation %}}, and writes the "
-          "turns before it differently when it follows them; train on the last turn (--train-on last), or give a "
+          "turn {} cannot be located in the text: {} does not mark it with {{% generation %}}, and writes it or the "
+          "turns before it differently when others follow; train on the last turn (--train-on last), or give a "
           "template that marks answers with --chat-template FILE",
           turn + 1, made_.name())};
     return {*begin, *end};
   }
+  // The number of answers that by_prefixes found although the template writes them otherwise when they are the last
+  // turn.
+  std::size_t retold() const { return retold_; }
   // The stretches that {% generation %} marks in the turns `wanted`.
   std::vector<Stretch> by_marks(const std::vector<bool>& wanted) const {
     const auto& marks = whole_.generated;
@@ -80,12 +85,43 @@ class Turns {
  private:
   // The number of bytes of the first `turns` in the whole rendering, if their own rendering is its beginning.
   std::optional<std::size_t> beginning(std::size_t turns, bool add_generation_prompt) const {
+    if (turns == conversation_.answers.size()) return whole_.text.size();
     try {
       const Rendered part = made_.render(conversation_, turns, add_generation_prompt);
       if (whole_.text.starts_with(part.text)) return part.text.size();
     } catch (const Error&) {  // a template that accepts a conversation need not accept every part of it
     }
     return std::nullopt;
+  }
+  // The end of a turn that the template writes differently when it is the last (Qwen3 puts an empty thought before its
+  // text). What follows a turn's text stays: it is what the turns up to this one end with.
+  std::optional<std::size_t> end_by_content(std::size_t turn) const {
+    const auto after = bytes_after_content(turn, conversation_.answers.size(), whole_.text);
+    if (!after) return std::nullopt;
+    try {
+      const std::string alone = made_.render(conversation_, turn + 1, false).text;
+      const auto ending = bytes_after_content(turn, turn + 1, alone);
+      if (!ending || *ending > *after) return std::nullopt;
+      const std::size_t at = whole_.text.size() - *after;
+      const std::string_view last = std::string_view(alone).substr(alone.size() - *ending);
+      return std::string_view(whole_.text).substr(at).starts_with(last) ? std::optional(at + *ending) : std::nullopt;
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+  // The number of bytes that follow the text of `turn` in `rendered`, which is the rendering of the first `turns`:
+  // those that stay if the turn has another text. Nullopt if the template does not write the text.
+  std::optional<std::size_t> bytes_after_content(std::size_t turn, std::size_t turns,
+                                                 const std::string& rendered) const {
+    try {
+      const std::string other = made_.render(with_content(conversation_, turn, kOtherText), turns, false).text;
+      const std::size_t most = std::min(other.size(), rendered.size());
+      std::size_t same = 0;
+      while (same < most && other[other.size() - 1 - same] == rendered[rendered.size() - 1 - same]) ++same;
+      return other == rendered ? std::nullopt : std::optional(same);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
   }
   // The number of marks in the first `turns`.
   std::size_t marks_before(std::size_t turns) const {
@@ -106,6 +142,7 @@ class Turns {
   const ChatTemplate& made_;
   const Conversation& conversation_;
   const Rendered& whole_;
+  std::size_t retold_ = 0;
 };
 
 // In order, without empty ones; adjoining ones are joined.
@@ -147,7 +184,7 @@ std::string_view name_of(TrainOn on) {
 
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on) {
   Rendered whole = made.render(conversation, conversation.answers.size(), false);
-  const Turns turns(made, conversation, whole);
+  Turns turns(made, conversation, whole);
   std::vector<bool> wanted = wanted_turns(conversation, on);
   std::vector<Stretch> labels;
   if (on == TrainOn::all) {
@@ -166,7 +203,7 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
     }
     labels = joined(std::move(labels));
   }
-  return {std::move(whole.text), std::move(labels)};
+  return {std::move(whole.text), std::move(labels), turns.retold()};
 }
 
 }  // namespace strata::text

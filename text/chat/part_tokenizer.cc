@@ -58,6 +58,7 @@ PartTokenizer::PartTokenizer(const Tokenizer& tokenizer, const RecordRules& rule
       workspace_(tokenizer.workspace()),
       places_(tokenizer, *workspace_),
       parser_(std::make_unique<simdjson::dom::parser>()) {
+  if (rules.made) written_.emplace(*rules.made);
   // A template writes the numbers in its variables.
   if (rules.format == DataFormat::text)
     read_ = {rules.field};
@@ -78,10 +79,7 @@ void PartTokenizer::run(const DocumentPart& part, PartTokens& out) {
   out.ids.clear();
   out.counts.clear();
   out.begins.clear();
-  out.unlabelled = out.tools_left_out = 0;
-  out.unread.clear();
-  out.unread_in_turns.clear();
-  out.roles.clear();
+  out.seen = {};
   switch (part.kind) {
     case InputKind::plain:
       if (part.begins) out.begins.push_back(0);
@@ -109,7 +107,7 @@ void PartTokenizer::records(const DocumentPart& part, PartTokens& out) {
     if (whole)
       record(value_of(place, names, read_), place, out);
     else
-      text(field_of(place, out.unread), out);
+      text(field_of(place, out.seen.unread), out);
     return true;
   });
 }
@@ -168,21 +166,29 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
     if (rules_.found) refuse_formats_of_two(record);
     if (rules_.format != DataFormat::text) refuse_preferences(record);
     if (!rules_.field_given)
-      find_unread(record, fields_read(record, rules_.format, rules_.templated(), rules_.field), out.unread);
+      find_unread(record, fields_read(record, rules_.format, rules_.templated(), rules_.field), out.seen.unread);
     if (rules_.format == DataFormat::text) {
       text(text_field(record, rules_.field), out);
     } else if (rules_.templated()) {
-      const Conversation conversation = conversation_of(record, rules_.format);
-      add_roles(conversation, out.roles);
+      Conversation conversation = conversation_of(record, rules_.format);
+      add_roles(conversation, out.seen.roles);
       const bool completed = rules_.completion_alone && conversation.prompt > 0;
       try {
-        labelled(labelled_text(*rules_.made, conversation, completed ? TrainOn::completion : rules_.train_on), place,
-                 out);
+        if (auto decoded = with_decoded_arguments(*rules_.made, conversation)) {
+          conversation = std::move(*decoded);
+          ++out.seen.decoded_calls;
+        }
+        if (has_null_arguments(conversation)) ++out.seen.null_arguments;
+        const LabelledText document =
+            labelled_text(*rules_.made, conversation, completed ? TrainOn::completion : rules_.train_on);
+        out.seen.retold += document.retold;
+        labelled(document, place, out);
+        written_->find_left_out(conversation, out.seen.roles_left_out);
       } catch (const Error& error) {
         fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
       }
-      if (rules_.made->leaves_out_tools(conversation)) ++out.tools_left_out;
-      find_unread_in_turns(conversation, out.unread_in_turns);
+      if (rules_.made->leaves_out_tools(conversation)) ++out.seen.tools_left_out;
+      find_unread_in_turns(conversation, out.seen.unread_in_turns);
     } else {
       const Completion document = completion_of(record, rules_.format);
       LabelledText labels{document.prompt + document.answer, {}};
@@ -236,7 +242,7 @@ void PartTokenizer::labelled(const LabelledText& document, const RecordPlace& pl
     ids.push_back(*rules_.end);
     counts.push_back(1);
   }
-  if (std::find(counts.begin(), counts.end(), 1) == counts.end()) ++out.unlabelled;
+  if (std::find(counts.begin(), counts.end(), 1) == counts.end()) ++out.seen.unlabelled;
   out.ids.insert(out.ids.end(), ids.begin(), ids.end());
   out.counts.insert(out.counts.end(), counts.begin(), counts.end());
 }

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +17,10 @@
 #include "text/chat/labels.h"
 #include "text/chat/part_records.h"
 #include "text/chat/record.h"
+#include "text/chat/record_counts.h"
 #include "text/chat/token_places.h"
 #include "text/chat/unread.h"
+#include "text/chat/written.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"
 
@@ -53,11 +54,7 @@ struct PartTokens {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint8_t> counts;  // whether each token counts as a label; empty: all do
   std::vector<std::size_t> begins;
-  std::uint64_t unlabelled = 0;      // documents without labels
-  std::uint64_t tools_left_out = 0;  // conversations with tools that the template does not write
-  UnreadFields unread;               // fields of records that are not read; unused if --field is given
-  UnreadFields unread_in_turns;      // fields of turns that the template does not name
-  std::set<std::string> roles;       // the roles of turns; only some of them if there are many
+  RecordCounts seen;
 };
 
 // Turns parts into tokens; one per thread. Throws Error with "NAME, line N: what is wrong".
@@ -82,6 +79,7 @@ class PartTokenizer {
   const RecordRules& rules_;
   std::unique_ptr<Tokenizer::Workspace> workspace_;
   TokenPlaces places_;
+  std::optional<WrittenContents> written_;     // if there is a template
   std::vector<std::uint32_t> before_, after_;  // what the tokenizer's template puts around a text
   std::unique_ptr<simdjson::dom::parser> parser_;
   std::vector<std::string_view> names_;             // the field names of the current line

@@ -7,6 +7,7 @@
 
 #include "text/chat/turn_mask.h"
 #include "text/json/json_value.h"
+#include "text/template/values/python_text.h"
 
 namespace strata::text {
 namespace {
@@ -61,19 +62,21 @@ Value turn(std::string_view role, std::string content) {
   return Value::dict({{text_value("role"), text_value(role)}, {text_value("content"), Value(std::move(content))}});
 }
 
-// The list of tools, which some data sets store as JSON inside a text.
+// A value that some data sets store as JSON inside a text.
+Value stored(const Value& value, std::string_view what) {
+  if (!value.is(Kind::text) || value.text().empty()) return value;
+  try {
+    return parse_json(value.text());
+  } catch (const JsonFault& fault) {
+    wrong("expected a list in {}, found a text that is no JSON ({})", what, fault.message);
+  }
+}
+
 Value tools_of(const Value& record) {
   const Value* found = find(record, "tools");
   if (!found) return {};
-  Value tools = *found;
-  if (tools.is(Kind::text)) {
-    if (tools.text().empty()) return {};
-    try {
-      tools = parse_json(tools.text());
-    } catch (const JsonFault& fault) {
-      wrong("expected a list in \"tools\", found a text that is no JSON ({})", fault.message);
-    }
-  }
+  Value tools = stored(*found, "\"tools\"");
+  if (tools.is(Kind::text)) return {};
   if (!tools.is(Kind::list)) wrong("expected a list in \"tools\", found {}", kind_text(tools));
   for (const Value& tool : tools.items())
     if (!tool.is(Kind::dict)) wrong("expected objects in \"tools\", found {}", kind_text(tool));
@@ -112,10 +115,35 @@ void add(const Value& message, Conversation& out, std::vector<Value>& turns) {
   Fields fields;
   for (const auto& [key, value] : message.pairs()) {
     if (value.is(Kind::none) || is_turn_mask(key.text())) continue;
-    fields.emplace_back(key, value);
+    fields.emplace_back(key, key.text() == "tool_calls" ? stored(value, "\"tool_calls\"") : value);
     if (key.text() != "role" && key.text() != "content" && !says_nothing(value)) add_once(out.turn_fields, key.text());
   }
   turns.push_back(with_reasoning(Value::dict(std::move(fields))));
+}
+
+// ShareGPT's calls of functions: one or a list of {"name": ..., "arguments": ...} as JSON in a text, which may begin
+// with a thought.
+Fields function_calls(std::string text, std::size_t turn) {
+  constexpr std::string_view kThought = "<think>", kEnd = "</think>";
+  Fields fields = {{text_value("role"), text_value("assistant")}, {text_value("content"), text_value("")}};
+  if (const std::size_t end = text.find(kEnd); text.starts_with(kThought) && end != std::string::npos) {
+    const std::string_view thought = std::string_view(text).substr(kThought.size(), end - kThought.size());
+    fields.emplace_back(text_value("reasoning_content"), text_value(jinja::strip(thought, jinja::Side::both)));
+    text.erase(0, end + kEnd.size());
+  }
+  Value calls;
+  try {
+    calls = parse_json(text);
+  } catch (const JsonFault& fault) {
+    wrong("turn {}: a function_call that is no JSON ({})", turn, fault.message);
+  }
+  std::vector<Value> out;
+  for (const Value& call : calls.is(Kind::list) ? calls.items() : std::vector{calls}) {
+    if (!call.is(Kind::dict)) wrong("turn {}: expected an object in a function_call, found {}", turn, kind_text(call));
+    out.push_back(Value::dict({{text_value("type"), text_value("function")}, {text_value("function"), call}}));
+  }
+  fields.emplace_back(text_value("tool_calls"), Value::list(std::move(out)));
+  return fields;
 }
 
 void add_all(const Value& record, std::string_view key, Conversation& out, std::vector<Value>& turns) {
@@ -148,19 +176,15 @@ void add_sharegpt(const Value& record, Conversation& out, std::vector<Value>& tu
       add(message, out, turns);
       continue;
     }
+    if (!find(message, "from"))
+      wrong(
+          "turn {} has no \"from\", and has the fields {}: expected {{\"from\": \"human\", \"value\": \"...\"}} and "
+          "{{\"from\": \"gpt\", \"value\": \"...\"}}",
+          turns.size() + 1, keys_of(message));
     const std::string from = text_or_empty(message, "from");
     Fields fields;
     if (from == "function_call") {
-      Value call;
-      try {
-        call = parse_json(text_or_empty(message, "value"));
-      } catch (const JsonFault& fault) {
-        wrong("turn {}: a function_call that is no JSON ({})", turns.size() + 1, fault.message);
-      }
-      Value function = Value::dict({{text_value("type"), text_value("function")}, {text_value("function"), call}});
-      fields = {{text_value("role"), text_value("assistant")},
-                {text_value("content"), text_value("")},
-                {text_value("tool_calls"), Value::list({std::move(function)})}};
+      fields = function_calls(text_or_empty(message, "value"), turns.size() + 1);
     } else {
       const auto* known =
           std::find_if(kRoles.begin(), kRoles.end(), [&](const auto& role) { return role.first == from; });
@@ -279,6 +303,12 @@ DataFormat format_of(const Value& record, std::string_view to_do) {
         "leave \"rejected\" out and rename \"chosen\": to \"completion\" if it is an answer to \"prompt\", to "
         "\"output\" if "
         "it is one to \"instruction\", to \"messages\" if it is the conversation");
+  if (find(record, "segments"))
+    wrong(
+        "\"segments\" are axolotl's parts of a text, which are not supported: write \"prompt\" and \"completion\", or "
+        "\"messages\" with \"train\": false in the turns that are not trained on");
+  if (find(record, "input_ids"))
+    wrong("\"input_ids\" are tokens already, and texts are expected: give the records that they were made from");
   const std::string other = other_names(record);
   if (!other.empty()) to_do = other;
   for (const char* key : {"text", "messages", "conversations", "prompt", "completion", "instruction", "output"})

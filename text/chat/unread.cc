@@ -32,13 +32,13 @@ void count_unread(UnreadFields& out, std::string_view field) {
     out.emplace(field, 1);
 }
 
-std::string listed(const UnreadFields& fields) {
+std::string listed(const UnreadFields& fields, std::string_view counts) {
   constexpr std::size_t kShown = 12;
   std::vector<std::pair<std::string, std::uint64_t>> all(fields.begin(), fields.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string out;
   for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i)
-    out += fmt::format("{}{} ({})", i > 0 ? ", " : "", all[i].first, counted(all[i].second, "record"));
+    out += fmt::format("{}{} ({})", i > 0 ? ", " : "", all[i].first, counted(all[i].second, counts));
   if (all.size() > kShown) out += fmt::format(" and {} more", all.size() - kShown);
   return out;
 }

@@ -17,7 +17,7 @@ using UnreadFields = std::map<std::string, std::uint64_t, std::less<>>;
 // Counts one more record with the field.
 void count_unread(UnreadFields& out, std::string_view field);
 // The list for the user: "context (3 records), id (1 record)".
-std::string listed(const UnreadFields& fields);
+std::string listed(const UnreadFields& fields, std::string_view counts = "record");
 
 // The fields of a record that are read: `field` for text; otherwise those of its format, which depend on whether a
 // template writes it.

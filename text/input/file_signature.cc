@@ -25,22 +25,30 @@ std::string conversion(std::string_view code, std::string_view name, std::string
   return python_command(code, {name, without_ending(name) + std::string(ending)}) + " converts it";
 }
 
-constexpr std::string_view kToLines = ".to_json(argv[2], orient='records', lines=True)";
+// Nulls are left out: a table writes all fields of all records, and the arguments of one tool would stand in the calls
+// of another.
+std::string to_lines(std::string_view module, std::string_view table, std::string_view name) {
+  return conversion(
+      fmt::format("import json, {}; full = lambda v: {{k: full(x) for k, x in v.items() if x is not None}} if "
+                  "isinstance(v, dict) else [full(x) for x in v] if isinstance(v, list) else v; open(argv[2], "
+                  "'w').writelines(json.dumps(full(r), default=str) + '\\n' for r in {}.to_pylist())",
+                  module, table),
+      name, ".jsonl");
+}
 
 std::string parquet(std::string_view name) {
   return "is Parquet, which is not supported: " +
-         conversion(fmt::format("import pandas; pandas.read_parquet(argv[1]){}", kToLines), name, ".jsonl");
+         to_lines("pyarrow.parquet", "pyarrow.parquet.read_table(argv[1])", name);
 }
 
 std::string arrow(std::string_view name, std::string_view reader) {
   return "is Arrow, which is not supported: " +
-         conversion(fmt::format("import pyarrow as pa; pa.ipc.{}(argv[1]).read_all().to_pandas(){}", reader, kToLines),
-                    name, ".jsonl");
+         to_lines("pyarrow.ipc", fmt::format("pyarrow.ipc.{}(argv[1]).read_all()", reader), name);
 }
 
 std::string feather(std::string_view name) {
   return "is Feather, which is not supported: " +
-         conversion(fmt::format("import pandas; pandas.read_feather(argv[1]){}", kToLines), name, ".jsonl");
+         to_lines("pyarrow.feather", "pyarrow.feather.read_table(argv[1])", name);
 }
 
 std::string workbook(std::string_view what, std::string_view name) {

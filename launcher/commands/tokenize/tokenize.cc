@@ -258,6 +258,16 @@ void refuse_what_has_no_place(const TokenizeOptions& options) {
   if (options.pair == text) fail(Exit::usage, "--pair {} names the first text: name the second one's field", text);
 }
 
+// The tokens that the tokenizer's template puts before a text.
+std::string written_before(const text::Tokenizer& tokenizer) {
+  std::vector<std::uint32_t> ids;
+  for (const auto& piece : tokenizer.text_template().single) {
+    if (piece.kind != text::TextTemplate::Kind::token) break;
+    ids.push_back(piece.id);
+  }
+  return tokenizer.decode(ids, false);
+}
+
 }  // namespace
 
 int tokenize(const TokenizeOptions& options) {
@@ -300,38 +310,31 @@ int tokenize(const TokenizeOptions& options) {
     output.written_by(*rules.made);
     tell_remarks(rules.made->remarks());
   }
-  std::uint64_t unlabelled = 0, tools_left_out = 0;
-  text::UnreadFields unread, unread_in_turns;
-  std::set<std::string> roles;
+  text::RecordCounts seen;
   OrderedPipeline<PartTokens> pipeline(reader, bytes, [&](const PartTokens& tokens) {
     write(tokens, writer);
-    unlabelled += tokens.unlabelled;
-    tools_left_out += tokens.tools_left_out;
-    for (const auto& [field, records] : tokens.unread) unread[field] += records;
-    for (const auto& [field, records] : tokens.unread_in_turns) unread_in_turns[field] += records;
-    roles.insert(tokens.roles.begin(), tokens.roles.end());
+    seen.add(tokens.seen);
   });
   pipeline.run(threads_of(options), [&] {
     auto maker = std::make_shared<PartTokenizer>(*tokenizer, rules);
     return [maker](const text::DocumentPart& part, PartTokens& tokens) { maker->run(part, tokens); };
   });
-  if (masked && writer.count() > 0 && writer.labels() == 0) refuse_without_labels(rules, roles);
+  if (masked && writer.count() > 0 && writer.labels() == 0) refuse_without_labels(rules, seen.roles);
   output.commit();
   for (const std::string& sentence : reader.notes()) note(sentence);
   if (options.eot && whole && !writer.separated())
     note(fmt::format("--eot {} had no effect: the input is one document, and it goes between two", *options.eot));
-  if (!unread.empty()) note(fmt::format("fields that are not read: {}", text::listed(unread)));
-  if (!unread_in_turns.empty())
-    note(fmt::format("fields of turns that {} does not write: {}", rules.made->name(), text::listed(unread_in_turns)));
-  if (tools_left_out > 0)
-    note(
-        fmt::format("{} of {} {} tools or calls of them, which {} does not write, so that an answer may be empty: "
-                    "--chat-template takes one that does",
-                    tools_left_out, counted(writer.documents(), "document"), for_count(tools_left_out, "has", "have"),
-                    rules.made->name()));
-  if (unlabelled > 0)
-    say("{} of {} {} nothing to train on: runs leave {} out", unlabelled, counted(writer.documents(), "document"),
-        for_count(unlabelled, "holds", "hold"), for_count(unlabelled, "it", "them"));
+  for (const std::string& sentence : seen.remarks(rules.made ? rules.made->name() : "", writer.documents()))
+    note(sentence);
+  if (!rules.templated() && !rules.add_special && !is_one(inputs.front()))
+    if (const std::string first = written_before(*tokenizer); !first.empty())
+      note(
+          fmt::format("these documents begin without {}, which the tokenizer puts before a text, and generate before a "
+                      "prompt: --add-special adds it",
+                      first));
+  if (seen.unlabelled > 0)
+    say("{} of {} {} nothing to train on: runs leave {} out", seen.unlabelled, counted(writer.documents(), "document"),
+        for_count(seen.unlabelled, "holds", "hold"), for_count(seen.unlabelled, "it", "them"));
   return 0;
 }
 

@@ -93,12 +93,34 @@ TEST_F(LabelsTest, SeveralMarksOfATurn) {
   EXPECT_EQ(shown(kTwice, kTwo, TrainOn::last), "p(q-q)r[(s]-[s)]");
 }
 
-// Qwen 3's templates leave out earlier thoughts, so earlier turns are rendered differently.
-TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
+// Qwen3's templates write a thought only in the last turn: what follows an earlier turn's text says where that ends.
+TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
   constexpr const char* kForgets =
-      "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}\n{% endfor %}"
+      "{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }};\n{% endfor %}"
       "{% if add_generation_prompt %}assistant: {% endif %}";
-  EXPECT_THAT(fault(kForgets, kTwo), AllOf(HasSubstr("turn 2 cannot be located"), HasSubstr("--train-on last")));
+  EXPECT_EQ(shown(kForgets, kTwo), "user: p;\nassistant: [q;\n]user: r;\nassistant: [(thinks) s;\n]");
+  EXPECT_EQ(shown(kForgets, kTwo, TrainOn::last), "user: p;\nassistant: q;\nuser: r;\nassistant: [(thinks) s;\n]");
+  const auto retold = [&](TrainOn on) {
+    return labelled_text(made(kForgets), conversation_of(parse_json(kTwo), DataFormat::chat), on).retold;
+  };
+  EXPECT_EQ(retold(TrainOn::assistant), 1u);
+  EXPECT_EQ(retold(TrainOn::last), 0u);
+  // Calls follow the text, and belong to the turn.
+  EXPECT_EQ(shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}"
+                  "{{ m.calls }};\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",
+                  R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "calls": "f()"
+},
+                      {"role": "tool", "content": "r"}, {"role": "assistant", "content": "s"}]
+})"),
+            "user: p;\nassistant: [f();\n]tool: r;\nassistant: [(thinks) s;\n]");
+}
+
+TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
+  // What follows a turn's text depends on what follows the turn.
+  constexpr const char* kDepends =
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ 'the end' if loop.last else '-' }}\n{% endfor %}"
+      "{% if add_generation_prompt %}assistant: {% endif %}";
+  EXPECT_THAT(fault(kDepends, kTwo), AllOf(HasSubstr("turn 2 cannot be located"), HasSubstr("--train-on last")));
   EXPECT_THAT(fault("{% for m in messages %}{{ m.content }}{% if false %}{% generation %}{% endgeneration %}{% endif %}"
                     "{% endfor %}",
                     kTwo),

@@ -233,6 +233,19 @@ TEST_F(RecordsTest, ToolsThatTheTemplateDoesNotWriteAreCounted) {
   EXPECT_THAT(said_, testing::Not(HasSubstr("tools")));
 }
 
+TEST_F(RecordsTest, WhatTheTemplateWritesOtherwiseIsSaid) {
+  folder_.write("t.jinja",
+                "{% for m in messages if m.role != 'developer' %}{{ m.role[0] }}:{{ '?' if loop.last }}{{ m.content }}"
+                "{% for c in m.tool_calls %}{{ c.arguments | tojson }}{% endfor %};{% endfor %}"
+                "{{ 'a:' if add_generation_prompt }}");
+  folder_.write("a.jsonl", R"({"messages": [{"role": "developer", "content": "d"}, {"role": "user", "content": "p"},)"
+                           R"( {"role": "assistant", "content": "q", "tool_calls": [{"arguments": "{\"x\": null}"}]},)"
+                           R"( {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})");
+  EXPECT_EQ(shown({.inputs = {"a.jsonl"}, .chat_template = "t.jinja"}), "u:p;a:[q{\"x\": null};]u:r;a:[?s;]");
+  EXPECT_THAT(said_, AllOf(HasSubstr("does not write: developer (1 turn)"), HasSubstr("arguments are JSON in a text"),
+                           HasSubstr("1 of 1 document has null arguments"), HasSubstr("1 answer is trained on as")));
+}
+
 TEST_F(RecordsTest, RolesThatNobodyHasAreSaid) {
   folder_.write("t.jinja", kTurns);
   folder_.write("a.jsonl", R"({"messages": [{"role": "human", "content": "p"}, {"role": "bot", "content": "q"}]})");
@@ -292,7 +305,8 @@ TEST_F(RecordsTest, TablesHaveAHeader) {
 
 TEST_F(RecordsTest, WhatIsNotReadSaysWhatToDo) {
   folder_.write("a.parquet", "PAR1");
-  EXPECT_FAILURE(run({"a.parquet"}), Exit::usage, AllOf(HasSubstr("Parquet"), HasSubstr("read_parquet(argv[1])")));
+  EXPECT_FAILURE(run({"a.parquet"}), Exit::usage,
+                 AllOf(HasSubstr("Parquet"), HasSubstr("pyarrow.parquet.read_table(argv[1])")));
   folder_.write("it's.parquet", "PAR1");
   EXPECT_FAILURE(run({"it's.parquet"}), Exit::usage,
                  AllOf(HasSubstr("/it'\\''s.parquet' '"), HasSubstr("/it'\\''s.jsonl' converts it")));

@@ -1,0 +1,36 @@
+#include "text/chat/record_counts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata::text {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(RecordCounts, AddUpAndAreSaidInSentences) {
+  RecordCounts all, part;
+  EXPECT_THAT(all.remarks("t", 4), IsEmpty());
+  part.tools_left_out = part.decoded_calls = part.null_arguments = part.retold = part.unlabelled = 1;
+  part.unread["id"] = part.unread_in_turns["name"] = part.roles_left_out["developer"] = 1;
+  part.roles = {"user"};
+  all.add(part);
+  all.add(part);
+  EXPECT_EQ(all.unlabelled, 2u);
+  EXPECT_THAT(all.roles, ElementsAre("user"));
+  EXPECT_THAT(
+      all.remarks("t.jinja", 4),
+      ElementsAre("fields that are not read: id (2 records)",
+                  "fields of turns that t.jinja does not write: name (2 records)",
+                  "roles whose turns t.jinja does not write: developer (2 turns)",
+                  HasSubstr("2 of 4 documents have tools or calls of them, which t.jinja does not write"),
+                  HasSubstr("2 of 4 documents have tool calls whose arguments are JSON in a text"),
+                  AllOf(HasSubstr("2 of 4 documents have null arguments"), HasSubstr("jq -c 'del(.. | nulls)'")),
+                  AllOf(HasSubstr("2 answers are trained on as t.jinja writes them"), HasSubstr("--train-on last"))));
+}
+
+}  // namespace
+}  // namespace strata::text
