@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -53,16 +54,24 @@ const RecipeKey* similar_key(std::string_view written) {
     nearest = &key;
     fewest = distance;
   }
-  return nearest;
+  if (nearest) return nearest;
+  constexpr std::size_t kBeginning = 5;  // shorter ones begin many names
+  const std::string_view part = last_part(name);
+  if (part.size() < kBeginning) return nullptr;
+  const auto longer =
+      std::ranges::find_if(recipe_keys(), [&](const RecipeKey& key) { return last_part(key.name).starts_with(part); });
+  return longer == recipe_keys().end() ? nullptr : &*longer;
 }
 
 std::string keys_about(std::string_view asked) {
   const std::string part = folded(asked);
   std::string out;
+  std::set<std::string_view> shown;
   const Recipe defaults;
   const auto add_key = [&](const RecipeKey& key) {
-    out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
-                       key.allowed);
+    if (shown.insert(key.name).second)
+      out += fmt::format("{} = {}\n    {}\n    allowed: {}\n", key.name, default_text(key, defaults), key.meaning,
+                         key.allowed);
   };
   const auto add = [&](const NameElsewhere& other) {
     out += fmt::format("{} (other tools)\n    {}\n", other.name, text_of(other));
@@ -83,7 +92,7 @@ std::string keys_about(std::string_view asked) {
       if (const std::string meant = value_meant(asked, key); !meant.empty())
         out += fmt::format("{} (other tools)\n    use {} = {}\n", asked, key.name, meant);
   constexpr std::size_t kWord = 4;  // shorter words occur inside others
-  if (out.empty() && part.size() >= kWord)
+  if (part.size() >= kWord)
     for (const RecipeKey& key : recipe_keys())
       if (has(key.meaning)) add_key(key);
   if (!out.empty()) return out;

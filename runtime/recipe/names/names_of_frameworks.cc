@@ -26,7 +26,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"pin_memory buffer_count buffer_size max_in_cpu fast_init", "",
      "not needed: buffers are planned, and memory.device and memory.host are the limits"},
     {"ratio", "", "no counterpart: a tier holds all of a kind of state"},
-    {"cpu_offload", "zero.optimizer", kTier},
+    {"cpu_offload", "zero.optimizer", R"("host", and zero.gradients, zero.parameters: each for itself)"},
     {"cpu_offload_params", "zero.parameters", kTier},
     {"aio queue_depth single_submit overlap_events intra_op_parallelism use_gds thread_count", "memory.io_engine",
      "with memory.io_direct and memory.io_registered"},
@@ -139,10 +139,16 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"eval_interval", "evaluation.every", ""},
     {"eval_iters", "evaluation.max_sequences", kSequences},
     {"init_method_std", "model.preset", "as model.config.initializer_range"},
-    {"hidden_dropout attention_dropout", "model.path", "as a key of config.json: model.config.KEY"},
+    {"hidden_dropout attention_dropout", "",
+     "use model.config.KEY with the name that config.json has (GPT-2: resid_pdrop, attn_pdrop; Llama: "
+     "attention_dropout; "
+     "BERT: hidden_dropout_prob)"},
     {"num_layers hidden_size num_attention_heads ffn_hidden_size num_query_groups kv_channels rotary_base norm_epsilon "
      "untie_embeddings_and_output_weights",
-     "model.preset", "as a key of config.json: model.config.KEY"},
+     "",
+     "use model.config.KEY with the name that config.json has (num_hidden_layers, num_key_value_heads, rope_theta; "
+     "GPT-2: "
+     "n_layer, n_embd)"},
     {"swiglu disable_bias_linear normalization position_embedding_type", "",
      "the family of model.path or model.preset "
      "decides that"},
