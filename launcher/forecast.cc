@@ -37,6 +37,8 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
     if (r.zero.stage == 3 && r.zero.parameters_group == runtime::kAllRanks) add("zero.parameters_group", "node");
     if (r.zero.stage > 0 && r.zero.optimizer_group == runtime::kAllRanks) add("zero.optimizer_group", "node");
   }
+  if (mesh.data_per_node() > 1 && mesh.data_per_node() < mesh.data() && r.training.reduce_group == 1 && !job.plan.fast)
+    add("training.reduce_group", fmt::to_string(mesh.data_per_node()), false);
   if (r.training.recompute.kind != runtime::Recompute::Kind::none) add("training.recompute", "none");
   const auto nearer = [&](const char* key, Tier tier) {
     if (tier == Tier::nvme) add(key, "host");
@@ -122,6 +124,8 @@ std::string advice(Bound bound, bool on_gpu) {
       return "more device memory (memory.device), so that less is moved";
     case Bound::disk:
       return "another drive in memory.nvme";
+    case Bound::stages:
+      return "more micro-batches per step, or parallel.schedule = \"interleaved\"";
     case Bound::waking:
       break;
   }

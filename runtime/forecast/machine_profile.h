@@ -34,14 +34,24 @@ struct MachineProfile {
 // GPU with its host and drives. They depend only on the plan, so that every rank decides alike.
 MachineProfile nominal_profile(const StepPlan& plan);
 
-// The resource that bounds a share of a task's time.
-enum class Bound : std::uint8_t { products, attention, memory, optimizer, communication, host_link, disk, waking };
-inline constexpr std::array<std::string_view, 8> kBoundNames = {"products",      "attention", "memory", "optimizer",
-                                                                "communication", "host link", "disk",   "waking"};
+// The resource that bounds a share of a task's time. `stages`: messages of other stages, for which a stage waits.
+enum class Bound : std::uint8_t {
+  products,
+  attention,
+  memory,
+  optimizer,
+  communication,
+  host_link,
+  disk,
+  waking,
+  stages
+};
+inline constexpr std::array<std::string_view, 9> kBoundNames = {
+    "products", "attention", "memory", "optimizer", "communication", "host link", "disk", "waking", "stages"};
 // The same in practitioners' words, for people to read; files keep the names above.
-inline constexpr std::array<std::string_view, 8> kBoundWords = {"GEMM",      "attention",      "memory-bound kernels",
-                                                                "optimizer", "communication",  "host-device copies",
-                                                                "disk",      "synchronisation"};
+inline constexpr std::array<std::string_view, 9> kBoundWords = {"GEMM",      "attention",       "memory-bound kernels",
+                                                                "optimizer", "communication",   "host-device copies",
+                                                                "disk",      "synchronisation", "other stages"};
 using BoundSeconds = std::array<double, kBoundNames.size()>;
 double sum_of(const BoundSeconds& seconds);
 

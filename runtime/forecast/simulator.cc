@@ -16,12 +16,13 @@ namespace {
 
 // A running task's demand for each shared resource, as a fraction of it. Over all running tasks the sum may exceed 1.
 struct Demand {
-  double cores = 0, memory = 0, disk = 0;
+  double cores = 0, memory = 0, disk = 0, network = 0;
 
   Demand& operator+=(const Demand& d) {
     cores += d.cores;
     memory += d.memory;
     disk += d.disk;
+    network += d.network;
     return *this;
   }
 };
@@ -29,6 +30,8 @@ struct Demand {
 Demand demand_of(const Task& task, const MachineProfile& m, double seconds) {
   const bool disk = task.lane == LaneId::disk_read || task.lane == LaneId::disk_write;
   Demand d{.disk = disk ? 1.0 : 0.0};
+  if (m.network_bytes_per_s > 0 && seconds > 0)
+    d.network = std::min(1.0, task.cost.between_bytes / m.network_bytes_per_s / seconds);
   if (m.cores == 0 || disk) return d;  // drives use DMA; Running::speed adds their share of the cores
   const bool whole_team = task.lane == LaneId::compute || task.lane == LaneId::host_compute;
   d.cores = whole_team ? 1 : 1 / m.cores;
@@ -54,6 +57,7 @@ struct Running {
     double speed = 1;
     if (demand.cores > 0) speed = std::min(speed, 1 / cores);
     if (demand.memory > 0) speed = std::min(speed, 1 / all.memory);
+    if (demand.network > 0) speed = std::min(speed, 1 / all.network);
     return speed;
   }
 };
@@ -331,12 +335,22 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
   }
   for (int at = last_task >= 0 ? last_task : last_awaited(plan, spans); at >= 0;) {
     const Span& span = spans[index(at)];
-    add(at, static_cast<double>(span.end - span.begin) * 1e-9);
+    const Task& task = plan.tasks[index(at)];
     const auto [awaited, across] = last_wait(plan, index(at), spans);
     int last = before[index(at)];
     if (awaited >= 0 && (last < 0 || spans[index(awaited)].end > spans[index(last)].end)) last = awaited;
-    // A wait for the previous step has no span. It shows only in the task's late begin.
-    if (across >= 0) add(across, static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9);
+    const double lasted = static_cast<double>(span.end - span.begin) * 1e-9;
+    const double late = static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9;
+    if (task.kind == TaskKind::receive) {
+      // A measured receive lasts as long as it waits, and a simulated one begins when the message is there.
+      const double alone = std::min(lasted, sum_of(seconds_of(task, machine)));
+      add(at, alone);
+      path[static_cast<std::size_t>(Bound::stages)] += lasted - alone + std::max(0.0, late);
+    } else {
+      add(at, lasted);
+      // A wait for the previous step has no span. It shows only in the task's late begin.
+      if (across >= 0) add(across, late);
+    }
     at = last;
   }
   return path;

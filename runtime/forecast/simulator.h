@@ -15,9 +15,9 @@
 namespace strata::runtime {
 
 // When each task of the plan would run, in ns from the step's begin. Lanes run in order and tasks respect their waits;
-// the tasks that the previous step left running are simulated too. Tasks that run at once share cores, memory and
-// drives; if they need more than there is, all slow down (processor sharing). A checkpoint's tasks are left out and
-// have no span.
+// the tasks that the previous step left running are simulated too. Tasks that run at once share cores, memory, the
+// network and drives; if they need more than there is, all slow down (processor sharing). A checkpoint's tasks are left
+// out and have no span.
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine);
 
 // The same for the plans of all stages of a pipeline, by stage. Each receives what the others send. Simulates one step,

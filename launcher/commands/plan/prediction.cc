@@ -52,7 +52,7 @@ void print_prediction(const Prediction& p) {
   for (const Gain& gain : p.gains)
     fmt::print("faster: {} = {}: {}{}\n", gain.key, gain.value, tokens_rate_text(gain.tokens_per_s),
                gain.same_numbers ? "" : " (losses change)");
-  fmt::print("{}\n", folded(fmt::format("to go faster than settings allow: {}", advice(f.bound(), p.gpu)), 2));
+  fmt::print("{}\n", folded(fmt::format("to go faster: {}", advice(f.bound(), p.gpu)), 2));
 }
 
 JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan) {

@@ -275,6 +275,34 @@ TEST(Simulator, TellsWhatTheStepIsBoundBy) {
   EXPECT_NEAR(exposed_ms(plan, spans)[static_cast<std::size_t>(LaneId::upload)], 750, 1e-3);
 }
 
+// Tasks that send to other nodes at once share the network.
+TEST(Simulator, LanesShareTheNetwork) {
+  const auto sends = [](LaneId lane, TaskKind kind) {
+    Task task{};
+    task.lane = lane;
+    task.kind = kind;
+    task.cost = {.sent_bytes = 1, .between_bytes = 1};
+    return task;
+  };
+  MachineProfile machine = unit_speeds(0);
+  machine.network_bytes_per_s = 1;
+  const StepPlan plan = plan_of({sends(LaneId::gather, TaskKind::gather), sends(LaneId::reduce, TaskKind::reduce)});
+  EXPECT_NEAR(end_of(simulate(plan, machine)), 2, kClock);
+  machine.network_bytes_per_s = 0;
+  EXPECT_NEAR(end_of(simulate(plan, machine)), 1, kClock) << "links within a node are not shared";
+}
+
+// A stage's receive that begins late, or lasts longer than its message takes, waited for the other stage.
+TEST(Simulator, WaitsForOtherStagesAreTheirs) {
+  Task receive = task_in(LaneId::compute, 0);
+  receive.kind = TaskKind::receive;
+  const StepPlan plan = plan_of({task_in(LaneId::compute, 1), receive, task_in(LaneId::compute, 2)});
+  const std::vector<Span> spans = {{0, 1'000'000'000}, {3'000'000'000, 4'000'000'000}, {4'000'000'000, 6'000'000'000}};
+  const BoundSeconds path = critical_path(plan, unit_speeds(0), spans);
+  EXPECT_NEAR(path[static_cast<std::size_t>(Bound::stages)], 3, kClock);
+  EXPECT_NEAR(path[static_cast<std::size_t>(Bound::products)], 3, kClock);
+}
+
 // An update after the host's read, for which only the next step waits.
 TEST(Simulator, ThePathOfAMeasuredStepEndsWithItsLastTask) {
   const StepPlan plan =
