@@ -11,6 +11,7 @@
 
 #include "launcher/commands/plan/plan.h"
 #include "launcher/forecast.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"
 
