@@ -1,5 +1,3 @@
-#include "launcher/report/run_data.h"
-
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -20,6 +18,7 @@
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
+#include "launcher/report/report.h"
 #include "launcher/screen/printable.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
