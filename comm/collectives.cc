@@ -9,6 +9,11 @@
 
 namespace strata::comm {
 
+ShardedRange::Owned ShardedRange::owned(int rank) const {
+  const std::size_t first = static_cast<std::size_t>(rank) * shard_bytes;
+  return {std::clamp(first, begin, end), std::clamp(first + shard_bytes, begin, end)};
+}
+
 std::vector<std::string> Collectives::exchange_texts(const std::string& mine) {
   struct Round {
     std::uint64_t total;

@@ -1,15 +1,14 @@
 #pragma once
 // comm/ is how ranks communicate. A Communicator (this header) has the collectives of one lane. A World is a rank's
 // view of the run: communicators, memory that other ranks can reach, blocking exchanges for set-up, and how a run ends
-// when a rank fails. connect.cc chooses among solo, threads of one process, mpi/ (shared memory within a node, messages
-// between nodes) and nccl/. agreement.h turns one rank's error into an error of all ranks that is printed once.
-// same_files.h checks that all ranks read the same files. The order in which gradients are added is not decided here:
-// an all-to-all brings the pieces, and device/ops/step/gradient_sum.h adds them.
+// when a rank fails. connect.cc chooses among solo, mpi/ (shared memory within a node, messages between nodes) and
+// nccl/; tests run ranks as threads (tests/comm/run_threads.h). agreement.h turns one rank's error into an error of all
+// ranks that is printed once. same_files.h checks that all ranks read the same files. The order in which gradients are
+// added is not decided here: an all-to-all brings the pieces, and device/ops/step/gradient_sum.h adds them.
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,7 +36,7 @@ struct ShardedRange {
   Owned owned(int rank) const;
 };
 
-// Bytes that this rank sent to others, by kind of collective, since the last reset.
+// Bytes that this rank sent to others, by kind of collective.
 struct CommBytes {
   std::uint64_t all_gather = 0, all_to_all = 0, broadcast = 0, consensus = 0, point_to_point = 0;
   std::uint64_t between_nodes = 0;  // the part of all these that went to other nodes
@@ -130,7 +129,7 @@ class World {
   virtual int node_rank() const = 0;
   // The node of each rank; nodes are numbered by their lowest ranks. Empty: all ranks are on one node.
   virtual std::vector<int> nodes() const { return {}; }
-  // "one rank without mpirun", "threads", "mpi (shared memory)", "mpi (messages)".
+  // "one rank without mpirun", "mpi (shared memory)", "mpi (messages)", "nccl 2.21.5 over ...".
   virtual std::string describe() const = 0;
   virtual AbortToken& abort_token() = 0;
 
@@ -146,10 +145,6 @@ class World {
   // Blocking, for set-up and the end: gathers every rank's text; result[r] is rank r's text.
   virtual std::vector<std::string> exchange(const std::string& mine) = 0;
   void barrier() { (void)exchange(""); }
-
-  // Bytes of other ranks' memory that count towards this rank's resident set, because it has read them in place and not
-  // released them (shared memory between processes; otherwise 0). Reads /proc/self/smaps: for tests.
-  virtual std::size_t borrowed_bytes() const { return 0; }
 
   // Collective: ends a successful run. Returns once all ranks have called it. Throws an Aborted that names the rank if
   // one died earlier, or is on another node and does not call it. The destructor leaves too, without an error.
@@ -177,7 +172,7 @@ class World {
   }
 };
 
-enum class Backend : std::uint8_t { automatic, solo, threads, mpi, nccl };
+enum class Backend : std::uint8_t { automatic, solo, mpi, nccl };
 enum class Transport : std::uint8_t { automatic, shared_memory, messages };
 
 // This process's world: solo without mpirun, MPI under it (as the environment of Open MPI or Slurm shows). Initialises
@@ -194,8 +189,5 @@ int launched_ranks();
 
 // A world with one rank.
 std::unique_ptr<World> solo_world();
-// Runs f(world) on `ranks` threads, each a rank of one world, and rethrows the first exception. For tests, sanitizers
-// and debuggers. `nodes`: the node that each rank claims to be on; empty: all ranks are on one.
-void run_threads(int ranks, const std::function<void(World&)>& f, const std::vector<int>& nodes = {});
 
 }  // namespace strata::comm

@@ -73,10 +73,6 @@ std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
 }  // namespace
 
 void require_possible(Backend backend) {
-  if (backend == Backend::threads)
-    fail(Exit::usage,
-         "comm.backend = threads, which runs ranks as threads of one process, is only for tests and debugging: use "
-         "auto, or mpirun -n N for several ranks");
   const Launch launch = find_launch();
   if (backend == Backend::solo && launch.ranks > 1)
     fail(Exit::usage,

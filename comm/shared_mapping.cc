@@ -6,9 +6,7 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -93,21 +91,6 @@ void let_go(const std::byte* data, std::size_t bytes) {
   const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(data) + bytes;
   // A failure does no harm: the pages only stay in the count.
   (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT(performance-no-int-to-ptr)
-}
-
-std::size_t resident_bytes(const std::string& prefix) {
-  // Each mapping has a line that ends in its file, then lines of counts: "Rss:   1234 kB".
-  std::ifstream smaps("/proc/self/smaps");
-  const std::string file = "/memfd:" + prefix;
-  std::size_t total = 0;
-  bool ours = false;
-  for (std::string line; std::getline(smaps, line);) {
-    if (line.find('-') < line.find(' '))
-      ours = line.find(file) != std::string::npos;
-    else if (ours && line.starts_with("Rss:"))
-      total += std::strtoull(line.c_str() + sizeof "Rss:", nullptr, 10) * 1024;
-  }
-  return total;
 }
 
 }  // namespace strata::comm

@@ -54,7 +54,4 @@ class SharedMapping {
 // would be lost.
 void let_go(const std::byte* data, std::size_t bytes);
 
-// The resident bytes of this process's mappings of memory files whose names start with `prefix`.
-std::size_t resident_bytes(const std::string& prefix);
-
 }  // namespace strata::comm

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <span>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agreement.h"
@@ -23,11 +23,6 @@ namespace {
 
 using comm::agree;
 using comm::AgreedError;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The recipe that the options describe. zero.stage comes first, so that --set can override it.
 std::vector<std::string> recipe_of(const GenerateOptions& options, const runtime::ModelFolder& folder,
@@ -114,11 +109,11 @@ Generated Answerer::answer(const std::vector<std::uint32_t>& prompt, const std::
     plan(std::max(wanted, std::min(2 * generator_->capacity(), job_->model->max_positions)), prompt, tokenizer);
   Generated out;
   runtime::Sampler sampler(options_.temperature, options_.top_p, options_.seed);
-  auto start = Clock::now();
+  auto start = SteadyClock::now();
   std::span<const float> logits = generator_->append(std::span(prompt).subspan(read_.size()));
   read_ = prompt;
   out.prompt_s = seconds_since(start);
-  start = Clock::now();
+  start = SteadyClock::now();
   while (true) {
     const std::uint32_t token = sampler.pick(logits, out.tokens.size());
     if (!std::isfinite(logits[token]))

@@ -58,6 +58,11 @@ std::vector<Setting> settings_to_try(const runtime::Job& job) {
 
 }  // namespace
 
+runtime::MachineProfile profile_for(const std::optional<runtime::Machine>& machine, const runtime::Job& job,
+                                    int ranks_per_node) {
+  return machine ? runtime::profile_of(*machine, job, ranks_per_node) : runtime::nominal_profile(job.plan);
+}
+
 Bound Forecast::bound() const {
   return static_cast<Bound>(std::max_element(path.begin(), path.end()) - path.begin());
 }

@@ -19,6 +19,11 @@ struct Forecast {
   runtime::BoundSeconds path;  // time of tasks that nothing hides
   runtime::Bound bound() const;
 };
+// The speeds of the machine, with that many of the job's ranks on each; nominal speeds without a machine file. Throws
+// Error{usage} if the job needs a speed that was not measured.
+runtime::MachineProfile profile_for(const std::optional<runtime::Machine>& machine, const runtime::Job& job,
+                                    int ranks_per_node);
+
 // A pipeline stage, simulated together with the others on the machine. Points into the caller's plans and spans.
 struct SimulatedStage {
   const runtime::StepPlan* plan;

@@ -1,9 +1,9 @@
 #pragma once
-// launcher/ is the program: main.cc has every command with its options, and commands/ a file or folder per command.
-// rank/ is a process among ranks (rank/run_as_rank.h first), screen/ is what the user sees, measure/ times this machine
-// (measure/bench/bench.h), inspect/ looks into files (inspect/inspect.h), report/ makes pages, launch/ starts runs on
-// many nodes, and control/ watches and steers them. overwrite.h says what may be overwritten. Neither mathematics nor
-// planning is done here.
+// launcher/ is the program: command_line/ has every command with its options, and commands/ a file or folder per
+// command. rank/ is a process among ranks (rank/run_as_rank.h first), screen/ is what the user sees, measure/ times
+// this machine (measure/bench/bench.h), inspect/ looks into files (inspect/inspect.h), report/ makes pages, launch/
+// starts runs on many nodes, and control/ watches and steers them. overwrite.h says what may be overwritten. Neither
+// mathematics nor planning is done here.
 #include <filesystem>
 #include <optional>
 #include <string>

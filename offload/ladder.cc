@@ -15,10 +15,6 @@
 namespace strata::offload {
 namespace {
 
-std::string text_of(int error) {
-  return std::generic_category().message(error);
-}
-
 // The reason why a submitter could not be made, and the remedy.
 std::string engine_refused(Engine engine, const std::system_error& error) {
   const int code = error.code().value();
@@ -73,7 +69,7 @@ std::vector<T> left_open(std::vector<T> all, const std::optional<T>& forced) {
 }  // namespace
 
 std::string registration_refused(int error) {
-  if (error != ENOMEM && error != EPERM) return "registered buffers: " + text_of(error);
+  if (error != ENOMEM && error != EPERM) return "registered buffers: " + error_text(error);
   rlimit limit{};
   std::string bytes = "unknown";
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
@@ -81,7 +77,7 @@ std::string registration_refused(int error) {
   return fmt::format(
       "registered buffers: {} (the limit of locked memory is {}: raise ulimit -l, with Docker --ulimit "
       "memlock=-1)",
-      text_of(error), bytes);
+      error_text(error), bytes);
 }
 
 Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) {
@@ -95,7 +91,7 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort) 
   std::uint64_t seed = 0;
   for (const bool direct : left_open<bool>({true, false}, options.direct)) {
     if (const int error = file.set_direct(direct); error != 0) {
-      refuse(fmt::format("O_DIRECT: {}, of the file system {}: use one on a local drive", text_of(error),
+      refuse(fmt::format("O_DIRECT: {}, of the file system {}: use one on a local drive", error_text(error),
                          file_system_of(file.folder())));
       continue;
     }

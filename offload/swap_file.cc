@@ -16,11 +16,12 @@
 #include "base/error.h"
 
 namespace strata::offload {
-namespace {
 
 std::string error_text(int error) {
   return std::generic_category().message(error);
 }
+
+namespace {
 
 // Bytes that this user may still use; none if the file system does not count them (ramfs).
 std::optional<std::uint64_t> free_bytes(int file) {

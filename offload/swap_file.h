@@ -37,6 +37,9 @@ class SwapFile {
   std::vector<std::string> notes_;
 };
 
+// The system's message for an errno.
+std::string error_text(int error);
+
 // The type of the file system that holds `folder`, as the kernel's list of mounts names it ("ext4"), or "".
 std::string file_system_of(const std::filesystem::path& folder);
 

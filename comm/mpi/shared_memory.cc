@@ -16,15 +16,9 @@ namespace {
 
 using Address = SharedMapping::Address;
 
-// Names for a run's memory files that no other run on this machine uses: strata-RUN-RANK-NUMBER.
-std::string names(std::uint64_t run) {
-  return fmt::format("strata-{:x}-", run);
-}
-std::string names(std::uint64_t run, int rank) {
-  return fmt::format("{}{}-", names(run), rank);
-}
+// A name for a run's memory file that no other run on this machine uses: strata-RUN-RANK-NUMBER.
 std::string name(std::uint64_t run, int rank, std::size_t number) {
-  return names(run, rank) + std::to_string(number);
+  return fmt::format("strata-{:x}-{}-{}", run, rank, number);
 }
 
 class MpiSharedMemoryWorld final : public World {
@@ -54,7 +48,6 @@ class MpiSharedMemoryWorld final : public World {
     return communicator_for(*this, lane, group, memory_.open(group, lane.device().kind == device::Kind::cpu));
   }
   std::vector<std::string> exchange(const std::string& mine) override { return own_->exchange_texts(mine); }
-  std::size_t borrowed_bytes() const override;
   void leave() override {
     left_ = memory_.leave_together();
     memory_.look_after_peers();  // a rank that failed has left, too
@@ -76,10 +69,6 @@ class MpiSharedMemoryWorld final : public World {
   std::optional<bool> left_;          // whether this rank left together with the others; empty: leave() was not called
   std::vector<SharedMapping> peers_;  // the other ranks' arenas
 };
-
-std::size_t MpiSharedMemoryWorld::borrowed_bytes() const {
-  return resident_bytes(names(run_)) - resident_bytes(names(run_, rank()));
-}
 
 device::Arena MpiSharedMemoryWorld::allocate_host(std::size_t bytes) {
   if (size() == 1) {  // there is no rank to share with, and anonymous memory has huge pages on more machines

@@ -58,7 +58,6 @@ class NcclWorld final : public World {
   }
 
   std::vector<std::string> exchange(const std::string& mine) override { return world_->exchange(mine); }
-  std::size_t borrowed_bytes() const override { return world_->borrowed_bytes(); }
   void leave() override { world_->leave(); }
   void look_after_peers() override { world_->look_after_peers(); }
   void report_failure(const std::string& cause, Exit code) override { world_->report_failure(cause, code); }

@@ -17,10 +17,7 @@
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/predict/predict.h"
-#include "launcher/commands/tokenize/tokenize.h"
 #include "launcher/inspect/inspect.h"
-#include "launcher/inspect/show_documents.h"
 
 namespace strata::launcher {
 namespace {
@@ -63,8 +60,10 @@ CLI::Validator records_or_table() {
 void add_generate(CLI::App& app, int& status) {
   const auto options = std::make_shared<GenerateOptions>();
   auto* command = app.add_subcommand("generate", "continue a prompt, or answer a chat; text to stdout");
-  add_path(command, "MODEL,--model", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
-      ->required();
+  auto* model =
+      add_path(command, "MODEL", options->model, "Hugging Face directory, checkpoint, or folder of checkpoints")
+          ->option_text("TEXT REQUIRED");
+  add_path(command, "--model", options->model, "MODEL, by name")->excludes(model);
   add_adapter(command, *options, "a peft folder with an adapter of that model");
   auto* text = command->add_option("--prompt", options->prompt, "text to continue");
   given_repeatedly(command->add_option_function<std::vector<std::string>>(
@@ -98,7 +97,10 @@ void add_generate(CLI::App& app, int& status) {
   add_sets(command, *options);
   add_path(command, "--json", options->json, "write tokens and speed as JSON");
   add_force(command, *options);
-  command->callback([options, &status] { status = generate(*options); });
+  command->callback([options, &status] {
+    if (options->model.empty()) throw CLI::RequiredError("--model");
+    status = generate(*options);
+  });
 }
 
 void add_truncation(CLI::App* command, std::optional<std::string>& truncation, std::string_view otherwise) {

@@ -11,8 +11,6 @@
 #include "launcher/command_line/argument_kinds.h"
 #include "launcher/command_line/commands.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/plan/plan.h"
-#include "launcher/commands/train/train.h"
 #include "launcher/launch/launch.h"
 #include "launcher/launch/node/agent.h"
 #include "runtime/recipe/keys.h"

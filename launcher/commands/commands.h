@@ -1,6 +1,6 @@
 #pragma once
 // launcher/commands/ has a file or folder per command. launcher/command_line/ reads its options; its return value is
-// the exit code. This header declares the commands with a single file.
+// the exit code. This header declares the commands.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -10,6 +10,34 @@
 #include <vector>
 
 namespace strata::launcher {
+
+struct TrainOptions {
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+  bool force = false;  // overwrites report.* files, whatever they are
+};
+
+// `strata train`: runs one rank. Returns the exit code; throws Error.
+int train(const TrainOptions& options);
+
+struct PlanOptions {
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+  std::optional<int> ranks;           // default: as many as mpirun started, else 1
+  std::optional<int> rank;            // whose plan; default: that of the stage with the largest device peak
+  std::optional<int> ranks_per_node;  // default: all, up to the cores or GPUs of this machine
+  std::optional<std::filesystem::path> json, trace, machine;
+  std::optional<std::filesystem::path> html;
+  bool stages = false;     // also a table of ZeRO stages 0 to 3
+  bool table = false;      // also a table of precisions, recomputation and stages
+  bool max_batch = false;  // plan for the largest micro-batch that fits, whatever the recipe says
+  bool verbose = false;    // also how many tasks of each kind a step has
+  bool force = false;      // overwrites json, trace and html, whatever they are
+};
+
+// `strata plan`: shows what a run over `ranks` ranks will do and need, without running anything. With a machine file
+// also how long a step takes, what bounds it, and what would help. Returns the exit code; throws Error.
+int plan(const PlanOptions& options);
 
 struct EvalOptions {
   std::optional<std::filesystem::path> recipe;
@@ -62,5 +90,50 @@ int generate(const GenerateOptions& options);
 // and for each folder (by default the current one) how the nvme tier would be read and written there. Returns the exit
 // code: 1 if training cannot work at all, or if an existing GPU or a folder cannot be used.
 int doctor(std::ostream& out, std::span<const std::filesystem::path> folders);
+
+struct PredictOptions {
+  std::filesystem::path model, out;
+  std::string input;  // .jsonl, .csv or .tsv; "-": JSONL from standard input
+  double threshold = 0.5;
+  std::string field = "text";
+  std::optional<std::string> pair = std::nullopt;
+  std::optional<std::int64_t> max_length = std::nullopt;          // default: the training's
+  std::optional<std::string> truncation = std::nullopt;           // default: the training's
+  std::optional<std::filesystem::path> tokenizer = std::nullopt;  // default: the model's
+  std::optional<std::string> precision = std::nullopt;            // default: that of the weights
+  std::vector<std::string> sets = {};
+  std::optional<std::filesystem::path> adapter = std::nullopt;  // also in `sets`
+  bool force = false;
+};
+
+// `strata predict`: a classifier's scores of each text, in the order of the input, the same on any number of ranks.
+// OUT.part holds finished work, from which the same command resumes. Returns the exit code; throws Error.
+int predict(const PredictOptions& options);
+
+struct TokenizeOptions {
+  std::string tokenizer;      // "byte", or a Hugging Face directory
+  std::filesystem::path out;  // OUT.bin; OUT.bin.json is written next to it
+  std::vector<std::string>
+      inputs;  // text files, .jsonl, .csv or .tsv with a document in each record; "-": standard input
+  std::optional<std::string> field = std::nullopt;  // a JSONL line's, default "text"; if given, "-" is JSONL, too
+  std::optional<std::string> eot = std::nullopt;    // token between documents; default: the tokenizer's own
+  bool no_eot = false;
+  bool add_special = false;  // put the tokenizer's template around each document
+  // text, chat, alpaca, sharegpt, completion (JSONL), csv or tsv. Default: decided by file names and the first record.
+  std::optional<std::string> format = std::nullopt;
+  std::optional<std::filesystem::path> chat_template = std::nullopt;  // default: the tokenizer folder's own
+  std::optional<std::string> train_on = std::nullopt;                 // assistant, last, completion or all
+  std::vector<std::string> labels = {};                               // fields that hold a text's class
+  std::optional<std::string> pair = std::nullopt;                     // field of a second text
+  std::optional<std::int64_t> max_length = std::nullopt;              // tokens of a document
+  std::optional<std::string> truncation = std::nullopt;
+  int threads = 0;     // 0: one per core
+  bool force = false;  // overwrites the output files, whatever they are
+};
+
+// `strata tokenize`: writes documents (text files, lines of JSONL) one after the other, with an end-of-text token
+// between two, none with `byte`. Inputs are read in pieces, so they may be of any size; the tokens do not depend on the
+// number of threads. The output files are replaced together or not at all. Returns the exit code; throws Error.
+int tokenize(const TokenizeOptions& options);
 
 }  // namespace strata::launcher

@@ -16,11 +16,11 @@
 #include "launcher/control/board.h"
 #include "launcher/control/service/front.h"
 #include "launcher/control/service/listener.h"
-#include "launcher/control/service/metrics.h"
 #include "launcher/control/service/service.h"
 #include "launcher/control/watch/hub.h"
 #include "launcher/control/watch/node_memory.h"
 #include "launcher/control/watch/rank_monitor.h"
+#include "launcher/median.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/recipe/recipe_text.h"
@@ -183,13 +183,7 @@ class Control::Impl {
       compute_ms_[timed_ % kMostTimes] = ms;
     ++timed_;
   }
-  double compute_ms() const {
-    if (compute_ms_.empty()) return 0;
-    std::vector<double> times = compute_ms_;
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    return *middle;
-  }
+  double compute_ms() const { return compute_ms_.empty() ? 0 : median_of(compute_ms_); }
 
   void train(std::int64_t step) {
     if (rank_ != 0) return;

@@ -1,5 +1,3 @@
-#include "launcher/inspect/class_line.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <span>
 
 #include "base/counted.h"
+#include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "models/classes.h"
 

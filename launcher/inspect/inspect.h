@@ -1,17 +1,62 @@
 #pragma once
-// launcher/inspect/ looks into files: what a file is and holds (here), and checkpoints tensor by tensor
-// (inspect_checkpoint.h, statistics.h).
+// launcher/inspect/ looks into files: what a file is and holds, checkpoints tensor by tensor, adapters, and documents
+// as text (here); figures of tensors (statistics.h).
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <ostream>
+#include <string>
 
-#include "launcher/inspect/inspect_checkpoint.h"
+#include "models/files/config.h"
+#include "models/files/safetensors.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/data/files/token_sidecar.h"
 
 namespace strata::launcher {
+
+// Print a line for each tensor, or only for those with damage or non-finite numbers.
+enum class Tensors { all, wrong };
+
+// The checkpoint that a path means: the folder itself, or the newest undamaged one in a folder of checkpoints; each
+// newer one that was passed over gets a line on stderr that says why. nullopt if the path is neither.
+std::optional<runtime::Checkpoint> checkpoint_at(const std::filesystem::path& path);
+
+// Lists the checkpoints in a folder, newest first, and marks the best one and damaged ones. Prints nothing if the
+// folder holds none or is itself one.
+void list_folder(const std::filesystem::path& folder, std::ostream& out);
+
+// Prints step, model and sizes, then one line per tensor and kind of state (all of them, or those with something
+// wrong). Verifies every checksum. Throws Error{corrupt} at the end if one does not match.
+void inspect_checkpoint(const runtime::Checkpoint& checkpoint, Tensors tensors, std::ostream& out);
+
+// Prints where two checkpoints differ: one line per tensor and kind of state that differs, with its first difference.
+void compare_checkpoints(const runtime::Checkpoint& first, const runtime::Checkpoint& second, std::ostream& out);
 
 // `strata inspect`: prints what a checkpoint, token file, safetensors file or Hugging Face directory holds to `out`.
 // Returns the exit code; throws Error{corrupt} if the file does not hold what it claims.
 int inspect(const std::filesystem::path& path, Tensors tensors, std::ostream& out);
 // Prints how two checkpoints differ.
 int inspect(const std::filesystem::path& a, const std::filesystem::path& b, std::ostream& out);
+
+// `strata inspect OUT.bin --show N`: prints the first `number` documents as text, with tokens that count as labels in
+// green (colour: for a terminal) or in brackets. tokenizer: "byte" or a Hugging Face directory; required if the sidecar
+// names another than `byte`. Returns the exit code; throws Error{usage} if it is missing or not the tokens' own.
+int show_documents(const std::filesystem::path& path, std::uint64_t number,
+                   const std::optional<std::filesystem::path>& tokenizer, bool colour, std::ostream& out);
+
+// For `strata inspect` of a peft folder: what its configuration says, and a line for each thing that prevents reading
+// it with any model: unsupported keys, and tensors that lack their other factor, have ranks that do not match, or hold
+// integers.
+void print_adapter(const std::filesystem::path& folder, std::ostream& out);
+
+// For a Hugging Face directory: how many matrices are in 4 bits, and a line for each that is broken. Prints nothing if
+// none is in 4 bits and config.json does not say so.
+void print_quantisation(const models::Safetensors& file, const models::Config& config, std::ostream& out);
+
+// For `strata inspect`, one line each, with its line break: what the labels of a token file are, and what a classifier
+// tells apart and was trained on. Empty if there are no labels or the model is not a classifier. Throws what
+// read_classes() throws.
+std::string labels_line(const runtime::TokenSidecar::Labels& labels);
+std::string classes_line(const models::Config& config);
 
 }  // namespace strata::launcher

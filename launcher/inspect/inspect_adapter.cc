@@ -1,5 +1,3 @@
-#include "launcher/inspect/inspect_adapter.h"
-
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
@@ -12,6 +10,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "models/files/nf4_tensor.h"
 #include "models/files/quantisation.h"

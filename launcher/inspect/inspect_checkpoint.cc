@@ -1,5 +1,3 @@
-#include "launcher/inspect/inspect_checkpoint.h"
-
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
@@ -17,7 +15,7 @@
 #include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/storage_format.h"
-#include "launcher/inspect/class_line.h"
+#include "launcher/inspect/inspect.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/activity.h"

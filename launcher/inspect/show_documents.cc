@@ -1,5 +1,3 @@
-#include "launcher/inspect/show_documents.h"
-
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
@@ -14,6 +12,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
+#include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/documents.h"
 #include "runtime/data/files/tokens.h"

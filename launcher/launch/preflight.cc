@@ -14,6 +14,7 @@
 #include "base/quantity.h"
 #include "base/random_name.h"
 #include "launcher/launch/hosts.h"
+#include "launcher/median.h"
 
 namespace strata::launcher {
 namespace {
@@ -129,10 +130,7 @@ std::optional<double> median(const std::vector<NodeCheck>& nodes, Value&& value)
   std::vector<double> all;
   for (const NodeCheck& node : nodes)
     if (const std::optional<double> one = value(node)) all.push_back(*one);
-  if (all.empty()) return std::nullopt;
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
+  return all.empty() ? std::nullopt : std::optional(median_of(std::move(all)));
 }
 
 // The value that most nodes have; the first one if several are equally common.

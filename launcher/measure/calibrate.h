@@ -2,14 +2,38 @@
 // launcher/measure/ times this machine. `bench` compares parts of the program with what the machine allows
 // (bench/bench.h), memory/ is for its part `memory`, and `calibrate` writes the machine file that `plan --machine`
 // reads (here).
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launcher/measure/calibration.h"
+#include "comm/communicator.h"
+#include "launcher/measure/call_timer.h"
+#include "offload/swap.h"
+#include "runtime/forecast/machine.h"
 
 namespace strata::launcher {
+
+// The extent of the measurements. Tests make it small.
+struct CalibrationScope {
+  std::vector<std::filesystem::path> dirs;  // folders of the nvme tier, one per drive
+  double seconds = 0.3;                     // per figure, over all passes; four times that for figures next to a drive
+  int passes = 3;
+  std::vector<std::size_t> widths = {128, 256, 768};
+  std::size_t batch = 4, seq = 256, vocabulary = 8192;
+  std::size_t bytes = std::size_t{256} << 20;  // streamed through memory and to the drives
+};
+
+constexpr double kWideSpread = 0.15;  // a figure with a wider spread says little about the machine
+
+// Measures this rank's speeds while all ranks of `world` measure theirs, with that many threads each. If `figures` is
+// given, it receives all figures. Collective.
+runtime::Machine measure(const CalibrationScope& scope, comm::World& world, int threads,
+                         std::vector<Figure>* figures = nullptr);
+
+// A swap of that many bytes in `folders`, one per drive. Throws Error{failed} if a drive refuses.
+offload::Swap open_drives(const std::vector<std::filesystem::path>& folders, comm::World& world, std::size_t bytes);
 
 struct CalibrateOptions : CalibrationScope {
   std::filesystem::path out;

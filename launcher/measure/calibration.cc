@@ -1,5 +1,3 @@
-#include "launcher/measure/calibration.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/step/gradient_sum.h"
 #include "device/ops/step/optimizer.h"
+#include "launcher/measure/calibrate.h"
 #include "launcher/measure/call_timer.h"
 #include "launcher/measure/reference_block.h"
 

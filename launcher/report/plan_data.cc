@@ -1,5 +1,3 @@
-#include "launcher/report/plan_data.h"
-
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "base/json/json_writer.h"
+#include "launcher/report/report.h"
 
 namespace strata::launcher {
 namespace {

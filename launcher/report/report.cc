@@ -7,7 +7,6 @@
 #include "base/quantity.h"
 #include "launcher/overwrite.h"
 #include "launcher/report/pages.h"  // made by embed.cmake from the files next to this one
-#include "launcher/report/run_data.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher {

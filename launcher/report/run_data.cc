@@ -1,5 +1,3 @@
-#include "launcher/report/run_data.h"
-
 #include <fmt/format.h>
 #include <simdjson.h>
 
@@ -20,6 +18,7 @@
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
+#include "launcher/report/report.h"
 #include "launcher/screen/printable.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
@@ -33,10 +32,10 @@ using simdjson::dom::element;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // The values of a step that are drawn, by their names in report.jsonl.
-constexpr std::array<const char*, 8> kColumns = {"step",         "loss",  "grad_norm", "lr",
-                                                 "tokens_per_s", "epoch", "time",      "step_ms"};
+constexpr std::array<const char*, 8> kStepColumns = {"step",         "loss",  "grad_norm", "lr",
+                                                     "tokens_per_s", "epoch", "time",      "step_ms"};
 enum Column : std::size_t { kStep, kLoss, kNorm, kRate, kSpeed, kEpoch, kTime, kTook };
-using Step = std::array<double, kColumns.size()>;
+using Step = std::array<double, kStepColumns.size()>;
 
 struct Evaluation {
   double step, loss;
@@ -96,7 +95,7 @@ Lines steps_of(const fs::path& path) {
     }
     if (line["prompt"].error() == simdjson::SUCCESS) return;  // an answer in an evaluation
     Step& step = lines.steps.emplace_back();
-    for (std::size_t i = 0; i < kColumns.size(); ++i) step[i] = number(line, kColumns[i]);
+    for (std::size_t i = 0; i < kStepColumns.size(); ++i) step[i] = number(line, kStepColumns[i]);
     bool skipped = false;
     if (line["skipped"].get(skipped) == simdjson::SUCCESS && skipped)
       lines.events.push_back(
@@ -356,8 +355,8 @@ std::string run_data(const RunFiles& files, std::size_t most) {
     events.add(JsonObject().add("step", e.step).add("time", e.time).add("event", e.what).add("more", e.more));
   const std::vector<Step> steps = thinned(lines.steps, most);
   JsonObject columns;
-  for (std::size_t i = 0; i < kColumns.size(); ++i)
-    columns.add(kColumns[i], column(steps, [i](const Step& s) { return s[i]; }));
+  for (std::size_t i = 0; i < kStepColumns.size(); ++i)
+    columns.add(kStepColumns[i], column(steps, [i](const Step& s) { return s[i]; }));
   return JsonObject()
       .add("title", title)
       .add("subtitle", subtitle)

@@ -7,6 +7,20 @@
 
 namespace strata::runtime {
 
+std::string_view name_of(Recompute::Kind kind) {
+  switch (kind) {
+    case Recompute::Kind::none:
+      return "none";
+    case Recompute::Kind::block:
+      return "block";
+    case Recompute::Kind::sqrt:
+      return "sqrt";
+    case Recompute::Kind::list:
+      break;
+  }
+  return "list";
+}
+
 std::optional<device::StorageFormat> Recipe::Model::quantised() const {
   if (frozen_format == FrozenFormat::compute) return std::nullopt;
   return double_quant ? device::StorageFormat::nf4 : device::StorageFormat::nf4_plain;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -46,6 +47,8 @@ struct Recompute {
   Kind kind = Kind::none;
   std::vector<std::int64_t> blocks;
 };
+// The name of a kind in recipes: "none", "block" or "sqrt"; "list" for a list of blocks.
+std::string_view name_of(Recompute::Kind kind);
 
 // zero.*_group = "all", and "node".
 inline constexpr std::int64_t kAllRanks = 0, kRanksOfANode = -1;

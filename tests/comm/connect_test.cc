@@ -62,9 +62,5 @@ TEST_F(Connect, SoloAmongSeveralIsAMistake) {
   expect_usage_error(Backend::solo, "srun started 2 ranks");
 }
 
-TEST_F(Connect, ThreadsAreForTests) {
-  expect_usage_error(Backend::threads, "mpirun -n N");
-}
-
 }  // namespace
 }  // namespace strata::comm

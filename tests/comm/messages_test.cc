@@ -15,6 +15,7 @@
 #include "comm/communicator.h"
 #include "comm/host_work.h"
 #include "tests/comm/numbered_bytes.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::comm {
 namespace {

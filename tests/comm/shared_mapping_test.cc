@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "tests/dist/comm_checks.h"
 
 namespace strata::comm {
 namespace {

@@ -1,4 +1,7 @@
 #pragma once
+#include <cstddef>
+#include <string>
+
 #include "comm/communicator.h"
 
 namespace strata::comm {
@@ -8,5 +11,11 @@ void expect(bool ok, World& world, const char* what, int round);
 
 // Collective: every collective of a world brings the bytes that it should, and counts them. Rank 0 prints that.
 void check(World& world);
+
+// The resident bytes of this process's mappings of memory files whose names begin with a match of the pattern.
+std::size_t resident_bytes(const std::string& pattern);
+// Bytes of other ranks' memory that count towards this rank's resident set, because it has read them in place and not
+// released them (shared memory between processes; otherwise 0).
+std::size_t borrowed_bytes(const World& world);
 
 }  // namespace strata::comm

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/dist/tiny_run.h"
 #include "tests/offload/faulty_submitter.h"
 #include "tests/runtime/training.h"

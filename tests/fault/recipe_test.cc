@@ -32,7 +32,6 @@ TEST_F(RecipeFault, NamesKeyValueAndWhatIsAllowed) {
       {{"data.seq_len=17"}, {"data.seq_len", "17", "16"}},
       {{"model.config.n_head=3"}, {"n_head", "3", "32"}},
       {{"model.config.scale_attn_by_inverse_layer_idx=true"}, {"scale_attn_by_inverse_layer_idx"}},
-      {{"comm.backend=threads"}, {"comm.backend", "mpirun"}},
   };
   for (const auto& mistake : mistakes) {
     SCOPED_TRACE(mistake.sets[0]);

@@ -8,9 +8,6 @@
 #include <vector>
 
 #include "launcher/commands/commands.h"
-#include "launcher/commands/plan/plan.h"
-#include "launcher/commands/tokenize/tokenize.h"
-#include "launcher/commands/train/train.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/calibrate.h"
 #include "runtime/forecast/machine.h"

@@ -10,6 +10,7 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/periodic_evaluation.h"
 #include "runtime/run/resume.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 

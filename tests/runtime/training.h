@@ -20,6 +20,7 @@
 #include "runtime/run/periodic_evaluation.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::runtime {
 

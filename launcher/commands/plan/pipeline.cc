@@ -1,5 +1,3 @@
-#include "launcher/commands/plan/pipeline.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "launcher/commands/plan/plan.h"
 #include "launcher/screen/folded.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/forecast/stage_times.h"
@@ -71,10 +70,9 @@ std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& 
 
 }  // namespace
 
-std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
-                                        const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+std::vector<PlannedStage> plan_pipeline(const Setup& setup) {
   std::vector<PlannedStage> stages;
-  for (runtime::Job& job : runtime::jobs_of_stages(workload, ranks, capacity))
+  for (runtime::Job& job : runtime::jobs_of_stages(setup.workload, setup.ranks, setup.capacity))
     stages.push_back({std::move(job), std::nullopt, 0});
   const std::vector<const runtime::StepPlan*> plans = plans_of(stages);
   require_match(plans);
@@ -83,14 +81,13 @@ std::vector<PlannedStage> plan_pipeline(const runtime::Workload& workload, int r
     for (const PlannedStage& stage : stages) forwards.push_back(&stage.job.evaluation->plan);
     require_match(forwards);
   }
-  const runtime::MachineProfile profile =
-      machine ? runtime::profile_of(*machine, stages[0].job, ranks_per_node) : runtime::nominal_profile(*plans[0]);
+  const runtime::MachineProfile profile = profile_for(setup.machine, stages[0].job, setup.ranks_per_node);
   const auto spans = runtime::simulate(plans, profile);
   double step = 0;
   for (std::size_t s = 0; s < plans.size(); ++s) step = std::max(step, runtime::makespan_s(*plans[s], spans[s]));
   for (std::size_t s = 0; s < plans.size(); ++s) {
     stages[s].idle_share = runtime::idle_share(*plans[s], spans[s], 1e3 * step);
-    if (machine) stages[s].step_ms = 1e3 * runtime::makespan_s(*plans[s], spans[s]);
+    if (setup.machine) stages[s].step_ms = 1e3 * runtime::makespan_s(*plans[s], spans[s]);
     stages[s].spans = spans[s];
   }
   return stages;

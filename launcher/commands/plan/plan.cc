@@ -16,18 +16,13 @@
 #include "base/quantity.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
-#include "launcher/commands/plan/pipeline.h"
-#include "launcher/commands/plan/prediction.h"
-#include "launcher/commands/plan/settings.h"
-#include "launcher/commands/plan/stages.h"
+#include "launcher/commands/commands.h"
 #include "launcher/forecast.h"
-#include "launcher/max_batch.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
-#include "launcher/report/plan_data.h"
 #include "launcher/report/report.h"
 #include "launcher/screen/folded.h"
 #include "launcher/screen/printable.h"
@@ -184,8 +179,8 @@ void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, st
   add_row(rows, what, job->plan.memory[tier], "");
 }
 
-void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int ranks_per_node,
-                 const std::optional<runtime::Machine>& machine) {
+void print_table(const runtime::Job& job, const Setup& setup) {
+  const runtime::Capacity& capacity = setup.capacity;
   const runtime::StepPlan& plan = job.plan;
   const std::string shape = fmt::format(
       "{} of {} parameters on {}: ZeRO-{}, {}, {} of {} x {} tokens per rank and step, {}", job.model->family,
@@ -214,7 +209,8 @@ void print_table(const runtime::Job& job, const runtime::Capacity& capacity, int
              "columns add up to more than the peak."));
   if (same_memory(plan, capacity))
     fmt::print("RAM (device) and host are the same memory: {} are there for both.\n", bytes_text(capacity.together));
-  if (plan.ranks() > 1) fmt::print("{}\n", folded("capacity: " + sharing_text(job, ranks_per_node, machine), 2));
+  if (plan.ranks() > 1)
+    fmt::print("{}\n", folded("capacity: " + sharing_text(job, setup.ranks_per_node, setup.machine), 2));
   print_drives(job);
   fmt::print("\n{}\n", folded(sent_text(plan), 2));
   if (const std::string copies = copies_text(plan); !copies.empty()) fmt::print("{}\n", folded(copies, 2));
@@ -238,14 +234,15 @@ void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
 
 // Writes one page with the recipe's stage and the other stages for comparison.
 void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<Stage>& stages,
-                const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+                const Setup& setup) {
+  const auto& machine = setup.machine;
   const std::string speeds = speeds_text(machine.has_value(), machine && machine->measured);
   JsonArray all;
   for (const Stage& stage : stages) {
     if (!stage.groups.empty()) continue;
-    const runtime::MachineProfile profile =
-        machine ? runtime::profile_of(*machine, stage.job, ranks_per_node) : runtime::nominal_profile(stage.job.plan);
-    all.add(JsonText{plan_data(stage.job, capacity, profile, runtime::simulate(stage.job.plan, profile), speeds)});
+    const runtime::MachineProfile profile = profile_for(machine, stage.job, setup.ranks_per_node);
+    all.add(
+        JsonText{plan_data(stage.job, setup.capacity, profile, runtime::simulate(stage.job.plan, profile), speeds)});
   }
   const std::string title =
       fmt::format("{} of {} parameters on {} {}", job.model->family, count_text(job.model->parameters()), job.ranks,
@@ -309,9 +306,10 @@ int plan(const PlanOptions& options) {
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
   if (per_node < ranks)
     for (int rank = 0; rank < ranks; ++rank) workload.nodes.push_back(rank / per_node);
+  const Setup setup{workload, ranks, capacity, machine, per_node};
   std::optional<MaxBatch> largest;
   if (options.max_batch) {
-    largest = find_max_batch(workload, ranks, capacity, machine, per_node);
+    largest = find_max_batch(setup);
     recipe.training.micro_batch_size = largest->largest.fits ? largest->largest.fits->size : 1;
   } else {
     settle_batch(workload, ranks, seat.device);
@@ -320,7 +318,7 @@ int plan(const PlanOptions& options) {
     fail(Exit::usage, "--rank {} is not one of {}: give 0 to {}", *options.rank,
          counted(static_cast<std::uint64_t>(ranks), "rank"), ranks - 1);
   std::vector<PlannedStage> pipeline;
-  if (recipe.parallel.stages > 1) pipeline = plan_pipeline(workload, ranks, capacity, machine, per_node);
+  if (recipe.parallel.stages > 1) pipeline = plan_pipeline(setup);
   const runtime::Job alone = pipeline.empty() ? runtime::make_job(workload, ranks, capacity) : runtime::Job{};
   const std::size_t shown = pipeline.empty() ? 0 : stage_of(pipeline, options.rank);
   const runtime::Job& job = pipeline.empty() ? alone : pipeline[shown].job;
@@ -331,11 +329,11 @@ int plan(const PlanOptions& options) {
   if (machine)
     prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node, simulated(pipeline));
   std::vector<Stage> stages;
-  if (options.stages || options.html) stages = plan_stages(workload, ranks, capacity, machine, per_node);
-  if (options.stages) add_group_stages(stages, workload, ranks, capacity, machine, per_node);
+  if (options.stages || options.html) stages = plan_stages(setup);
+  if (options.stages) add_group_stages(stages, setup);
   std::vector<PlannedSetting> settings;
-  if (options.table) settings = plan_settings(job, ranks, capacity, machine, per_node);
-  print_table(job, capacity, per_node, machine);
+  if (options.table) settings = plan_settings({job, ranks, capacity, machine, per_node});
+  print_table(job, setup);
   if (!pipeline.empty()) fmt::print("\n{}\n", pipeline_text(pipeline));
   print_epoch(job, std::move(data));
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
@@ -381,7 +379,7 @@ int plan(const PlanOptions& options) {
     file.write(json.text() + "\n");
     file.close();
   }
-  if (options.html) write_page(options, job, stages, capacity, machine, per_node);
+  if (options.html) write_page(options, job, stages, setup);
   if (options.trace) {
     runtime::ReportFile file(*options.trace, "--trace");
     file.write(pipeline.empty() ? step_trace(job, prediction) : pipeline_trace(pipeline));

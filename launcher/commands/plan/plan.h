@@ -1,30 +1,135 @@
 #pragma once
-// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (here), a comparison
-// of the ZeRO stages (stages.h), and one of other settings (settings.h).
+// launcher/commands/plan/ is `strata plan`: the plan of one recipe as a table, JSON, trace or page (plan.cc). Here: the
+// stages of a pipeline, the prediction of a machine file, and comparisons with the ZeRO stages, with other settings,
+// and with other micro-batches.
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "base/json/json_writer.h"
+#include "launcher/forecast.h"
+#include "runtime/forecast/machine.h"
+#include "runtime/job/make_job.h"
+#include "runtime/job/search/micro_batch.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
 
-struct PlanOptions {
-  std::optional<std::filesystem::path> recipe;
-  std::vector<std::string> sets;
-  std::optional<int> ranks;           // default: as many as mpirun started, else 1
-  std::optional<int> rank;            // whose plan; default: that of the stage with the largest device peak
-  std::optional<int> ranks_per_node;  // default: all, up to the cores or GPUs of this machine
-  std::optional<std::filesystem::path> json, trace, machine;
-  std::optional<std::filesystem::path> html;
-  bool stages = false;     // also a table of ZeRO stages 0 to 3
-  bool table = false;      // also a table of precisions, recomputation and stages
-  bool max_batch = false;  // plan for the largest micro-batch that fits, whatever the recipe says
-  bool verbose = false;    // also how many tasks of each kind a step has
-  bool force = false;      // overwrites json, trace and html, whatever they are
+// What is planned: a workload on so many ranks, each with that capacity, on machines with ranks_per_node of them each.
+// With a machine file, `machine` predicts times.
+struct Setup {
+  const runtime::Workload& workload;
+  int ranks;
+  const runtime::Capacity& capacity;
+  const std::optional<runtime::Machine>& machine;
+  int ranks_per_node;
 };
 
-// `strata plan`: shows what a run over `ranks` ranks will do and need, without running anything. With a machine file
-// also how long a step takes, what bounds it, and what would help. Returns the exit code; throws Error.
-int plan(const PlanOptions& options);
+// What the ranks of one stage of a pipeline do in a step, as the simulator runs all stages against each other.
+struct PlannedStage {
+  runtime::Job job;                       // that of the stage's first rank
+  std::optional<double> step_ms;          // only with a machine file
+  double idle_share;                      // the share of the step in which the compute lane has nothing to do
+  std::vector<runtime::Span> spans = {};  // when its tasks run
+};
+
+// Plans every stage. Without a machine, idle shares come from nominal speeds. Throws what make_job throws.
+std::vector<PlannedStage> plan_pipeline(const Setup& setup);
+// The stage of a rank; if none is given, the one with the largest peak on the device.
+std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
+// The stages as forecast() takes them, which points into `stages`.
+std::vector<SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
+// A row per stage, and the split that would balance them better.
+std::string pipeline_text(const std::vector<PlannedStage>& stages);
+// The step of all stages (docs/formats.md, "Traces").
+std::string pipeline_trace(const std::vector<PlannedStage>& stages);
+// The table as a member of plan --json.
+JsonArray pipeline_json(const std::vector<PlannedStage>& stages);
+
+// The prediction that `plan --machine` adds.
+struct Prediction {
+  Forecast forecast;
+  std::vector<Gain> gains;
+  bool gpu;                      // the machine's ranks compute on GPUs
+  int measured_ranks;            // ranks with which the machine file was measured
+  bool measured;                 // false: computed from data sheets
+  std::optional<double> spread;  // between the measurements
+  std::string scaling;           // how speeds were scaled to this job's ranks; empty: they were not
+};
+// Looks for gains in the recipe as the user gave it. `stages`: as for forecast().
+Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
+                   const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
+                   int ranks_per_node, std::span<const SimulatedStage> stages);
+// The step of a job without stages (docs/formats.md, "Traces"), at nominal speeds if there is no prediction.
+std::string step_trace(const runtime::Job& job, const std::optional<Prediction>& prediction);
+// Prints to stdout, for people.
+void print_prediction(const Prediction& p);
+// Members of plan --json.
+JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan);
+
+// The memory and time that the recipe needs at one ZeRO stage.
+struct Stage {
+  runtime::Job job;
+  bool fits;
+  std::optional<double> step_ms;  // only with a machine file
+  std::string groups = {};  // key of zero.*_group that is "node" here, without "zero."; empty: the recipe's groups
+};
+
+// Plans stages 0 to 3 for a number of ranks. Throws what make_job throws.
+std::vector<Stage> plan_stages(const Setup& setup);
+// Adds stages with state in groups, if there are several nodes with several ranks each: a node's ranks together hold
+// the parameters, or everything that the stage shards. Adds nothing if the recipe sets groups itself.
+void add_group_stages(std::vector<Stage>& stages, const Setup& setup);
+// Prints one row per stage next to the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
+void print_stages(const std::vector<Stage>& stages);
+// The same as a member of plan --json.
+JsonArray stages_json(const std::vector<Stage>& stages);
+
+// A row of `plan --table`: one setting of a recipe, the memory of its plan, and with a machine file the time of a step.
+struct PlannedSetting {
+  int stage;
+  device::DType precision;
+  runtime::Recompute recompute;
+  bool vertical, fits;
+  runtime::Memory memory;
+  std::optional<double> step_ms, tokens_per_s;
+};
+
+// Plans the recipe in each precision and with each recomputation, including the blocks that it lists itself, and with
+// several ranks at each ZeRO stage. Skips settings that the recipe's other keys exclude. Runs nothing.
+std::vector<PlannedSetting> plan_settings(const Setup& setup);
+std::string settings_text(const std::vector<PlannedSetting>& settings);
+// ,"table":[{"stage":0,"precision":"bf16",...}]
+JsonArray settings_json(const std::vector<PlannedSetting>& settings);
+
+// The predicted speed of a step with a micro-batch of this size. path_per_token: where its time goes.
+struct BatchSpeed {
+  std::int64_t size;
+  std::string_view order;  // planned order of micro-batches and units
+  runtime::Memory memory;
+  double step_ms, tokens_per_s;
+  runtime::BoundSeconds path_per_token;
+};
+
+// What `plan --max-batch` finds: the largest micro-batch that fits and, with a machine, the speeds of it and of smaller
+// ones, in ascending order: powers of two, or divisors of training.global_batch_size.
+struct MaxBatch {
+  runtime::LargestBatch largest;
+  std::vector<BatchSpeed> speeds;
+  bool of_global = false;  // sizes divide a rank's part of training.global_batch_size
+
+  // The size with the most tokens per second; null without a machine, or if nothing fits.
+  const BatchSpeed* fastest() const;
+};
+// Throws what largest_micro_batch() and forecast() throw.
+MaxBatch find_max_batch(const Setup& setup);
+
+// Lines for people: the largest size, what the next one would need, and which is fastest and why.
+std::string max_batch_text(const MaxBatch& found);
+// {"size":8,"too_large":{...},"fastest":4,"speeds":[...]}; size is null if nothing fits.
+std::string max_batch_json(const MaxBatch& found);
 
 }  // namespace strata::launcher

@@ -1,10 +1,9 @@
-#include "launcher/commands/plan/prediction.h"
-
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "base/quantity.h"
+#include "launcher/commands/plan/plan.h"
 #include "launcher/screen/folded.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/run/reports/report.h"

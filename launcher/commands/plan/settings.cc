@@ -1,5 +1,3 @@
-#include "launcher/commands/plan/settings.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +7,7 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
+#include "launcher/commands/plan/plan.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
 #include "runtime/run/reports/report.h"
@@ -29,17 +28,8 @@ std::vector<runtime::Recompute> recomputations_of(const runtime::Recipe& recipe)
 }
 
 std::string text_of(const runtime::Recompute& recompute) {
-  switch (recompute.kind) {
-    case Kind::none:
-      return "none";
-    case Kind::sqrt:
-      return "sqrt";
-    case Kind::block:
-      return "block";
-    case Kind::list:
-      break;
-  }
-  return fmt::format("[{}]", fmt::join(recompute.blocks, ","));
+  if (recompute.kind == Kind::list) return fmt::format("[{}]", fmt::join(recompute.blocks, ","));
+  return std::string(name_of(recompute.kind));
 }
 
 // Shortened to the width of a column.
@@ -51,30 +41,28 @@ std::string cell_of(const runtime::Recompute& recompute) {
 
 }  // namespace
 
-std::vector<PlannedSetting> plan_settings(const runtime::Workload& workload, int ranks,
-                                          const runtime::Capacity& capacity,
-                                          const std::optional<runtime::Machine>& machine, int ranks_per_node) {
-  const runtime::Recipe& recipe = workload.recipe;
+std::vector<PlannedSetting> plan_settings(const Setup& setup) {
+  const runtime::Recipe& recipe = setup.workload.recipe;
   std::vector<PlannedSetting> out;
   for (int stage = 0; stage < 4; ++stage) {
-    if (ranks == 1 && stage != recipe.zero.stage) continue;
+    if (setup.ranks == 1 && stage != recipe.zero.stage) continue;
     for (const device::DType precision : {device::DType::fp32, device::DType::bf16, device::DType::fp16})
       for (const runtime::Recompute& recompute : recomputations_of(recipe)) {
-        runtime::Workload other = workload;
+        runtime::Workload other = setup.workload;
         other.recipe.zero.stage = stage;
         other.recipe.training.precision = precision;
         other.recipe.training.recompute = recompute;
-        const runtime::Job job = runtime::make_job(other, ranks, capacity);
+        const runtime::Job job = runtime::make_job(other, setup.ranks, setup.capacity);
         PlannedSetting& row = out.emplace_back(PlannedSetting{stage,
                                                               precision,
                                                               recompute,
                                                               job.plan.vertical,
-                                                              runtime::fits(job.plan, capacity),
+                                                              runtime::fits(job.plan, setup.capacity),
                                                               job.plan.memory,
                                                               {},
                                                               {}});
-        if (!machine) continue;
-        const Forecast predicted = forecast(job, *machine, ranks_per_node);
+        if (!setup.machine) continue;
+        const Forecast predicted = forecast(job, *setup.machine, setup.ranks_per_node);
         row.step_ms = predicted.step_ms;
         row.tokens_per_s = predicted.tokens_per_s;
       }

@@ -1,11 +1,10 @@
-#include "launcher/commands/plan/stages.h"
-
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <utility>
 
 #include "base/quantity.h"
+#include "launcher/commands/plan/plan.h"
 #include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
 #include "runtime/run/reports/report.h"
@@ -23,35 +22,33 @@ double paper_bytes(const runtime::StepPlan& plan, double parameters) {
   return (part(p.parameters, 2) + part(p.gradients, 2) + part(p.optimizer, 12)) * parameters;
 }
 
-Stage plan_stage(runtime::Workload workload, int ranks, const runtime::Capacity& capacity,
-                 const std::optional<runtime::Machine>& machine, int ranks_per_node) {
-  Stage out{runtime::make_job(workload, ranks, capacity), false, {}};
-  out.fits = runtime::fits(out.job.plan, capacity);
-  if (machine) out.step_ms = forecast(out.job, *machine, ranks_per_node).step_ms;
+// Plans the setup with another workload.
+Stage plan_stage(const runtime::Workload& workload, const Setup& setup) {
+  Stage out{runtime::make_job(workload, setup.ranks, setup.capacity), false, {}};
+  out.fits = runtime::fits(out.job.plan, setup.capacity);
+  if (setup.machine) out.step_ms = forecast(out.job, *setup.machine, setup.ranks_per_node).step_ms;
   return out;
 }
 
 }  // namespace
 
-std::vector<Stage> plan_stages(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
-                               const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+std::vector<Stage> plan_stages(const Setup& setup) {
   std::vector<Stage> out;
   for (int stage = 0; stage < 4; ++stage) {
-    runtime::Workload other = workload;
+    runtime::Workload other = setup.workload;
     other.recipe.zero.stage = stage;
-    out.push_back(plan_stage(std::move(other), ranks, capacity, machine, ranks_per_node));
+    out.push_back(plan_stage(other, setup));
   }
   return out;
 }
 
-void add_group_stages(std::vector<Stage>& stages, const runtime::Workload& workload, int ranks,
-                      const runtime::Capacity& capacity, const std::optional<runtime::Machine>& machine,
-                      int ranks_per_node) {
+void add_group_stages(std::vector<Stage>& stages, const Setup& setup) {
   using Zero = runtime::Recipe::Zero;
-  const Zero& asked = workload.recipe.zero;
+  const Zero& asked = setup.workload.recipe.zero;
   const bool in_groups = asked.parameters_group != runtime::kAllRanks || asked.gradients_group != runtime::kAllRanks ||
                          asked.optimizer_group != runtime::kAllRanks;
-  if (in_groups || ranks_per_node == 1 || ranks_per_node >= ranks || ranks % ranks_per_node != 0) return;
+  const int ranks = setup.ranks, node = setup.ranks_per_node;
+  if (in_groups || node == 1 || node >= ranks || ranks % node != 0) return;
   const struct {
     int stage;
     const char* key;
@@ -61,10 +58,10 @@ void add_group_stages(std::vector<Stage>& stages, const runtime::Workload& workl
               {3, "parameters_group", &Zero::parameters_group},
               {3, "optimizer_group", &Zero::optimizer_group}};
   for (const auto& row : rows) {
-    runtime::Workload other = workload;
+    runtime::Workload other = setup.workload;
     other.recipe.zero.stage = row.stage;
     other.recipe.zero.*row.group = runtime::kRanksOfANode;
-    stages.push_back(plan_stage(std::move(other), ranks, capacity, machine, ranks_per_node));
+    stages.push_back(plan_stage(other, setup));
     stages.back().groups = row.key;
   }
 }

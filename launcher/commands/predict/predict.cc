@@ -1,5 +1,3 @@
-#include "launcher/commands/predict/predict.h"
-
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -18,7 +16,7 @@
 #include "device/cpu/isa.h"
 #include "device/cpu/libraries.h"
 #include "launcher/adapter_option.h"
-#include "launcher/commands/predict/adapter_head.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/predict/predict_input.h"
 #include "launcher/commands/predict/predict_part.h"
 #include "launcher/outputs.h"
@@ -31,7 +29,9 @@
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "models/classes.h"
+#include "models/files/safetensors.h"
 #include "models/model.h"
+#include "models/objective.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/search/algorithms.h"
 #include "runtime/objective/objective.h"
@@ -39,6 +39,7 @@
 #include "runtime/run/evaluator.h"
 #include "runtime/run/metrics/class_metrics.h"
 #include "runtime/run/tokenizer_match.h"
+#include "runtime/weights/adapter/peft_folder.h"
 #include "text/classes/truncation.h"
 #include "text/tokenizer.h"
 
@@ -47,6 +48,33 @@ namespace {
 
 namespace fs = std::filesystem;
 using comm::agree;
+
+// The layer of class scores that an adapter's files hold, for a base model that is not a classifier.
+struct AdapterHead {
+  models::Objective objective{};
+  std::size_t classes = 0;
+};
+// nullopt: the adapter has no such layer. Throws Error{usage} if the folder is none of peft's, or does not say what is
+// classified.
+std::optional<AdapterHead> head_of_adapter(const std::filesystem::path& folder) {
+  runtime::require_peft(folder);
+  const runtime::PeftConfig config = runtime::read_peft_config(folder);
+  const models::Safetensors file = models::Safetensors::open(folder / runtime::kPeftWeightsName);
+  for (const auto& tensor : file.tensors()) {
+    const bool of_text = tensor.name.ends_with(".classifier.out_proj.weight");  // RoBERTa's, for whole texts only
+    const bool scores =
+        of_text || tensor.name.ends_with(".classifier.weight") || tensor.name.ends_with(".score.weight");
+    if (!scores || tensor.shape.size() != 2) continue;
+    const auto classes = static_cast<std::size_t>(tensor.shape[0]);
+    if (of_text || config.task == "SEQ_CLS") return AdapterHead{models::Objective::sequence_classification, classes};
+    if (config.task == "TOKEN_CLS") return AdapterHead{models::Objective::token_classification, classes};
+    fail(Exit::usage,
+         "{} has a layer of class scores ({}), and does not say whether it classifies texts or their words: set "
+         "\"task_type\" there to \"SEQ_CLS\" or \"TOKEN_CLS\"",
+         (folder / runtime::kPeftConfigName).string(), tensor.name);
+  }
+  return std::nullopt;
+}
 
 std::string line_of(std::span<const float> scores, const models::Classes& classes, double threshold) {
   constexpr JsonLayout kLayout = JsonLayout::spaced;

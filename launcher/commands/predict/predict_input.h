@@ -1,10 +1,12 @@
 #pragma once
+// launcher/commands/predict/ is `strata predict` (predict.cc): its texts as tokens next to OUT (here), and finished
+// work in OUT.part (predict_part.h).
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
 
-#include "launcher/commands/predict/predict_options.h"
+#include "launcher/commands/commands.h"
 #include "launcher/rank/stop_signal.h"
 #include "text/classes/truncation.h"
 #include "text/tokenizer.h"
@@ -27,7 +29,7 @@ class PredictInput {
   // All files that it writes, path_of() first.
   static std::vector<std::filesystem::path> paths_of(const std::filesystem::path& out);
 
-  // words: texts are lists of words, and the first token of each word counts. Prints how many texts there are. Throws
+  // words: texts are lists of words, and the first token of each word counts. Throws
   // Error with IN's name and line if a record does not match the options.
   PredictInput(const PredictOptions& options, const text::Tokenizer& tokenizer, const TextLimit& limit, bool words,
                const StopSignal& stop);

@@ -1,5 +1,3 @@
-#include "launcher/commands/tokenize/tokenize.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,6 +14,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/shell_word.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/ordered_pipeline.h"
 #include "launcher/commands/tokenize/tokenize_labels.h"
 #include "launcher/screen/printable.h"

@@ -1,11 +1,12 @@
 #pragma once
+// launcher/commands/tokenize/ is `strata tokenize`: plain text and chats (tokenize.cc), and labelled texts (here).
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "launcher/commands/tokenize/tokenize_options.h"
+#include "launcher/commands/commands.h"
 #include "launcher/outputs.h"
 #include "launcher/token_output.h"
 #include "text/documents.h"

@@ -1,7 +1,6 @@
-#include "launcher/commands/train/checkpoints.h"
-
 #include <filesystem>
 
+#include "launcher/commands/train/training.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher {

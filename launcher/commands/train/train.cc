@@ -1,5 +1,3 @@
-#include "launcher/commands/train/train.h"
-
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -11,10 +9,10 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "device/gpu.h"
-#include "launcher/commands/train/checkpoints.h"
+#include "launcher/commands/commands.h"
 #include "launcher/commands/train/training.h"
 #include "launcher/control/control.h"
-#include "launcher/evaluations.h"
+#include "launcher/forecast.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
@@ -22,7 +20,7 @@
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
-#include "launcher/report/plan_data.h"
+#include "launcher/report/report.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
@@ -80,8 +78,7 @@ std::vector<runtime::Span> from_begin(const runtime::StepPlan& plan, std::vector
 // Writes the plan and the simulated step for `strata report`.
 void write_plan(const runtime::Job& job, const runtime::Capacity& capacity,
                 const std::optional<runtime::Machine>& machine, int ranks_per_node) {
-  const runtime::MachineProfile profile =
-      machine ? runtime::profile_of(*machine, job, ranks_per_node) : runtime::nominal_profile(job.plan);
+  const runtime::MachineProfile profile = profile_for(machine, job, ranks_per_node);
   AtomicFile file(*job.recipe.report.dir / runtime::kPlanReport);
   file.write(plan_data(job, capacity, profile, runtime::simulate(job.plan, profile),
                        speeds_text(machine.has_value(), machine && machine->measured)));
@@ -217,8 +214,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
     summary.compute_ms.clear();
   summary.spans.assign(executor.spans().begin(), executor.spans().end());
-  const runtime::MachineProfile profile =
-      machine ? runtime::profile_of(*machine, job, world.node_size()) : runtime::nominal_profile(job.plan);
+  const runtime::MachineProfile profile = profile_for(machine, job, world.node_size());
   const runtime::StageFigures mine{world.rank(), job.plan.memory, evaluations.measured_with(executor.measured_memory()),
                                    runtime::idle_share(job.plan, summary.spans, summary.timed_ms.value_or(0))};
   summary.stages = runtime::figures_of_stages(mine, job.plan.mesh(), world);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "launcher/median.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/run_text.h"
@@ -20,9 +21,7 @@ using comm::AgreedError;
 double median_tokens_per_s(std::vector<double> rates) {
   if (rates.empty()) return 0;
   if (rates.size() > 2) rates.erase(rates.begin(), rates.begin() + 2);
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
+  return median_of(std::move(rates));
 }
 
 }  // namespace

@@ -1,23 +1,108 @@
 #pragma once
+// launcher/commands/train/ is `strata train`: from the recipe to the summary (train.cc), and its steps with what
+// happens between them (here).
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
-#include "launcher/commands/train/checkpoints.h"
 #include "launcher/control/control.h"
-#include "launcher/evaluations.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"
+#include "runtime/checkpoint/writer.h"
+#include "runtime/job/make_job.h"
+#include "runtime/run/periodic_evaluation.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/run_reports.h"
 #include "runtime/run/reports/trace_recorder.h"
+#include "runtime/run/resume.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::launcher {
+
+// A training's checkpoints: writes one when it is due or asked for. Does nothing if the recipe names no folder. It is
+// made before the trainer, so that an unusable folder is refused early. Every rank has one.
+class Checkpoints {
+ public:
+  Checkpoints(const runtime::Job& job, comm::World& world);
+  // Call it when the trainer is where the run begins or resumes. Job, world, trainer and control must outlive this
+  // object.
+  void open(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const runtime::Start& start,
+            control::Control& control);
+
+  bool can_save() const { return writer_.has_value(); }
+  // The step of the newest checkpoint that was begun; -1 if none was.
+  std::int64_t saved_step() const { return saved_step_; }
+
+  // Call it after a step: writes a checkpoint if it is due or `asked` for. True if the run must end here
+  // (checkpoint.stop_after).
+  bool after(const runtime::Trainer& trainer, bool asked);
+  void save(const runtime::Trainer& trainer);
+  // Waits until the checkpoints that were begun are durable.
+  void finish();
+  std::optional<runtime::CheckpointFigures> figures() const;
+
+ private:
+  runtime::Recipe::Checkpoint recipe_;
+  std::unique_ptr<runtime::FileSystem> system_ = runtime::posix_file_system();
+  std::optional<runtime::CheckpointFolder> folder_;
+  std::optional<runtime::CheckpointWriter> writer_;
+  std::int64_t saved_step_ = -1;
+};
+
+// The evaluations between a training's steps and their messages: progress with the time left, the result, which
+// evaluation is the best, and why the run ends if patience is used up. Does nothing if the recipe asks for no
+// evaluation. Every rank has one; job, world, trainer and signal must outlive it.
+class Evaluations {
+ public:
+  // prompts: those of evaluation.prompts. Collective.
+  Evaluations(const runtime::Job& job, comm::World& world, runtime::Trainer& trainer, const StopSignal& stop,
+              std::optional<runtime::Prompts> prompts);
+
+  // Sets a callback for the beginning of an evaluation, each of its rounds, and each token that it generates.
+  void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
+  // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is asked now and then during an
+  // evaluation, and a request on any rank counts.
+  void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }
+
+  bool due() const { return evaluation_ && evaluation_->due(); }
+  // Returns whether this evaluation is the best so far. `reports`: null except on rank 0. Collective.
+  bool run(runtime::Trainer& trainer, runtime::RunReports* reports);
+  // Whether the last evaluation was stopped on request (it is due again when the run resumes), and whether without a
+  // checkpoint.
+  bool stopped() const { return stopped_; }
+  bool stopped_at_once() const { return at_once_; }
+  bool out_of_patience() const { return evaluation_ && evaluation_->out_of_patience(); }
+
+  // The peak memory of the whole run, given that of its steps; and the bytes that its steps sent, given those of the
+  // whole run.
+  runtime::Memory measured_with(runtime::Memory training) const;
+  comm::CommBytes without(comm::CommBytes sent) const;
+
+ private:
+  bool after_round(std::int64_t step, std::uint64_t done, std::uint64_t all);
+
+  comm::World& world_;
+  const StopSignal& stop_;
+  std::uint64_t data_ranks_;  // micro-batches of a round
+  std::string metric_;
+  std::int64_t patience_;
+  bool stopped_ = false, at_once_ = false;
+  std::function<void()> round_ = [] {};
+  std::function<std::uint64_t()> asked_ = [] { return std::uint64_t{0}; };
+  std::optional<runtime::PeriodicEvaluation> evaluation_;
+  std::chrono::steady_clock::time_point began_, said_;
+  std::set<std::string> noted_;  // each note is printed once per run
+};
 
 // The steps of a training, and what happens between them: evaluations, checkpoints, reports, requests to stop. Every
 // rank has one and does the same. Everything in Parts must outlive it.

@@ -1,9 +1,11 @@
 #pragma once
-// launcher/control/client/ is the other end of a run's service: its calls (here), `strata ctl` and `strata top`.
+// launcher/control/client/ is the other end of a run's service: its calls, `strata ctl` and `strata top`.
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "launcher/control/control.pb.h"
@@ -48,5 +50,38 @@ class Client {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+struct CtlOptions {
+  std::string target;
+  std::string token_file, ca, cert, key;  // paths; all but token_file name PEM files
+  bool json = false, at_once = false;
+};
+
+// The run that the options name, and the credentials for it. Throws Error{usage}.
+Target target_of(const CtlOptions& options);
+
+// `strata ctl status|watch|checkpoint|stop|dump|plan`: asks the run and prints the answer. Returns the exit code.
+int ctl(const std::string& what, const CtlOptions& options);
+
+// If the options name a run that can only be reached from its own machine, runs the same command there by ssh and does
+// not return. Throws Error{failed} if ssh cannot be started.
+void go_where_it_is(const std::string& what, const CtlOptions& options);
+
+// "step 120 of 1000, loss 3.2143, ...": the lines of `strata ctl status`.
+std::string text_of(const pb::Status& status);
+std::string text_of(const pb::Step& step, std::int64_t max_steps);
+// The tier's name as the run prints it at its start.
+std::string title_of(const pb::Tier& tier, const pb::RunInfo& run);
+
+// `strata top`: a live view of a run until it ends or q is pressed. Into a pipe it prints one line per second if there
+// is news. Returns the exit code.
+int top(const CtlOptions& options);
+
+struct Screen {
+  int columns = 80, rows = 24;
+  bool unicode = true;
+};
+// The view as lines, each with its line break, that fit the screen. `steps` are the points of the loss curve.
+std::string screen_text(const pb::Status& status, const std::vector<pb::Step>& steps, const Screen& screen);
 
 }  // namespace strata::launcher::control

@@ -1,5 +1,3 @@
-#include "launcher/control/client/ctl.h"
-
 #include <fmt/chrono.h>
 #include <fmt/ranges.h>
 #include <google/protobuf/util/json_util.h>
@@ -17,6 +15,7 @@
 #include "base/host/own_program.h"
 #include "base/quantity.h"
 #include "base/shell_word.h"
+#include "launcher/control/client/client.h"
 #include "launcher/control/service/credentials.h"
 #include "launcher/control/service/listener.h"
 #include "launcher/control/service/service_address.h"

@@ -1,5 +1,3 @@
-#include "launcher/control/client/top.h"
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -26,6 +24,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/quantity.h"
+#include "launcher/control/client/client.h"
+#include "launcher/median.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher::control {
@@ -336,8 +336,7 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   const std::size_t room = rows > taken + 1 ? rows - taken : 1;
   if (!times.empty()) {
     const double most = std::max(*std::max_element(times.begin(), times.end()), 1e-12);
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-    const double median = times[times.size() / 2];
+    const double median = median_of(times);
     add("");
     add(fmt::format("what a rank computes in a step (median {:.1f} ms{})", median * 1e3,
                     ranks.size() > room ? ", the slowest" : ""));

@@ -1,5 +1,3 @@
-#include "launcher/control/service/metrics.h"
-
 #include <fmt/format.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -26,6 +24,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "launcher/control/service/service.h"
 #include "launcher/control/watch/quiet_thread.h"
 
 namespace strata::launcher::control {

@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "launcher/median.h"
+
 namespace strata::launcher::control {
 namespace {
 
@@ -295,10 +297,7 @@ double Watch::median_compute() const {
   std::vector<double> times;
   for (const RankView& rank : ranks_)
     if (rank.compute > 0) times.push_back(rank.compute);
-  if (times.empty()) return 0;
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
+  return times.empty() ? 0 : median_of(std::move(times));
 }
 
 int Watch::slowest() const {

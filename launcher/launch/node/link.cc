@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host/look_up.h"
+#include "launcher/median.h"
 
 namespace strata::launcher {
 namespace {
@@ -156,7 +157,6 @@ LinkSpeed measure_link(const std::string& address, int port, const std::string& 
     require(send_all(fd.get(), &byte, 1) && receive_all(fd.get(), &byte, 1));
     trips.push_back(seconds_since(start) * 1e6);
   }
-  std::nth_element(trips.begin(), trips.begin() + kRoundTrips / 2, trips.end());
   std::vector<char> block(kBlock);
   double there = 0;
   require(send_all(fd.get(), &kTake, 1) && give(fd.get(), block) &&
@@ -164,7 +164,7 @@ LinkSpeed measure_link(const std::string& address, int port, const std::string& 
   require(send_all(fd.get(), &kGive, 1));
   const double back = take(fd.get(), block);
   require(back > 0 && send_all(fd.get(), &kDone, 1));
-  return {std::min(there, back), trips[kRoundTrips / 2]};
+  return {std::min(there, back), median_of(std::move(trips))};
 }
 
 }  // namespace strata::launcher

@@ -57,8 +57,6 @@ class Child {
 
   // False if it does not read (any more); the line is lost.
   bool write_line(std::string_view line);
-  // Tells the child that its input ends here.
-  void close_input() { input_ = Descriptor(); }
 
   LineReader& out() { return out_; }
   LineReader& errors() { return errors_; }

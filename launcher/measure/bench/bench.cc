@@ -15,6 +15,7 @@
 #include "device/ops/products/product.h"
 #include "device/ops/step/gradient_sum.h"
 #include "launcher/measure/bench/bench_stand.h"
+#include "launcher/median.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/cores.h"
@@ -45,6 +46,14 @@ double product_seconds(const device::ProductShape& s, int threads) {
   const View bias = s.bias ? stand.take(static_cast<std::size_t>(s.n), s.in) : View{};
   const View scratch = stand.take(workspace, DType::fp32);
   return stand.time(3, [&] { product.run(stand.lane(), va, vb, bias, vc, scratch); });
+}
+
+// Bandwidth in GB/s of y += x over arrays far larger than the caches, at 12 bytes per element.
+double triad_gb_per_s(int threads) {
+  constexpr std::size_t kElements = 64u << 20;
+  Stand stand(threads, 2 * kElements * sizeof(float));
+  const View x = stand.take(kElements, DType::fp32), y = stand.take(kElements, DType::fp32);
+  return 12.0 * kElements / stand.time(5, [&] { add(stand.lane(), x, y); }) / 1e9;
 }
 
 // A lower bound: the step's products timed by themselves with the same library, and the optimizer's bytes over the
@@ -130,8 +139,7 @@ StepFigures time_steps(runtime::Executor& executor, const runtime::Job& job, int
           static_cast<double>(spans[t].end - spans[t].begin) / 1e6 / steps;
     for (const double ms : runtime::exposed_ms(job.plan, spans)) figures.waited_ms += ms / steps;
   }
-  std::nth_element(seconds.begin(), seconds.begin() + steps / 2, seconds.end());
-  figures.step_s = seconds[static_cast<std::size_t>(steps / 2)];
+  figures.step_s = median_of(std::move(seconds));
   return figures;
 }
 
@@ -215,8 +223,7 @@ void bench_comm(const BenchOptions& options, std::span<const std::string> sets, 
         const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
         if (run >= 0) ms.push_back(took.count());
       }
-      std::nth_element(ms.begin(), ms.begin() + 4, ms.end());
-      return ms[4];
+      return median_of(std::move(ms));
     };
     const auto show = [&](const char* name, double ms) {
       const double sent = static_cast<double>(whole - shard), rate = sent / ms / 1e6;

@@ -11,6 +11,7 @@
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
+#include "launcher/median.h"
 #include "launcher/rank/cores.h"
 
 namespace strata::launcher {
@@ -23,11 +24,6 @@ constexpr std::array<std::string_view, 3> kAlgorithms = {"adamw", "lion", "sgd"}
 // it. The number is bounded, because the smallest passes are dominated by waking the threads.
 constexpr std::size_t rounds_of(std::size_t parameters) {
   return std::clamp<std::size_t>(400'000'000 / parameters, 9, 400);
-}
-
-double median_of(std::vector<double> figures) {
-  std::nth_element(figures.begin(), figures.begin() + static_cast<std::ptrdiff_t>(figures.size() / 2), figures.end());
-  return figures[figures.size() / 2];
 }
 
 struct Case {

@@ -11,6 +11,7 @@
 #include "device/memory.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
+#include "launcher/median.h"
 #include "offload/swap.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
@@ -21,12 +22,6 @@ namespace {
 
 // Bytes of one call: as large as a unit of a large model, which is what a step moves at once.
 constexpr std::uint64_t kCall = std::uint64_t{256} << 20;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // GB/s of f(offset, size), called over `bytes`.
 template <typename F>
@@ -71,8 +66,8 @@ int bench_io(const BenchOptions& options) {
     written.push_back(speed(bytes, write));
     was_read.push_back(speed(bytes, read));
   }
-  fmt::print("write {:.2f} GB/s, read {:.2f} GB/s (medians of {} passes over {} MiB)\n", median(written),
-             median(was_read), options.rounds, bytes >> 20);
+  fmt::print("write {:.2f} GB/s, read {:.2f} GB/s (medians of {} passes over {} MiB)\n", median_of(written),
+             median_of(was_read), options.rounds, bytes >> 20);
   std::string rungs;
   for (const auto& drive : swap.drives()) {
     fmt::print("{}: {}\n", drive.folder.string(), to_string(drive.rung));
@@ -82,8 +77,8 @@ int bench_io(const BenchOptions& options) {
     if (rungs.find(rung) == std::string::npos) rungs += (rungs.empty() ? "" : " | ") + rung;
   }
   write_json(options, JsonObject()
-                          .add("write_gb_per_s", Decimals{median(written), 4})
-                          .add("read_gb_per_s", Decimals{median(was_read), 4})
+                          .add("write_gb_per_s", Decimals{median_of(written), 4})
+                          .add("read_gb_per_s", Decimals{median_of(was_read), 4})
                           .add("rung", rungs)
                           .text());
   return 0;

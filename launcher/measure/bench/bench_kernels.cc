@@ -15,6 +15,7 @@
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
+#include "launcher/median.h"
 #include "launcher/rank/cores.h"
 #include "runtime/job/seat.h"
 #include "runtime/recipe/load_recipe.h"
@@ -205,8 +206,7 @@ class Kernels {
       if (round >= 0) seconds.push_back(static_cast<double>(end - begin) / 1e9 / runs);
     }
     stand_.clear();
-    std::nth_element(seconds.begin(), seconds.begin() + kRounds / 2, seconds.end());
-    return {name, bytes, seconds[kRounds / 2]};
+    return {name, bytes, median_of(std::move(seconds))};
   }
 
   const std::size_t bytes_;

@@ -1,14 +1,15 @@
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/lane.h"
 #include "device/memory.h"
 #include "device/ops/elementwise.h"
 #include "device/view.h"
+#include "launcher/median.h"
 
 namespace strata::launcher {
 
@@ -43,14 +44,12 @@ class Stand {
     std::vector<double> seconds;
     for (int run = -1; run < runs; ++run) {
       lane_.synchronize();
-      const auto start = std::chrono::steady_clock::now();
+      const auto start = SteadyClock::now();
       f();
       lane_.synchronize();
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      if (run >= 0) seconds.push_back(took.count());
+      if (run >= 0) seconds.push_back(seconds_since(start));
     }
-    std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
-    return seconds[static_cast<std::size_t>(runs / 2)];
+    return median_of(std::move(seconds));
   }
 
  private:
@@ -59,8 +58,5 @@ class Stand {
   device::Arena arena_;
   std::size_t used_ = 0;
 };
-
-// Bandwidth in GB/s of y += x over arrays far larger than the caches, at 12 bytes per element.
-double triad_gb_per_s(int threads);
 
 }  // namespace strata::launcher

@@ -1,5 +1,3 @@
-#include "launcher/measure/memory/memory_setting.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "launcher/measure/memory/memory.h"
 #include "runtime/plan/plan.h"
 
 namespace strata::launcher {
@@ -73,20 +72,6 @@ void keep(const std::string& only, std::vector<MemorySetting>& settings) {
 }
 
 }  // namespace
-
-std::string_view name_of(Kind recompute) {
-  switch (recompute) {
-    case Kind::none:
-      return "none";
-    case Kind::sqrt:
-      return "sqrt";
-    case Kind::block:
-      return "block";
-    case Kind::list:
-      break;
-  }
-  return "list";
-}
 
 std::vector<MemorySetting> memory_settings(std::span<const std::string> only, bool has_drive) {
   std::vector<MemorySetting> settings = all_settings();

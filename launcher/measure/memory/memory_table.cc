@@ -1,11 +1,10 @@
-#include "launcher/measure/memory/memory_table.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
+#include "launcher/measure/memory/memory.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {

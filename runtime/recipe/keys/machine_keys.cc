@@ -60,7 +60,6 @@ std::vector<RecipeKey> comm_keys() {
       choice<comm::Backend>("comm.backend",
                             {{"auto", comm::Backend::automatic},
                              {"solo", comm::Backend::solo},
-                             {"threads", comm::Backend::threads},
                              {"mpi", comm::Backend::mpi},
                              {"nccl", comm::Backend::nccl}},
                             STRATA_AT(comm.backend),

@@ -85,13 +85,11 @@ RecipeKey mlm_probability() {
 
 RecipeKey recompute() {
   using Kind = Recompute::Kind;
-  static constexpr std::pair<std::string_view, Kind> kKinds[] = {
-      {"none", Kind::none}, {"block", Kind::block}, {"sqrt", Kind::sqrt}};
   auto set = [](Recipe& recipe, const Value& v, const fs::path&) {
     Recompute& recompute = recipe.training.recompute;
     if (const auto* text = std::get_if<std::string>(&v.value)) {
-      for (const auto& [name, kind] : kKinds) {
-        if (name != *text) continue;
+      for (const Kind kind : {Kind::none, Kind::block, Kind::sqrt}) {
+        if (name_of(kind) != *text) continue;
         recompute = {kind, {}};
         return true;
       }
@@ -108,10 +106,8 @@ RecipeKey recompute() {
     return std::adjacent_find(recompute.blocks.begin(), recompute.blocks.end()) == recompute.blocks.end();
   };
   auto text = [](const Recipe& recipe) {
-    for (const auto& [name, kind] : kKinds) {
-      if (kind == recipe.training.recompute.kind) return json_string(name);
-    }
-    return text_of_list(recipe.training.recompute.blocks);
+    const auto& [kind, blocks] = recipe.training.recompute;
+    return kind == Kind::list ? text_of_list(blocks) : json_string(name_of(kind));
   };
   return {
       "training.recompute",

@@ -16,6 +16,7 @@
 #include "comm/mpi/mpi.h"
 #include "tests/comm/mpi/fake.h"
 #include "tests/comm/numbered_bytes.h"
+#include "tests/dist/comm_checks.h"
 #include "tests/refusing_system.h"
 
 namespace strata::comm {
@@ -163,7 +164,7 @@ TEST(MpiSharedMemory, OneRankSharesWithNobody) {
     ASSERT_TRUE(world) << why_not;
     const Arena arena = world->allocate(10'000);
     arena.at(0)[9'999] = std::byte{1};
-    EXPECT_EQ(world->borrowed_bytes(), 0U);
+    EXPECT_EQ(borrowed_bytes(*world), 0U);
     world->leave();
   });
   EXPECT_EQ(fake_mpi::calls(0, "Finalize"), 1U);

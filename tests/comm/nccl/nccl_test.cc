@@ -15,6 +15,7 @@
 #include "tests/comm/nccl/fake.h"
 #include "tests/comm/nccl/ranks.h"
 #include "tests/comm/numbered_bytes.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 
 namespace strata::comm {

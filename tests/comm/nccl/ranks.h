@@ -7,6 +7,7 @@
 #include "comm/nccl/communicator.h"
 #include "comm/nccl/library.h"
 #include "comm/nccl/watch.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::comm {
 

@@ -11,6 +11,7 @@
 
 #include "device/memory.h"
 #include "tests/comm/numbered_bytes.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::comm {
 namespace {

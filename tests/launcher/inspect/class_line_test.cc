@@ -1,7 +1,7 @@
-#include "launcher/inspect/class_line.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/inspect/inspect.h"
 
 namespace strata::launcher {
 namespace {

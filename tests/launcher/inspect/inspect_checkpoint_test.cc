@@ -1,5 +1,3 @@
-#include "launcher/inspect/inspect_checkpoint.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>

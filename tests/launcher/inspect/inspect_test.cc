@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "launcher/commands/tokenize/tokenize.h"
+#include "launcher/commands/commands.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"

@@ -1,12 +1,11 @@
-#include "launcher/inspect/show_documents.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <string>
 
-#include "launcher/commands/tokenize/tokenize.h"
+#include "launcher/commands/commands.h"
+#include "launcher/inspect/inspect.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 #include "tests/source_dir.h"

@@ -9,8 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "launcher/commands/plan/plan.h"
+#include "launcher/commands/commands.h"
 #include "launcher/forecast.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"
 

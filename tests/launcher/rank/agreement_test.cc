@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/agreement.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

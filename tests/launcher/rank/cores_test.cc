@@ -9,6 +9,7 @@
 
 #include "base/counted.h"
 #include "base/host/cpu_quota.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::launcher {
 namespace {

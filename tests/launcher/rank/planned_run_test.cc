@@ -13,6 +13,7 @@
 #include "runtime/job/search/micro_batch.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/opens.h"
 #include "tests/runtime/data/token_folder.h"

@@ -1,5 +1,3 @@
-#include "launcher/report/run_data.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "launcher/report/plan_data.h"
 #include "launcher/report/report.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"

@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/forecast/even_machine.h"
 #include "tests/scratch_folder.h"

@@ -12,6 +12,7 @@
 #include "models/files/safetensors_writer.h"
 #include "runtime/checkpoint/export/exporter.h"
 #include "runtime/weights/adapter/peft_folder.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/refusing_system.h"
 #include "tests/runtime/saved_run.h"

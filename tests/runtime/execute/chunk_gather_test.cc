@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/execute/lanes.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "comm/host_work.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::runtime {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {

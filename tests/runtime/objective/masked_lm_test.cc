@@ -16,6 +16,7 @@
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/runtime/training.h"

@@ -7,6 +7,7 @@
 #include "runtime/plan/proof/validator.h"
 #include "runtime/planner/planner.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 

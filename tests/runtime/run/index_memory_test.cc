@@ -13,6 +13,7 @@
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/periodic_evaluation.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/runtime/training.h"
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/cut_checkpoint.h"
 #include "tests/runtime/saved_run.h"

@@ -13,6 +13,7 @@
 #include "runtime/data/open_data.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"

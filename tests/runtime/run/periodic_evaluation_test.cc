@@ -8,6 +8,7 @@
 
 #include "runtime/plan/proof/validator.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::runtime {

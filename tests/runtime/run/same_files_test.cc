@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 

@@ -17,6 +17,7 @@
 
 #include "runtime/execute/executor.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/tasks/task_run.h"
 
 namespace strata::runtime {

@@ -13,6 +13,7 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/trainer.h"
 #include "runtime/weights/nf4_block.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/weights/index_weights.h"
 
 namespace strata::runtime {

@@ -1,5 +1,3 @@
-#include "launcher/commands/plan/plan.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
+#include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"

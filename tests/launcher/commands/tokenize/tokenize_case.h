@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/commands/tokenize/tokenize.h"
+#include "launcher/commands/commands.h"
 #include "runtime/data/files/tokens.h"
 #include "tests/scratch_folder.h"
 #include "tests/source_dir.h"

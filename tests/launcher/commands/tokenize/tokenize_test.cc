@@ -1,5 +1,3 @@
-#include "launcher/commands/tokenize/tokenize.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/commands/commands.h"
 #include "launcher/token_output.h"
 #include "tests/failure.h"
 #include "tests/launcher/commands/tokenize/tokenize_case.h"

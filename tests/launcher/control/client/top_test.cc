@@ -1,9 +1,9 @@
-#include "launcher/control/client/top.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+
+#include "launcher/control/client/client.h"
 
 namespace strata::launcher::control {
 namespace {

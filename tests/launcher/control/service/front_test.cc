@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/host/host_name.h"
-#include "launcher/control/client/ctl.h"
+#include "launcher/control/client/client.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -1,5 +1,3 @@
-#include "launcher/control/service/metrics.h"
-
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +15,8 @@
 #include <regex>
 #include <string>
 #include <vector>
+
+#include "launcher/control/service/service.h"
 
 namespace strata::launcher::control {
 namespace {

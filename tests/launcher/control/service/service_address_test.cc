@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "launcher/control/client/ctl.h"
+#include "launcher/control/client/client.h"
 #include "launcher/control/service/listener.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "comm/communicator.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::launcher::control {
 namespace {

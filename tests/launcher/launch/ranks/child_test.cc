@@ -63,15 +63,14 @@ TEST(Child, AMissingProgramIsNamed) {
 TEST(Child, Listens) {
   std::vector<std::string> lines;
   Child child(
-      {{"sh", "-c", "read x; echo got $x; read y || echo end"}, {}, true},
-      [&](std::string_view line) { lines.emplace_back(line); }, [](std::string_view) {});
+      {{"sh", "-c", "read x; echo got $x"}, {}, true}, [&](std::string_view line) { lines.emplace_back(line); },
+      [](std::string_view) {});
   EXPECT_TRUE(child.write_line("word"));
-  child.close_input();
   while (!child.is_over()) {
     LineReader* readers[] = {&child.out(), &child.errors()};
     read_lines(readers, 20);
   }
-  EXPECT_THAT(lines, ElementsAre("got word", "end"));
+  EXPECT_THAT(lines, ElementsAre("got word"));
 }
 
 // This process itself passes on a Ctrl-C from the terminal.

@@ -1,5 +1,3 @@
-#include "launcher/measure/memory/memory_setting.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "launcher/measure/memory/memory.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "tests/failure.h"

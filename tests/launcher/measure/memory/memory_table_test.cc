@@ -1,11 +1,11 @@
-#include "launcher/measure/memory/memory_table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
 #include <string>
 #include <vector>
+
+#include "launcher/measure/memory/memory.h"
 
 namespace strata::launcher {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/scratch_folder.h"

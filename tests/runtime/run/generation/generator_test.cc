@@ -10,6 +10,7 @@
 #include "runtime/plan/proof/validator.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/training.h"
 #include "tests/scratch_folder.h"
 

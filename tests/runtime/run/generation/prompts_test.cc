@@ -8,6 +8,7 @@
 
 #include "runtime/data/files/tokens.h"
 #include "runtime/recipe/load_recipe.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 #include "tests/runtime/training.h"

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/run/metrics/rank_exchange.h"
 
 namespace strata::runtime {

@@ -12,6 +12,7 @@
 #include "comm/communicator.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "runtime/recipe/evaluation_metric.h"
+#include "tests/comm/run_threads.h"
 #include "tests/runtime/run/metrics/rank_exchange.h"
 
 namespace strata::runtime {

@@ -10,6 +10,7 @@
 #include "runtime/forecast/simulator.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/reports/stage_traces.h"
+#include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/rows.h"
 #include "tests/runtime/tiny_job.h"

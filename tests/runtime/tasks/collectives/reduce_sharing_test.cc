@@ -20,6 +20,7 @@
 #include "runtime/planner/planner.h"
 #include "runtime/tasks/collectives/reduce.h"
 #include "runtime/weights/weights.h"
+#include "tests/comm/run_threads.h"
 
 namespace strata::runtime {
 namespace {

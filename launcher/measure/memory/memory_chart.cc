@@ -1,11 +1,10 @@
-#include "launcher/report/memory_chart.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/quantity.h"
+#include "launcher/measure/memory/memory.h"
 
 namespace strata::launcher {
 namespace {

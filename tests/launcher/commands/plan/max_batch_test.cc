@@ -1,5 +1,3 @@
-#include "launcher/max_batch.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/commands/plan/plan.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/forecast/even_machine.h"
@@ -33,7 +32,7 @@ MaxBatch found(std::vector<std::string> sets, const std::optional<runtime::Machi
   const std::size_t room = runtime::tiny_job({"training.micro_batch_size=11"}, 1).plan.memory[0].peak;
   sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16", fmt::format("memory.device={}", room)});
   const runtime::Recipe recipe = runtime::load_recipe({}, sets);
-  return find_max_batch(runtime::open_workload(recipe), 1, runtime::capacity_of(recipe.memory, 1), machine, 1);
+  return find_max_batch({runtime::open_workload(recipe), 1, runtime::capacity_of(recipe.memory, 1), machine, 1});
 }
 
 std::vector<std::int64_t> sizes(const MaxBatch& found) {

@@ -1,11 +1,11 @@
-#include "launcher/report/memory_chart.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 #include <vector>
+
+#include "launcher/measure/memory/memory.h"
 
 namespace strata::launcher {
 namespace {

@@ -1,11 +1,15 @@
+#include "tests/comm/run_threads.h"
+
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/thread.h"
-#include "comm/communicator.h"
 #include "comm/shared_memory.h"
 #include "comm/staged.h"
 

@@ -1,5 +1,3 @@
-#include "launcher/evaluations.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <string_view>
 
 #include "base/quantity.h"
+#include "launcher/commands/train/training.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher {

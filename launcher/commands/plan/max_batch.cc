@@ -1,11 +1,10 @@
-#include "launcher/max_batch.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
+#include "launcher/commands/plan/plan.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
@@ -76,8 +75,8 @@ const BatchSpeed* MaxBatch::fastest() const {
   return at == speeds.end() ? nullptr : &*at;
 }
 
-MaxBatch find_max_batch(const runtime::Workload& workload, int ranks, const runtime::Capacity& capacity,
-                        const std::optional<runtime::Machine>& machine, int ranks_per_node) {
+MaxBatch find_max_batch(const Setup& setup) {
+  const auto& [workload, ranks, capacity, machine, ranks_per_node] = setup;
   const Recipe& recipe = workload.recipe;
   MaxBatch found{
       runtime::largest_micro_batch(workload, ranks, capacity), {}, recipe.training.global_batch_size.has_value()};

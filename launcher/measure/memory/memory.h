@@ -1,0 +1,82 @@
+#pragma once
+// launcher/measure/memory/ is what `bench memory` compares: settings of one step, and their results as a table and as a
+// picture.
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/numeric/dtype.h"
+#include "runtime/plan/plan.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::launcher {
+
+// One way to run the same step, for comparison in `bench memory`.
+struct MemorySetting {
+  device::DType precision;
+  runtime::Recompute::Kind recompute;  // none, sqrt or block
+  int accumulation;                    // micro-batches that the step's batch is split into
+  runtime::Tier optimizer;
+
+  // Whether both settings are promised the same bits. Another precision, or other micro-batches, are other numerics.
+  bool same_numerics(const MemorySetting& other) const {
+    return precision == other.precision && accumulation == other.accumulation;
+  }
+};
+
+// Every combination; each one with the optimizer on the device is followed by the same with the optimizer elsewhere.
+// `only` ("KEY=A,B" for precision, recompute, accumulation and optimizer) excludes others; without has_drive those on
+// NVMe are left out. Throws Error{usage} if an `only` is not understood.
+std::vector<MemorySetting> memory_settings(std::span<const std::string> only, bool has_drive);
+
+// The sequences in a step of the recipe on one rank; 4 if it says nothing about its batch.
+std::int64_t batch_of(const runtime::Recipe& recipe);
+
+// The recipe with this setting and `steps` steps, without checkpoints, evaluations and control. Throws Error{usage} if
+// its batch cannot be divided by the accumulation.
+runtime::Recipe recipe_with(runtime::Recipe recipe, const MemorySetting& setting, std::int64_t batch, int steps);
+
+// The result of a run with one setting.
+struct MemoryResult {
+  std::array<std::uint64_t, runtime::kTiers> measured;  // peak bytes of each tier
+  std::uint64_t process;                                // peak bytes of the whole process: resident, or on its GPU
+  double step_ms;                                       // median
+  double loss;                                          // after the last step
+  std::string bits;                                     // hash of every step's loss and of the weights
+};
+// A row of the table. If it has neither result nor failure, it has not run yet.
+struct MemoryRow {
+  MemorySetting setting;
+  runtime::Memory planned;
+  bool fits = true;
+  std::optional<MemoryResult> result = {};
+  std::string failure = {};  // why it did not run to its end
+};
+
+// Which tiers share a memory: on a CPU the device tier is in RAM, as the host tier is.
+enum class MemoryOf : std::uint8_t { cpu, gpu };
+// Bytes of the scarce memory: RAM, or the GPU's.
+std::uint64_t planned_bytes(const MemoryRow& row, MemoryOf of);
+std::uint64_t measured_bytes(const MemoryRow& row, MemoryOf of);
+
+// For people: two header lines, and one line per row.
+std::string memory_header(MemoryOf of);
+std::string memory_line(const MemoryRow& row, MemoryOf of);
+
+// Rows with other bits than promised; empty if the promise is kept.
+std::vector<const MemoryRow*> broken_promises(const std::vector<MemoryRow>& rows);
+// How many settings of how many numerics were compared, or which of them differ.
+std::string promise_text(const std::vector<MemoryRow>& rows);
+
+// [{"precision":"fp32",...}, ...]
+std::string memory_rows_json(const std::vector<MemoryRow>& rows, MemoryOf of);
+
+// Memory over time of the rows that ran, as an SVG for light and dark pages. One dot per setting: its colour is the
+// precision, its shape the recomputation, its size the number of micro-batches, its filling the optimizer's tier. Each
+// shows its figures when pointed at. title: the line above, such as the model and its batch; device: the line below.
+std::string memory_chart(const std::vector<MemoryRow>& rows, MemoryOf of, const std::string& title,
+                         const std::string& device);
+
+}  // namespace strata::launcher
