@@ -171,7 +171,7 @@ class StoredWeights final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     if (!tensors_[unit][parameter]) return random_.read(unit, parameter, begin, out);
-    if (nf4_[unit][parameter]) return read_nf4(unit, parameter, begin, out);
+    if (const auto& nf4 = nf4_[unit][parameter]) return read_blocks(*this, nf4->format(), unit, parameter, begin, out);
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
     models::read_elements(tensor, begin, out);
     const auto bytes = part_of(tensor, begin, out.size());
@@ -247,19 +247,6 @@ class StoredWeights final : public WeightSource {
            fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));
     return tensor;
   }
-  void read_nf4(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const {
-    constexpr std::size_t kBlock = device::kNf4Block;
-    const device::StorageFormat format = nf4_[unit][parameter]->format();
-    std::vector<std::byte> block(stored_bytes(format, kBlock));
-    std::vector<float> values(kBlock);
-    for (std::size_t at = begin / kBlock * kBlock; at < begin + out.size(); at += kBlock) {
-      read_block(unit, parameter, at, block);
-      read_nf4_block(format, block, values);
-      const std::size_t from = std::max(at, begin), to = std::min(at + kBlock, begin + out.size());
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from - at), to - from,
-                  out.begin() + static_cast<std::ptrdiff_t>(from - begin));
-    }
-  }
   template <typename Print>
   std::vector<comm::Seen> of_tensors(Print&& print) const {
     std::vector<comm::Seen> all;
@@ -308,6 +295,19 @@ std::unique_ptr<WeightSource> random_weights(const models::Model& model, std::ui
 std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const std::filesystem::path& directory,
                                              std::uint64_t seed, bool new_head) {
   return std::make_unique<StoredWeights>(model, directory, seed, new_head);
+}
+
+void read_blocks(const WeightSource& source, device::StorageFormat format, std::size_t unit, std::size_t parameter,
+                 std::size_t begin, std::span<float> out) {
+  constexpr std::size_t kBlock = device::kNf4Block;
+  std::vector<std::byte> block(stored_bytes(format, kBlock));
+  std::vector<float> values(kBlock);
+  for (std::size_t at = begin / kBlock * kBlock; at < begin + out.size(); at += kBlock) {
+    source.read_block(unit, parameter, at, block);
+    read_nf4_block(format, block, values);
+    const std::size_t from = std::max(at, begin), to = std::min(at + kBlock, begin + out.size());
+    std::ranges::copy(std::span(values).subspan(from - at, to - from), out.subspan(from - begin).begin());
+  }
 }
 
 void read_piece(const WeightSource& source, std::size_t unit, std::size_t parameter, const models::Piece& piece,

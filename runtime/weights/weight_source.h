@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -50,6 +51,45 @@ class WeightSource {
   virtual Base base() const { return {}; }
 };
 
+// Answers as another source does, which it owns or which outlives it. Sources that change some of its answers derive
+// from it.
+class ForwardedWeights : public WeightSource {
+ public:
+  explicit ForwardedWeights(const WeightSource& weights) : weights_(weights) {}
+  explicit ForwardedWeights(std::unique_ptr<const WeightSource> weights)
+      : owned_(std::move(weights)), weights_(*owned_) {}
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    weights_.read(unit, parameter, begin, out);
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    weights_.prefetch(unit, parameter, begin, count);
+  }
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    return weights_.quantised(unit, parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    weights_.read_block(unit, parameter, begin, block);
+  }
+  std::vector<comm::Seen> seen() const override { return weights_.seen(); }
+  std::vector<comm::Seen> seen_as_read() const override { return weights_.seen_as_read(); }
+  std::vector<std::string> initialised() const override { return weights_.initialised(); }
+  std::size_t rounded() const override { return weights_.rounded(); }
+  std::vector<std::string> left_out() const override { return weights_.left_out(); }
+  Base base() const override { return weights_.base(); }
+
+ private:
+  std::unique_ptr<const WeightSource> owned_;  // null: borrowed
+
+ protected:
+  const WeightSource& weights_;
+};
+
+// Reads elements [begin, begin + out.size()) of a matrix, one block of `format`, which is nf4 or nf4_plain, after
+// another.
+void read_blocks(const WeightSource& source, device::StorageFormat format, std::size_t unit, std::size_t parameter,
+                 std::size_t begin, std::span<float> out);
 // Reads elements [begin, begin + out.size()) of a virtual shard's piece of a parameter.
 void read_piece(const WeightSource& source, std::size_t unit, std::size_t parameter, const models::Piece& piece,
                 std::size_t begin, std::span<float> out);
