@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "runtime/data/scramble.h"
-#include "runtime/data/sequences/stream_sequences.h"
 
 namespace strata::runtime {
 namespace {
@@ -17,12 +16,6 @@ constexpr std::uint64_t kSeedOfSource = 0x9e3779b97f4a7c15;
 std::vector<double> weights_of(std::span<const Source> sources) {
   std::vector<double> out;
   for (const Source& source : sources) out.push_back(source.weight);
-  return out;
-}
-
-std::vector<Source> one_stream(std::vector<TokenFile> files, std::int64_t seq_len) {
-  std::vector<Source> out;
-  out.push_back({whole_sequences(std::move(files), seq_len)});
   return out;
 }
 
@@ -55,10 +48,6 @@ Batches::Batches(std::vector<Source> sources, std::int64_t seq_len, std::int64_t
       order_(order) {
   for (const Source& source : sources_) STRATA_CHECK_LT(std::uint64_t{0}, source.sequences->size());
 }
-
-Batches::Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
-                 std::uint64_t seed)
-    : Batches(one_stream(std::move(files), seq_len), seq_len, micro_batch_size, order, seed) {}
 
 std::uint64_t Batches::sequences() const {
   std::uint64_t sum = 0;

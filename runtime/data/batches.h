@@ -43,9 +43,6 @@ class Batches {
   // Each source has at least one sequence.
   Batches(std::vector<Source> sources, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
           std::uint64_t seed);
-  // For one stream. Throws Error{usage} if it has no sequence.
-  Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
-          std::uint64_t seed);
 
   std::span<const Source> sources() const { return sources_; }
   // The number in all sources.

@@ -13,6 +13,6 @@ namespace strata::runtime {
 // its two names; or nothing is left to train. `folder`: the adapter was read from peft's files, which may also list
 // names of other families.
 void require_adaptable(const models::Model& model, const models::Adapter& adapter,
-                       const std::optional<std::filesystem::path>& folder = {});
+                       const std::optional<std::filesystem::path>& folder);
 
 }  // namespace strata::runtime

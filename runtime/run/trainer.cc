@@ -24,8 +24,8 @@ device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights,
-                 const std::optional<offload::IoOptions>& io, OpenedData opened)
+Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::optional<offload::IoOptions>& io,
+                 OpenedData opened)
     : job_(job),
       world_(world),
       executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads,
@@ -53,7 +53,6 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   comm::require_same(train, world);
   comm::require_same(validation, world);
   progress_.loss_scale = scaler_.state();
-  if (weights == Weights::initial) load_initial_weights(threads);
 }
 
 void Trainer::load_initial_weights(int threads, const Note& note, const Advance& advance) {

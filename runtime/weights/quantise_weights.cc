@@ -198,12 +198,6 @@ ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int
   return sums.means();
 }
 
-ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads) {
-  ScaleSums sums(plan, source);
-  if (sums.any()) sums.read(nullptr, threads);
-  return sums.means();
-}
-
 void quantise_weights(Executor& executor, const StepPlan& plan, const WeightSource& source,
                       const std::vector<float>& offsets, std::size_t unit, const models::ElementRange& elements,
                       const LoadOptions& options) {

@@ -131,7 +131,6 @@ struct LoadOptions {
   bool frozen_alone = false;
   BaseHash* base = nullptr;
   Coordinates rank = {};
-  const ScaleOffsets* offsets = nullptr;  // for quantised weights; null: this rank reads everything to compute them
 };
 
 }  // namespace strata::runtime

@@ -44,7 +44,7 @@ class DriveFault : public testing::TestWithParam<int> {
     comm::run_threads(GetParam(), [&](comm::World& world) {
       try {
         const Job job = make_job(recipe, world.size(), capacity_of(recipe.memory, 1));
-        Trainer trainer(job, world, 1, Trainer::Weights::later, offload::spoiled_by(plan, recipe.io_options()));
+        Trainer trainer(job, world, 1, offload::spoiled_by(plan, recipe.io_options()));
         world.barrier();
         if (world.rank() == 0) plan.arm(request);
         world.barrier();

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "device/ops/losses/cross_entropy.h"
-#include "runtime/data/sequences/stream_sequences.h"
 
 namespace strata::runtime {
 
@@ -17,9 +16,6 @@ DisjointSequences::DisjointSequences(std::unique_ptr<Sequences> sequences, std::
       sequences_(std::min(most, all_->size())) {
   for (std::uint64_t sequence = 0; sequence < sequences_; ++sequence) labels_ += all_->labels(sequence);
 }
-
-DisjointSequences::DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size)
-    : DisjointSequences(every_label(std::move(files), seq_len), seq_len, micro_batch_size) {}
 
 void DisjointSequences::fill(std::uint64_t micro_batch, const Rows& rows) const {
   const std::uint64_t elements = micro_batch_size_ * seq_len_;

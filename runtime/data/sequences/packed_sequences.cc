@@ -78,10 +78,6 @@ PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq
     figures_ = walk([](const Piece&, std::uint32_t) {}, [] {});
 }
 
-PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
-                                 std::shared_ptr<Labelling> labelling)
-    : PackedSequences(std::move(files), seq_len, longer, std::move(labelling), Pack::at_once) {}
-
 template <typename Use, typename End>
 PackingFigures PackedSequences::walk(Use&& use, End&& end) const {
   PackingFigures figures;

@@ -38,6 +38,12 @@ class BatchesTest : public testing::Test {
     out.push_back(counting("d.bin", 300, 4));
     return out;
   }
+  // Batches of one stream of these files.
+  Batches stream(std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order, std::uint64_t seed) {
+    std::vector<Source> sources;
+    sources.push_back({whole_sequences(files(), seq_len)});
+    return {std::move(sources), seq_len, micro_batch_size, order, seed};
+  }
   tests::ScratchFolder folder_;
 };
 
@@ -138,7 +144,7 @@ struct BatchesFilled {
 };
 
 TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
-  const Batches batches(files(), 3, 2, DataOrder::sequential, 0);
+  const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   EXPECT_EQ(batches.sequences(), 5u);
   const BatchesFilled first(batches, 0, 6), second(batches, 1, 6), wrapped(batches, 2, 6);
   EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4, 5));
@@ -153,7 +159,7 @@ TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
 }
 
 TEST_F(BatchesTest, PaddingTakesNoPosition) {
-  const Batches batches(files(), 3, 2, DataOrder::sequential, 0);
+  const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   std::vector<std::uint32_t> tokens(6), positions(6);
   std::vector<std::int32_t> labels(6);
   std::vector<device::RowRange> documents(6);
@@ -163,7 +169,7 @@ TEST_F(BatchesTest, PaddingTakesNoPosition) {
 }
 
 TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
-  const Batches batches(files(), 3, 2, DataOrder::shuffle, 11), other(files(), 3, 2, DataOrder::shuffle, 12);
+  const Batches batches = stream(3, 2, DataOrder::shuffle, 11), other = stream(3, 2, DataOrder::shuffle, 12);
   std::vector<std::uint64_t> first_epochs, of_other;
   for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
     std::set<std::uint64_t> seen;
@@ -180,7 +186,7 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
   EXPECT_NE(one, std::vector<std::uint64_t>(first_epochs.begin() + 5, first_epochs.begin() + 10));
   // Micro-batch k holds positions 2k and 2k + 1, whatever the micro-batch size was before.
   const BatchesFilled batch(batches, 3, 6);
-  const Batches single(files(), 3, 1, DataOrder::shuffle, 11);
+  const Batches single = stream(3, 1, DataOrder::shuffle, 11);
   EXPECT_EQ(BatchesFilled(single, 6, 3).tokens,
             std::vector<std::uint32_t>(batch.tokens.begin(), batch.tokens.begin() + 3));
   EXPECT_EQ(BatchesFilled(single, 7, 3).tokens,
@@ -188,7 +194,7 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
 }
 
 TEST_F(BatchesTest, NoSequenceAtAllIsRefused) {
-  EXPECT_FAILURE(Batches(files(), 10, 1, DataOrder::shuffle, 0), Exit::usage,
+  EXPECT_FAILURE(stream(10, 1, DataOrder::shuffle, 0), Exit::usage,
                  testing::AllOf(HasSubstr("data.seq_len = 10"), HasSubstr("11 tokens"), HasSubstr("has 10")));
 }
 

@@ -133,7 +133,7 @@ TEST(LoadStateTest, RunsOfALayoutMayBeBoxes) {
       Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
       split_rows(job);
       const auto note = [](const std::string&) {};
-      Trainer trainer(job, world, 1, Trainer::Weights::later);
+      Trainer trainer(job, world, 1);
       (void)start_or_resume(trainer, job, world, 1, note);
       CheckpointFolder folder(boxes, 1, *posix, world, note);
       CheckpointWriter writer(job, world, trainer.executor(), folder);
@@ -157,7 +157,7 @@ TEST(LoadStateTest, BlocksOfOtherBoxesAreRefused) {
                                    [&](comm::World& world) {
                                      Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
                                      split_rows(job);
-                                     Trainer trainer(job, world, 1, Trainer::Weights::later);
+                                     Trainer trainer(job, world, 1);
                                      (void)start_or_resume(trainer, job, world, 1, [](const std::string&) {});
                                    }),
                  Exit::usage, HasSubstr("parallel.tensor_shards"));
@@ -170,7 +170,7 @@ void write_again(const std::vector<std::string>& sets, int ranks, const fs::path
   comm::run_threads(ranks, [&](comm::World& world) {
     const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
     const auto note = [](const std::string&) {};
-    Trainer trainer(job, world, 1, Trainer::Weights::later);
+    Trainer trainer(job, world, 1);
     (void)start_or_resume(trainer, job, world, 1, note);
     CheckpointFolder to(folder, 1, *posix, world, note);
     CheckpointWriter writer(job, world, trainer.executor(), to, trainer.base());

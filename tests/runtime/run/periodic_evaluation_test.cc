@@ -222,6 +222,7 @@ TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {
   comm::run_threads(1, [&](comm::World& world) {
     const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
     Trainer trainer(job, world, 1);
+    trainer.load_initial_weights(1);
     PeriodicEvaluation evaluation(job, world, trainer);
     EXPECT_EQ(evaluation.run([](std::uint64_t done, std::uint64_t) { return done < 3; }), std::nullopt);
     EXPECT_TRUE(evaluation.due());
@@ -248,6 +249,7 @@ class AnswersTest : public PeriodicEvaluationTest {
       const Job job =
           make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
       Trainer trainer(job, world, 1);
+      trainer.load_initial_weights(1);
       PeriodicEvaluation evaluation(job, world, trainer, read_prompts(job, world));
       std::vector<std::string> lines;
       const auto evaluate = [&] {

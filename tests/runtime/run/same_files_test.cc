@@ -159,6 +159,7 @@ class RanksWithDisks : public testing::Test {
         const Recipe recipe = load_recipe(std::nullopt, sets(world.rank(), stage));
         const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
         Trainer trainer(job, world, 1);
+        trainer.load_initial_weights(1);
         (void)trainer.step(false);
       });
     });
@@ -250,7 +251,7 @@ TEST_F(RanksWithDisks, OtherCheckpoints) {
         const fs::path& folder = folders[same ? 0 : world.rank()];
         const Recipe recipe = load_recipe(std::nullopt, run_.sets(2, {"checkpoint.resume=" + folder.string()}));
         const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
-        Trainer trainer(job, world, 1, Trainer::Weights::later);
+        Trainer trainer(job, world, 1);
         (void)start_or_resume(trainer, job, world, 1, [](const std::string&) {});
       });
     });

@@ -81,6 +81,7 @@ class NotFinite : public testing::Test {
     comm::run_threads(2, [&](comm::World& world) {
       const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
       Trainer trainer(job, world, 1);
+      trainer.load_initial_weights(1);
       run(trainer, world.rank());
     });
   }

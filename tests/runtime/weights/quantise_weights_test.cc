@@ -44,7 +44,8 @@ std::vector<float> values_of(const Job& job, const TensorRange& range) {
 
 TEST(ScaleOffsets, AreTheMeansOfTheScales) {
   const Job job = job_of(1);
-  const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 2);
+  const auto world = comm::solo_world();
+  const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 2, *world);
   const auto& ranges = job.plan.layout.units[kUnit].quantised.ranges;
   ASSERT_EQ(offsets[kUnit].size(), ranges.size());
   ASSERT_EQ(ranges.size(), 7u);
@@ -56,12 +57,12 @@ TEST(ScaleOffsets, AreTheMeansOfTheScales) {
       sum += nf4_scale(std::span(values).subspan(at, std::min(device::kScaleBlock, values.size() - at)));
     EXPECT_FLOAT_EQ(offsets[kUnit][r], static_cast<float>(sum / static_cast<double>(scales))) << r;
   }
-  const ScaleOffsets none = scale_offsets(job_of(1, 0, false).plan, IndexWeights(), 2);
+  const ScaleOffsets none = scale_offsets(job_of(1, 0, false).plan, IndexWeights(), 2, *world);
   for (const float offset : none[kUnit]) EXPECT_EQ(offset, 0) << "scales that are not quantised have none";
 }
 
 TEST(ScaleOffsets, AreTheSameIfRanksReadTheirShards) {
-  const ScaleOffsets whole = scale_offsets(job_of(1).plan, IndexWeights(), 1);
+  const ScaleOffsets whole = scale_offsets(job_of(1).plan, IndexWeights(), 1, *comm::solo_world());
   for (const int stage : {0, 3}) {
     const Job job = job_of(2, stage);
     comm::run_threads(2, [&](comm::World& world) {
@@ -72,9 +73,9 @@ TEST(ScaleOffsets, AreTheSameIfRanksReadTheirShards) {
 
 void expect_blocks_stored(int ranks, int stage) {
   const Job job = job_of(ranks, stage);
-  const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 1);
   comm::run_threads(ranks, [&](comm::World& world) {
-    Trainer trainer(job, world, 1, Trainer::Weights::later);
+    const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 1, world);
+    Trainer trainer(job, world, 1);
     Executor& executor = trainer.executor();
     const models::ElementRange held = executor.storage().held(kUnit, StateKind::quantised);
     quantise_weights(executor, job.plan, IndexWeights(), offsets[kUnit], kUnit, held);

@@ -44,9 +44,9 @@ TEST(LoadWeights, ReadsWhatItSaidAhead) {
   const Recipe recipe = load_recipe(std::nullopt, run.sets(1));
   const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
   const auto world = comm::solo_world();
-  Trainer trainer(job, *world, 1, Trainer::Weights::later);
+  Trainer trainer(job, *world, 1);
   const Noted weights;
-  load_weights(trainer.executor(), job.plan, weights, 1);
+  load_same_weights(trainer.executor(), *job.model, job.plan, weights, 1, *world);
   EXPECT_EQ(weights.read(), static_cast<std::size_t>(job.model->parameters()));
 }
 

@@ -98,6 +98,7 @@ class TracedRun : public testing::Test {
     comm::run_threads(ranks, [&](comm::World& world) {
       const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
       Trainer trainer(job, world, 1);
+      trainer.load_initial_weights(1);
       TraceRecorder recorder(job.plan, steps, 0, 4);
       while (!trainer.done()) {
         if (recorder.wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
@@ -304,6 +305,7 @@ TEST_F(TracedRun, WhatAStepLeavesOutHasNoTimesInIt) {
     const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
     ASSERT_TRUE(job.plan.cyclic);
     Trainer trainer(job, world, 1);
+    trainer.load_initial_weights(1);
     bool has_update = false, seen = false;
     while (!trainer.done()) {
       trainer.executor().time_next_step();  // to its last task
