@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/numeric/exact_sum.h"
-#include "runtime/weights/nf4_block.h"
+#include "runtime/weights/floats.h"
 
 namespace strata::runtime {
 namespace {

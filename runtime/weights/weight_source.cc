@@ -16,10 +16,11 @@
 
 #include "base/error.h"
 #include "base/shell_word.h"
+#include "comm/exchange_values.h"
 #include "device/numeric/philox.h"
 #include "models/files/nf4_tensor.h"
 #include "models/files/safetensors.h"
-#include "runtime/weights/nf4_block.h"
+#include "runtime/weights/floats.h"
 #include "runtime/weights/tensor_match.h"
 #include "runtime/weights/untie.h"
 
@@ -349,15 +350,15 @@ void BaseHash::add(std::size_t unit, std::size_t parameter, std::size_t begin, s
   high_ += high;
 }
 
-std::string BaseHash::text() const {
+std::string BaseHash::of_rank() const {
   return fmt::format("{:016x}{:016x}", high_.load(), low_.load());
 }
 
-std::string BaseHash::whole(comm::World& world) const {
+std::string BaseHash::over_ranks(comm::World& world) const {
   std::uint64_t low = 0, high = 0;
-  for (const std::string& of_rank : world.exchange(fmt::format("{} {}", high_.load(), low_.load()))) {
-    high += std::stoull(of_rank);
-    low += std::stoull(of_rank.substr(of_rank.find(' ')));
+  for (const auto& [of_high, of_low] : comm::exchange_value(world, std::array{high_.load(), low_.load()})) {
+    high += of_high;
+    low += of_low;
   }
   return fmt::format("{:016x}{:016x}", high, low);
 }

@@ -103,9 +103,10 @@ class BaseHash {
   // Adds elements [begin, begin + values.size()) of a tensor. `begin` is a multiple of 256; so is the end, unless it is
   // the tensor's.
   void add(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<const float> values);
-  // The hash over all ranks. Collective.
-  std::string whole(comm::World& world) const;
-  std::string text() const;
+  // The hash of what all ranks have added. Collective.
+  std::string over_ranks(comm::World& world) const;
+  // The hash of what this rank alone has added.
+  std::string of_rank() const;
 
  private:
   std::vector<std::vector<std::uint32_t>> numbers_;

@@ -142,7 +142,7 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
   if (!alone && !own_part && !frozen_alone) comm::require_same(source.seen_as_read(), world);
   if (!plan.layout.adapted) return {};
   comm::agree(world, [&] { hash_cut_tensors(plan, source, plan.mesh().at(world.rank()), base); });
-  std::string hash = base.whole(world);
+  std::string hash = base.over_ranks(world);
   comm::agree(world, [&] { require_base(source, hash); });
   return hash;
 }

@@ -182,7 +182,7 @@ void verify_base(const WeightSource& weights, const models::Model& model) {
       }
     }
   }
-  require_base(weights, hash.text());
+  require_base(weights, hash.of_rank());
 }
 
 }  // namespace strata::runtime

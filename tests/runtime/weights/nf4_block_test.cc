@@ -1,6 +1,4 @@
 // Against bitsandbytes (tests/golden/make_nf4.py).
-#include "runtime/weights/nf4_block.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -11,6 +9,7 @@
 
 #include "device/numeric/exact_sum.h"
 #include "models/files/safetensors.h"
+#include "runtime/weights/floats.h"
 #include "tests/source_dir.h"
 
 namespace strata::runtime {

@@ -12,7 +12,7 @@
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/trainer.h"
-#include "runtime/weights/nf4_block.h"
+#include "runtime/weights/floats.h"
 #include "tests/runtime/weights/index_weights.h"
 
 namespace strata::runtime {

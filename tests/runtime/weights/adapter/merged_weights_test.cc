@@ -163,9 +163,9 @@ TEST(VerifyBase, AnotherBaseIsRefused) {
       IndexWeights().read(unit, p, 0, values);
       hash.add(unit, p, 0, values);
     }
-  EXPECT_NO_THROW(verify_base(Based(hash.text()), *model));
+  EXPECT_NO_THROW(verify_base(Based(hash.of_rank()), *model));
   EXPECT_NO_THROW(verify_base(Based(""), *model)) << "any base";
-  EXPECT_FAILURE(verify_base(Based(std::string(hash.text().size(), '0')), *model), Exit::usage,
+  EXPECT_FAILURE(verify_base(Based(std::string(hash.of_rank().size(), '0')), *model), Exit::usage,
                  testing::HasSubstr("/base"));
 }
 
