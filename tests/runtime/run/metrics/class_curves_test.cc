@@ -1,8 +1,8 @@
-#include "runtime/run/metrics/class_curves.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "runtime/run/metrics/class_metrics.h"
 
 namespace strata::runtime {
 namespace {

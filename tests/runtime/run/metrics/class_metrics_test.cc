@@ -1,3 +1,4 @@
+
 #include "runtime/run/metrics/class_metrics.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/run/metrics/class_curves.h"
 #include "tests/source_dir.h"
 
 namespace strata::runtime {

@@ -1,11 +1,10 @@
-#include "runtime/run/metrics/entity_metrics.h"
-
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
 #include <algorithm>
 #include <string>
 
+#include "runtime/run/metrics/class_metrics.h"
 #include "tests/source_dir.h"
 
 namespace strata::runtime {
