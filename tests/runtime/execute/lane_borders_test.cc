@@ -1,8 +1,8 @@
-#include "runtime/execute/lane_borders.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "runtime/execute/lanes.h"
 
 namespace strata::runtime {
 namespace {
