@@ -1,11 +1,11 @@
-#include "runtime/data/mix.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cmath>
 #include <numeric>
+
+#include "runtime/data/batches.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,4 +1,3 @@
-#include "runtime/data/files/class_sets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
