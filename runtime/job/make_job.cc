@@ -19,14 +19,13 @@
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/job/adapter.h"
 #include "runtime/job/calls.h"
-#include "runtime/job/freeze.h"
 #include "runtime/job/order.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/shards.h"
 #include "runtime/job/split.h"
+#include "runtime/job/trainable.h"
 #include "runtime/planner/planner.h"
 
 namespace strata::runtime {
