@@ -1,10 +1,9 @@
-#include "runtime/plan/proof/gradient_counts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "runtime/plan/proof/sums.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {
