@@ -11,6 +11,7 @@
 #include "models/files/safetensors.h"
 #include "models/files/safetensors_writer.h"
 #include "runtime/checkpoint/export/exporter.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
@@ -122,7 +123,7 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
   Recipe recipe = load_recipe(std::nullopt, saved_.sets(1, {"adapter.path=" + place("peft").string(),
                                                             "checkpoint.resume=none", "training.precision=fp32"}));
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
     EXPECT_EQ(initial_hash(job, world), after_three_.weights);
   });
   const auto refused = [&](const char* set) {
@@ -137,7 +138,8 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
   std::string config_text = read_text(place("peft") / kPeftConfigName);
   config_text.insert(config_text.find('{') + 1, "\"of_tomorrow\": 1,");
   std::ofstream(place("peft") / kPeftConfigName) << config_text;
-  EXPECT_THAT(make_job(recipe, 1, capacity_of(recipe.memory, 1)).notes, Contains(HasSubstr("of_tomorrow")));
+  EXPECT_THAT(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)).notes,
+              Contains(HasSubstr("of_tomorrow")));
   EXPECT_EQ(refused("adapter.rank=4"), "");
   EXPECT_THAT(refused("adapter.rank=8"), AllOf(HasSubstr("adapter.rank = 8"), HasSubstr("has 4")));
 }
@@ -251,7 +253,7 @@ TEST_F(AdapterFiles, Dora) {
   const Recipe recipe =
       load_recipe(std::nullopt, saved_.sets(1, {path, "checkpoint.resume=none", "training.precision=fp32"}));
   comm::run_threads(1, [&](comm::World& world) {
-    EXPECT_EQ(initial_hash(make_job(recipe, 1, capacity_of(recipe.memory, 1)), world), trained.weights);
+    EXPECT_EQ(initial_hash(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)), world), trained.weights);
   });
   const auto adapted = start({path});
   std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});

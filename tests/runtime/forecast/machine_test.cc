@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
@@ -139,7 +140,7 @@ class Profile : public testing::Test {
     Capacity capacity{};
     capacity.tier.fill(std::size_t{1} << 40);
     capacity.together = std::size_t{1} << 40;
-    return make_job(recipe, ranks, capacity);
+    return make_job(open_workload(recipe), ranks, capacity);
   }
 };
 

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.h"
 #include "device/numeric/nf4.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/trainer.h"
@@ -31,7 +32,7 @@ Job job_of(int ranks, int stage = 0, bool double_quant = true) {
                                          std::string("model.double_quant=") + (double_quant ? "true" : "false"),
                                          "zero.stage=" + std::to_string(stage)};
   const Recipe recipe = load_recipe(std::nullopt, sets);
-  return make_job(recipe, ranks, capacity_of(recipe.memory, ranks));
+  return make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, ranks));
 }
 
 constexpr std::size_t kUnit = 2;  // the frozen block

@@ -13,6 +13,7 @@
 
 #include "models/files/config.h"
 #include "models/files/safetensors_writer.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
@@ -42,7 +43,7 @@ class Noted final : public WeightSource {
 TEST(LoadWeights, ReadsWhatItSaidAhead) {
   const SavedRun run;
   const Recipe recipe = load_recipe(std::nullopt, run.sets(1));
-  const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
   const auto world = comm::solo_world();
   Trainer trainer(job, *world, 1);
   const Noted weights;
