@@ -150,7 +150,7 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
     file.write(models::safetensors_header(in_file));
     for (const std::size_t i : shard.tensors) {
       const Source& source = sources[i];
-      if (source.tensor)
+      if (quantised && source.tensor)
         quantised->write(source.unit, source.parameter, *source.tensor, [&](std::span<const std::byte> piece) {
           file.write(piece);
           advancing.add(piece.size());
