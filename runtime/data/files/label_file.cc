@@ -5,11 +5,9 @@
 
 #include <bit>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <vector>
 
