@@ -91,7 +91,6 @@ class Drive {
   void run(std::promise<void>& ready);
   void run_requests();
   void fill();
-  void issue(Slot& slot);
   void complete(const Completion& completion);
   void end_request(Slot& slot, std::optional<int> error);
   void end_share(Share& share);

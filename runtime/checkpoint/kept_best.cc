@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/recipe/evaluation_metric.h"
+#include "runtime/recipe/recipe_text.h"
 
 namespace strata::runtime {
 namespace {
@@ -34,6 +35,11 @@ std::string measure_of(const std::map<std::string, std::string>& recipe) {
   std::string out;
   for (const std::string_view key : kKeys) out += std::string(key) + " = " + value_of(recipe, key) + "\n";
   return out;
+}
+
+std::string measure_of(const Recipe& recipe) {
+  const auto values = values_of(recipe);
+  return measure_of(std::map<std::string, std::string>(values.begin(), values.end()));
 }
 
 std::optional<BestClaim> best_claim(const Manifest& manifest) {

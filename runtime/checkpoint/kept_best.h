@@ -1,16 +1,19 @@
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
 
 // The measure by which a run ranks evaluations: the recipe keys that make two of them comparable, with their values as
 // to_text() writes them.
 std::string measure_of(const std::map<std::string, std::string>& recipe);
+std::string measure_of(const Recipe& recipe);
 
 // The checkpoint that a run with checkpoint.keep_best considers the best of its folder.
 struct BestClaim {

@@ -5,9 +5,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/host_work.h"
 #include "runtime/recipe/recipe_text.h"
@@ -49,21 +49,6 @@ std::vector<bool> saved_units(const StepPlan& plan) {
   return saved;
 }
 
-std::map<std::string, std::string> recipe_map(const Recipe& recipe) {
-  std::map<std::string, std::string> out;
-  const std::string text = to_text(recipe);
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at), equals = text.find(" = ", at);
-    out.emplace(text.substr(at, equals - at), text.substr(equals + 3, end - equals - 3));
-    at = end + 1;
-  }
-  return out;
-}
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor& executor, CheckpointFolder& folder,
@@ -78,7 +63,7 @@ CheckpointWriter::CheckpointWriter(const Job& job, comm::World& world, Executor&
   manifest_.family = job.model->family;
   manifest_.config = job.config().to_json();
   manifest_.tensors = tensors_of(*job.model);
-  manifest_.recipe = recipe_map(job.recipe);
+  for (auto& value : values_of(job.recipe)) manifest_.recipe.insert(std::move(value));
   manifest_.base_hash = base;
   if (job.recipe.model.path) manifest_.base_path = job.recipe.model.path->string();
   manifest_.files.resize(records_.size());
@@ -147,10 +132,10 @@ std::string CheckpointWriter::file_name(int rank) const {
 
 void CheckpointWriter::start(const Progress& progress) {
   executor_.settle();  // the rest of the step is not part of the wait
-  const auto asked = std::chrono::steady_clock::now();
+  const SteadyClock::time_point asked = SteadyClock::now();
   finish();
   executor_.drain();
-  waited_ms_ += ms_since(asked);
+  waited_ms_ += 1e3 * seconds_since(asked);
   manifest_.progress = progress;
   manifest_.algorithms = executor_.algorithms() ? executor_.algorithms()->text() : "";
   ++begun_;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "runtime/data/scramble.h"
-#include "runtime/data/sequences/stream_sequences.h"
 
 namespace strata::runtime {
 namespace {
@@ -17,12 +18,6 @@ constexpr std::uint64_t kSeedOfSource = 0x9e3779b97f4a7c15;
 std::vector<double> weights_of(std::span<const Source> sources) {
   std::vector<double> out;
   for (const Source& source : sources) out.push_back(source.weight);
-  return out;
-}
-
-std::vector<Source> one_stream(std::vector<TokenFile> files, std::int64_t seq_len) {
-  std::vector<Source> out;
-  out.push_back({whole_sequences(std::move(files), seq_len)});
   return out;
 }
 
@@ -56,10 +51,6 @@ Batches::Batches(std::vector<Source> sources, std::int64_t seq_len, std::int64_t
   for (const Source& source : sources_) STRATA_CHECK_LT(std::uint64_t{0}, source.sequences->size());
 }
 
-Batches::Batches(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order,
-                 std::uint64_t seed)
-    : Batches(one_stream(std::move(files), seq_len), seq_len, micro_batch_size, order, seed) {}
-
 std::uint64_t Batches::sequences() const {
   std::uint64_t sum = 0;
   for (const Source& source : sources_) sum += source.sequences->size();
@@ -78,20 +69,11 @@ std::uint64_t Batches::taken(std::size_t source, std::uint64_t micro_batches) co
 }
 
 void Batches::fill(std::uint64_t micro_batch, const Rows& rows) const {
-  const std::uint64_t elements = micro_batch_size_ * seq_len_;
-  STRATA_CHECK_EQ(rows.tokens.size(), elements);
-  STRATA_CHECK_EQ(rows.labels.size(), elements);
-  STRATA_CHECK_EQ(rows.positions.size(), elements);
-  STRATA_CHECK_EQ(rows.documents.size(), elements);
-  std::span<std::uint32_t> sets = rows.class_sets;
-  for (std::uint64_t b = 0; b < micro_batch_size_; ++b) {
+  fill_micro_batch(rows, micro_batch_size_, seq_len_, [&](std::uint64_t b, const Rows& own) {
     const auto [source, sequence, epoch] = sequence_at(micro_batch * micro_batch_size_ + b);
-    const Rows own = rows.subrows(b * seq_len_, seq_len_);
     sources_[source].sequences->fill(sequence, epoch, own);
-    sets = write_class_sets(sources_[source].sequences->column(), own.labels, sets);
-  }
-  models::place_padding(rows);
-  take_labelled(rows);
+    return sources_[source].sequences->column();
+  });
 }
 
 std::uint64_t Batches::labels(std::uint64_t micro_batch) const {
@@ -101,6 +83,36 @@ std::uint64_t Batches::labels(std::uint64_t micro_batch) const {
     sum += sources_[source].sequences->labels(sequence);
   }
   return sum;
+}
+
+// Shares are integers: the weights times 2^31, divided by their sum. From here on nothing is rounded.
+Mix::Mix(std::span<const double> weights) {
+  STRATA_CHECK(!weights.empty());
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (const double weight : weights)
+    share_.push_back(std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(weight / sum * 0x1p31))));
+  rest_ = share_;
+  std::partial_sum(rest_.rbegin(), rest_.rend(), rest_.rbegin());
+}
+
+// n * share / rest, rounded to nearest, in parts: the product itself may have more than 64 bits.
+std::uint64_t Mix::taken(std::size_t source, std::uint64_t n) const {
+  const std::uint64_t share = share_[source], rest = rest_[source];
+  return n / rest * share + (n % rest * share + rest / 2) / rest;
+}
+
+Mix::Place Mix::at(std::uint64_t position) const {
+  std::uint64_t left = position;
+  for (std::size_t source = 0;; ++source) {
+    const std::uint64_t before = taken(source, left);
+    if (source + 1 == share_.size() || taken(source, left + 1) > before) return {source, before};
+    left -= before;
+  }
+}
+
+std::uint64_t Mix::count(std::size_t source, std::uint64_t positions) const {
+  for (std::size_t earlier = 0; earlier < source; ++earlier) positions -= taken(earlier, positions);
+  return taken(source, positions);
 }
 
 }  // namespace strata::runtime

@@ -38,7 +38,7 @@ struct OpenedData {
 // actual number replaces it. `evaluates`: the run reads data.validation and not data.train. `labelling`: the next
 // token, if not given. If data cannot be opened, throws Error with the facts of those that could; missing files that
 // need not be opened here are left to the run.
-OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling = {});
+OpenedData settle_data(Recipe& recipe, DataFacts& facts, bool evaluates, const MakeLabelling& labelling);
 
 // What opening data requires, and what it returns for comparison between ranks.
 struct Opening {

@@ -36,18 +36,9 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, comm::World
       validate_ms_(prove(plan)),
       rank_(world.rank()),
       abort_(world.abort_token()),
-      fault_watch_(plan.device, rank_, abort_),
       storage_(plan, world, io),
-      border_(plan, model, storage_),
       own_(std::make_unique<Queues>(plan, world, threads)),
-      queues_(*own_),
-      chunks_(plan, storage_, *queues_.gather),
-      borders_(lane_borders(plan)),
-      awaited_(plan.tasks.size()),
-      issued_(plan.tasks.size()),
-      spans_(plan.tasks.size()),
-      held_(plan.tasks.size()),
-      meter_(plan) {
+      queues_(*own_) {
   prepare(optimizer);
 }
 
@@ -57,17 +48,8 @@ Executor::Executor(const StepPlan& plan, const models::Model& model, Executor& o
       validate_ms_(prove(plan)),
       rank_(other.rank_),
       abort_(other.abort_),
-      fault_watch_(plan.device, rank_, abort_),
       storage_(plan, other.storage_),
-      border_(plan, model, storage_),
-      queues_(other.queues_),
-      chunks_(plan, storage_, *queues_.gather),
-      borders_(lane_borders(plan)),
-      awaited_(plan.tasks.size()),
-      issued_(plan.tasks.size()),
-      spans_(plan.tasks.size()),
-      held_(plan.tasks.size()),
-      meter_(plan) {
+      queues_(other.queues_) {
   prepare({});
 }
 

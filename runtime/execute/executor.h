@@ -1,7 +1,7 @@
 #pragma once
 // runtime/execute/ runs a plan: the Executor (here) issues its tasks, step after step, and makes no decisions. lanes.h
-// has the queues that it fills, lane_borders.h says how they behave between two steps, task_table.h maps kinds of task
-// to functions (runtime/tasks/), and step_graph.h records a step as one CUDA graph.
+// has the queues that it fills and says how they behave between two steps, task_table.h maps kinds of task to functions
+// (runtime/tasks/), and step_graph.h records a step as one CUDA graph.
 
 #include <array>
 #include <cstdint>
@@ -22,7 +22,6 @@
 #include "models/model.h"
 #include "runtime/execute/chunk_gather.h"
 #include "runtime/execute/held_time.h"
-#include "runtime/execute/lane_borders.h"
 #include "runtime/execute/lanes.h"
 #include "runtime/execute/places.h"
 #include "runtime/execute/step_graph.h"
@@ -163,20 +162,20 @@ class Executor {
   const double validate_ms_;
   int rank_;
   AbortToken& abort_;
-  device::FaultWatch fault_watch_;
+  device::FaultWatch fault_watch_{plan_.device, rank_, abort_};
   Storage storage_;
-  Border border_;
+  Border border_{plan_, model_, storage_};
   std::unique_ptr<Queues> own_;  // null: queues_ are another executor's
   Queues& queues_;
-  ChunkGather chunks_;
-  const LaneBorders borders_;  // GPU lanes that continue are not waited for between steps
+  ChunkGather chunks_{plan_, storage_, *queues_.gather};
+  const LaneBorders borders_ = lane_borders(plan_);  // GPU lanes that continue are not waited for between steps
   std::optional<Site> site_;
   std::vector<device::Event> events_;  // by task
-  std::vector<bool> awaited_;          // by task: a lane waits for its event
-  std::vector<bool> issued_;           // by task: it was issued, so its event (if it is awaited) refers to a run
-  std::vector<Span> spans_;            // by task
-  HeldTime held_;
-  MemoryMeter meter_;
+  // By task: a lane waits for its event; it was issued, so its event (if it is awaited) refers to a run.
+  std::vector<bool> awaited_ = std::vector<bool>(plan_.tasks.size()), issued_ = awaited_;
+  std::vector<Span> spans_ = std::vector<Span>(plan_.tasks.size());  // by task
+  HeldTime held_{plan_.tasks.size()};
+  MemoryMeter meter_{plan_};
   std::vector<std::string> names_;  // by task
   std::optional<PlaceKeeper> keeper_;
   std::shared_ptr<const device::AlgorithmTable> algorithms_;

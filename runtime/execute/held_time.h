@@ -1,5 +1,8 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "runtime/plan/span.h"
@@ -13,12 +16,22 @@ class HeldTime {
   explicit HeldTime(std::size_t tasks) : waits_(tasks) {}
 
   // To be called when a checkpoint begins.
-  void begin();
+  void begin() {
+    for (Wait& wait : waits_) wait.due = true;
+  }
   // The span in which to record the wait that the task issues now; null if it does not count. The wait writes it
   // when it runs, which must be before add_up().
-  Span* of_wait(std::size_t task);
+  Span* of_wait(std::size_t task) {
+    Wait& wait = waits_[task];
+    return std::exchange(wait.due, false) ? &wait.span : nullptr;
+  }
   // Adds the recorded waits to ms(). The lanes must have been waited for.
-  void add_up();
+  void add_up() {
+    for (Wait& wait : waits_) {
+      ms_ += static_cast<double>(std::max<std::int64_t>(0, wait.span.end - wait.span.begin)) * 1e-6;
+      wait.span = {};
+    }
+  }
 
   double ms() const { return ms_; }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace strata::runtime {
 // By LaneId; null if the plan does not use the lane.
 using Lanes = std::vector<std::unique_ptr<device::Lane>>;
 
-// A rank's lanes, and the communicators that connect lanes gather and reduce to other ranks. Compute, gather and reduce
-// exist for every plan.
+// A rank's lanes, and the communicators that connect those of collectives (gather, reduce, exchange, and the two
+// between stages) to other ranks. Compute, gather and reduce exist for every plan.
 struct Queues {
   // Collective. `threads`: of each lane that computes. The world must outlive it.
   Queues(const StepPlan& plan, comm::World& world, int threads);
@@ -44,5 +45,16 @@ struct Queues {
   comm::Communicator *parameters_, *updates_, *gradients_, *sums_, *node_, *all_, *tensor_, *stage_forward_,
       *stage_backward_;
 };
+
+// How each lane behaves between two steps.
+struct LaneBorders {
+  // Whether the next step may begin before the lane's last task has ended, because the boundary tasks (what the host
+  // reads and writes, and its copies on a GPU) do not wait for it, directly or indirectly. False for lanes that wait
+  // for host lanes: their flags are recycled when the lane is waited for (device/cuda/flags.h).
+  std::array<bool, kLanes> continues{};
+  // Whether some of the lane's tasks come before the host writes, so that they overlap with the previous step's end.
+  std::array<bool, kLanes> begins_early{};
+};
+LaneBorders lane_borders(const StepPlan& plan);
 
 }  // namespace strata::runtime

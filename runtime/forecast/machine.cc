@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "base/shell_word.h"
@@ -180,10 +181,6 @@ void share_out(MachineProfile& p, double part) {
   p.cores = std::max(1.0, p.cores * part);
 }
 
-std::string ranks_text(int ranks) {
-  return fmt::format("{} {}", ranks, ranks == 1 ? "rank" : "ranks");
-}
-
 }  // namespace
 
 Machine read_machine(const std::filesystem::path& path) {
@@ -325,7 +322,8 @@ std::string scaling_text(const Machine& m, int ranks, int ranks_per_node, std::s
     text = fmt::format(
         "speeds of {} on the machine, scaled to {}: cores, memory and drives are divided evenly; to measure "
         "them, run mpirun -n {} strata calibrate",
-        ranks_text(m.ranks), ranks_text(ranks_per_node), ranks_per_node);
+        counted(static_cast<std::uint64_t>(m.ranks), "rank"),
+        counted(static_cast<std::uint64_t>(ranks_per_node), "rank"), ranks_per_node);
   else if (m.gpu && m.ranks > ranks_per_node)
     text = fmt::format(
         "{} of the machine's {} GPUs are used: each rank has {:.3g} times the share of cores and drives that the "

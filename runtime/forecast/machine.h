@@ -76,6 +76,6 @@ MachineProfile profile_of(const Machine& machine, const Job& job, int ranks_per_
 
 // Tells the user how profile_of scales the measured speeds for a job of `ranks`, a line per reason; empty if it does
 // not.
-std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node, std::size_t drives = 0);
+std::string scaling_text(const Machine& machine, int ranks, int ranks_per_node, std::size_t drives);
 
 }  // namespace strata::runtime

@@ -25,7 +25,7 @@ struct Capacity {
 Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
 
 // As capacity_of(), but for a run on this machine: limited to the memory that there is, whatever the recipe says.
-Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat = {});
+Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat);
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
 

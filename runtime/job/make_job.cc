@@ -18,15 +18,13 @@
 #include "base/quantity.h"
 #include "models/classes.h"
 #include "models/files/config.h"
-#include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/job/adapter.h"
 #include "runtime/job/calls.h"
-#include "runtime/job/freeze.h"
 #include "runtime/job/order.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
 #include "runtime/job/shards.h"
 #include "runtime/job/split.h"
+#include "runtime/job/trainable.h"
 #include "runtime/planner/planner.h"
 
 namespace strata::runtime {
@@ -230,10 +228,6 @@ bool comes_to_evaluation(const Recipe& recipe, const Beginning& from) {
   if (from.step > 0 && from.step % evaluation.every == 0 && !from.evaluated) return true;
   const std::int64_t next = (from.step / evaluation.every + 1) * evaluation.every;
   return next <= recipe.training.max_steps.value_or(next);
-}
-
-Job make_job(const Recipe& recipe, int ranks, const Capacity& capacity, Purpose purpose) {
-  return make_job(open_workload(recipe), ranks, capacity, purpose);
 }
 
 std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capacity& capacity) {

@@ -5,30 +5,20 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/index.h"
+#include "comm/exchange_values.h"
 
 namespace strata::runtime {
-namespace {
 
 using device::DType;
 using device::View;
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
-std::size_t index(Tier tier) {
-  return static_cast<std::size_t>(tier);
-}
-
-}  // namespace
 
 Storage::Storage(const StepPlan& plan, comm::World& world, const offload::IoOptions& io)
     : plan_(plan), rank_(plan.mesh().at(world.rank())), own_(std::make_unique<Tiers>()), memory_(*own_) {
   const auto peak = [&](Tier tier) { return plan.memory[index(tier)].peak; };
   // Ranks read each other's arenas, which must therefore have one size; pipeline stages need different ones.
   std::size_t most = peak(Tier::device);
-  if (plan.mesh().stages > 1)
-    for (const std::string& theirs : world.exchange(std::to_string(most)))
-      most = std::max<std::size_t>(most, std::stoull(theirs));
+  if (plan.mesh().stages > 1) most = std::ranges::max(comm::exchange_value(world, most));
   memory_.arenas[index(Tier::device)] = world.allocate(most, plan.device);
   if (peak(Tier::host)) memory_.arenas[index(Tier::host)] = device::Arena::host(peak(Tier::host), plan.device);
   if (peak(Tier::nvme)) {

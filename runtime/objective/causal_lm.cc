@@ -1,5 +1,3 @@
-#include "runtime/objective/causal_lm.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,6 +5,7 @@
 
 #include "runtime/data/files/tokens.h"
 #include "runtime/data/open_data.h"
+#include "runtime/objective/rules.h"
 
 namespace strata::runtime {
 namespace {

@@ -9,12 +9,6 @@
 
 namespace strata::runtime {
 
-// A class, several classes or a number per document. The loss uses the row of the document's first token or, in
-// families that predict the next token, of its last.
-extern const ObjectiveRules kSequenceClassification;
-// A class per word, at the word's first token.
-extern const ObjectiveRules kTokenClassification;
-
 // Called before a run is planned. Gives the model's configuration (model.config.*) the classes that the data's sidecars
 // name, unless it has its own, with the matching problem_type and architecture. Throws Error{usage} if there are no
 // labels.

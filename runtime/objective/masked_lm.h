@@ -6,11 +6,6 @@
 
 namespace strata::runtime {
 
-// Masked language modelling (Devlin et al. 2018). In each document, max(1, round(p n)) of the n eligible tokens are
-// predicted: those with the smallest random numbers for seed, epoch and place. Of these, 80% are masked, 10% become a
-// random token, and 10% stay. Special tokens, and those that the data's mask excludes, are never selected.
-extern const ObjectiveRules kMaskedLm;
-
 // Which tokens are selected, and what they become. This is part of the numerics contract and must never change
 // (docs/formats.md, "Masked tokens").
 class MaskedTokens final : public Labelling {

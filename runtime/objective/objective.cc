@@ -16,9 +16,9 @@
 #include "runtime/data/files/label_column.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
-#include "runtime/objective/causal_lm.h"
 #include "runtime/objective/classification.h"
 #include "runtime/objective/masked_lm.h"
+#include "runtime/objective/rules.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

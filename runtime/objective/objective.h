@@ -1,5 +1,5 @@
 #pragma once
-// runtime/objective/ is what a run is trained to predict, with a file per objective (causal_lm.h, masked_lm.h): the
+// runtime/objective/ is what a run is trained to predict, with a source per objective (causal_lm.cc, masked_lm.cc): the
 // labels that it makes from tokens, and their number (rules.h). The units at the end of its model are in models/. To
 // add one: its name (models/objective.h), a file here and a line in objective.cc, and a head in models/.
 

@@ -30,6 +30,18 @@ struct ObjectiveRules {
   void (*look)(Workload& workload, const LabelColumn* of_validation);
 };
 
+// Causal language modelling: every row predicts the next token of its document.
+extern const ObjectiveRules kCausalLm;
+// Masked language modelling (Devlin et al. 2018). In each document, max(1, round(p n)) of the n eligible tokens are
+// predicted: those with the smallest random numbers for seed, epoch and place. Of these, 80% are masked, 10% become a
+// random token, and 10% stay. Special tokens, and those that the data's mask excludes, are never selected.
+extern const ObjectiveRules kMaskedLm;
+// A class, several classes or a number per document. The loss uses the row of the document's first token or, in
+// families that predict the next token, of its last.
+extern const ObjectiveRules kSequenceClassification;
+// A class per word, at the word's first token.
+extern const ObjectiveRules kTokenClassification;
+
 // For objectives that predict tokens: notes that labels of texts are ignored.
 void look_for_labels(Workload& workload, const LabelColumn* of_validation);
 

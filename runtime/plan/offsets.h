@@ -14,10 +14,10 @@ std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
 // occupy memory from that call on: in memory that the call releases, the reduction would have to wait for it.
 std::vector<Lifetime> occupations_of(const StepPlan& plan);
 
-// Gives every buffer its offset in its tier's arena. `beside`: a plan with offsets, between whose steps this one runs
-// in the same memory. It then uses that plan's parameters in place, and puts everything else after the buffers that
-// live from step to step.
-void assign_offsets(StepPlan& plan, const StepPlan* memory_of = nullptr);
+// Gives every buffer its offset in its tier's arena. `memory_of`: a plan with offsets, between whose steps this one
+// runs in the same memory. It then uses that plan's parameters in place, and puts everything else after the buffers
+// that live from step to step.
+void assign_offsets(StepPlan& plan, const StepPlan* memory_of);
 // Fills in plan.memory. The plan must have offsets.
 void predict_memory(StepPlan& plan);
 

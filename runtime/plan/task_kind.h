@@ -17,7 +17,8 @@ enum class TaskKind : std::uint8_t {
   exchange,     // adds the partial sums of the ranks that share a layer
   gather_rows,  // all-gather of activations of which each of these ranks has some rows
   take_rows,    // copies this rank's rows of an activation
-  send,         // sends activations to the next pipeline stage, or their gradient to the one before
+  send,         // sends activations or a gradient of them to the next or previous pipeline stage, or parameters that
+                // stages share, or sums of their gradients, to another
   receive,      // receives what the neighbouring stage sends
   accumulate,   // `fast`: adds a gradient to the local fp32 sum
   round,        // `fast`: rounds the local fp32 sum to the wire dtype

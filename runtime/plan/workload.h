@@ -8,7 +8,7 @@
 namespace strata::runtime {
 
 // Everything a job is planned from: the recipe as the user wrote it, the model it names, and the data. config.json is
-// read once, when a workload is opened (checkpoint/model_folder.h); a search plans many recipes with it.
+// read once, when a workload is opened (checkpoint/export/model_folder.h); a search plans many recipes with it.
 struct Workload {
   Recipe recipe;
   models::Config description;  // the model as its folder or preset describes it, without model.config.*

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "base/index.h"
+#include "device/step_scalars.h"
+#include "runtime/plan/step_state.h"
 #include "runtime/tasks/border.h"
 #include "runtime/tasks/copy.h"
 #include "runtime/tasks/save.h"
@@ -57,6 +60,67 @@ void BorderTasks::begin() {
 void BorderTasks::end() {
   copy(false, {&Control::state, &Control::losses, &Control::scores});
   Border::add_read(d_);
+}
+
+namespace {
+
+// A buffer that has contents before the first step.
+int add_filled(Draft& draft, std::string name, Kind kind, Tier tier, std::size_t bytes) {
+  const int buffer = draft.add_buffer(std::move(name), kind, tier, bytes, true);
+  draft.plan.buffers[index(buffer)].filled = true;
+  return buffer;
+}
+
+// No task uses these buffers: the host does, between steps.
+void add_scores(Draft& draft) {
+  const PlanRequest& r = draft.request;
+  const bool on_cpu = draft.plan.device.kind == device::Kind::cpu;
+  const Tier of_host = on_cpu ? Tier::device : Tier::host;
+  if (r.score_bytes)
+    draft.plan.score_buffer = add_filled(draft, "kept scores", Kind::workspace, of_host, r.score_bytes);
+  if (r.chunk_bytes == 0) return;
+  const std::size_t bytes = index(r.mesh.world) * r.chunk_bytes;
+  RankChunks& chunks = draft.plan.chunks;
+  chunks.bytes = r.chunk_bytes;
+  chunks.buffer = add_filled(draft, "scores of all ranks", Kind::staging, Tier::device, bytes);
+  chunks.host_buffer =
+      on_cpu ? chunks.buffer : add_filled(draft, "scores of all ranks, on the host", Kind::staging, Tier::host, bytes);
+}
+
+}  // namespace
+
+std::vector<int> add_lasting_buffers(Draft& draft) {
+  const PlanRequest& r = draft.request;
+  const models::Model& model = draft.model;
+  const auto add = [&](const char* name, Kind kind, std::size_t bytes) {
+    return draft.add_buffer(name, kind, Tier::device, bytes, true);
+  };
+  ControlBuffers& control = draft.plan.control;
+  control.batch = add("batch", Kind::activations, index(r.accumulation) * model.batch.bytes());
+  control.state = add("state", Kind::workspace, sizeof(StepState));
+  control.losses = add("losses", Kind::workspace, LossState::bytes(model.units.size()));
+  if (!r.forward_only) control.squares = add("squares", Kind::workspace, sizeof(SquareState));
+  if (model.constants_bytes)
+    control.constants = add_filled(draft, "constants", Kind::workspace, Tier::device, model.constants_bytes);
+  if (r.index_bytes)
+    draft.plan.index_buffer =
+        add_filled(draft, "index of sequences and labels", Kind::workspace, Tier::host, r.index_bytes);
+  add_scores(draft);
+  if (!draft.owns(draft.last()))
+    control.scores = -1;  // the last stage has them
+  else if (r.shape.cache > 0)
+    control.scores = add("logits", Kind::activations, device::fp32_bytes(model.vocabulary));
+  else if (const std::size_t stride = model.loss_unit().score_stride(); r.forward_only && stride > 0)
+    control.scores = add("scores", Kind::activations, device::fp32_bytes(model.loss_rows() * stride));
+  std::vector<int> caches(index(draft.units()), -1);
+  for (int unit = 0; unit < draft.units(); ++unit)
+    if (const std::size_t cache = draft.owns(unit) ? draft.unit(unit).bytes().cache : 0)
+      caches[index(unit)] =
+          add_filled(draft, "keys and values of " + draft.unit(unit).name(), Kind::activations, Tier::device, cache);
+  if (draft.plan.cyclic)
+    control.pending =
+        draft.add_buffer("pending scalars", Kind::workspace, Tier::host, sizeof(device::StepScalars), true);
+  return caches;
 }
 
 }  // namespace strata::runtime

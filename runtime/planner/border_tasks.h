@@ -1,6 +1,7 @@
 #pragma once
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "runtime/plan/draft.h"
 
@@ -28,5 +29,9 @@ class BorderTasks {
   Draft& d_;
   int checkpoint_ = -1;
 };
+
+// Adds the buffers that live from step to step, except the units' state: the batch, scalars, counters, constants, the
+// index of sequences, scores, and caches of keys and values. Returns each unit's cache; -1: it has none.
+std::vector<int> add_lasting_buffers(Draft& draft);
 
 }  // namespace strata::runtime

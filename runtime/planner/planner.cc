@@ -13,8 +13,6 @@
 #include "runtime/planner/border_tasks.h"
 #include "runtime/planner/fetches.h"
 #include "runtime/planner/gradients.h"
-#include "runtime/planner/kept_inputs.h"
-#include "runtime/planner/lasting_buffers.h"
 #include "runtime/planner/seams.h"
 #include "runtime/planner/updates.h"
 #include "runtime/planner/visits.h"

@@ -139,14 +139,19 @@ std::optional<std::string> toml_of(std::string_view json, const Config& apart) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> values_of(const Recipe& recipe) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const RecipeKey& key : recipe_keys())
+    if (!key.name.starts_with("report.") && !key.name.starts_with("control.") && key.name != "device.threads")
+      out.emplace_back(key.name, key.text(recipe));
+  if (recipe.data.train.size() > 1) out.emplace_back("data.train.weights", weights_text(recipe.data.train));
+  for (const auto& [key, json] : recipe.model.config) out.emplace_back("model.config." + key, json);
+  return out;
+}
+
 std::string to_text(const Recipe& recipe) {
   std::string out;
-  for (const RecipeKey& key : recipe_keys()) {
-    if (key.name.starts_with("report.") || key.name.starts_with("control.") || key.name == "device.threads") continue;
-    out += fmt::format("{} = {}\n", key.name, key.text(recipe));
-  }
-  if (recipe.data.train.size() > 1) out += fmt::format("data.train.weights = {}\n", weights_text(recipe.data.train));
-  for (const auto& [key, json] : recipe.model.config) out += fmt::format("model.config.{} = {}\n", key, json);
+  for (const auto& [key, value] : values_of(recipe)) out += fmt::format("{} = {}\n", key, value);
   return out;
 }
 

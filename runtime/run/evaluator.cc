@@ -1,9 +1,7 @@
 #include "runtime/run/evaluator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "comm/exchange_values.h"
 #include "device/numeric/exact_sum.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "models/files/config.h"
@@ -62,12 +61,7 @@ DisjointSequences open_validation(const Job& job, comm::World& world, std::pmr::
 device::ExactSum sum_over_ranks(device::ExactSum mine, comm::World& world) {
   mine.normalize();
   device::ExactSum total{};
-  for (const std::string& text : world.exchange(std::string(reinterpret_cast<const char*>(&mine), sizeof mine))) {
-    device::ExactSum theirs;
-    STRATA_CHECK_EQ(text.size(), sizeof theirs);
-    std::memcpy(&theirs, text.data(), sizeof theirs);
-    total.merge(theirs);
-  }
+  for (const device::ExactSum& theirs : comm::exchange_value(world, mine)) total.merge(theirs);
   return total;
 }
 
@@ -145,7 +139,7 @@ Evaluator::Evaluator(const Job& job, comm::World& world, int threads, const Weig
       scores_(scores_of(job, *executor_, world.rank())) {
   STRATA_CHECK(job.plan.forward_only);
   executor_->use_algorithms(std::move(algorithms));
-  const auto start = std::chrono::steady_clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   load_same_weights(*executor_, *job.model, job.plan, weights, threads, world, advance);
   load_seconds_ = seconds_since(start);
 }
@@ -169,7 +163,7 @@ std::span<const std::string> Evaluator::class_names() const {
 }
 
 std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
-  const auto start = std::chrono::steady_clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   const Mesh& mesh = job_.plan.mesh();
   const Coordinates own = mesh.at(world_.rank());
   // Only one of the ranks that take the same micro-batches adds its scores. The last stage's ranks have the highest
@@ -202,7 +196,7 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
   }
   executor_->settle();
   const double loss = sum_over_ranks(mine, world_).round() / static_cast<double>(data_.labels());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double took = seconds_since(start);
   if (!std::isfinite(loss))
     throw AgreedError(Exit::failed,
                       "the loss on data.validation is not finite: try training.precision = \"fp32\", and look at the "
@@ -211,7 +205,7 @@ std::optional<Evaluation> Evaluator::run(const AfterRound& after_round) {
                     std::exp(loss),
                     data_.labels(),
                     data_.sequences(),
-                    static_cast<double>(data_.labels()) / took.count(),
+                    static_cast<double>(data_.labels()) / took,
                     scores_ ? scores_->report(world_) : ClassReport{}};
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 #include "runtime/checkpoint/progress.h"
@@ -12,15 +13,28 @@ class LossScaler {
  public:
   using State = LossScale;
 
-  LossScaler(bool enabled, const Recipe::Fp16& fp16);
+  LossScaler(bool enabled, const Recipe::Fp16& fp16)
+      : enabled_(enabled),
+        growth_interval_(fp16.growth_interval),
+        state_{.scale = enabled ? static_cast<float>(fp16.initial_scale) : 1.0f, .growth_tracker = 0} {}
 
   bool enabled() const { return enabled_; }
   // The scale of the next step.
   float scale() const { return state_.scale; }
   // Call it after a step. non_finite: some rank's gradients were not finite.
-  void update(bool non_finite);
+  void update(bool non_finite) {
+    if (!enabled_) return;
+    if (non_finite) {
+      state_ = {.scale = state_.scale * 0.5f, .growth_tracker = 0};
+      return;
+    }
+    if (++state_.growth_tracker < growth_interval_) return;
+    state_.growth_tracker = 0;
+    const float grown = state_.scale * 2.0f;
+    if (std::isfinite(grown)) state_.scale = grown;
+  }
   // The scale was halved until its inverse is not finite any more: no scale would help.
-  bool exhausted() const;
+  bool exhausted() const { return !std::isnormal(state_.scale); }
 
   const State& state() const { return state_; }
   void restore(const State& state) { state_ = state; }

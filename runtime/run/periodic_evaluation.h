@@ -7,7 +7,9 @@
 
 #include "comm/communicator.h"
 #include "runtime/run/evaluator.h"
-#include "runtime/run/generation/answers.h"
+#include "runtime/run/generation/generator.h"
+#include "runtime/run/generation/prompts.h"
+#include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {
@@ -20,6 +22,30 @@ std::optional<Best> best_after(const std::optional<Best>& before, std::int64_t s
 // How many evaluations in a row were no better than an earlier one. If none has had a value yet, all `without_value`
 // evaluations count.
 std::int64_t evaluations_without_improvement(const std::optional<Best>& best, std::int64_t without_value);
+
+// Answers prompts with the weights that a training has between two of its steps. Takes the likeliest token each time,
+// up to kAnswerTokens tokens or a token that ends the answer. Every rank has one; job, world and training must outlive
+// it.
+inline constexpr std::size_t kAnswerTokens = 64;
+class Answers {
+ public:
+  // `job` must have a generation.
+  Answers(const Job& job, comm::World& world, Executor& training, Prompts prompts);
+
+  // Call it after a drain; after_token is called after each token. Collective; the result is the same on all ranks.
+  std::vector<Answer> run(const std::function<void()>& after_token = [] {});
+  const Memory& measured_memory() const { return generator_.executor().measured_memory(); }
+
+ private:
+  Answer answer(const Prompts::Prompt& prompt, const std::function<void()>& after_token);
+  // The likeliest token after these logits, which only ranks of the last stage have.
+  std::uint32_t next(std::span<const float> logits);
+
+  comm::World& world_;
+  Mesh mesh_;
+  Prompts prompts_;
+  Generator generator_;
+};
 
 // Evaluates a training between its steps, as evaluation.* in its recipe says: with the weights where they are, and in
 // the memory that a step leaves free. The results have the same bits as `strata eval` on a checkpoint of that step, and

@@ -1,7 +1,6 @@
 #include "runtime/run/planned_beginning.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -9,23 +8,16 @@
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/kept_best.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/recipe/keys.h"
 #include "runtime/run/resume.h"
 
 namespace strata::runtime {
 namespace {
 
-std::string measure_of_recipe(const Recipe& recipe) {
-  std::map<std::string, std::string> keys;
-  for (const RecipeKey& key : recipe_keys()) keys.emplace(key.name, key.text(recipe));
-  return measure_of(keys);
-}
-
 // The beginning of a run that resumes from this checkpoint. If patience is used up the run takes no step, and its plan
 // is the usual one.
 Beginning after(const Manifest& manifest, const Recipe& recipe) {
   std::optional<Best> best = manifest.progress.best;
-  if (measure_of(manifest.recipe) != measure_of_recipe(recipe)) best.reset();
+  if (measure_of(manifest.recipe) != measure_of(recipe)) best.reset();
   const std::int64_t patience = recipe.evaluation.patience;
   if (best && patience > 0 && best->since >= patience) return {};
   return {manifest.progress.step, best && best->newest == manifest.progress.step};

@@ -116,9 +116,7 @@ void require_same_weights(const Manifest& manifest, const fs::path& path, const 
 }
 
 bool same_evaluations(const Manifest& manifest, const Job& job) {
-  std::map<std::string, std::string> keys;
-  for (const RecipeKey& key : recipe_keys()) keys.emplace(key.name, key.text(job.recipe));
-  return measure_of(manifest.recipe) == measure_of(keys);
+  return measure_of(manifest.recipe) == measure_of(job.recipe);
 }
 
 }  // namespace

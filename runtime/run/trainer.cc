@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "comm/exchange_values.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/objective/objective.h"
@@ -24,8 +25,8 @@ device::Optimizer optimizer_of(const Recipe::Optimizer& o) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weights,
-                 const std::optional<offload::IoOptions>& io, OpenedData opened)
+Trainer::Trainer(const Job& job, comm::World& world, int threads, const std::optional<offload::IoOptions>& io,
+                 OpenedData opened)
     : job_(job),
       world_(world),
       executor_(job.plan, *job.model, world, optimizer_of(job.recipe.optimizer), threads,
@@ -53,7 +54,6 @@ Trainer::Trainer(const Job& job, comm::World& world, int threads, Weights weight
   comm::require_same(train, world);
   comm::require_same(validation, world);
   progress_.loss_scale = scaler_.state();
-  if (weights == Weights::initial) load_initial_weights(threads);
 }
 
 void Trainer::load_initial_weights(int threads, const Note& note, const Advance& advance) {
@@ -100,7 +100,7 @@ void Trainer::load_batches() {
 }
 
 StepReport Trainer::step(std::uint64_t requests) {
-  const auto start = std::chrono::steady_clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   load_batches();
   const device::StepScalars scalars = scalars_of_next_step();
   const IoBytes before = executor_.io_bytes();
@@ -130,7 +130,7 @@ StepReport Trainer::step(std::uint64_t requests) {
   if (scaler_.exhausted()) report_exhausted_scale();
   const std::uint64_t tokens = job_.plan.tokens * micro_batches_per_step();
   progress_.tokens += tokens;
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  const double seconds = seconds_since(start);
   return {
       .step = progress_.step,
       .loss = result.loss_sum / static_cast<double>(std::max<std::uint64_t>(labels_, 1)),
@@ -140,10 +140,10 @@ StepReport Trainer::step(std::uint64_t requests) {
       .loss_scale = scale,
       .skipped = skipped,
       .tokens = tokens,
-      .step_ms = took.count(),
+      .step_ms = seconds * 1e3,
       .stop = (result.requests & (kCheckpoint - 1)) != 0,
       .disk_bytes = executor_.io_bytes().of(Tier::nvme) - before.of(Tier::nvme),
-      .time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(),
+      .time = seconds_since_epoch(),
       .epoch = batches_->epochs_before(progress_.next_micro_batch),
       .labels = labels_,
       .at_once = (result.requests & kStopAtOnce) != 0,
@@ -155,8 +155,8 @@ StepReport Trainer::step(std::uint64_t requests) {
 // The first unit, over all ranks, whose numbers were not finite in the last step.
 std::string Trainer::first_nonfinite() {
   int unit = -1;
-  for (const std::string& text : world_.exchange(std::to_string(executor_.first_nonfinite_unit())))
-    if (const int theirs = std::stoi(text); theirs >= 0) unit = unit < 0 ? theirs : std::min(unit, theirs);
+  for (const int theirs : comm::exchange_value(world_, executor_.first_nonfinite_unit()))
+    if (theirs >= 0) unit = unit < 0 ? theirs : std::min(unit, theirs);
   if (unit < 0) return "every unit's output was finite, so a gradient overflowed";
   return fmt::format("the first unit whose output was not finite is {}",
                      job_.model->units[static_cast<std::size_t>(unit)]->name());

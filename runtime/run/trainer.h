@@ -52,12 +52,10 @@ struct StepReport {
 // calls step() at the same time; all ranks get the same report. Job and world must outlive it.
 class Trainer {
  public:
-  // `weights`: initial starts with the recipe's initial weights; with later, the caller calls load_initial_weights(),
-  // or loads a checkpoint and calls restore(), before the first step. `io`: how drives are used, if not as the recipe
-  // says. `opened`: the data that was opened before the plan was made.
-  enum class Weights : std::uint8_t { initial, later };
-  Trainer(const Job& job, comm::World& world, int threads, Weights weights = Weights::initial,
-          const std::optional<offload::IoOptions>& io = std::nullopt, OpenedData opened = {});
+  // Before the first step, the caller calls load_initial_weights(), or loads a checkpoint and calls restore(). `io`:
+  // how drives are used, if not as the recipe says. `opened`: the data that was opened before the plan was made.
+  Trainer(const Job& job, comm::World& world, int threads, const std::optional<offload::IoOptions>& io = std::nullopt,
+          OpenedData opened = {});
 
   // note: as for first_weights(). Collective.
   void load_initial_weights(

@@ -1,7 +1,6 @@
 #include "runtime/weights/quantise_weights.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -9,8 +8,9 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "comm/agreement.h"
+#include "comm/exchange_values.h"
 #include "device/numeric/exact_sum.h"
-#include "runtime/weights/nf4_block.h"
+#include "runtime/weights/floats.h"
 
 namespace strata::runtime {
 namespace {
@@ -93,16 +93,9 @@ class ScaleSums {
       stretches.push_back({unit, range, at, std::min(size, at + kQuantisedAtOnce)});
   }
   void add_all(comm::World& world) {
-    const std::string own(reinterpret_cast<const char*>(sums_.data()), sums_.size() * sizeof(ExactSum));
+    const std::vector<ExactSum> all = comm::exchange_values<ExactSum>(world, sums_);
     std::ranges::fill(sums_, ExactSum{});
-    for (const std::string& text : world.exchange(own)) {
-      STRATA_CHECK_EQ(text.size(), own.size());
-      for (std::size_t i = 0; i < sums_.size(); ++i) {
-        ExactSum sum;
-        std::memcpy(&sum, text.data() + i * sizeof sum, sizeof sum);
-        sums_[i].merge(sum);
-      }
-    }
+    for (std::size_t i = 0; i < all.size(); ++i) sums_[i % sums_.size()].merge(all[i]);
   }
   ScaleOffsets means() const {
     ScaleOffsets out;
@@ -195,12 +188,6 @@ ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int
   const Coordinates rank = plan.mesh().at(world.rank());
   comm::agree(world, [&] { sums.read(&rank, threads); });
   sums.add_all(world);
-  return sums.means();
-}
-
-ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads) {
-  ScaleSums sums(plan, source);
-  if (sums.any()) sums.read(nullptr, threads);
   return sums.means();
 }
 

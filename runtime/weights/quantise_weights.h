@@ -10,10 +10,8 @@
 namespace strata::runtime {
 
 // The offsets (mean scales) of all matrices that the plan quantises with 8-bit scales; 0 for matrices that the source
-// has quantised. Collective: each rank reads its shards if parameters are sharded. Without a world, this rank reads
-// everything.
+// has quantised. Collective: each rank reads its shards if parameters are sharded.
 ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads, comm::World& world);
-ScaleOffsets scale_offsets(const StepPlan& plan, const WeightSource& source, int threads);
 
 // Reads, quantises (unless the source is quantised) and stores `elements` of a unit's quantised pool, which must be
 // complete blocks that this rank holds. `offsets`: by matrix. Thread-safe for elements that do not overlap.

@@ -16,10 +16,11 @@
 
 #include "base/error.h"
 #include "base/shell_word.h"
+#include "comm/exchange_values.h"
 #include "device/numeric/philox.h"
 #include "models/files/nf4_tensor.h"
 #include "models/files/safetensors.h"
-#include "runtime/weights/nf4_block.h"
+#include "runtime/weights/floats.h"
 #include "runtime/weights/tensor_match.h"
 #include "runtime/weights/untie.h"
 
@@ -171,7 +172,7 @@ class StoredWeights final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     if (!tensors_[unit][parameter]) return random_.read(unit, parameter, begin, out);
-    if (nf4_[unit][parameter]) return read_nf4(unit, parameter, begin, out);
+    if (const auto& nf4 = nf4_[unit][parameter]) return read_blocks(*this, nf4->format(), unit, parameter, begin, out);
     const models::StoredTensor& tensor = *tensors_[unit][parameter];
     models::read_elements(tensor, begin, out);
     const auto bytes = part_of(tensor, begin, out.size());
@@ -247,19 +248,6 @@ class StoredWeights final : public WeightSource {
            fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));
     return tensor;
   }
-  void read_nf4(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const {
-    constexpr std::size_t kBlock = device::kNf4Block;
-    const device::StorageFormat format = nf4_[unit][parameter]->format();
-    std::vector<std::byte> block(stored_bytes(format, kBlock));
-    std::vector<float> values(kBlock);
-    for (std::size_t at = begin / kBlock * kBlock; at < begin + out.size(); at += kBlock) {
-      read_block(unit, parameter, at, block);
-      read_nf4_block(format, block, values);
-      const std::size_t from = std::max(at, begin), to = std::min(at + kBlock, begin + out.size());
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(from - at), to - from,
-                  out.begin() + static_cast<std::ptrdiff_t>(from - begin));
-    }
-  }
   template <typename Print>
   std::vector<comm::Seen> of_tensors(Print&& print) const {
     std::vector<comm::Seen> all;
@@ -310,6 +298,19 @@ std::unique_ptr<WeightSource> stored_weights(const models::Model& model, const s
   return std::make_unique<StoredWeights>(model, directory, seed, new_head);
 }
 
+void read_blocks(const WeightSource& source, device::StorageFormat format, std::size_t unit, std::size_t parameter,
+                 std::size_t begin, std::span<float> out) {
+  constexpr std::size_t kBlock = device::kNf4Block;
+  std::vector<std::byte> block(stored_bytes(format, kBlock));
+  std::vector<float> values(kBlock);
+  for (std::size_t at = begin / kBlock * kBlock; at < begin + out.size(); at += kBlock) {
+    source.read_block(unit, parameter, at, block);
+    read_nf4_block(format, block, values);
+    const std::size_t from = std::max(at, begin), to = std::min(at + kBlock, begin + out.size());
+    std::ranges::copy(std::span(values).subspan(from - at, to - from), out.subspan(from - begin).begin());
+  }
+}
+
 void read_piece(const WeightSource& source, std::size_t unit, std::size_t parameter, const models::Piece& piece,
                 std::size_t begin, std::span<float> out) {
   if (piece.shards == 1) return source.read(unit, parameter, begin, out);
@@ -349,15 +350,15 @@ void BaseHash::add(std::size_t unit, std::size_t parameter, std::size_t begin, s
   high_ += high;
 }
 
-std::string BaseHash::text() const {
+std::string BaseHash::of_rank() const {
   return fmt::format("{:016x}{:016x}", high_.load(), low_.load());
 }
 
-std::string BaseHash::whole(comm::World& world) const {
+std::string BaseHash::over_ranks(comm::World& world) const {
   std::uint64_t low = 0, high = 0;
-  for (const std::string& of_rank : world.exchange(fmt::format("{} {}", high_.load(), low_.load()))) {
-    high += std::stoull(of_rank);
-    low += std::stoull(of_rank.substr(of_rank.find(' ')));
+  for (const auto& [of_high, of_low] : comm::exchange_value(world, std::array{high_.load(), low_.load()})) {
+    high += of_high;
+    low += of_low;
   }
   return fmt::format("{:016x}{:016x}", high, low);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -50,6 +51,45 @@ class WeightSource {
   virtual Base base() const { return {}; }
 };
 
+// Answers as another source does, which it owns or which outlives it. Sources that change some of its answers derive
+// from it.
+class ForwardedWeights : public WeightSource {
+ public:
+  explicit ForwardedWeights(const WeightSource& weights) : weights_(weights) {}
+  explicit ForwardedWeights(std::unique_ptr<const WeightSource> weights)
+      : owned_(std::move(weights)), weights_(*owned_) {}
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    weights_.read(unit, parameter, begin, out);
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    weights_.prefetch(unit, parameter, begin, count);
+  }
+  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
+    return weights_.quantised(unit, parameter, format);
+  }
+  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
+                  std::span<std::byte> block) const override {
+    weights_.read_block(unit, parameter, begin, block);
+  }
+  std::vector<comm::Seen> seen() const override { return weights_.seen(); }
+  std::vector<comm::Seen> seen_as_read() const override { return weights_.seen_as_read(); }
+  std::vector<std::string> initialised() const override { return weights_.initialised(); }
+  std::size_t rounded() const override { return weights_.rounded(); }
+  std::vector<std::string> left_out() const override { return weights_.left_out(); }
+  Base base() const override { return weights_.base(); }
+
+ private:
+  std::unique_ptr<const WeightSource> owned_;  // null: borrowed
+
+ protected:
+  const WeightSource& weights_;
+};
+
+// Reads elements [begin, begin + out.size()) of a matrix, one block of `format`, which is nf4 or nf4_plain, after
+// another.
+void read_blocks(const WeightSource& source, device::StorageFormat format, std::size_t unit, std::size_t parameter,
+                 std::size_t begin, std::span<float> out);
 // Reads elements [begin, begin + out.size()) of a virtual shard's piece of a parameter.
 void read_piece(const WeightSource& source, std::size_t unit, std::size_t parameter, const models::Piece& piece,
                 std::size_t begin, std::span<float> out);
@@ -63,9 +103,10 @@ class BaseHash {
   // Adds elements [begin, begin + values.size()) of a tensor. `begin` is a multiple of 256; so is the end, unless it is
   // the tensor's.
   void add(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<const float> values);
-  // The hash over all ranks. Collective.
-  std::string whole(comm::World& world) const;
-  std::string text() const;
+  // The hash of what all ranks have added. Collective.
+  std::string over_ranks(comm::World& world) const;
+  // The hash of what this rank alone has added.
+  std::string of_rank() const;
 
  private:
   std::vector<std::vector<std::uint32_t>> numbers_;
@@ -91,7 +132,6 @@ struct LoadOptions {
   bool frozen_alone = false;
   BaseHash* base = nullptr;
   Coordinates rank = {};
-  const ScaleOffsets* offsets = nullptr;  // for quantised weights; null: this rank reads everything to compute them
 };
 
 }  // namespace strata::runtime

@@ -70,12 +70,8 @@ void hash_cut_tensors(const StepPlan& plan, const WeightSource& source, const Co
   }
 }
 
-}  // namespace
-
-void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, int threads,
-                  const Advance& advance, const LoadOptions& options) {
-  const ScaleOffsets all = options.offsets ? ScaleOffsets{} : scale_offsets(plan, source, threads);
-  const ScaleOffsets& offsets = options.offsets ? *options.offsets : all;
+void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& source, const ScaleOffsets& offsets,
+                  int threads, const Advance& advance, const LoadOptions& options) {
   struct Chunk {
     std::size_t unit;
     PoolKind pool;
@@ -128,6 +124,8 @@ void load_weights(Executor& executor, const StepPlan& plan, const WeightSource& 
   });
 }
 
+}  // namespace
+
 std::string load_same_weights(Executor& executor, const models::Model& model, const StepPlan& plan,
                               const WeightSource& source, int threads, comm::World& world, const Advance& advance,
                               bool frozen_alone) {
@@ -136,15 +134,15 @@ std::string load_same_weights(Executor& executor, const models::Model& model, co
   const ScaleOffsets offsets = scale_offsets(plan, source, threads, world);
   BaseHash base(model);
   comm::agree(world, [&] {
-    load_weights(executor, plan, source, threads, advance,
-                 {frozen_alone, plan.layout.adapted ? &base : nullptr, plan.mesh().at(world.rank()), &offsets});
+    load_weights(executor, plan, source, offsets, threads, advance,
+                 {frozen_alone, plan.layout.adapted ? &base : nullptr, plan.mesh().at(world.rank())});
   });
   // If each rank reads only its shards or its stage's units, no two ranks need have read the same.
   const bool own_part = plan.sharded_parameters() || plan.mesh().stages * plan.mesh().tensor > 1;
   if (!alone && !own_part && !frozen_alone) comm::require_same(source.seen_as_read(), world);
   if (!plan.layout.adapted) return {};
   comm::agree(world, [&] { hash_cut_tensors(plan, source, plan.mesh().at(world.rank()), base); });
-  std::string hash = base.whole(world);
+  std::string hash = base.over_ranks(world);
   comm::agree(world, [&] { require_base(source, hash); });
   return hash;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
 #include "tests/dist/tiny_run.h"
@@ -44,8 +45,8 @@ class DriveFault : public testing::TestWithParam<int> {
     Ended ended{};
     comm::run_threads(GetParam(), [&](comm::World& world) {
       try {
-        const Job job = make_job(recipe, world.size(), capacity_of(recipe.memory, 1));
-        Trainer trainer(job, world, 1, Trainer::Weights::later, offload::spoiled_by(plan, recipe.io_options()));
+        const Job job = make_job(open_workload(recipe), world.size(), capacity_of(recipe.memory, 1));
+        Trainer trainer(job, world, 1, offload::spoiled_by(plan, recipe.io_options()));
         world.barrier();
         if (world.rank() == 0) plan.arm(request);
         world.barrier();

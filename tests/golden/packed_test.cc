@@ -64,7 +64,7 @@ TEST_P(PackedGolden, TeachesWhatTransformersSays) {
                                          "optimizer.weight_decay=0",
                                          fmt::format("zero.stage={}", stage)};
   Workload settled = open_workload(load_recipe(std::nullopt, sets));
-  settle_data(settled.recipe, settled.data, false);
+  settle_data(settled.recipe, settled.data, false, {});
   ASSERT_EQ(settled.recipe.data.packing, Packing::documents) << "a mask means documents";
   const Trained trained = train_in_threads(std::nullopt, sets, ranks, [&](Trainer& trainer, const Job& job, int) {
     const std::lock_guard lock(mutex);

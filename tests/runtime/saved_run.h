@@ -73,7 +73,7 @@ class SavedRun {
       std::vector<std::string> notes;
       const auto note = [&](const std::string& text) { notes.push_back(text); };
       CheckpointFolder folder(*recipe.checkpoint.dir, recipe.checkpoint.keep, system ? *system : *posix, world, note);
-      Trainer trainer(job, world, 1, Trainer::Weights::later);
+      Trainer trainer(job, world, 1);
       const auto [resumed, damaged] = start_or_resume(trainer, job, world, 2, note);
       folder.pass_over(damaged);
       CheckpointWriter writer(job, world, trainer.executor(), folder, trainer.base());

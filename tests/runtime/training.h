@@ -98,7 +98,9 @@ inline Trained train_in_threads(const std::optional<std::filesystem::path>& path
     const Mesh& mesh = job.plan.mesh();
     EXPECT_EQ(plans[index(world.rank())], plans[index(mesh.rank_of(0, 0, mesh.at(world.rank()).stage))])
         << "rank " << world.rank() << " plans another step than the first of its stage";
-    Trainer trainer(job, world, static_cast<int>(recipe.device.threads.value_or(1)));
+    const auto threads = static_cast<int>(recipe.device.threads.value_or(1));
+    Trainer trainer(job, world, threads);
+    trainer.load_initial_weights(threads);
     std::vector<StepReport> steps;
     std::optional<PeriodicEvaluation> evaluation;
     if (job.evaluation) evaluation.emplace(job, world, trainer);

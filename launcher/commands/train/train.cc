@@ -140,8 +140,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   control.enter(runtime::Phase::hashing);
   runtime::Summary summary{};
   summary.gpu_before = device::gpu_memory(job.plan.device);
-  runtime::Trainer& trainer =
-      made.emplace(job, world, threads, runtime::Trainer::Weights::later, std::nullopt, std::move(planned.data));
+  runtime::Trainer& trainer = made.emplace(job, world, threads, std::nullopt, std::move(planned.data));
   trainer.executor().use_algorithms(algorithms);
   describe_drives(recipe, trainer.executor(), world);
   if (const std::string& attention = trainer.executor().attention(); speaks && !attention.empty())

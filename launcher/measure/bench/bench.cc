@@ -165,7 +165,7 @@ void bench_step(const BenchOptions& options, comm::World& world) {
   world.barrier();
   runtime::Executor executor(job.plan, *job.model, world, {}, threads, recipe.io_options());
   const auto source = runtime::random_weights(*job.model, recipe.training.seed);
-  runtime::load_weights(executor, job.plan, *source, threads);
+  runtime::load_same_weights(executor, *job.model, job.plan, *source, threads, world);
   fill_random_tokens(executor, job, world.rank());
   const StepFigures figures = time_steps(executor, job, options.steps);
   world.barrier();

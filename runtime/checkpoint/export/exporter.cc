@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -14,7 +16,6 @@
 #include "models/files/safetensors_writer.h"
 #include "models/objective.h"
 #include "runtime/checkpoint/export/quantised_export.h"
-#include "runtime/checkpoint/export/transposed_weights.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/weights/adapter/merged_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
@@ -149,7 +150,7 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
     file.write(models::safetensors_header(in_file));
     for (const std::size_t i : shard.tensors) {
       const Source& source = sources[i];
-      if (source.tensor)
+      if (quantised && source.tensor)
         quantised->write(source.unit, source.parameter, *source.tensor, [&](std::span<const std::byte> piece) {
           file.write(piece);
           advancing.add(piece.size());
@@ -172,6 +173,49 @@ std::string config_json(models::Config config, device::DType dtype) {
                       dtype == device::DType::fp32 ? R"("float32")" : R"("bfloat16")");
   return config.to_json();
 }
+
+// The weights of a model for another one with the same tensors, some of which are stored transposed: from a GPT-2 that
+// bitsandbytes quantised to GPT-2 as transformers stores it. Keeps one matrix in memory.
+class TransposedWeights final : public ForwardedWeights {
+ public:
+  TransposedWeights(const WeightSource& weights, const models::Model& from, const models::Model& to)
+      : ForwardedWeights(weights), from_(from) {
+    STRATA_CHECK_EQ(from.units.size(), to.units.size());
+    // Shapes do not tell: matrices may be square.
+    for (std::size_t unit = 0; unit < from.units.size(); ++unit) {
+      auto& turned = transposed_.emplace_back(from.units[unit]->parameters().size());
+      const auto stored = from.units[unit]->linear_layers(), wanted = to.units[unit]->linear_layers();
+      for (std::size_t layer = 0; layer < stored.size(); ++layer)
+        for (std::size_t p = 0; p < turned.size(); ++p)
+          if (from.units[unit]->parameters()[p].name == stored[layer].name + ".weight")
+            turned[p] = stored[layer].input_major != wanted[layer].input_major;
+    }
+  }
+
+  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
+    if (!transposed_[unit][parameter]) return weights_.read(unit, parameter, begin, out);
+    const auto& shape = from_.units[unit]->parameters()[parameter].shape;
+    const auto rows = static_cast<std::size_t>(shape[0]), columns = static_cast<std::size_t>(shape[1]);
+    const std::scoped_lock lock(mutex_);
+    if (std::pair(unit, parameter) != kept_ || matrix_.empty()) {
+      matrix_.resize(rows * columns);
+      weights_.read(unit, parameter, 0, matrix_);
+      kept_ = {unit, parameter};
+    }
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = matrix_[(begin + i) % rows * columns + (begin + i) / rows];
+  }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    if (!transposed_[unit][parameter]) weights_.prefetch(unit, parameter, begin, count);
+  }
+  bool quantised(std::size_t, std::size_t, device::StorageFormat) const override { return false; }
+
+ private:
+  const models::Model& from_;
+  std::vector<std::vector<bool>> transposed_;  // by unit and parameter
+  mutable std::mutex mutex_;
+  mutable std::pair<std::size_t, std::size_t> kept_;  // unit and parameter of the matrix
+  mutable std::vector<float> matrix_;
+};
 
 void require_new(const fs::path& to) {
   std::error_code ignored;
@@ -252,7 +296,7 @@ void export_model(const models::Config& config, const WeightSource& weights, con
     write_weights(*system, out.path(), *model, weights, quantised ? &*quantised : nullptr, options);
   } else {
     const auto plain = models::make_model(written, {1, 1, device::DType::fp32, 1, false});
-    write_weights(*system, out.path(), *plain, *transposed_weights(weights, *model, *plain), nullptr, options);
+    write_weights(*system, out.path(), *plain, TransposedWeights(weights, *model, *plain), nullptr, options);
   }
   out.put((to / "").parent_path());
 }

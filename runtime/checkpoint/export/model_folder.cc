@@ -29,34 +29,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class SharedCheckpoint final : public WeightSource {
+// A checkpoint's weights, which keep it open.
+class SharedCheckpoint final : public ForwardedWeights {
  public:
   SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model, std::uint64_t seed,
                    bool new_head)
-      : checkpoint_(std::move(checkpoint)), weights_(checkpoint_weights(*checkpoint_, model, seed, new_head)) {}
-  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
-    weights_->read(unit, parameter, begin, out);
-  }
-  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
-    weights_->prefetch(unit, parameter, begin, count);
-  }
-  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
-    return weights_->quantised(unit, parameter, format);
-  }
-  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
-                  std::span<std::byte> block) const override {
-    weights_->read_block(unit, parameter, begin, block);
-  }
+      : ForwardedWeights(checkpoint_weights(*checkpoint, model, seed, new_head)), checkpoint_(std::move(checkpoint)) {}
   // The manifest contains the checksums of all other files.
   std::vector<comm::Seen> seen() const override {
     return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
   }
-  std::vector<std::string> initialised() const override { return weights_->initialised(); }
-  std::vector<std::string> left_out() const override { return weights_->left_out(); }
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;
-  std::unique_ptr<WeightSource> weights_;
 };
 
 // Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.

@@ -12,29 +12,25 @@
 #include "base/error.h"
 
 namespace strata::runtime {
-namespace {
 
 namespace fs = std::filesystem;
 
-MappedFile open_companion(const TokenFile& tokens, const fs::path& path, const TokenSidecar::Companion& named,
-                          std::uint64_t bytes) {
+MappedFile open_companion(const TokenFile& tokens, const fs::path& path, const std::string& named,
+                          std::optional<std::uint64_t> bytes) {
   std::error_code ignored;
   if (!fs::exists(path, ignored))
     fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize again", path.string(),
          tokens.path().string());
   MappedFile file(path);
   const std::string sidecar = sidecar_path(tokens.path()).string();
-  if (file.bytes().size() != bytes)
+  if (bytes && file.bytes().size() != *bytes)
     fail(Exit::corrupt, "{} has {} bytes, and {} asks for {}: tokenize again", path.string(), file.bytes().size(),
-         sidecar, bytes);
+         sidecar, *bytes);
   const std::string hash = fmt::format("{:016x}", XXH3_64bits(file.bytes().data(), file.bytes().size()));
-  if (hash != named.hash)
-    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize again", path.string(), hash, sidecar,
-         named.hash);
+  if (hash != named)
+    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize again", path.string(), hash, sidecar, named);
   return file;
 }
-
-}  // namespace
 
 Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
   const auto& sidecar = file.sidecar();
@@ -44,7 +40,7 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
          "\"stream\"",
          file.path().string());
   const fs::path path = documents_path(file.path());
-  file_ = open_companion(file, path, *sidecar->documents, sidecar->documents->count * sizeof(std::uint64_t));
+  file_ = open_companion(file, path, sidecar->documents->hash, sidecar->documents->count * sizeof(std::uint64_t));
   begins_ = {reinterpret_cast<const std::uint64_t*>(file_.bytes().data()), sidecar->documents->count};
   const auto wrong = [&](std::uint64_t i, const std::string& what) {
     fail(Exit::corrupt, "{}, offset {}: document {} of {} {}: tokenize again", path.string(), i * sizeof(std::uint64_t),
@@ -57,9 +53,9 @@ Documents::Documents(const TokenFile& file) : tokens_(file.count()) {
           bad[0] == bad[1] ? "is empty" : fmt::format("begins at token {}, and the next one at {}", bad[0], bad[1]));
   if (count() > 0 && begins_.back() >= tokens_)
     wrong(count() - 1, fmt::format("begins at token {}, and there are {}", begins_.back(), tokens_));
-  if (sidecar->types) types_ = open_companion(file, types_path(file.path()), *sidecar->types, (tokens_ + 7) / 8);
+  if (sidecar->types) types_ = open_companion(file, types_path(file.path()), sidecar->types->hash, (tokens_ + 7) / 8);
   if (!sidecar->mask) return;
-  mask_ = open_companion(file, mask_path(file.path()), *sidecar->mask, (tokens_ + 7) / 8);
+  mask_ = open_companion(file, mask_path(file.path()), sidecar->mask->hash, (tokens_ + 7) / 8);
   if (const std::uint64_t found = labels(0, tokens_); found != sidecar->mask->count)
     fail(Exit::corrupt, "{} counts {} tokens as labels, and {} says {}: tokenize again", mask_.path().string(), found,
          sidecar_path(file.path()).string(), sidecar->mask->count);

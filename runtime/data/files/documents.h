@@ -2,12 +2,20 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "base/files/mapped_file.h"
 #include "runtime/data/files/tokens.h"
 
 namespace strata::runtime {
+
+// Opens a file that the sidecar of a token file names, with the hash that it names. Throws Error{usage} if it is
+// missing, Error{corrupt} if it has another hash or, if they are given, another number of bytes.
+MappedFile open_companion(const TokenFile& tokens, const std::filesystem::path& path, const std::string& named,
+                          std::optional<std::uint64_t> bytes = {});
 
 // The beginnings of a token file's documents, which tokens count as labels, and their types, from the files that the
 // sidecar names (docs/formats.md). The token file outlives it.

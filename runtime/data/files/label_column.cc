@@ -1,5 +1,6 @@
 #include "runtime/data/files/label_column.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -10,6 +11,8 @@
 namespace strata::runtime {
 namespace {
 
+constexpr std::size_t kBitsPerWord = 32;
+
 template <typename T>
 constexpr std::uint32_t kIgnoredIn = std::numeric_limits<T>::max();
 
@@ -18,6 +21,12 @@ std::uint32_t read(const std::uint8_t* at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   return value;
+}
+
+template <typename T>
+void move_to(std::pmr::memory_resource* memory, std::optional<std::pmr::vector<T>>& values) {
+  std::pmr::vector<T> moved(values->begin(), values->end(), memory);
+  values.emplace(std::move(moved));
 }
 
 }  // namespace
@@ -78,9 +87,46 @@ std::uint32_t LabelColumn::counting(std::uint64_t begin, std::uint64_t count) co
 
 void LabelColumn::keep_in(std::pmr::memory_resource* memory) {
   if (bytes_->get_allocator().resource() == memory) return;
-  std::pmr::vector<std::uint8_t> moved(bytes_->begin(), bytes_->end(), memory);
-  bytes_.emplace(std::move(moved));
+  move_to(memory, bytes_);
   if (sets_) sets_->keep_in(memory);
+}
+
+ClassSets::ClassSets(std::size_t classes) : classes_(classes), ends_(std::in_place), members_(std::in_place) {
+  STRATA_CHECK_LE(classes, std::size_t{1} << 16);
+}
+
+std::int32_t ClassSets::add(std::span<const std::int32_t> classes) {
+  STRATA_CHECK_LT(ends_->size(), static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()));
+  for (const std::int32_t c : classes) {
+    STRATA_CHECK_LT(static_cast<std::size_t>(c), classes_);
+    members_->push_back(static_cast<std::uint16_t>(c));
+  }
+  ends_->push_back(members_->size());
+  return static_cast<std::int32_t>(ends_->size() - 1);
+}
+
+std::span<const std::uint16_t> ClassSets::of(std::int32_t set) const {
+  const auto number = static_cast<std::size_t>(set);
+  STRATA_CHECK_LT(number, ends_->size());
+  const std::uint64_t begin = number == 0 ? 0 : (*ends_)[number - 1];
+  return std::span(*members_).subspan(begin, (*ends_)[number] - begin);
+}
+
+void ClassSets::write(std::int32_t set, std::span<std::uint32_t> words) const {
+  STRATA_CHECK_EQ(words.size(), (classes_ + kBitsPerWord - 1) / kBitsPerWord);
+  std::ranges::fill(words, 0u);
+  for (const std::uint16_t c : of(set)) words[c / kBitsPerWord] |= std::uint32_t{1} << c % kBitsPerWord;
+}
+
+std::size_t ClassSets::bytes() const {
+  return ends_->size() * sizeof(std::uint64_t) + members_->size() * sizeof(std::uint16_t) +
+         2 * alignof(std::max_align_t);
+}
+
+void ClassSets::keep_in(std::pmr::memory_resource* memory) {
+  if (ends_->get_allocator().resource() == memory) return;
+  move_to(memory, ends_);
+  move_to(memory, members_);
 }
 
 }  // namespace strata::runtime

@@ -2,15 +2,12 @@
 
 #include <fmt/format.h>
 #include <simdjson.h>
-#include <xxhash.h>
 
 #include <bit>
 #include <charconv>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <vector>
 
@@ -18,6 +15,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "device/ops/losses/cross_entropy.h"
+#include "runtime/data/files/documents.h"
 
 namespace strata::runtime {
 namespace {
@@ -89,17 +87,7 @@ std::int32_t bits_of(std::span<const std::int32_t> classes) {
 
 // For a file whose sidecar names it.
 MappedFile open_label_file(const TokenFile& file) {
-  const std::filesystem::path path = labels_path(file.path());
-  if (std::error_code ignored; !std::filesystem::exists(path, ignored))
-    fail(Exit::usage, "{} is missing, and the sidecar of {} names it: copy it along, or tokenize again", path.string(),
-         file.path().string());
-  MappedFile lines(path);
-  const auto bytes = lines.bytes();
-  const std::string hash = fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
-  if (const std::string& named = file.sidecar()->labels->hash; hash != named)
-    fail(Exit::corrupt, "{} has the hash {}, and {} names {}: tokenize again", path.string(), hash,
-         sidecar_path(file.path()).string(), named);
-  return lines;
+  return open_companion(file, labels_path(file.path()), file.sidecar()->labels->hash);
 }
 
 }  // namespace

@@ -17,9 +17,6 @@ class DisjointSequences {
   // `most`: the number of sequences used. What the sequences keep must already be in its memory (keep_in).
   DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len, std::int64_t micro_batch_size,
                     std::uint64_t most = kAllSequences);
-  // For a stream: every label once, with a shorter last sequence per file if necessary. Throws Error{usage} if there is
-  // no label.
-  DisjointSequences(std::vector<TokenFile> files, std::int64_t seq_len, std::int64_t micro_batch_size);
 
   std::uint64_t sequences() const { return sequences_; }
   std::uint64_t micro_batches() const { return (sequences() + micro_batch_size_ - 1) / micro_batch_size_; }

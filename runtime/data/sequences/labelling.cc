@@ -22,6 +22,14 @@ std::span<std::uint32_t> write_class_sets(const LabelColumn* column, std::span<c
   return to;
 }
 
+void fill_without_document(const Rows& rows) {
+  std::ranges::fill(rows.tokens, 0u);
+  std::ranges::fill(rows.labels, device::kIgnoredLabel);
+  std::ranges::fill(rows.positions, 0u);
+  std::ranges::fill(rows.documents, device::RowRange{});
+  std::ranges::fill(rows.types, 0u);
+}
+
 void take_labelled(const Rows& rows) {
   if (rows.loss_rows.empty()) {
     STRATA_CHECK(rows.class_sets.empty());  // sets follow each other as labels do once they are taken

@@ -54,6 +54,8 @@ inline constexpr std::uint64_t kValidationStream = ~std::uint64_t{0};
 // it. Does nothing if the column (nullable) has no sets.
 std::span<std::uint32_t> write_class_sets(const LabelColumn* column, std::span<const std::int32_t> labels,
                                           std::span<std::uint32_t> to);
+// Makes rows that no document has: token 0 and labels that do not count.
+void fill_without_document(const Rows& rows);
 // Moves the rows with labels to the front of the columns: loss_rows[j] is the row of labels[j]. Does nothing if the
 // micro-batch has no such column.
 void take_labelled(const Rows& rows);

@@ -7,7 +7,6 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/sequences/best_fit.h"
 
 namespace strata::runtime {
@@ -77,10 +76,6 @@ PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq
   else
     figures_ = walk([](const Piece&, std::uint32_t) {}, [] {});
 }
-
-PackedSequences::PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
-                                 std::shared_ptr<Labelling> labelling)
-    : PackedSequences(std::move(files), seq_len, longer, std::move(labelling), Pack::at_once) {}
 
 template <typename Use, typename End>
 PackingFigures PackedSequences::walk(Use&& use, End&& end) const {
@@ -235,12 +230,7 @@ void PackedSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Ro
     labelling_->fill(piece, epoch, own);
     first += piece.rows;
   }
-  const Rows rest = rows.subrows(first, seq_len_ - first);
-  std::fill(rest.tokens.begin(), rest.tokens.end(), 0u);
-  std::fill(rest.labels.begin(), rest.labels.end(), device::kIgnoredLabel);
-  std::fill(rest.positions.begin(), rest.positions.end(), 0u);
-  std::fill(rest.documents.begin(), rest.documents.end(), device::RowRange{});
-  std::fill(rest.types.begin(), rest.types.end(), 0u);
+  fill_without_document(rows.subrows(first, seq_len_ - first));
 }
 
 }  // namespace strata::runtime

@@ -34,17 +34,14 @@ struct PackingFigures {
 // packed once, into an index of sequences.
 class PackedSequences final : public Sequences {
  public:
-  // Documents are packed when the index gets its memory, whose size the plan knows; or at once, if the plan also needs
-  // most_labels().
+  // Documents are packed when the index gets its memory, whose size the plan knows; or at once, in the process's own
+  // memory, if the plan also needs most_labels().
   enum class Pack : std::uint8_t { in_its_memory, at_once };
   // `most`: the number of sequences that are read; windows of documents (docs/formats.md, "Packing") after them are not
   // read. Throws Error{usage} if documents are too long and `longer` refuses them, or if packing finds no label that
   // counts.
   PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
                   std::shared_ptr<Labelling> labelling, Pack pack, std::uint64_t most = kAllSequences);
-  // Packed at once, in the process's own memory.
-  PackedSequences(std::vector<TokenFile> files, std::uint32_t seq_len, LongDocuments longer,
-                  std::shared_ptr<Labelling> labelling = {});
 
   std::size_t index_bytes() const override { return figures_.index_bytes(seq_len_) + column_bytes(); }
   void keep_in(std::pmr::memory_resource* memory) override;
@@ -55,11 +52,6 @@ class PackedSequences final : public Sequences {
   void fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const override;
 
   const PackingFigures* packing() const override { return &figures_; }
-  const PackingFigures& figures() const { return figures_; }
-  // The number of the sequence's documents, or pieces.
-  std::uint64_t pieces(std::uint64_t sequence) const {
-    return index_->first_piece[sequence + 1] - index_->first_piece[sequence];
-  }
 
  private:
   // By piece: its first token among those of all files, and its rows. By sequence: where its pieces begin, and how many

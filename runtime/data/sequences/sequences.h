@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/data/sequences/labelling.h"
 
@@ -61,5 +62,21 @@ class Sequences {
   std::vector<TokenFile> files_;
   std::shared_ptr<Labelling> labelling_;
 };
+
+// Fills a micro-batch of `count` sequences of `seq_len` rows. fill(b, own) fills the rows of sequence b, and returns
+// the column that its labels came from (Sequences::column); null: there is none.
+template <typename Fill>
+void fill_micro_batch(const Rows& rows, std::uint64_t count, std::uint64_t seq_len, Fill&& fill) {
+  for (const std::size_t size : {rows.tokens.size(), rows.labels.size(), rows.positions.size(), rows.documents.size()})
+    STRATA_CHECK_EQ(size, count * seq_len);
+  std::span<std::uint32_t> sets = rows.class_sets;
+  for (std::uint64_t b = 0; b < count; ++b) {
+    const Rows own = rows.subrows(b * seq_len, seq_len);
+    const LabelColumn* const column = fill(b, own);
+    sets = write_class_sets(column, own.labels, sets);
+  }
+  models::place_padding(rows);
+  take_labelled(rows);
+}
 
 }  // namespace strata::runtime

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "device/ops/losses/cross_entropy.h"
 
 namespace strata::runtime {
 
@@ -68,15 +67,13 @@ std::uint64_t StreamSequences::most_labels() const {
 
 void StreamSequences::fill(std::uint64_t sequence, std::uint64_t epoch, const Rows& rows) const {
   const Piece piece = piece_of(sequence);
-  const Rows own = rows.subrows(0, piece.rows), rest = rows.subrows(piece.rows, seq_len_ - piece.rows);
+  const Rows own = rows.subrows(0, piece.rows);
+  fill_without_document(rows.subrows(piece.rows, seq_len_ - piece.rows));
   for (std::uint64_t i = 0; i < seq_len_; ++i) rows.positions[i] = static_cast<std::uint32_t>(i);
   std::fill(own.documents.begin(), own.documents.end(), device::RowRange{0, piece.rows});
   piece.file.read(piece.begin, own.tokens);
   labelling_->fill(piece, epoch, own);
-  std::fill(rest.tokens.begin(), rest.tokens.end(), 0u);
-  std::fill(rest.labels.begin(), rest.labels.end(), device::kIgnoredLabel);
-  std::fill(rest.documents.begin(), rest.documents.end(), device::RowRange{});
-  std::fill(rows.types.begin(), rows.types.end(), 0u);
+  std::fill(own.types.begin(), own.types.end(), 0u);
 }
 
 std::unique_ptr<Sequences> whole_sequences(std::vector<TokenFile> files, std::int64_t seq_len,

@@ -16,17 +16,9 @@ constexpr std::array<std::pair<const char*, Tier Recipe::Zero::*>, 4> kStates = 
      {"zero.optimizer", &Recipe::Zero::optimizer},
      {"zero.activations", &Recipe::Zero::activations}}};
 
-}  // namespace
-
-Numbers numbers_with(const Changes& changes) {
-  const auto has = [&](const char* key) {
-    return std::any_of(changes.begin(), changes.end(), [&](const auto& change) { return change.first == key; });
-  };
-  if (has("training.precision")) return Numbers::other;
-  return has("training.micro_batch_size") || has("parallel.tensor") ? Numbers::rounded : Numbers::same;
+bool has_change(const Changes& changes, const char* key) {
+  return std::ranges::any_of(changes, [&](const auto& change) { return change.first == key; });
 }
-
-namespace {
 
 // Whether ranks that share each layer could divide the rows of any micro-batch, and do not yet.
 bool may_divide_rows(const Recipe& recipe, Purpose purpose) {
@@ -36,12 +28,15 @@ bool may_divide_rows(const Recipe& recipe, Purpose purpose) {
 
 }  // namespace
 
+Numbers numbers_with(const Changes& changes) {
+  if (has_change(changes, "training.precision")) return Numbers::other;
+  return has_change(changes, "training.micro_batch_size") || has_change(changes, "parallel.tensor") ? Numbers::rounded
+                                                                                                    : Numbers::same;
+}
+
 void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, std::vector<Candidate>& out) {
-  const auto changed = [&](const char* key) {
-    return std::any_of(from.changes.begin(), from.changes.end(), [&](const auto& c) { return c.first == key; });
-  };
   const auto add = [&](const char* key, std::string value, auto&& change) {
-    if (changed(key)) return;
+    if (has_change(from.changes, key)) return;
     Candidate& c = out.emplace_back(from);
     c.changes.emplace_back(key, std::move(value));
     change(c.recipe);
@@ -58,7 +53,8 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, s
   if (may_divide_rows(r, purpose)) add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
   // Half, a quarter, ... of the micro-batch with as many more accumulation steps, so that the global batch stays.
   for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
-    if (r.training.micro_batch_size % divide != 0 || changed("training.gradient_accumulation_steps")) break;
+    if (r.training.micro_batch_size % divide != 0 || has_change(from.changes, "training.gradient_accumulation_steps"))
+      break;
     const std::int64_t size = r.training.micro_batch_size / divide;
     if (purpose != Purpose::train) {
       add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) { c.training.micro_batch_size = size; });

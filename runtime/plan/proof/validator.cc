@@ -7,8 +7,7 @@
 
 #include "base/index.h"
 #include "runtime/plan/proof/cells.h"
-#include "runtime/plan/proof/gradient_counts.h"
-#include "runtime/plan/proof/partial_sums.h"
+#include "runtime/plan/proof/sums.h"
 
 namespace strata::runtime {
 namespace {

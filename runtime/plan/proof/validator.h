@@ -1,6 +1,6 @@
 #pragma once
 // runtime/plan/proof/ proves plans without knowing how they were made: one rank's plan (here; cells.h and
-// partial_sums.h are its parts), and that the plans of a pipeline's stages go together (stage_match.h).
+// sums.h are its parts), and that the plans of a pipeline's stages go together (stage_match.h).
 
 #include <array>
 #include <optional>
@@ -16,7 +16,7 @@ namespace strata::runtime {
 // - no task reads a buffer that has not been written, or that another has overwritten;
 // - no task reads a copy whose source has changed since;
 // - no two tasks that may run at the same time touch the same memory, unless both only read;
-// - partial sums over virtual shards are added exactly once (partial_sums.h);
+// - partial sums over virtual shards, and gradients, are added exactly once (sums.h);
 // - every buffer lies within its tier's capacity, and every task uses only tiers that its lane can address.
 std::optional<std::string> find_violation(const StepPlan& plan, const std::array<std::size_t, kTiers>& capacity);
 

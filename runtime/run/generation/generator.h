@@ -1,6 +1,6 @@
 #pragma once
 // runtime/run/generation/ continues a prompt: the logits of the next token (here), the choice of a token (sampler.h),
-// and the answers to an evaluation's prompts (answers.h).
+// and the prompts that an evaluation answers (prompts.h).
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -19,13 +19,13 @@ std::size_t RowGather::place_of(std::size_t row) const {
   return rounds_ * sizeof(std::uint32_t) + row * words_ * sizeof(float);
 }
 
-void RowGather::add(std::span<const std::uint32_t> label, std::span<const float> said) {
+void RowGather::add(std::span<const std::uint32_t> label, std::span<const float> predictions) {
   STRATA_CHECK_EQ(label.size(), label_words_);
-  STRATA_CHECK_EQ(label.size() + said.size(), words_);
+  STRATA_CHECK_EQ(label.size() + predictions.size(), words_);
   STRATA_CHECK_LT(rows_of_round_, of_round_);
   std::byte* const at = exchange_.own.data() + place_of(rows_);
   std::memcpy(at, label.data(), label.size_bytes());
-  std::memcpy(at + label.size_bytes(), said.data(), said.size_bytes());
+  std::memcpy(at + label.size_bytes(), predictions.data(), predictions.size_bytes());
   ++rows_;
   ++rows_of_round_;
 }
@@ -42,7 +42,7 @@ void RowGather::flush(const Take& take) {
   const std::size_t bytes = exchange_.own.size(), ranks = all.size() / bytes;
   std::vector<std::size_t> next(ranks);  // the next row, by rank
   std::vector<std::uint32_t> label(label_words_);
-  std::vector<float> said(words_ - label_words_);
+  std::vector<float> predictions(words_ - label_words_);
   for (std::size_t round = 0; round < round_; ++round)
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const std::byte* const chunk = all.data() + rank * bytes;
@@ -52,8 +52,9 @@ void RowGather::flush(const Take& take) {
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::byte* const at = chunk + place_of(next[rank]++);
         std::memcpy(label.data(), at, label_words_ * sizeof label[0]);
-        std::memcpy(said.data(), at + label_words_ * sizeof label[0], said.size() * sizeof said[0]);
-        take(label, said);
+        std::memcpy(predictions.data(), at + label_words_ * sizeof label[0],
+                    predictions.size() * sizeof predictions[0]);
+        take(label, predictions);
       }
     }
   clear();

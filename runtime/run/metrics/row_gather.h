@@ -21,9 +21,9 @@ class RowGather {
   RowGather(Exchange exchange, std::size_t words, std::size_t label_words, std::size_t of_round, std::size_t rounds);
 
   // Receives each row of every rank, in order.
-  using Take = std::function<void(std::span<const std::uint32_t> label, std::span<const float> said)>;
-  // Adds a row of this rank's round; `said` has words - label_words floats.
-  void add(std::span<const std::uint32_t> label, std::span<const float> said);
+  using Take = std::function<void(std::span<const std::uint32_t> label, std::span<const float> predictions)>;
+  // Adds a row of this rank's round; `predictions` has words - label_words floats.
+  void add(std::span<const std::uint32_t> label, std::span<const float> predictions);
   // Ends a round. If there is no room for another one, sends what was not sent yet, and `take` receives the rows.
   // Collective.
   void end_round(const Take& take);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "comm/exchange_values.h"
 #include "device/ops/losses/cross_entropy.h"
 
 namespace strata::runtime {
@@ -63,7 +64,7 @@ ScoreCollector::ScoreCollector(models::Classes classes, bool words, const ScoreM
                     layout.first_curve + rank_, ranks_, classes_.names.size(), many());
   if (words && models::are_entity_tags(classes_.names)) entities_.emplace(classes_.names);
   odds_.resize(classes_.names.size());
-  said_.resize(layout.label_words);
+  predicted_.resize(layout.label_words);
 }
 
 void ScoreCollector::clear() {
@@ -89,56 +90,56 @@ void ScoreCollector::add_round(std::span<const float> scores, std::size_t stride
     }
     // With so many classes, only the predicted classes are sent, not the scores.
     if (many())
-      all_of(of_row, said_);
+      all_of(of_row, predicted_);
     else
-      said_[0] = static_cast<std::uint32_t>(best_of(of_row));
-    gather_.add(label, {reinterpret_cast<const float*>(said_.data()), words});
+      predicted_[0] = static_cast<std::uint32_t>(best_of(of_row));
+    gather_.add(label, {reinterpret_cast<const float*>(predicted_.data()), words});
   }
   if (entities_) add_entities(scores, stride, labels, documents, seq_len);
-  gather_.end_round([this](auto label, auto said) { take(label, said); });
+  gather_.end_round([this](auto label, auto sent) { take(label, sent); });
 }
 
 // A text is never split between micro-batches.
 void ScoreCollector::add_entities(std::span<const float> scores, std::size_t stride,
                                   std::span<const std::int32_t> labels, std::span<const device::RowRange> documents,
                                   std::size_t seq_len) {
-  std::vector<std::size_t> there, said;
+  std::vector<std::size_t> labelled, predicted;
   for (std::size_t row = 0; row < labels.size(); ++row) {
     if (labels[row] != device::kIgnoredLabel) {
-      there.push_back(static_cast<std::size_t>(labels[row]));
-      said.push_back(best_of(scores.subspan(row * stride, classes_.names.size())));
+      labelled.push_back(static_cast<std::size_t>(labels[row]));
+      predicted.push_back(best_of(scores.subspan(row * stride, classes_.names.size())));
     }
     const std::size_t next = row + 1;
     if (next < labels.size() && next % seq_len != 0 && documents[next] == documents[row]) continue;
-    if (!there.empty()) entities_->add(there, said);
-    there.clear();
-    said.clear();
+    if (!labelled.empty()) entities_->add(labelled, predicted);
+    labelled.clear();
+    predicted.clear();
   }
 }
 
-void ScoreCollector::take(std::span<const std::uint32_t> label, std::span<const float> said) {
+void ScoreCollector::take(std::span<const std::uint32_t> label, std::span<const float> sent) {
   if (classes_.target == ClassTarget::number) {
     STRATA_CHECK_LT(count_, layout_.rows);
     numbers_[count_] = std::bit_cast<float>(label[0]);
-    numbers_[layout_.rows + count_] = said[0];
+    numbers_[layout_.rows + count_] = sent[0];
     ++count_;
     return;
   }
   if (!curves_) {
-    std::memcpy(said_.data(), said.data(), said.size_bytes());
+    std::memcpy(predicted_.data(), sent.data(), sent.size_bytes());
     if (many())
-      tally_.add_many(label, said_);
+      tally_.add_many(label, predicted_);
     else
-      tally_.add_one(label[0], said_[0]);
+      tally_.add_one(label[0], predicted_[0]);
     return;
   }
   if (many()) {
-    all_of(said, said_);
-    tally_.add_many(label, said_);
-    std::ranges::copy(said, odds_.begin());
+    all_of(sent, predicted_);
+    tally_.add_many(label, predicted_);
+    std::ranges::copy(sent, odds_.begin());
   } else {
-    tally_.add_one(label[0], best_of(said));
-    log_odds(said, odds_);
+    tally_.add_one(label[0], best_of(sent));
+    log_odds(sent, odds_);
   }
   curves_->add(label, odds_);
 }
@@ -156,15 +157,14 @@ ClassReport ScoreCollector::report_numbers() const {
 
 // Rank r computes the areas of classes first_curve + r, first_curve + r + ranks, and so on.
 void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
-  const std::vector<std::optional<double>> mine = curves_->areas();
-  const std::string text(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
-  const std::vector<std::string> all = world.exchange(text);
   const std::size_t curves = classes_.names.size() - layout_.first_curve;
+  // As many values of each rank; the last ones have no class.
+  std::vector<std::optional<double>> mine = curves_->areas();
+  mine.resize((curves + ranks_ - 1) / ranks_);
+  const std::vector<std::optional<double>> all = comm::exchange_values<std::optional<double>>(world, mine);
   double sum = 0;
   for (std::size_t i = 0; i < curves; ++i) {
-    std::optional<double> area;
-    STRATA_CHECK_LE((i / ranks_ + 1) * sizeof area, all[i % ranks_].size());
-    std::memcpy(&area, all[i % ranks_].data() + i / ranks_ * sizeof area, sizeof area);
+    const std::optional<double>& area = all[i % ranks_ * mine.size() + i / ranks_];
     if (!area) {
       out.notes.push_back(
           fmt::format("eval_roc_auc is not computed: data.validation has no text of the class {}, or none of another",
@@ -177,16 +177,8 @@ void ScoreCollector::add_areas(comm::World& world, ClassReport& out) {
 }
 
 void ScoreCollector::add_entity_metrics(comm::World& world, ClassReport& out) const {
-  const EntityTally::Counts& mine = entities_->counts();
-  EntityTally::Counts sum;
-  for (const std::string& text : world.exchange({reinterpret_cast<const char*>(&mine), sizeof mine})) {
-    EntityTally::Counts theirs;
-    STRATA_CHECK_EQ(text.size(), sizeof theirs);
-    std::memcpy(&theirs, text.data(), sizeof theirs);
-    sum.found += theirs.found;
-    sum.said += theirs.said;
-    sum.there += theirs.there;
-  }
+  ClassCounts sum;
+  for (const ClassCounts& counts : comm::exchange_value(world, entities_->counts())) sum += counts;
   const ClassQuality quality = sum.quality();
   out.metrics.emplace_back("eval_overall_precision", quality.precision);
   out.metrics.emplace_back("eval_overall_recall", quality.recall);
@@ -194,7 +186,7 @@ void ScoreCollector::add_entity_metrics(comm::World& world, ClassReport& out) co
 }
 
 ClassReport ScoreCollector::report(comm::World& world) {
-  gather_.flush([this](auto label, auto said) { take(label, said); });
+  gather_.flush([this](auto label, auto sent) { take(label, sent); });
   if (classes_.target == ClassTarget::number) return report_numbers();
   ClassReport out;
   add_quality(many() ? tally_.of_many() : tally_.of_one(), classes_, out);

@@ -10,9 +10,7 @@
 #include "device/row_range.h"
 #include "models/classes.h"
 #include "runtime/job/score_memory.h"
-#include "runtime/run/metrics/class_curves.h"
 #include "runtime/run/metrics/class_metrics.h"
-#include "runtime/run/metrics/entity_metrics.h"
 #include "runtime/run/metrics/row_gather.h"
 
 namespace strata::runtime {
@@ -47,7 +45,8 @@ class ScoreCollector {
   ClassReport report(comm::World& world);
 
  private:
-  void take(std::span<const std::uint32_t> label, std::span<const float> said);
+  // `sent`: a row's scores, or the bits of the classes predicted from them.
+  void take(std::span<const std::uint32_t> label, std::span<const float> sent);
   void add_entities(std::span<const float> scores, std::size_t stride, std::span<const std::int32_t> labels,
                     std::span<const device::RowRange> documents, std::size_t seq_len);
   ClassReport report_numbers() const;
@@ -65,7 +64,7 @@ class ScoreCollector {
   std::span<float> numbers_;             // regression: labels in the first half, predictions in the second
   std::size_t count_ = 0;                // how many of each
   std::vector<double> odds_;
-  std::vector<std::uint32_t> said_;  // the set of predicted classes of a row
+  std::vector<std::uint32_t> predicted_;  // the set of predicted classes of a row
 };
 
 }  // namespace strata::runtime

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "comm/exchange_values.h"
 #include "runtime/forecast/simulator.h"
 #include "text/unicode/utf8.h"
 
@@ -126,13 +126,10 @@ double in_no_task_ms(const Summary& s) {
 }
 
 std::vector<StageFigures> figures_of_stages(const StageFigures& mine, const Mesh& mesh, comm::World& world) {
-  const auto all = world.exchange(std::string(reinterpret_cast<const char*>(&mine), sizeof mine));
+  const std::vector<StageFigures> all = comm::exchange_value(world, mine);
   std::vector<StageFigures> out;
-  for (int stage = 0; stage < mesh.stages; ++stage) {
-    const std::string& text = all[static_cast<std::size_t>(mesh.rank_of(0, 0, stage))];
-    STRATA_CHECK_EQ(text.size(), sizeof mine);
-    std::memcpy(&out.emplace_back(), text.data(), sizeof mine);
-  }
+  for (int stage = 0; stage < mesh.stages; ++stage)
+    out.push_back(all[static_cast<std::size_t>(mesh.rank_of(0, 0, stage))]);
   return out;
 }
 

@@ -16,29 +16,11 @@
 namespace strata::runtime {
 namespace {
 
-// Borrows the weights of another source, which must outlive it.
-class Borrowed final : public WeightSource {
- public:
-  explicit Borrowed(const WeightSource& weights) : weights_(weights) {}
-  void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
-    weights_.read(unit, parameter, begin, out);
-  }
-  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
-    return weights_.quantised(unit, parameter, format);
-  }
-  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
-                  std::span<std::byte> block) const override {
-    weights_.read_block(unit, parameter, begin, block);
-  }
-
- private:
-  const WeightSource& weights_;
-};
-
-class Magnitudes final : public WeightSource {
+class Magnitudes final : public ForwardedWeights {
  public:
   Magnitudes(std::unique_ptr<WeightSource> weights, const models::Model& model)
-      : weights_(std::move(weights)), values_(quantised_weights(std::make_unique<Borrowed>(*weights_), model)) {
+      : ForwardedWeights(std::move(weights)),
+        values_(quantised_weights(std::make_unique<ForwardedWeights>(weights_), model)) {
     for (const auto& unit : model.units) {
       auto& matrices = matrices_.emplace_back(unit->parameters().size());
       for (const auto& layer : unit->linear_layers()) {
@@ -54,7 +36,7 @@ class Magnitudes final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const Matrix& matrix = matrices_[unit][parameter];
-    if (matrix.rows == 0) return weights_->read(unit, parameter, begin, out);
+    if (matrix.rows == 0) return weights_.read(unit, parameter, begin, out);
     const auto read_matrix = [&](std::size_t at, std::span<float> values) {
       values_->read(unit, matrix.weight, at, values);
     };
@@ -71,21 +53,8 @@ class Magnitudes final : public WeightSource {
     narrow(std::span(all).subspan(begin, out.size()));
   }
   void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
-    if (matrices_[unit][parameter].rows == 0) weights_->prefetch(unit, parameter, begin, count);
+    if (matrices_[unit][parameter].rows == 0) weights_.prefetch(unit, parameter, begin, count);
   }
-  bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
-    return weights_->quantised(unit, parameter, format);
-  }
-  void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
-                  std::span<std::byte> block) const override {
-    weights_->read_block(unit, parameter, begin, block);
-  }
-  std::vector<comm::Seen> seen() const override { return weights_->seen(); }
-  std::vector<comm::Seen> seen_as_read() const override { return weights_->seen_as_read(); }
-  std::vector<std::string> initialised() const override { return weights_->initialised(); }
-  std::size_t rounded() const override { return weights_->rounded(); }
-  std::vector<std::string> left_out() const override { return weights_->left_out(); }
-  Base base() const override { return weights_->base(); }
 
  private:
   struct Matrix {
@@ -100,7 +69,7 @@ class Magnitudes final : public WeightSource {
     return static_cast<std::size_t>(found - parameters.begin());
   }
 
-  std::unique_ptr<WeightSource> weights_, values_;
+  std::unique_ptr<WeightSource> values_;
   std::vector<std::vector<Matrix>> matrices_;  // by unit and parameter
   mutable std::mutex mutex_;
   mutable std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> norms_;  // of those read at once

@@ -27,11 +27,11 @@ std::map<std::string, MergedPlace> places_of(const models::Model& model) {
   return out;
 }
 
-class MergedWeights final : public WeightSource {
+class MergedWeights final : public ForwardedWeights {
  public:
   MergedWeights(std::unique_ptr<WeightSource> weights, const models::Model& adapted, const models::Model& plain,
                 bool merges)
-      : weights_(std::move(weights)) {
+      : ForwardedWeights(std::move(weights)) {
     const std::map<std::string, MergedPlace> places = places_of(adapted);
     std::map<std::string, Delta> deltas;
     for (const auto& unit : adapted.units)
@@ -61,7 +61,7 @@ class MergedWeights final : public WeightSource {
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
     const Source& source = sources_[unit][parameter];
-    weights_->read(source.place.unit, source.place.parameter, begin, out);
+    weights_.read(source.place.unit, source.place.parameter, begin, out);
     if (!source.delta) return;
     const Delta& d = *source.delta;
     const auto factors = factors_of(d);
@@ -73,17 +73,24 @@ class MergedWeights final : public WeightSource {
         out[i] += static_cast<float>(factors->delta(d, at));
     }
   }
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    const MergedPlace& place = sources_[unit][parameter].place;
+    weights_.prefetch(place.unit, place.parameter, begin, count);
+  }
   // Only the model's own weights are quantised, not the adapter.
   bool quantised(std::size_t unit, std::size_t parameter, device::StorageFormat format) const override {
     const MergedPlace& place = sources_[unit][parameter].place;
-    return weights_->quantised(place.unit, place.parameter, format);
+    return weights_.quantised(place.unit, place.parameter, format);
   }
   void read_block(std::size_t unit, std::size_t parameter, std::size_t begin,
                   std::span<std::byte> block) const override {
     const MergedPlace& place = sources_[unit][parameter].place;
-    weights_->read_block(place.unit, place.parameter, begin, block);
+    weights_.read_block(place.unit, place.parameter, begin, block);
   }
-  std::vector<std::string> left_out() const override { return weights_->left_out(); }
+  // What is merged is in no file, and has no base.
+  std::vector<comm::Seen> seen() const override { return {}; }
+  std::vector<comm::Seen> seen_as_read() const override { return {}; }
+  Base base() const override { return {}; }
 
  private:
   struct Delta {
@@ -122,8 +129,8 @@ class MergedWeights final : public WeightSource {
     if (!factors_ || factors_->of.unit != d.a.unit || factors_->of.parameter != d.a.parameter) {
       auto read = std::make_shared<Factors>(
           Factors{d.a, std::vector<float>(d.rank * d.in), std::vector<float>(d.out * d.rank)});
-      weights_->read(d.a.unit, d.a.parameter, 0, read->a);
-      weights_->read(d.b.unit, d.b.parameter, 0, read->b);
+      weights_.read(d.a.unit, d.a.parameter, 0, read->a);
+      weights_.read(d.b.unit, d.b.parameter, 0, read->b);
       if (d.magnitude) read->ratios = ratios_of(d, *read);
       factors_ = std::move(read);
     }
@@ -132,17 +139,16 @@ class MergedWeights final : public WeightSource {
 
   std::vector<double> ratios_of(const Delta& d, const Factors& factors) const {
     std::vector<float> magnitudes(d.out);
-    weights_->read(d.magnitude->unit, d.magnitude->parameter, 0, magnitudes);
+    weights_.read(d.magnitude->unit, d.magnitude->parameter, 0, magnitudes);
     std::vector<double> ratios =
         row_norms({d.out, d.in, d.input_major}, 0, d.out, [&](std::size_t at, std::span<float> values) {
-          weights_->read(d.weight.unit, d.weight.parameter, at, values);
+          weights_.read(d.weight.unit, d.weight.parameter, at, values);
           for (std::size_t i = 0; i < values.size(); ++i) values[i] += static_cast<float>(factors.delta(d, at + i));
         });
     for (std::size_t o = 0; o < d.out; ++o) ratios[o] = ratios[o] > 0 ? magnitudes[o] / ratios[o] : 0;
     return ratios;
   }
 
-  std::unique_ptr<WeightSource> weights_;
   std::vector<std::vector<Source>> sources_;  // by unit and parameter of the plain model
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Factors> factors_;
@@ -176,7 +182,7 @@ void verify_base(const WeightSource& weights, const models::Model& model) {
       }
     }
   }
-  require_base(weights, hash.text());
+  require_base(weights, hash.of_rank());
 }
 
 }  // namespace strata::runtime

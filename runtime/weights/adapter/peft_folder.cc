@@ -139,12 +139,12 @@ class PeftWeights final : public WeightSource {
   std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter; null: frozen
 };
 
-class JoinedWeights final : public WeightSource {
+class JoinedWeights final : public ForwardedWeights {
  public:
   // `trained`: null if `base` has everything.
   JoinedWeights(std::unique_ptr<WeightSource> base, std::unique_ptr<WeightSource> trained, const models::Model& model,
                 Base wanted)
-      : base_(std::move(base)), trained_(std::move(trained)), model_(model), wanted_(std::move(wanted)) {}
+      : ForwardedWeights(std::move(base)), trained_(std::move(trained)), model_(model), wanted_(std::move(wanted)) {}
 
   Base base() const override { return wanted_; }
 
@@ -162,15 +162,14 @@ class JoinedWeights final : public WeightSource {
     source_of(unit, parameter).read_block(unit, parameter, begin, block);
   }
   std::vector<comm::Seen> seen() const override {
-    std::vector<comm::Seen> all = base_->seen();
+    std::vector<comm::Seen> all = weights_.seen();
     if (!trained_) return all;
     const std::vector<comm::Seen> more = trained_->seen();
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  std::vector<comm::Seen> seen_as_read() const override { return base_->seen_as_read(); }
   std::vector<std::string> initialised() const override {
-    std::vector<std::string> names = base_->initialised();
+    std::vector<std::string> names = weights_.initialised();
     if (!trained_) return names;
     std::erase_if(names, [&](const std::string& name) {
       return std::ranges::any_of(model_.units, [&](const auto& unit) {
@@ -180,15 +179,13 @@ class JoinedWeights final : public WeightSource {
     });
     return names;
   }
-  std::size_t rounded() const override { return base_->rounded(); }
-  std::vector<std::string> left_out() const override { return base_->left_out(); }
 
  private:
   const WeightSource& source_of(std::size_t unit, std::size_t parameter) const {
-    return trained_ && model_.units[unit]->parameters()[parameter].trained() ? *trained_ : *base_;
+    return trained_ && model_.units[unit]->parameters()[parameter].trained() ? *trained_ : weights_;
   }
 
-  std::unique_ptr<WeightSource> base_, trained_;
+  std::unique_ptr<WeightSource> trained_;
   const models::Model& model_;
   Base wanted_;
 };

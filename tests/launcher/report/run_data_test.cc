@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launcher/report/report.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
@@ -43,7 +44,7 @@ class RunData : public testing::Test {
     const std::vector<std::string> sets = {"model.preset=tiny-gpt2", "model.config.n_layer=2", "data.seq_len=16",
                                            "zero.stage=3", "device.kind=cpu"};
     const runtime::Recipe recipe = runtime::load_recipe({}, sets);
-    return runtime::make_job(recipe, ranks, runtime::capacity_of(recipe.memory, 1));
+    return runtime::make_job(open_workload(recipe), ranks, runtime::capacity_of(recipe.memory, 1));
   }
   static std::string plan_of(const runtime::Job& job) {
     const auto profile = runtime::nominal_profile(job.plan);

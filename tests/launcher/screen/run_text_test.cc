@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
@@ -35,7 +36,7 @@ class RunTextTest : public testing::Test {
     sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "model.config.n_layer=2", "data.seq_len=16",
                                "training.max_steps=5", "device.kind=cpu"});
     const runtime::Recipe recipe = runtime::load_recipe({}, sets);
-    return runtime::make_job(recipe, ranks, runtime::capacity_of(recipe.memory, ranks));
+    return runtime::make_job(open_workload(recipe), ranks, runtime::capacity_of(recipe.memory, ranks));
   }
   std::string start(const runtime::Job& job) const {
     testing::internal::CaptureStderr();

@@ -11,6 +11,7 @@
 #include "models/files/safetensors.h"
 #include "models/files/safetensors_writer.h"
 #include "runtime/checkpoint/export/exporter.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
@@ -32,6 +33,13 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
 std::string read_text(const fs::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The hash of the weights that the job begins with.
+std::string initial_hash(const Job& job, comm::World& world) {
+  Trainer trainer(job, world, 1);
+  trainer.load_initial_weights(1);
+  return trainer.weights_hash();
 }
 
 class AdapterFiles : public testing::Test {
@@ -116,8 +124,8 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
   Recipe recipe = load_recipe(std::nullopt, saved_.sets(1, {"adapter.path=" + place("peft").string(),
                                                             "checkpoint.resume=none", "training.precision=fp32"}));
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
-    EXPECT_EQ(Trainer(job, world, 1).weights_hash(), after_three_.weights);
+    const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
+    EXPECT_EQ(initial_hash(job, world), after_three_.weights);
   });
   const auto refused = [&](const char* set) {
     std::string text;
@@ -131,7 +139,8 @@ TEST_F(AdapterFiles, PeftsFolderGoesOnWithTheSameWeights) {
   std::string config_text = read_text(place("peft") / kPeftConfigName);
   config_text.insert(config_text.find('{') + 1, "\"of_tomorrow\": 1,");
   std::ofstream(place("peft") / kPeftConfigName) << config_text;
-  EXPECT_THAT(make_job(recipe, 1, capacity_of(recipe.memory, 1)).notes, Contains(HasSubstr("of_tomorrow")));
+  EXPECT_THAT(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)).notes,
+              Contains(HasSubstr("of_tomorrow")));
   EXPECT_EQ(refused("adapter.rank=4"), "");
   EXPECT_THAT(refused("adapter.rank=8"), AllOf(HasSubstr("adapter.rank = 8"), HasSubstr("has 4")));
 }
@@ -245,7 +254,7 @@ TEST_F(AdapterFiles, Dora) {
   const Recipe recipe =
       load_recipe(std::nullopt, saved_.sets(1, {path, "checkpoint.resume=none", "training.precision=fp32"}));
   comm::run_threads(1, [&](comm::World& world) {
-    EXPECT_EQ(Trainer(make_job(recipe, 1, capacity_of(recipe.memory, 1)), world, 1).weights_hash(), trained.weights);
+    EXPECT_EQ(initial_hash(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)), world), trained.weights);
   });
   const auto adapted = start({path});
   std::vector<std::string> sets = saved_.sets(1, {"checkpoint.resume=none", "training.precision=fp32"});

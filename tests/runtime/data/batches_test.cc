@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -37,6 +38,12 @@ class BatchesTest : public testing::Test {
     out.push_back(counting("c.bin", 200, 3));
     out.push_back(counting("d.bin", 300, 4));
     return out;
+  }
+  // Batches of one stream of these files.
+  Batches stream(std::int64_t seq_len, std::int64_t micro_batch_size, DataOrder order, std::uint64_t seed) {
+    std::vector<Source> sources;
+    sources.push_back({whole_sequences(files(), seq_len)});
+    return {std::move(sources), seq_len, micro_batch_size, order, seed};
   }
   tests::ScratchFolder folder_;
 };
@@ -138,7 +145,7 @@ struct BatchesFilled {
 };
 
 TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
-  const Batches batches(files(), 3, 2, DataOrder::sequential, 0);
+  const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   EXPECT_EQ(batches.sequences(), 5u);
   const BatchesFilled first(batches, 0, 6), second(batches, 1, 6), wrapped(batches, 2, 6);
   EXPECT_THAT(first.tokens, ElementsAre(0, 1, 2, 3, 4, 5));
@@ -153,7 +160,7 @@ TEST_F(BatchesTest, SequentialCutsOneFileAfterTheOther) {
 }
 
 TEST_F(BatchesTest, PaddingTakesNoPosition) {
-  const Batches batches(files(), 3, 2, DataOrder::sequential, 0);
+  const Batches batches = stream(3, 2, DataOrder::sequential, 0);
   std::vector<std::uint32_t> tokens(6), positions(6);
   std::vector<std::int32_t> labels(6);
   std::vector<device::RowRange> documents(6);
@@ -163,7 +170,7 @@ TEST_F(BatchesTest, PaddingTakesNoPosition) {
 }
 
 TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
-  const Batches batches(files(), 3, 2, DataOrder::shuffle, 11), other(files(), 3, 2, DataOrder::shuffle, 12);
+  const Batches batches = stream(3, 2, DataOrder::shuffle, 11), other = stream(3, 2, DataOrder::shuffle, 12);
   std::vector<std::uint64_t> first_epochs, of_other;
   for (std::uint64_t epoch = 0; epoch < 20; ++epoch) {
     std::set<std::uint64_t> seen;
@@ -180,7 +187,7 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
   EXPECT_NE(one, std::vector<std::uint64_t>(first_epochs.begin() + 5, first_epochs.begin() + 10));
   // Micro-batch k holds positions 2k and 2k + 1, whatever the micro-batch size was before.
   const BatchesFilled batch(batches, 3, 6);
-  const Batches single(files(), 3, 1, DataOrder::shuffle, 11);
+  const Batches single = stream(3, 1, DataOrder::shuffle, 11);
   EXPECT_EQ(BatchesFilled(single, 6, 3).tokens,
             std::vector<std::uint32_t>(batch.tokens.begin(), batch.tokens.begin() + 3));
   EXPECT_EQ(BatchesFilled(single, 7, 3).tokens,
@@ -188,7 +195,7 @@ TEST_F(BatchesTest, ShuffleTakesEverySequenceOnceAnEpoch) {
 }
 
 TEST_F(BatchesTest, NoSequenceAtAllIsRefused) {
-  EXPECT_FAILURE(Batches(files(), 10, 1, DataOrder::shuffle, 0), Exit::usage,
+  EXPECT_FAILURE(stream(10, 1, DataOrder::shuffle, 0), Exit::usage,
                  testing::AllOf(HasSubstr("data.seq_len = 10"), HasSubstr("11 tokens"), HasSubstr("has 10")));
 }
 
@@ -224,6 +231,45 @@ TEST(PermutationTest, SpreadsEvenly) {
   int quarters[4] = {};
   for (std::uint64_t i = 0; i < 4000; ++i) ++quarters[permutation[i] / 4000];
   for (const int n : quarters) EXPECT_NEAR(n, 1000, 120);
+}
+
+std::vector<std::size_t> first(const std::vector<double>& weights, std::uint64_t count) {
+  const Mix mix(weights);
+  std::vector<std::size_t> out;
+  for (std::uint64_t p = 0; p < count; ++p) out.push_back(mix.at(p).source);
+  return out;
+}
+
+// Part of the numerics contract: other values here are other training runs. (The same from a second implementation, in
+// Python.)
+TEST(MixTest, NeverChanges) {
+  EXPECT_THAT(first({2.5}, 3), ElementsAre(0, 0, 0));
+  EXPECT_THAT(first({1, 1}, 6), ElementsAre(0, 1, 0, 1, 0, 1));
+  EXPECT_THAT(first({0.7, 0.2, 0.1}, 10), ElementsAre(0, 1, 0, 0, 2, 0, 0, 0, 1, 0));
+  const auto far = Mix(std::vector{0.7, 0.2, 0.1}).at(123'456'789'012'345);
+  EXPECT_EQ(far.source, 2u);
+  EXPECT_EQ(far.index, 12'345'678'906'983u);
+}
+
+TEST(MixTest, CountsWhatItGives) {
+  const bool held = rc::check("each source's index counts up, and shares are kept at every position", [] {
+    const auto weights = *rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(
+        rc::gen::map(rc::gen::inRange(1, 1000), [](int x) { return x / 100.0; })));
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    const Mix mix(weights);
+    std::vector<std::uint64_t> taken(weights.size());
+    for (std::uint64_t p = 0; p < 500; ++p) {
+      for (std::size_t s = 0; s < weights.size(); ++s) {
+        RC_ASSERT(mix.count(s, p) == taken[s]);
+        RC_ASSERT(std::abs(static_cast<double>(taken[s]) - static_cast<double>(p) * weights[s] / sum) <=
+                  0.5 * static_cast<double>(s + 1) + 1e-6);  // weights are taken to 2^-31
+      }
+      const Mix::Place place = mix.at(p);
+      RC_ASSERT(place.index == taken[place.source]);
+      ++taken[place.source];
+    }
+  });
+  EXPECT_TRUE(held);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST_F(OpenDataTest, AMaskMeansDocumentsUnlessTheRecipeSaysOtherwise) {
   const auto settled = [&](const std::vector<std::string>& sets) {
     Recipe r = recipe(sets);
     DataFacts facts;
-    settle_data(r, facts, false);
+    settle_data(r, facts, false, {});
     return r.data.packing;
   };
   EXPECT_EQ(settled({"data.train=" + path("plain.bin")}), Packing::stream);
@@ -59,7 +59,7 @@ TEST_F(OpenDataTest, SequencesOfAnEpoch) {
         std::string("data.packing=") + packing};
     Recipe r = recipe(sets);
     DataFacts facts;
-    OpenedData opened = settle_data(r, facts, false);
+    OpenedData opened = settle_data(r, facts, false, {});
     EXPECT_EQ(training_sequences(r, std::move(opened), 60000), open(r).sequences()) << packing;
   }
   EXPECT_EQ(training_sequences(recipe({"data.train=" + path("gone.bin")}), {}, 60000), std::nullopt);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
@@ -139,7 +140,7 @@ class Profile : public testing::Test {
     Capacity capacity{};
     capacity.tier.fill(std::size_t{1} << 40);
     capacity.together = std::size_t{1} << 40;
-    return make_job(recipe, ranks, capacity);
+    return make_job(open_workload(recipe), ranks, capacity);
   }
 };
 
@@ -239,25 +240,25 @@ TEST_F(Profile, OfOtherRanksOnTheMachineIsScaled) {
 
 TEST_F(Profile, WhatIsScaledIsSaid) {
   const Machine machine = some_machine();  // of 2 ranks
-  EXPECT_EQ(scaling_text(machine, 2, 2), "");
+  EXPECT_EQ(scaling_text(machine, 2, 2, 0), "");
   EXPECT_EQ(
-      scaling_text(machine, 8, 8),
+      scaling_text(machine, 8, 8, 0),
       "speeds of 2 ranks on the machine, scaled to 8 ranks: cores, memory and drives are divided evenly; to measure "
       "them, run mpirun -n 8 strata calibrate");
-  EXPECT_EQ(scaling_text(machine, 8, 2),
+  EXPECT_EQ(scaling_text(machine, 8, 2, 0),
             "collectives between machines are assumed to be as fast as within one, because the machine file has no "
             "[network]: a network makes the step longer");
   Machine connected = machine;
   connected.network = {1, 0};
-  EXPECT_EQ(scaling_text(connected, 8, 2), "");
-  EXPECT_THAT(scaling_text(machine, 8, 4), testing::AllOf(testing::HasSubstr("scaled to 4 ranks"),
-                                                          testing::HasSubstr("\ncollectives between machines")));
-  EXPECT_THAT(scaling_text(machine, 1, 1), testing::HasSubstr("scaled to 1 rank:"));
+  EXPECT_EQ(scaling_text(connected, 8, 2, 0), "");
+  EXPECT_THAT(scaling_text(machine, 8, 4, 0), testing::AllOf(testing::HasSubstr("scaled to 4 ranks"),
+                                                             testing::HasSubstr("\ncollectives between machines")));
+  EXPECT_THAT(scaling_text(machine, 1, 1, 0), testing::HasSubstr("scaled to 1 rank:"));
   Machine gpus = machine;
   gpus.gpu = true;
-  EXPECT_THAT(scaling_text(gpus, 1, 1),
+  EXPECT_THAT(scaling_text(gpus, 1, 1, 0),
               testing::HasSubstr("1 of the machine's 2 GPUs are used: each rank has 2 times"));
-  EXPECT_EQ(scaling_text(gpus, 2, 2), "");
+  EXPECT_EQ(scaling_text(gpus, 2, 2, 0), "");
   gpus.disk.emplace().drives = 4;
   EXPECT_EQ(scaling_text(gpus, 2, 2, 1),
             "memory.nvme names 1 of 4 measured drives: the file's speed is scaled down to them");

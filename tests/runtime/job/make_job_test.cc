@@ -61,7 +61,7 @@ TEST(JobTest, AClassifierDoesNotGenerate) {
       const std::vector<std::string> sets = {fmt::format("model.preset={}", preset), "data.seq_len=16",
                                              fmt::format("training.objective={}", objective)};
       const Recipe recipe = load_recipe({}, sets);
-      EXPECT_FAILURE(make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::generate), Exit::usage,
+      EXPECT_FAILURE(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::generate), Exit::usage,
                      HasSubstr("does not generate"));
     }
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
@@ -21,7 +22,7 @@ constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 
 StepPlan planned(Recipe recipe, int ranks, AccumulationOrder order, device::Kind kind = device::Kind::cpu) {
   recipe.memory.order = order;
-  return make_job(recipe, ranks, {{kUnlimited, kUnlimited, kUnlimited}, kUnlimited, {kind}}).plan;
+  return make_job(open_workload(recipe), ranks, {{kUnlimited, kUnlimited, kUnlimited}, kUnlimited, {kind}}).plan;
 }
 
 std::size_t device_peak(const StepPlan& plan) {

@@ -1,5 +1,3 @@
-#include "runtime/objective/causal_lm.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/objective/objective.h"
+#include "runtime/objective/rules.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/data/token_folder.h"
 

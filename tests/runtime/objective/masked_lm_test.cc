@@ -172,9 +172,10 @@ TEST_F(MaskedTokensTest, SpecialTokensAndWhatTheMaskLeavesOutAreNeverChosen) {
 TEST_F(MaskedTokensTest, DocumentsOfSpecialTokensAloneAreLeftOut) {
   folder_.write("a.bin", {3, 20}, std::nullopt, 2);  // tokens 2 to 4, then 5 to 24
   const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
-  const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling);
-  EXPECT_EQ(packed.figures().without_label, 1u);
-  EXPECT_EQ(packed.figures().pieces, 1u);
+  const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling,
+                               PackedSequences::Pack::at_once);
+  EXPECT_EQ(packed.packing()->without_label, 1u);
+  EXPECT_EQ(packed.packing()->pieces, 1u);
   EXPECT_EQ(packed.labels(0), 3u);
   const Piece late = document(40, 0, "0000000000000000000000000000000000000001");
   EXPECT_EQ(MaskedTokens(vocabulary(), 0.15, 3, 0).most(late), 1u) << "a word behind the first tokens looked at";
@@ -187,7 +188,8 @@ TEST_F(MaskedTokensTest, SequencesSayHowManyLabelsTheyWillHave) {
     lengths.push_back(12);  // has words: what is of special tokens alone is refused
     folder_.write("a.bin", lengths);
     const auto labelling = std::make_shared<MaskedTokens>(vocabulary(), 0.15, 3, 0);
-    const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling);
+    const PackedSequences packed(folder_.open({"a.bin"}), 32, LongDocuments::cut, labelling,
+                                 PackedSequences::Pack::at_once);
     for (std::uint64_t s = 0; s < packed.size(); ++s)
       for (const std::uint64_t epoch : {0, 1}) {
         std::vector<std::uint32_t> tokens(32), positions(32), loss_rows(packed.most_labels());
@@ -298,6 +300,7 @@ TEST_F(MaskedRun, RowsThatTheLossDoesNotTakeMakeNoDifference) {
       const Job job = make_job(workload, 1, capacity_of(workload.recipe.memory, 1));
       EXPECT_EQ(job.model->batch.loss_rows > 0, few);
       Trainer trainer(job, world, 1);
+      trainer.load_initial_weights(1);
       while (!trainer.done()) steps.push_back(trainer.step(false));
     });
     return steps;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/same_bits.h"
 #include "tests/runtime/saved_run.h"
@@ -147,7 +148,7 @@ Job job_of(std::vector<std::string> sets, const std::vector<std::string>& more) 
   const Recipe recipe =
       load_recipe(std::nullopt,
                   with(with(std::move(sets), {"adapter.kind=lora", "data.seq_len=16", "training.max_steps=3"}), more));
-  return make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
 }
 
 // Nothing below the first adapter is gone through backward, and no frozen weight has a gradient or a moment.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <set>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/runtime/training.h"
@@ -187,7 +188,7 @@ TEST_P(Contract, TableLargerThanMemory) {
     for (std::size_t bytes = 0;; ++level) {
       const Recipe recipe = load_recipe(std::nullopt, sets_of(v, bytes));
       const Capacity capacity = capacity_of(recipe.memory, 1);
-      const Job job = make_job(recipe, v.ranks, capacity);
+      const Job job = make_job(open_workload(recipe), v.ranks, capacity);
       if (!fits(job.plan, capacity)) break;
       EXPECT_EQ(job.plan.tile_bytes > 0, level > 0) << name_of(v);
       const Trained trained = train_in_threads(std::nullopt, sets_of(v, bytes), v.ranks);

@@ -43,7 +43,7 @@ class EvaluatorTest : public testing::Test {
     const Recipe recipe = load_recipe(std::nullopt, given);
     Evaluated result;
     comm::run_threads(ranks, [&](comm::World& world) {
-      Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
+      Job job = make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
       if (tile_bytes) {
         PlanRequest request{
             job.model.get(), {2, 16, recipe.training.precision, 1, false}, Mesh{ranks}, 1, placement_of(recipe.zero)};
@@ -113,7 +113,7 @@ TEST_F(EvaluatorTest, AShorterSequenceCountsItsOwnLabels) {
 
 TEST_F(EvaluatorTest, HoldsNoStateOfATraining) {
   const Recipe recipe = load_recipe(std::nullopt, sets({"data.validation=" + tokens("v.bin", 0, 40), "zero.stage=3"}));
-  const Job evaluates = make_job(recipe, 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
+  const Job evaluates = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
   for (const Kind kind : {Kind::gradients, Kind::optimizer})
     EXPECT_EQ(evaluates.plan.memory[0].by_kind[static_cast<std::size_t>(kind)], 0u);
   EXPECT_EQ(evaluates.plan.comm_bytes.all_to_all, 0u);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "models/freeze.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/same_bits.h"
 #include "tests/runtime/saved_run.h"
@@ -126,7 +127,7 @@ Job frozen_job(std::vector<std::string> sets, const std::string& freeze, const s
   sets.insert(sets.end(), {"data.seq_len=16", "training.max_steps=3"});
   sets.insert(sets.end(), more.begin(), more.end());
   const Recipe recipe = load_recipe(std::nullopt, sets);
-  return make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
 }
 
 // A completely frozen block of a Llama has no optimizer state and no sum of gradients, and its parameters stay.

@@ -111,7 +111,8 @@ TEST_P(IndexMemoryTest, ATrainingOpensItsDataOnceIntoPlannedMemory) {
   remove_data();
   comm::run_threads(1, [&](comm::World& world) {
     const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
-    Trainer trainer(job, world, 1, Trainer::Weights::initial, std::nullopt, std::move(opened));
+    Trainer trainer(job, world, 1, std::nullopt, std::move(opened));
+    trainer.load_initial_weights(1);
     EXPECT_EQ(unplanned.held(), 0u) << "of train and validation";
     PeriodicEvaluation evaluation(job, world, trainer);
     const StepReport step = trainer.step(false);
@@ -132,7 +133,8 @@ TEST_P(IndexMemoryTest, OpenedBeforeOrByTheRunTheBitsAreTheSame) {
     if (!before) opened = {};
     comm::run_threads(1, [&](comm::World& world) {
       const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
-      Trainer trainer(job, world, 1, Trainer::Weights::initial, std::nullopt, std::move(opened));
+      Trainer trainer(job, world, 1, std::nullopt, std::move(opened));
+      trainer.load_initial_weights(1);
       PeriodicEvaluation evaluation(job, world, trainer);
       std::string all;
       for (int i = 0; i < 2; ++i) all += hex(trainer.step(false).loss) + " ";
@@ -167,12 +169,12 @@ TEST_P(IndexMemoryTest, ValidationDataThatNobodyEvaluatesAreCheckedAlone) {
   comm::run_threads(1, [&](comm::World& world) {
     const Job job = make_job(settled, 1, capacity_of(settled.recipe.memory, 1));
     {
-      Trainer trainer(job, world, 1, Trainer::Weights::later, std::nullopt, std::move(opened));
+      Trainer trainer(job, world, 1, std::nullopt, std::move(opened));
       EXPECT_EQ(unplanned.held(), 0u);
       EXPECT_EQ(trainer.take_validation(), nullptr);
     }
     fs::remove(labels);
-    EXPECT_THROW(Trainer(job, world, 1, Trainer::Weights::later, std::nullopt, settle(settled, false)), Error);
+    EXPECT_THROW(Trainer(job, world, 1, std::nullopt, settle(settled, false)), Error);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/cut_checkpoint.h"
@@ -131,10 +132,10 @@ TEST(LoadStateTest, RunsOfALayoutMayBeBoxes) {
     const auto posix = posix_file_system();
     const fs::path boxes = run.folder().path() / "boxes";
     comm::run_threads(2, [&](comm::World& world) {
-      Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+      Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
       split_rows(job);
       const auto note = [](const std::string&) {};
-      Trainer trainer(job, world, 1, Trainer::Weights::later);
+      Trainer trainer(job, world, 1);
       (void)start_or_resume(trainer, job, world, 1, note);
       CheckpointFolder folder(boxes, 1, *posix, world, note);
       CheckpointWriter writer(job, world, trainer.executor(), folder);
@@ -156,9 +157,9 @@ TEST(LoadStateTest, BlocksOfOtherBoxesAreRefused) {
   const Recipe recipe = load_recipe(std::nullopt, sets);
   EXPECT_FAILURE(comm::run_threads(1,
                                    [&](comm::World& world) {
-                                     Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+                                     Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
                                      split_rows(job);
-                                     Trainer trainer(job, world, 1, Trainer::Weights::later);
+                                     Trainer trainer(job, world, 1);
                                      (void)start_or_resume(trainer, job, world, 1, [](const std::string&) {});
                                    }),
                  Exit::usage, HasSubstr("parallel.tensor_shards"));
@@ -169,9 +170,9 @@ void write_again(const std::vector<std::string>& sets, int ranks, const fs::path
   const Recipe recipe = load_recipe(std::nullopt, sets);
   const auto posix = posix_file_system();
   comm::run_threads(ranks, [&](comm::World& world) {
-    const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+    const Job job = make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1));
     const auto note = [](const std::string&) {};
-    Trainer trainer(job, world, 1, Trainer::Weights::later);
+    Trainer trainer(job, world, 1);
     (void)start_or_resume(trainer, job, world, 1, note);
     CheckpointFolder to(folder, 1, *posix, world, note);
     CheckpointWriter writer(job, world, trainer.executor(), to, trainer.base());

@@ -162,7 +162,7 @@ struct PackedRunEvaluated {
 PackedRunEvaluated evaluate(const std::vector<std::string>& sets, int ranks) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets));
   const Recipe& recipe = workload.recipe;
-  settle_data(workload.recipe, workload.data, true);
+  settle_data(workload.recipe, workload.data, true, {});
   PackedRunEvaluated result;
   comm::run_threads(ranks, [&](comm::World& world) {
     const Job job = make_job(workload, ranks, capacity_of(recipe.memory, 1), Purpose::evaluate);
@@ -204,7 +204,7 @@ TEST_F(PackedRun, TheIndexIsInThePlan) {
   Workload workload = open_workload(load_recipe(std::nullopt, sets(1)));
   const Recipe& recipe = workload.recipe;
   const DataFacts& facts = workload.data;
-  settle_data(workload.recipe, workload.data, false);
+  settle_data(workload.recipe, workload.data, false, {});
   EXPECT_EQ(recipe.data.packing, Packing::documents) << "a mask means documents";
   EXPECT_GT(facts.index_bytes, 0u);
   EXPECT_GT(facts.mean_squares, 0);
@@ -214,6 +214,7 @@ TEST_F(PackedRun, TheIndexIsInThePlan) {
     ASSERT_GE(job.plan.index_buffer, 0);
     EXPECT_GE(job.plan.memory[static_cast<std::size_t>(Tier::host)].peak, facts.index_bytes);
     Trainer trainer(job, world, 1);
+    trainer.load_initial_weights(1);
     const Trained unplanned = train_in_threads(std::nullopt, sets(1), 1);
     EXPECT_EQ(hex(trainer.step(false).loss), unplanned.loss_hex[0]);
     EXPECT_EQ(memory_json(trainer.executor().measured_memory(), nullptr), memory_json(job.plan.memory, nullptr));

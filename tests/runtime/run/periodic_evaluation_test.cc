@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/plan/proof/validator.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
@@ -47,7 +48,7 @@ class PeriodicEvaluationTest : public testing::Test {
         load_recipe(std::nullopt, sets(1, {"checkpoint.resume=" + (run_.checkpoints() / checkpoint).string()}));
     std::string loss;
     comm::run_threads(1, [&](comm::World& world) {
-      const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
+      const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
       const auto weights = weights_to_evaluate(job, world, 1, [](const std::string&) {});
       loss = hex(Evaluator(job, world, 1, *weights).run([](auto, auto) { return true; })->loss);
     });
@@ -88,9 +89,10 @@ TEST_F(PeriodicEvaluationTest, TakesTheMemoryThatAStepLeavesFree) {
     for (const char* stage : {"zero.stage=0", "zero.stage=3"}) {
       const Recipe with = load_recipe(std::nullopt, evaluating(ranks, {stage}));
       const Recipe without = load_recipe(std::nullopt, sets(ranks, {stage}));
-      const Job job = make_job(with, ranks, capacity_of(with.memory, 1));
+      const Job job = make_job(open_workload(with), ranks, capacity_of(with.memory, 1));
       ASSERT_TRUE(job.evaluation);
-      EXPECT_EQ(job.plan.memory[0].peak, make_job(without, ranks, capacity_of(with.memory, 1)).plan.memory[0].peak);
+      EXPECT_EQ(job.plan.memory[0].peak,
+                make_job(open_workload(without), ranks, capacity_of(with.memory, 1)).plan.memory[0].peak);
       const auto peaks = [](const StepPlan& plan) {
         return std::array{plan.memory[0].peak, plan.memory[1].peak, plan.memory[2].peak};
       };
@@ -221,8 +223,9 @@ TEST_F(PeriodicEvaluationTest, TheBestCheckpointStaysUntilABetterOneByTheSameMea
 TEST_F(PeriodicEvaluationTest, OneThatWasStoppedIsDueAgain) {
   const Recipe recipe = load_recipe(std::nullopt, evaluating(1));
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
     Trainer trainer(job, world, 1);
+    trainer.load_initial_weights(1);
     PeriodicEvaluation evaluation(job, world, trainer);
     EXPECT_EQ(evaluation.run([](std::uint64_t done, std::uint64_t) { return done < 3; }), std::nullopt);
     EXPECT_TRUE(evaluation.due());
@@ -249,6 +252,7 @@ class AnswersTest : public PeriodicEvaluationTest {
       const Job job =
           make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::train, {}, world.rank());
       Trainer trainer(job, world, 1);
+      trainer.load_initial_weights(1);
       PeriodicEvaluation evaluation(job, world, trainer, read_prompts(job, world));
       std::vector<std::string> lines;
       const auto evaluate = [&] {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/same_bits.h"
 #include "tests/runtime/saved_run.h"
@@ -123,7 +124,7 @@ Job quantised_job(const std::vector<std::string>& sets) {
   std::vector<std::string> all = {"model.preset=tiny-llama", "data.seq_len=16", "training.max_steps=3"};
   all.insert(all.end(), sets.begin(), sets.end());
   const Recipe recipe = load_recipe(std::nullopt, all);
-  return make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
 }
 
 TEST(QuantisedPlan, FrozenMatricesTakeFourBitsAndAnEighth) {
@@ -155,7 +156,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBitsIsNotTrainedWhole) {
       fmt::format("model.path={}", (tests::source_dir() / "tests/golden/nf4/llama/model").string()), "data.seq_len=16",
       "training.max_steps=1", "adapter.kind=lora", R"(adapter.modules_to_save=["q_proj"])"};
   const Recipe recipe = load_recipe(std::nullopt, sets);
-  EXPECT_THAT(quantised_complaint([&] { make_job(recipe, 1, capacity_of(recipe.memory, 1)); }),
+  EXPECT_THAT(quantised_complaint([&] { make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)); }),
               testing::AllOf(HasSubstr("q_proj"), HasSubstr("4 bits")));
 }
 
@@ -165,7 +166,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
   const auto job = [&](const std::filesystem::path& model, std::vector<std::string> more) {
     more.insert(more.end(), {"model.path=" + model.string(), "data.seq_len=16", "training.max_steps=1"});
     const Recipe recipe = load_recipe(std::nullopt, more);
-    return make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    return make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
   };
   const auto quantised = golden / "nf4/llama/model";
   EXPECT_THAT(job(quantised, {}).notes, testing::Contains(HasSubstr("18672 of 54000 parameters are trained")));
@@ -181,7 +182,7 @@ TEST(QuantisedPlan, WhatFilesHoldInFourBits) {
 TEST(QuantisedPlan, AnEvaluationQuantisesAllOfAModel) {
   const Recipe recipe = load_recipe(
       std::nullopt, std::vector<std::string>{"model.preset=tiny-llama", "data.seq_len=16", "model.frozen_format=nf4"});
-  const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
+  const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
   EXPECT_EQ(job.plan.layout.units[1].quantised.ranges.size(), 7u);
   EXPECT_EQ(job.model->trained_parameters(), 0u);
 }

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
@@ -171,7 +172,7 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   run.run(2, run.sets(2), 2, {2});
   const auto path = run.checkpoints() / "step-00000002";
   const Recipe recipe = load_recipe(std::nullopt, run.sets(2));
-  const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+  const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
   const Manifest written = read_manifest(path);
   for (const char* key : {"data.long", "data.order", "data.packing", "data.seq_len", "optimizer.name", "training.seed",
                           "training.reduce_group", "training.objective", "training.mlm_probability"}) {
@@ -193,7 +194,7 @@ TEST(ResumeTest, EveryKeyThatMustStay) {
   EXPECT_EQ(progress_under(before, path, job).next_micro_batch, written.progress.next_micro_batch);
   Recipe packed = recipe;
   packed.data.packing = Packing::documents;
-  const Job of_documents = make_job(packed, 2, capacity_of(recipe.memory, 1));
+  const Job of_documents = make_job(open_workload(packed), 2, capacity_of(recipe.memory, 1));
   EXPECT_FAILURE(
       (void)progress_under(before, path, of_documents), Exit::usage,
       HasSubstr("written with data.packing = \"stream\", and this run has \"documents\" (auto is documents"));
@@ -210,7 +211,7 @@ TEST(ResumeTest, AWidthThatIsWrittenOutIsTheOneThatFollows) {
   run.run(2, run.sets(2), 2, {2});
   const auto path = run.checkpoints() / "step-00000002";
   const Recipe recipe = load_recipe(std::nullopt, run.sets(2));
-  const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+  const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
   Manifest written = read_manifest(path);
   const auto at = written.config.find("\"n_inner\":null");
   ASSERT_NE(at, std::string::npos) << written.config;

@@ -122,7 +122,7 @@ class RanksWithDisks : public testing::Test {
     }
     // A table above 64 KiB, of which only a part would be looked at in a model above 1 GiB.
     const Recipe recipe = load_recipe(std::nullopt, run_.sets(2, {"model.config.vocab_size=900"}));
-    const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+    const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
     for (const int rank : {0, 1})
       export_model(job.config(), *random_weights(*job.model, 3), std::nullopt, disk(rank) / "model", {});
   }
@@ -158,8 +158,9 @@ class RanksWithDisks : public testing::Test {
     return tests::failure_of([&] {
       comm::run_threads(2, [&](comm::World& world) {
         const Recipe recipe = load_recipe(std::nullopt, sets(world.rank(), stage));
-        const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+        const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
         Trainer trainer(job, world, 1);
+        trainer.load_initial_weights(1);
         (void)trainer.step(false);
       });
     });
@@ -168,7 +169,7 @@ class RanksWithDisks : public testing::Test {
     return tests::failure_of([&] {
       comm::run_threads(2, [&](comm::World& world) {
         const Recipe recipe = load_recipe(std::nullopt, sets(world.rank(), stage));
-        const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
+        const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1), Purpose::evaluate);
         Evaluator evaluator(job, world, 1, *first_weights(job, world, 1, {}));
         (void)evaluator.run([](auto, auto) { return true; });
       });
@@ -250,8 +251,8 @@ TEST_F(RanksWithDisks, OtherCheckpoints) {
       comm::run_threads(2, [&](comm::World& world) {
         const fs::path& folder = folders[same ? 0 : world.rank()];
         const Recipe recipe = load_recipe(std::nullopt, run_.sets(2, {"checkpoint.resume=" + folder.string()}));
-        const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
-        Trainer trainer(job, world, 1, Trainer::Weights::later);
+        const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
+        Trainer trainer(job, world, 1);
         (void)start_or_resume(trainer, job, world, 1, [](const std::string&) {});
       });
     });

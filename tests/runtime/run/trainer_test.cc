@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/execute/executor.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
@@ -80,8 +81,9 @@ class NotFinite : public testing::Test {
                                  "data.seq_len=16", fmt::format("training.max_steps={}", steps),
                                  "training.precision=" + precision, "zero.stage=3", "data.train=" + tokens_.string()});
     comm::run_threads(2, [&](comm::World& world) {
-      const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+      const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
       Trainer trainer(job, world, 1);
+      trainer.load_initial_weights(1);
       run(trainer, world.rank());
     });
   }

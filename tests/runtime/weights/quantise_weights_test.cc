@@ -9,10 +9,11 @@
 
 #include "comm/communicator.h"
 #include "device/numeric/nf4.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/trainer.h"
-#include "runtime/weights/nf4_block.h"
+#include "runtime/weights/floats.h"
 #include "tests/comm/run_threads.h"
 #include "tests/runtime/weights/index_weights.h"
 
@@ -32,7 +33,7 @@ Job job_of(int ranks, int stage = 0, bool double_quant = true) {
                                          std::string("model.double_quant=") + (double_quant ? "true" : "false"),
                                          "zero.stage=" + std::to_string(stage)};
   const Recipe recipe = load_recipe(std::nullopt, sets);
-  return make_job(recipe, ranks, capacity_of(recipe.memory, ranks));
+  return make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, ranks));
 }
 
 constexpr std::size_t kUnit = 2;  // the frozen block
@@ -45,7 +46,8 @@ std::vector<float> values_of(const Job& job, const TensorRange& range) {
 
 TEST(ScaleOffsets, AreTheMeansOfTheScales) {
   const Job job = job_of(1);
-  const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 2);
+  const auto world = comm::solo_world();
+  const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 2, *world);
   const auto& ranges = job.plan.layout.units[kUnit].quantised.ranges;
   ASSERT_EQ(offsets[kUnit].size(), ranges.size());
   ASSERT_EQ(ranges.size(), 7u);
@@ -57,12 +59,12 @@ TEST(ScaleOffsets, AreTheMeansOfTheScales) {
       sum += nf4_scale(std::span(values).subspan(at, std::min(device::kScaleBlock, values.size() - at)));
     EXPECT_FLOAT_EQ(offsets[kUnit][r], static_cast<float>(sum / static_cast<double>(scales))) << r;
   }
-  const ScaleOffsets none = scale_offsets(job_of(1, 0, false).plan, IndexWeights(), 2);
+  const ScaleOffsets none = scale_offsets(job_of(1, 0, false).plan, IndexWeights(), 2, *world);
   for (const float offset : none[kUnit]) EXPECT_EQ(offset, 0) << "scales that are not quantised have none";
 }
 
 TEST(ScaleOffsets, AreTheSameIfRanksReadTheirShards) {
-  const ScaleOffsets whole = scale_offsets(job_of(1).plan, IndexWeights(), 1);
+  const ScaleOffsets whole = scale_offsets(job_of(1).plan, IndexWeights(), 1, *comm::solo_world());
   for (const int stage : {0, 3}) {
     const Job job = job_of(2, stage);
     comm::run_threads(2, [&](comm::World& world) {
@@ -73,9 +75,9 @@ TEST(ScaleOffsets, AreTheSameIfRanksReadTheirShards) {
 
 void expect_blocks_stored(int ranks, int stage) {
   const Job job = job_of(ranks, stage);
-  const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 1);
   comm::run_threads(ranks, [&](comm::World& world) {
-    Trainer trainer(job, world, 1, Trainer::Weights::later);
+    const ScaleOffsets offsets = scale_offsets(job.plan, IndexWeights(), 1, world);
+    Trainer trainer(job, world, 1);
     Executor& executor = trainer.executor();
     const models::ElementRange held = executor.storage().held(kUnit, StateKind::quantised);
     quantise_weights(executor, job.plan, IndexWeights(), offsets[kUnit], kUnit, held);

@@ -13,6 +13,7 @@
 
 #include "models/files/config.h"
 #include "models/files/safetensors_writer.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
@@ -42,11 +43,11 @@ class Noted final : public WeightSource {
 TEST(LoadWeights, ReadsWhatItSaidAhead) {
   const SavedRun run;
   const Recipe recipe = load_recipe(std::nullopt, run.sets(1));
-  const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+  const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
   const auto world = comm::solo_world();
-  Trainer trainer(job, *world, 1, Trainer::Weights::later);
+  Trainer trainer(job, *world, 1);
   const Noted weights;
-  load_weights(trainer.executor(), job.plan, weights, 1);
+  load_same_weights(trainer.executor(), *job.model, job.plan, weights, 1, *world);
   EXPECT_EQ(weights.read(), static_cast<std::size_t>(job.model->parameters()));
 }
 

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "runtime/data/sequences/stream_sequences.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 
@@ -40,7 +41,7 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
   files.push_back(counting("a.bin", 0, 9));    // labels 1 .. 8: sequences of 3, 3 and 2
   files.push_back(counting("b.bin", 100, 1));  // none
   files.push_back(counting("c.bin", 200, 4));  // one whole sequence
-  const DisjointSequences data(std::move(files), 3, 2);
+  const DisjointSequences data(every_label(std::move(files), 3), 3, 2);
   EXPECT_EQ(data.sequences(), 4u);
   EXPECT_EQ(data.micro_batches(), 2u);
   EXPECT_EQ(data.labels(), 11u);
@@ -60,7 +61,7 @@ TEST_F(DisjointSequencesTest, EveryLabelOnceInOrderAndTheLastSequenceOfAFileShor
 TEST_F(DisjointSequencesTest, PaddingTakesNoPosition) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 4, 7));
-  const DisjointSequences data(std::move(files), 3, 2);
+  const DisjointSequences data(every_label(std::move(files), 3), 3, 2);
   std::vector<std::uint32_t> tokens(6), positions(6);
   std::vector<std::int32_t> labels(6);
   std::vector<device::RowRange> documents(6);
@@ -72,7 +73,7 @@ TEST_F(DisjointSequencesTest, PaddingTakesNoPosition) {
 TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 0, 2));
-  const DisjointSequences data(std::move(files), 16, 4);
+  const DisjointSequences data(every_label(std::move(files), 16), 16, 4);
   EXPECT_EQ(data.sequences(), 1u);
   EXPECT_EQ(data.labels(), 1u);
   EXPECT_EQ(DisjointSequencesFilled(data, 0, 64).labels[0], 1);
@@ -81,7 +82,7 @@ TEST_F(DisjointSequencesTest, AFileShorterThanASequenceIsOne) {
 TEST_F(DisjointSequencesTest, NothingToPredictIsRefused) {
   std::vector<TokenFile> files;
   files.push_back(counting("a.bin", 0, 1));
-  EXPECT_FAILURE(DisjointSequences(std::move(files), 4, 1), Exit::usage, HasSubstr("data.validation"));
+  EXPECT_FAILURE(DisjointSequences(every_label(std::move(files), 4), 4, 1), Exit::usage, HasSubstr("data.validation"));
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using tests::TokenFolder;
 
+using Pack = PackedSequences::Pack;
+
 constexpr std::int32_t kNone = device::kIgnoredLabel;
 
 struct Filled {
@@ -37,7 +39,7 @@ TEST(PackedSequencesTest, DocumentsShareSequences) {
   const TokenFolder folder;
   folder.write("a.bin", {3, 6, 2});                  // tokens 0-2, 3-8, 9-10
   folder.write("b.bin", {4, 1}, std::nullopt, 100);  // 100-103; one without a label
-  const PackedSequences packed(folder.open({"a.bin", "b.bin"}), 8, LongDocuments::cut);
+  const PackedSequences packed(folder.open({"a.bin", "b.bin"}), 8, LongDocuments::cut, {}, Pack::at_once);
   ASSERT_EQ(packed.size(), 2u);
   const Filled first(packed, 0, 8), second(packed, 1, 8);
   EXPECT_THAT(first.tokens, ElementsAre(3, 4, 5, 6, 7, 8, 9, 10));
@@ -51,39 +53,41 @@ TEST(PackedSequencesTest, DocumentsShareSequences) {
   EXPECT_THAT(second.positions, ElementsAre(0, 1, 2, 3, 0, 1, 2, 0));
   const RowRange c{0, 4}, d{4, 7}, none{0, 0};
   EXPECT_THAT(second.documents, ElementsAre(c, c, c, c, d, d, d, none));
-  EXPECT_EQ(packed.figures().documents, 5u);
-  EXPECT_EQ(packed.figures().without_label, 1u);
-  EXPECT_EQ(packed.figures().rows, 15u);
+  EXPECT_EQ(packed.packing()->documents, 5u);
+  EXPECT_EQ(packed.packing()->without_label, 1u);
+  EXPECT_EQ(packed.packing()->rows, 15u);
 }
 
 TEST(PackedSequencesTest, AMaskSaysWhichLabelsCount) {
   const TokenFolder folder;
   // The bit of a document's first token belongs to no row, because no token precedes it in the document.
   folder.write("a.bin", {4, 3, 2}, "101001100");
-  const PackedSequences packed(folder.open({"a.bin"}), 4, LongDocuments::cut);
+  const PackedSequences packed(folder.open({"a.bin"}), 4, LongDocuments::cut, {}, Pack::at_once);
   ASSERT_EQ(packed.size(), 2u);
   EXPECT_THAT(Filled(packed, 0, 4).labels, ElementsAre(kNone, 2, kNone, kNone));
   EXPECT_THAT(Filled(packed, 1, 4).labels, ElementsAre(5, 6, kNone, kNone));
   EXPECT_EQ(packed.labels(0), 1u);
   EXPECT_EQ(packed.labels(1), 2u);
-  EXPECT_EQ(packed.figures().without_label, 1u);
+  EXPECT_EQ(packed.packing()->without_label, 1u);
 }
 
 TEST(PackedSequencesTest, LongDocumentsAreCutDroppedOrRefused) {
   const TokenFolder folder;
   folder.write("a.bin", {9, 3, 5});
-  const auto open = [&](LongDocuments longer) { return PackedSequences(folder.open({"a.bin"}), 4, longer); };
+  const auto open = [&](LongDocuments longer) {
+    return PackedSequences(folder.open({"a.bin"}), 4, longer, {}, Pack::at_once);
+  };
   const PackedSequences cut = open(LongDocuments::cut);  // 4, 4 and 1 that has no label; 3; 4 and 1
-  EXPECT_EQ(cut.figures().cut, 2u);
-  EXPECT_EQ(cut.figures().pieces, 4u);
-  EXPECT_EQ(cut.figures().without_label, 2u);
+  EXPECT_EQ(cut.packing()->cut, 2u);
+  EXPECT_EQ(cut.packing()->pieces, 4u);
+  EXPECT_EQ(cut.packing()->without_label, 2u);
   ASSERT_EQ(cut.size(), 4u);
   EXPECT_THAT(Filled(cut, 0, 4).labels, ElementsAre(1, 2, 3, 4)) << "a piece's last token keeps its label";
   EXPECT_THAT(Filled(cut, 1, 4).labels, ElementsAre(5, 6, 7, 8));
   EXPECT_THAT(Filled(cut, 1, 4).positions, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Filled(cut, 2, 4).labels, ElementsAre(13, 14, 15, 16));
   const PackedSequences drop = open(LongDocuments::drop);
-  EXPECT_EQ(drop.figures().dropped, 2u);
+  EXPECT_EQ(drop.packing()->dropped, 2u);
   ASSERT_EQ(drop.size(), 1u);
   EXPECT_THAT(Filled(drop, 0, 4).tokens, ElementsAre(9, 10, 11, 0));
   EXPECT_FAILURE(open(LongDocuments::refuse), Exit::usage,
@@ -94,7 +98,7 @@ TEST(PackedSequencesTest, LongDocumentsAreCutDroppedOrRefused) {
 TEST(PackedSequencesTest, NothingToLearnIsRefused) {
   const TokenFolder folder;
   folder.write("a.bin", {1, 1, 1});
-  EXPECT_FAILURE(PackedSequences(folder.open({"a.bin"}), 4, LongDocuments::cut), Exit::usage,
+  EXPECT_FAILURE(PackedSequences(folder.open({"a.bin"}), 4, LongDocuments::cut, {}, Pack::at_once), Exit::usage,
                  AllOf(HasSubstr("none of the 3 documents in"), HasSubstr("a.bin"), HasSubstr("a label that counts")));
 }
 
@@ -103,7 +107,9 @@ TEST(PackedSequencesTest, AllTooLongIsRefusedAsThat) {
   folder.write("one.bin", {9});
   folder.write("two.bin", {9, 6});
   folder.write("short.bin", {9, 1, 1});
-  const auto open = [&](const char* name) { return PackedSequences(folder.open({name}), 4, LongDocuments::drop); };
+  const auto open = [&](const char* name) {
+    return PackedSequences(folder.open({name}), 4, LongDocuments::drop, {}, Pack::at_once);
+  };
   EXPECT_FAILURE(open("one.bin"), Exit::usage,
                  AllOf(HasSubstr("the only document in"), HasSubstr("is longer than data.seq_len = 4"),
                        HasSubstr("leaves it out: raise data.seq_len")));
@@ -138,7 +144,7 @@ TEST(PackedSequencesTest, EveryRowOnce) {
     }
     for (const std::int32_t label : wanted) labels += label != kNone;
     RC_PRE(labels > 0);
-    const PackedSequences packed(folder.open({"a.bin"}), seq_len, LongDocuments::cut);
+    const PackedSequences packed(folder.open({"a.bin"}), seq_len, LongDocuments::cut, {}, Pack::at_once);
     std::map<std::uint32_t, int> seen;
     std::uint64_t found = 0;
     for (std::uint64_t s = 0; s < packed.size(); ++s) {
@@ -162,7 +168,7 @@ TEST(PackedSequencesTest, EveryRowOnce) {
       found += of_sequence;
     }
     RC_ASSERT(found == labels);
-    RC_ASSERT(seen.size() == packed.figures().rows);
+    RC_ASSERT(seen.size() == packed.packing()->rows);
     // Tokens that are left out have no label that counts.
     for (std::uint64_t i = 0; i < count; ++i)
       if (!seen.contains(static_cast<std::uint32_t>(i))) RC_ASSERT(wanted[i] == kNone);
@@ -179,7 +185,6 @@ TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
         *rc::gen::nonEmpty(rc::gen::container<std::vector<std::uint64_t>>(rc::gen::inRange<std::uint64_t>(2, most)));
     folder.write("a.bin", lengths);
     const auto seq_len = *rc::gen::inRange<std::uint32_t>(1, 40);
-    using Pack = PackedSequences::Pack;
     const auto open = [&](Pack pack) {
       return PackedSequences(folder.open({"a.bin"}), seq_len, LongDocuments::cut, {}, pack);
     };
@@ -189,7 +194,7 @@ TEST(PackedSequencesTest, TheIndexStaysWithinWhatWasPromised) {
       std::vector<std::byte> planned(packed.index_bytes());
       std::pmr::monotonic_buffer_resource memory(planned.data(), planned.size(), std::pmr::null_memory_resource());
       packed.keep_in(&memory);
-      RC_ASSERT(packed.figures().pieces == at_once.figures().pieces);
+      RC_ASSERT(packed.packing()->pieces == at_once.packing()->pieces);
       RC_ASSERT(packed.size() == at_once.size());
       for (std::uint64_t s = 0; s < packed.size(); ++s) {
         const Filled a(packed, s, seq_len), b(at_once, s, seq_len);
@@ -225,7 +230,7 @@ TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
   const TokenFolder folder;
   folder.write("a.bin", {3, 6, 2, 9, 5});
   folder.write("b.bin", {4, 1}, std::nullopt, 100);
-  for (const auto pack : {PackedSequences::Pack::at_once, PackedSequences::Pack::in_its_memory}) {
+  for (const auto pack : {Pack::at_once, Pack::in_its_memory}) {
     const auto spy = std::make_shared<Spy>();
     PackedSequences packed(folder.open({"a.bin", "b.bin"}), 8, LongDocuments::cut, spy, pack);
     packed.keep_in(std::pmr::get_default_resource());
@@ -237,7 +242,7 @@ TEST(PackedSequencesTest, LabelsThatOnlyTokensTellAreCountedOnce) {
     }
     EXPECT_EQ(labels, 2u + 3 + 1 + 4 + 1 + 3 + 2 + 1);
     EXPECT_EQ(spy->counted, 30u);
-    EXPECT_EQ(spy->looked, pack == PackedSequences::Pack::at_once ? 30u : 60u);
+    EXPECT_EQ(spy->looked, pack == Pack::at_once ? 30u : 60u);
     EXPECT_EQ(packed.most_labels(), 8u) << "of the head's rows: known without counting";
   }
 }
@@ -249,17 +254,17 @@ TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
   std::vector<std::uint64_t> lengths(3 * 65536);
   for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = 1 + i % 7;
   folder.write("a.bin", lengths);
-  const auto open = [&](std::shared_ptr<Spy> spy, PackedSequences::Pack pack, std::uint64_t most) {
+  const auto open = [&](std::shared_ptr<Spy> spy, Pack pack, std::uint64_t most) {
     auto packed =
         std::make_unique<PackedSequences>(folder.open({"a.bin"}), 8, LongDocuments::cut, std::move(spy), pack, most);
     packed->keep_in(std::pmr::get_default_resource());
     return packed;
   };
-  const auto all = open(std::make_shared<Spy>(), PackedSequences::Pack::at_once, kAllSequences);
-  for (const auto pack : {PackedSequences::Pack::at_once, PackedSequences::Pack::in_its_memory}) {
+  const auto all = open(std::make_shared<Spy>(), Pack::at_once, kAllSequences);
+  for (const auto pack : {Pack::at_once, Pack::in_its_memory}) {
     const auto spy = std::make_shared<Spy>();
     const auto some = open(spy, pack, 10);
-    EXPECT_EQ(some->figures().documents, 65536u);
+    EXPECT_EQ(some->packing()->documents, 65536u);
     EXPECT_LT(some->size(), all->size() / 2);
     EXPECT_LE(spy->counted, 80u);
     for (std::uint64_t s = 0; s < 10; ++s) {
@@ -269,7 +274,7 @@ TEST(PackedSequencesTest, TheFirstSequencesOfAHugeFileAreItsOwn) {
     const auto second = std::make_shared<Spy>();
     const auto more = open(second, pack, some->size() + 1);
     EXPECT_GE(more->size(), some->size() + 1);
-    EXPECT_EQ(more->figures().documents, 2u * 65536);
+    EXPECT_EQ(more->packing()->documents, 2u * 65536);
   }
 }
 
@@ -278,9 +283,9 @@ TEST(PackedSequencesTest, WindowsBoundWhatSharesASequence) {
   std::vector<std::uint64_t> lengths(65536, 5);
   lengths.push_back(3);  // fits next to each of them, but comes in the next window
   folder.write("a.bin", lengths);
-  const PackedSequences packed(folder.open({"a.bin"}), 8, LongDocuments::cut);
+  const PackedSequences packed(folder.open({"a.bin"}), 8, LongDocuments::cut, {}, Pack::at_once);
   EXPECT_EQ(packed.size(), 65537u);
-  EXPECT_EQ(packed.pieces(65535), 1u);
+  EXPECT_EQ(Filled(packed, 65535, 8).tokens[5], 0u) << "nothing beside it";
 }
 
 // Ten million documents should open in 3 s, so a million in 0.3 s. Three times that would mean a worse complexity.
@@ -295,9 +300,9 @@ TEST(PackedSequencesTest, AMillionDocumentsOpenInAMoment) {
   folder.write("a.bin", lengths);
   auto files = folder.open({"a.bin"});
   const std::clock_t start = std::clock();
-  const PackedSequences packed(std::move(files), 128, LongDocuments::cut);
+  const PackedSequences packed(std::move(files), 128, LongDocuments::cut, {}, Pack::at_once);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  EXPECT_EQ(packed.figures().pieces, lengths.size());
+  EXPECT_EQ(packed.packing()->pieces, lengths.size());
   EXPECT_LT(seconds, 0.9);
 }
 

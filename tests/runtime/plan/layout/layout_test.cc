@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/job/make_job.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/fake_model.h"
@@ -18,7 +19,7 @@ using device::StorageFormat;
 
 Job job_of(const std::vector<std::string>& sets, int ranks) {
   const Recipe recipe = load_recipe(std::nullopt, sets);
-  return make_job(recipe, ranks, {std::size_t{1} << 50, 0, 0});
+  return make_job(open_workload(recipe), ranks, {std::size_t{1} << 50, 0, 0});
 }
 
 std::size_t optimizer_bytes(const StepPlan& plan) {

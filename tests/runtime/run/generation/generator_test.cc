@@ -67,7 +67,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     const Recipe recipe = load_recipe(std::nullopt, given);
     std::vector<Logits> all(static_cast<std::size_t>(ranks));
     comm::run_threads(ranks, [&](comm::World& world) {
-      const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1), Purpose::generate);
+      const Job job = make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1), Purpose::generate);
       EXPECT_EQ(find_violation(job.plan, capacity_of(recipe.memory, 1).tier), std::nullopt);
       Generator generator(job, world, threads, *first_weights(job, world, 1, {}));
       std::span<const std::uint32_t> left = tokens_;
@@ -91,7 +91,7 @@ class GeneratorTest : public testing::TestWithParam<Family> {
     const Recipe recipe = load_recipe(std::nullopt, given);
     double loss = 0;
     comm::run_threads(1, [&](comm::World& world) {
-      const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
+      const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1), Purpose::evaluate);
       loss = Evaluator(job, world, 1, *first_weights(job, world, 1, {})).run([](auto, auto) { return true; })->loss;
     });
     return loss;

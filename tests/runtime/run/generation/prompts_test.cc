@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
@@ -62,8 +63,9 @@ class PromptsTest : public testing::Test {
                                  "training.max_steps=1", "evaluation.every=1",
                                  "evaluation.prompts=" + run_.folder().write(name, lines).string()});
     Prompts out;
-    comm::run_threads(
-        1, [&](comm::World& world) { out = read_prompts(make_job(recipe, 1, capacity_of(recipe.memory, 1)), world); });
+    comm::run_threads(1, [&](comm::World& world) {
+      out = read_prompts(make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1)), world);
+    });
     return out;
   }
   static std::string text_of(const Prompts& prompts, std::size_t i) {

@@ -4,12 +4,12 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "runtime/run/metrics/class_curves.h"
 #include "tests/source_dir.h"
 
 namespace strata::runtime {
@@ -169,6 +169,94 @@ TEST(ClassMetricsTest, ATallyBeginsAnew) {
   EXPECT_EQ(tally.of_one().accuracy, 1.0);
   EXPECT_EQ(tally.of_one().confusion, (std::vector<std::vector<std::uint64_t>>{{0, 0}, {0, 1}}));
   EXPECT_EQ(tally.of_one().classes[0].support, 0u);
+}
+
+std::optional<double> area(std::vector<double> positive, std::vector<double> negative) {
+  return area_under_curve(positive, negative);
+}
+
+TEST(ClassCurvesTest, EqualScoresCountHalf) {
+  EXPECT_EQ(area({1}, {1, 1}), 0.5);
+  EXPECT_EQ(area({3, 2}, {2, 1}), 3.5 / 4);
+  EXPECT_EQ(area({1, 2}, {3, 4, 5}), 0.0);
+  EXPECT_FALSE(area({}, {1}));
+  EXPECT_FALSE(area({1}, {}));
+}
+
+TEST(ClassCurvesTest, LogOddsKnowTheOrderBeyondAProbabilityOfOne) {
+  std::vector<double> a(2), b(2);
+  log_odds(std::vector<float>{0, 200}, a);
+  log_odds(std::vector<float>{0, 300}, b);
+  EXPECT_EQ(a[1], 200.0);
+  EXPECT_EQ(b[1], 300.0);
+  std::vector<double> three(3);
+  log_odds(std::vector<float>{1, 2, 4}, three);
+  const double e[] = {std::exp(1.0), std::exp(2.0), std::exp(4.0)};
+  for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(three[c], std::log(e[c] / (e[0] + e[1] + e[2] - e[c])), 1e-14) << c;
+}
+
+// Columns of classes 1 and 4 of five, with room for more rows than there are.
+TEST(ClassCurvesTest, HasTheColumnsOfItsOwnClasses) {
+  std::vector<double> columns(2 * 6);
+  std::vector<std::uint32_t> labels(6);
+  ClassCurves curves(columns, labels, 1, 3, 5, false);
+  const std::uint32_t of[] = {1, 4, 1, 0};
+  const double one[] = {5, 1, 2, 2}, four[] = {0, 9, 1, 2};
+  for (int again = 0; again < 2; ++again) {
+    curves.clear();
+    for (std::size_t i = 0; i < 4; ++i) curves.add({&of[i], 1}, std::vector<double>{7, one[i], 8, 7, four[i]});
+    const auto areas = curves.areas();
+    ASSERT_EQ(areas.size(), 2u);
+    EXPECT_EQ(areas[0], 3.5 / 4);
+    EXPECT_EQ(areas[1], 1.0);
+  }
+  std::vector<double> none;
+  EXPECT_TRUE(ClassCurves(none, labels, 5, 3, 5, false).areas().empty()) << "more ranks than classes";
+}
+
+std::vector<std::string> texts(const element& list) {
+  std::vector<std::string> out;
+  for (const element text : list.get_array()) out.emplace_back(text.get_string().value());
+  return out;
+}
+std::vector<std::size_t> places(const element& tags, const std::vector<std::string>& names) {
+  std::vector<std::size_t> out;
+  for (const std::string& tag : texts(tags))
+    out.push_back(static_cast<std::size_t>(std::ranges::find(names, tag) - names.begin()));
+  return out;
+}
+
+// Values made by seqeval (tests/golden/make_entities.py).
+TEST(EntityMetricsTest, SeqevalsNumbers) {
+  simdjson::dom::parser parser;
+  const element root = parser.load((tests::source_dir() / "tests/golden/metrics/entities.json").string()).value();
+  std::size_t n = 0, found = 0;
+  for (const element golden : root["cases"].get_array()) {
+    SCOPED_TRACE(n++);
+    const std::vector<std::string> names = texts(golden["names"]);
+    const EntityTags tags(names);
+    EntityTally tally(names);
+    for (std::size_t i = 0; i < golden["there"].get_array().size(); ++i) {
+      const auto there = places(golden["there"].at(i), names);
+      tally.add(there, places(golden["said"].at(i), names));
+      const std::vector<Entity> entities = tags.entities(there);
+      ASSERT_EQ(entities.size(), golden["entities"].at(i).get_array().size()) << i;
+      for (std::size_t e = 0; e < entities.size(); ++e, ++found) {
+        const element wanted = golden["entities"].at(i).at(e);
+        EXPECT_EQ(entities[e].begin, wanted.at(1).get_uint64().value()) << i;
+        EXPECT_EQ(entities[e].end, wanted.at(2).get_uint64().value()) << i;
+        // Of the word that it begins with, behind "B-" or "I-".
+        EXPECT_EQ(names[there[entities[e].begin]].substr(2), wanted.at(0).get_string().value()) << i;
+      }
+    }
+    // Quotients of the same whole numbers; F1 of seqeval is of rounded ones.
+    const ClassQuality quality = tally.counts().quality();
+    EXPECT_EQ(quality.precision, golden["precision"].get_double().value());
+    EXPECT_EQ(quality.recall, golden["recall"].get_double().value());
+    EXPECT_NEAR(quality.f1, golden["f1"].get_double().value(), 1e-15);
+  }
+  EXPECT_EQ(n, 7u);
+  EXPECT_GT(found, 200u);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/reports/stage_traces.h"
@@ -97,8 +98,9 @@ class TracedRun : public testing::Test {
     std::string losses;
     const Recipe recipe = load_recipe({}, sets(more));
     comm::run_threads(ranks, [&](comm::World& world) {
-      const Job job = make_job(recipe, ranks, capacity_of(recipe.memory, 1));
+      const Job job = make_job(open_workload(recipe), ranks, capacity_of(recipe.memory, 1));
       Trainer trainer(job, world, 1);
+      trainer.load_initial_weights(1);
       TraceRecorder recorder(job.plan, steps, 0, 4);
       while (!trainer.done()) {
         if (recorder.wants(trainer.steps_done() + 1)) trainer.executor().time_next_step();
@@ -129,7 +131,7 @@ TEST_F(TracedRun, HasEveryRankAndPickedStepWithThePlansTasks) {
     EXPECT_EQ(losses, plain) << "tracing changes no bit";
     const TraceEvents trace = tests::read_trace(text_of_file(trace_));
     const Recipe recipe = load_recipe({}, sets(keys));
-    const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+    const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
     const std::vector<std::vector<Span>> simulated = {simulate(job.plan, nominal_profile(job.plan))};
     const TraceEvents planned = tests::read_trace(planned_trace(plans_of(job), *job.model, simulated));
     EXPECT_THAT(trace.steps, ElementsAre(2, 3));
@@ -198,7 +200,7 @@ class FarWorld final : public comm::World {
 
 TEST_F(TracedRun, NodesAreAlignedAtTheConsensus) {
   const Recipe recipe = load_recipe({}, sets({"zero.stage=1"}));
-  const Job job = make_job(recipe, 2, capacity_of(recipe.memory, 1));
+  const Job job = make_job(open_workload(recipe), 2, capacity_of(recipe.memory, 1));
   std::vector<Span> spans = simulate(job.plan, nominal_profile(job.plan));
   for (Span& span : spans) span = {span.begin + 1'000'000'000, span.end + 1'000'000'000};
   const auto& tasks = job.plan.tasks;
@@ -225,7 +227,7 @@ TEST_F(TracedRun, NodesAreAlignedAtTheConsensus) {
 TEST_F(TracedRun, OfTooManyRanksTheFirstAreInTheTrace) {
   const Recipe recipe = load_recipe({}, sets({}));
   comm::run_threads(3, [&](comm::World& world) {
-    const Job job = make_job(recipe, 3, capacity_of(recipe.memory, 1));
+    const Job job = make_job(open_workload(recipe), 3, capacity_of(recipe.memory, 1));
     TraceRecorder recorder(job.plan, {{1, 2}}, 0, 4);
     for (const std::int64_t step : {1, 2}) {
       std::vector<Span> spans = simulate(job.plan, nominal_profile(job.plan));
@@ -302,9 +304,10 @@ TEST_F(TracedRun, WhatAStepLeavesOutHasNoTimesInIt) {
   const Recipe recipe = load_recipe(
       {}, sets({"training.precision=fp16", "zero.optimizer=nvme", "fp16.growth_interval=1", "training.max_steps=40"}));
   comm::run_threads(1, [&](comm::World& world) {
-    const Job job = make_job(recipe, 1, capacity_of(recipe.memory, 1));
+    const Job job = make_job(open_workload(recipe), 1, capacity_of(recipe.memory, 1));
     ASSERT_TRUE(job.plan.cyclic);
     Trainer trainer(job, world, 1);
+    trainer.load_initial_weights(1);
     bool has_update = false, seen = false;
     while (!trainer.done()) {
       trainer.executor().time_next_step();  // to its last task

@@ -150,7 +150,7 @@ Weights after_a_step(DType dtype, int shares, const Way& way) {
   comm::run_threads(way.ranks, [&](comm::World& world) {
     const Chain mine(dtype, shares);  // a product belongs to one compute lane
     Executor executor(plan, mine, world, {.algorithm = device::Algorithm::sgd, .weight_decay = 0}, 1);
-    load_weights(executor, plan, SameTables(mine), 1);
+    load_same_weights(executor, mine, plan, SameTables(mine), 1, world);
     for (int g = 0; g < way.accumulation; ++g) {
       const models::BatchRows batch = executor.batch(g);
       const auto first = static_cast<std::uint32_t>(g * way.ranks + world.rank()) * 5;

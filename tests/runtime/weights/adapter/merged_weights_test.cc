@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/weights/quantised_weights.h"
 #include "tests/failure.h"
 #include "tests/runtime/weights/adapted_models.h"
 #include "tests/runtime/weights/index_weights.h"
@@ -113,6 +115,29 @@ TEST(MergedWeights, AMatrixMayBeStoredInputsFirst) {
   expect_merged(*small_gpt2(adapter_of({"c_fc"})), *small_gpt2(), {"transformer.h.0.mlp.c_fc"}, true);
 }
 
+// Notes which elements are announced.
+class Announced final : public ForwardedWeights {
+ public:
+  using Places = std::vector<std::array<std::size_t, 4>>;
+  explicit Announced(Places& places) : ForwardedWeights(std::make_unique<IndexWeights>()), places_(places) {}
+  void prefetch(std::size_t unit, std::size_t parameter, std::size_t begin, std::size_t count) const override {
+    places_.push_back({unit, parameter, begin, count});
+  }
+
+ private:
+  Places& places_;
+};
+
+TEST(MergedWeights, ReadAheadReachesTheSource) {
+  const auto adapted = small_llama(adapter_of({"up_proj"})), plain = small_llama();
+  const std::string after = "model.layers.0.mlp.down_proj.weight";  // the adapter's tensors are before it
+  ASSERT_NE(tensor_of(*adapted, after), tensor_of(*plain, after));
+  Announced::Places places;
+  merged_weights(quantised_weights(std::make_unique<Announced>(places), *adapted), *adapted, *plain)
+      ->prefetch(1, tensor_of(*plain, after), 5, 30);
+  EXPECT_THAT(places, testing::ElementsAre(std::array<std::size_t, 4>{1, tensor_of(*adapted, after), 5, 30}));
+}
+
 // A source whose adapter was trained on a base with a certain hash.
 class Based final : public WeightSource {
  public:
@@ -138,9 +163,9 @@ TEST(VerifyBase, AnotherBaseIsRefused) {
       IndexWeights().read(unit, p, 0, values);
       hash.add(unit, p, 0, values);
     }
-  EXPECT_NO_THROW(verify_base(Based(hash.text()), *model));
+  EXPECT_NO_THROW(verify_base(Based(hash.of_rank()), *model));
   EXPECT_NO_THROW(verify_base(Based(""), *model)) << "any base";
-  EXPECT_FAILURE(verify_base(Based(std::string(hash.text().size(), '0')), *model), Exit::usage,
+  EXPECT_FAILURE(verify_base(Based(std::string(hash.of_rank().size(), '0')), *model), Exit::usage,
                  testing::HasSubstr("/base"));
 }
 
