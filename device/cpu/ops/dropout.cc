@@ -21,10 +21,9 @@ void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, Vi
     const float scale = 1.0f / (1.0f - use.probability);
     if (use.columns > 0 && use.probability > 0.0f) {
       const std::size_t n = use.columns;
-      return team.for_range(x.size / n, std::max<std::size_t>(1, kGrain / n), [&](std::size_t begin, std::size_t end) {
-        for (std::size_t row = begin; row < end; ++row)
-          drop(stream, use.first + row * use.stride, threshold, scale, x.sub(row * n, n).data,
-               residual ? residual.sub(row * n, n).data : nullptr, out.sub(row * n, n).data, n);
+      return for_rows(team, x.size / n, n, [&](std::size_t row) {
+        drop(stream, use.first + row * use.stride, threshold, scale, x.sub(row * n, n).data,
+             residual ? residual.sub(row * n, n).data : nullptr, out.sub(row * n, n).data, n);
       });
     }
     team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {

@@ -41,17 +41,14 @@ void cast(Lane& lane, ConstView from, View to) {
 void cast_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_t from_stride, ConstView from,
                   std::size_t to_stride, View to) {
   const auto kernel = elementwise_kernels().cast[index(from.dtype)][index(to.dtype)];
-  const std::size_t at_once = std::max<std::size_t>(1, kGrain / std::max<std::size_t>(1, columns));
   submit(lane, [=](Team& team) {
-    team.for_range(rows, at_once, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t row = begin; row < end; ++row) {
-        const ConstView source = from.sub(row * from_stride, columns);
-        const View target = to.sub(row * to_stride, columns);
-        if (from.dtype == to.dtype)
-          std::memcpy(target.data, source.data, source.bytes());
-        else
-          kernel(source.data, target.data, columns);
-      }
+    for_rows(team, rows, std::max<std::size_t>(1, columns), [&](std::size_t row) {
+      const ConstView source = from.sub(row * from_stride, columns);
+      const View target = to.sub(row * to_stride, columns);
+      if (from.dtype == to.dtype)
+        std::memcpy(target.data, source.data, source.bytes());
+      else
+        kernel(source.data, target.data, columns);
     });
   });
 }

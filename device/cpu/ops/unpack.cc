@@ -12,12 +12,10 @@ void unpack(Lane& lane, StorageFormat format, const std::byte* packed, View out)
   const std::size_t bytes = stored_bytes(format, kNf4Block);
   const std::size_t codes = format == StorageFormat::nf4 ? kNf4Codes : kNf4PlainCodes;
   submit(lane, [=](Team& team) {
-    team.for_range(out.size / kNf4Block, kGrain / kNf4Block, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t block = begin; block < end; ++block) {
-        float scales[kNf4Scales];
-        read_nf4_scales(format, packed + block * bytes, scales);
-        kernel(scales, packed + block * bytes + codes, out.sub(block * kNf4Block, kNf4Block).data);
-      }
+    for_rows(team, out.size / kNf4Block, kNf4Block, [&](std::size_t block) {
+      float scales[kNf4Scales];
+      read_nf4_scales(format, packed + block * bytes, scales);
+      kernel(scales, packed + block * bytes + codes, out.sub(block * kNf4Block, kNf4Block).data);
     });
   });
 }

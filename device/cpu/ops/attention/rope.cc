@@ -14,12 +14,10 @@ void rope(Lane& lane, const RopeShape& shape, View x, const std::uint32_t* posit
   const auto *c = cos.as<float>(), *s = sin.as<float>();
   const auto rotate = rope_kernels().rotate[index(x.dtype)];
   submit(lane, [=](Team& team) {
-    team.for_range(shape.rows, std::max<std::size_t>(1, kGrain / used), [&](std::size_t begin, std::size_t end) {
-      for (std::size_t row = begin; row < end; ++row) {
-        const std::size_t angle = positions[row] * half;
-        STRATA_CHECK_LE(angle + half, cos.size);
-        rotate(x.sub(row * shape.stride, used).data, shape.heads, half, c + angle, s + angle, inverse);
-      }
+    for_rows(team, shape.rows, used, [&](std::size_t row) {
+      const std::size_t angle = positions[row] * half;
+      STRATA_CHECK_LE(angle + half, cos.size);
+      rotate(x.sub(row * shape.stride, used).data, shape.heads, half, c + angle, s + angle, inverse);
     });
   });
 }
