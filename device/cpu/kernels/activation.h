@@ -5,16 +5,13 @@
 
 namespace strata::device::cpu {
 
-// Indexed by DType. n elements, or one row of `width` outputs for SwiGLU and GeGLU. Outputs may overwrite inputs.
+// Indexed by the function (device/ops/activation.h: GELUs, gates) and by DType. n elements, or one row of `width`
+// outputs of a gated MLP. Outputs may overwrite inputs.
 struct ActivationKernels {
-  void (*gelu_forward[3])(const std::byte* x, std::byte* y, std::size_t n);
-  void (*gelu_backward[3])(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n);
-  void (*gelu_erf_forward[3])(const std::byte* x, std::byte* y, std::size_t n);
-  void (*gelu_erf_backward[3])(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n);
-  void (*swiglu_forward[3])(const std::byte* gate_up, std::byte* y, std::size_t width);
-  void (*swiglu_backward[3])(const std::byte* dy, const std::byte* gate_up, std::byte* d_gate_up, std::size_t width);
-  void (*geglu_forward[3])(const std::byte* gate_up, std::byte* y, std::size_t width);
-  void (*geglu_backward[3])(const std::byte* dy, const std::byte* gate_up, std::byte* d_gate_up, std::size_t width);
+  void (*forward[2][3])(const std::byte* x, std::byte* y, std::size_t n);
+  void (*backward[2][3])(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n);
+  void (*gated_forward[2][3])(const std::byte* gate_up, std::byte* y, std::size_t width);
+  void (*gated_backward[2][3])(const std::byte* dy, const std::byte* gate_up, std::byte* d_gate_up, std::size_t width);
 };
 STRATA_KERNEL_TABLE(ActivationKernels, activation_kernels)
 

@@ -152,8 +152,7 @@ class Block final : public BlockUnit<BlockPlan> {
         if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
         b.up.forward(lane, c.parameters, whole_rows(c, b.normed2.of(saved)), inner, scratch,
                      s.mlp == MlpKind::gelu_tanh ? active : View{}, adapter_dropout(c, b.up_at));
-        if (s.mlp == MlpKind::swiglu) swiglu_forward(lane, stacked, width, inner, active);
-        if (s.mlp == MlpKind::geglu) geglu_forward(lane, stacked, width, inner, active);
+        if (s.mlp != MlpKind::gelu_tanh) gated_forward(lane, gate(), stacked, width, inner, active);
         return;
       case kDown:
         if (makes_output(c, y))
@@ -207,8 +206,7 @@ class Block final : public BlockUnit<BlockPlan> {
         const View d_active = b.d_active.of(c.workspace);
         b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch, {},
                         adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
-        if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, stacked, width, d_active, inner, d_inner);
-        if (s.mlp == MlpKind::geglu) geglu_backward(lane, stacked, width, d_active, inner, d_inner);
+        gated_backward(lane, gate(), stacked, width, d_active, inner, d_inner);
         return;
       }
       case kUp:
@@ -359,6 +357,7 @@ class Block final : public BlockUnit<BlockPlan> {
                         gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace), b.norm_sums2.of(c.workspace));
   }
 
+  device::Gate gate() const { return plan_->spec.mlp == MlpKind::swiglu ? device::Gate::silu : device::Gate::gelu_erf; }
   device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }
   // For the outputs of the projection (1) and the MLP (2).
   device::Dropout residual_dropout(const Context& c, std::uint32_t place) const {

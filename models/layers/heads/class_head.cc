@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "device/ops/activation.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/losses/cross_entropy.h"
@@ -60,7 +59,7 @@ class ClassHead final : public LossUnit {
     if (!spec.dense.empty()) {
       const std::size_t weight = add_parameter(spec.dense + ".weight", {d, d}, true, spec.init);
       const std::size_t bias = spec.dense_biased ? add_parameter(spec.dense + ".bias", {d}, false, {0, 0}) : 0;
-      const Gelu gelu = spec.squash == Squash::gelu ? Gelu::erf : Gelu::none;
+      const Gelu gelu = spec.squash == device::Activation::gelu_erf ? Gelu::erf : Gelu::none;
       const LowRank low_rank = add_low_rank(spec.hidden, std::array{LinearShape{spec.dense, spec.hidden}})[0];
       dense_.emplace(Linear::Spec{rows_,
                                   spec.hidden,
@@ -106,8 +105,8 @@ class ClassHead final : public LossUnit {
     if (dense_) {
       dense_->forward(lane, c.parameters, dense_x, inner, scratch, curved() ? active_.of(c.workspace) : View{},
                       adapter_dropout(c, 0));
-      if (spec_.squash == Squash::tanh) tanh_forward(lane, inner, inner);
-      if (spec_.squash == Squash::relu) relu_forward(lane, inner, inner);
+      // A GELU is part of the product.
+      if (!curved()) activation_forward(lane, spec_.squash, inner, inner);
     }
     ConstView features = !dense_ ? dense_x : ConstView((curved() ? active_ : inner_).of(c.workspace));
     if (dense_norm_) features = norm_dense(lane, c, features);
@@ -138,9 +137,7 @@ class ClassHead final : public LossUnit {
         unnorm_dense(lane, c, d, (curved() ? active_ : inner_).of(c.workspace), other, own);
         std::swap(d, other);
       }
-      if (spec_.squash == Squash::tanh) tanh_backward(lane, d, inner, d);
-      if (spec_.squash == Squash::relu) relu_backward(lane, d, inner, d);
-      if (spec_.squash == Squash::gelu) gelu_erf_backward(lane, d, inner, d);
+      activation_backward(lane, spec_.squash, d, inner, d);
       dense_->backward(lane, c.parameters, dense_x, d, other, own, scratch, {}, adapter_dropout(c, 0));
       std::swap(d, other);
       if (spec_.dropout_before > 0) dropout(lane, dropout_of(c, spec_.dropout_before, 0), d, {}, d);
@@ -169,7 +166,7 @@ class ClassHead final : public LossUnit {
   }
 
   bool learns_scores() const { return !is_frozen(weight_); }
-  bool curved() const { return spec_.squash == Squash::gelu; }
+  bool curved() const { return spec_.squash == device::Activation::gelu_erf; }
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
   std::int64_t width() const { return static_cast<std::int64_t>(spec_.hidden); }
   std::int64_t columns() const { return static_cast<std::int64_t>(spec_.classes); }

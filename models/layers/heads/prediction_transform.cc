@@ -27,7 +27,7 @@ void PredictionTransform::backward(device::Lane& lane, const ParameterRange& par
                                    device::ConstView inner, device::View dy, device::View dx,
                                    const GradientRange& gradients, device::View scratch,
                                    const device::Dropout& adapter_dropout) const {
-  gelu_erf_backward(lane, dy, inner, dy);
+  activation_backward(lane, device::Activation::gelu_erf, dy, inner, dy);
   dense_.backward(lane, parameters, x, dy, dx, gradients, scratch, {}, adapter_dropout);
 }
 

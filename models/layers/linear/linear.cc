@@ -35,6 +35,10 @@ Epilogue gelu_gradient_epilogue(Gelu gelu) {
                              : Epilogue::gelu_tanh_gradient;
 }
 
+device::Activation activation(Gelu gelu) {
+  return gelu == Gelu::erf ? device::Activation::gelu_erf : device::Activation::gelu;
+}
+
 double norm_flops(const Linear::Spec& spec) {
   double flops = 0;
   for (const Linear::Tensor& t : spec.tensors)
@@ -182,8 +186,8 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
 
 void Linear::run_gelu(Lane& lane, View y, View active) const {
   if (spec_.gelu_after == Gelu::none) return;
-  const auto gelu = spec_.gelu_after == Gelu::erf ? device::gelu_erf_forward : device::gelu_forward;
-  gelu(lane, y.sub(0, spec_.rows * out_), active.sub(0, spec_.rows * out_));
+  device::activation_forward(lane, activation(spec_.gelu_after), y.sub(0, spec_.rows * out_),
+                             active.sub(0, spec_.rows * out_));
 }
 
 // A product of one row reads W once and multiplies little, so it does not use a library's tiles.
@@ -280,8 +284,7 @@ void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstV
   if (!several && !low_rank_) return;
   if (rounds) device::cast(lane, target, dx);
   if (spec_.gelu_before == Gelu::none) return;
-  const auto gelu = spec_.gelu_before == Gelu::erf ? device::gelu_erf_backward : device::gelu_backward;
-  gelu(lane, dx, inactive, dx);
+  device::activation_backward(lane, activation(spec_.gelu_before), dx, inactive, dx);
 }
 
 void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
