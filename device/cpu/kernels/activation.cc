@@ -1,6 +1,5 @@
-#include "device/cpu/kernels/activation.h"
-
 #include "device/cpu/kernels/lanes/activation16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

@@ -1,7 +1,6 @@
-#include "device/cpu/kernels/dropout.h"
-
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/cpu/kernels/lanes/philox16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

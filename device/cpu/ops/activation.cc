@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/activation.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {

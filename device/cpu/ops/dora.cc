@@ -3,8 +3,7 @@
 #include <cmath>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/dora.h"
-#include "device/cpu/kernels/elementwise.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/numeric/row_blocks.h"
 

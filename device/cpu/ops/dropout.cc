@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/dropout.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/numeric/philox.h"
 

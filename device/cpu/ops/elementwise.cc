@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/elementwise.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/numeric/row_blocks.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/embedding.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {

@@ -1,7 +1,7 @@
 #include "device/ops/unpack.h"
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/unpack.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/numeric/nf4.h"
 

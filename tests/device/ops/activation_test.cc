@@ -3,7 +3,7 @@
 #include <limits>
 #include <numbers>
 
-#include "device/cpu/kernels/activation.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

@@ -1,6 +1,6 @@
 #include "device/ops/dropout.h"
 
-#include "device/cpu/kernels/dropout.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/numeric/philox.h"
 #include "tests/device/arrays.h"
 

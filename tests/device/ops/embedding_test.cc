@@ -1,6 +1,6 @@
 #include "device/ops/embedding.h"
 
-#include "device/cpu/kernels/embedding.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

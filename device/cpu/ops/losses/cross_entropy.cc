@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/losses/cross_entropy.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {

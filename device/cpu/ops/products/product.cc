@@ -8,8 +8,7 @@
 
 #include "device/cpu/backend.h"
 #include "device/cpu/isa.h"
-#include "device/cpu/kernels/activation.h"
-#include "device/cpu/kernels/products/product.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/matmul.h"
 
