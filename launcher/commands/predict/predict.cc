@@ -16,7 +16,6 @@
 #include "comm/agreement.h"
 #include "device/algorithm_table.h"
 #include "device/cpu/isa.h"
-#include "device/cpu/libraries.h"
 #include "launcher/adapter_option.h"
 #include "launcher/commands/predict/adapter_head.h"
 #include "launcher/commands/predict/predict_input.h"

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "device/cpu/backend.h"
-#include "device/cpu/bf16_products.h"
 #include "device/cpu/grain.h"
+#include "device/cpu/isa.h"
 #include "device/cpu/kernels/attention/attention.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/ops/attention/attention_tasks.h"
