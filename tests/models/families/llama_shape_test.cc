@@ -1,4 +1,4 @@
-#include "models/families/llama_shape.h"
+#include "models/families/llama.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "models/families/other_mathematics.h"
+#include "models/families/families.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
