@@ -7,6 +7,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
 #include "models/layers/linear/products.h"
+#include "models/layers/slots.h"
 
 namespace strata::models {
 namespace {
@@ -289,34 +290,22 @@ void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstV
 
 void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
                                  View scratch) const {
-  if (!sums_biases()) {
-    for (const Group& g : groups_) {
-      if (!g.weights) continue;
-      const View dw = gradients.sub(g.weight, g.out * spec_.in);
-      const ConstView dy_group = columns_from(dy, g.column);
-      if (spec_.input_major)
-        g.weights->run(lane, x, dy_group, {}, dw, scratch, {});
-      else
-        g.weights->run(lane, dy_group, x, {}, dw, scratch, {});
-    }
-    return backward_biases(lane, dy, gradients, scratch);
-  }
-  const bool packs = packed_bias_bytes() > 0;
-  const View sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.tensors[0].bias, out_);
-  const View rest = rest_of(scratch, packed_bias_bytes());
+  const bool sums = sums_biases(), packs = sums && packed_bias_bytes() > 0;
+  const View biases = packs  ? View{scratch.data, out_, spec_.dtype}
+                      : sums ? gradients.sub(spec_.tensors[0].bias, out_)
+                             : View{};
+  const View rest = packs ? rest_of(scratch, packed_bias_bytes()) : scratch;
   for (const Group& g : groups_) {
-    const View dw = gradients.sub(g.weight, g.out * spec_.in);
-    const View db = sums.sub(g.column, g.out);
+    if (!g.weights) continue;
     const ConstView dy_group = columns_from(dy, g.column);
-    if (spec_.input_major)
-      g.weights->run(lane, x, dy_group, {}, dw, rest, db);
-    else
-      g.weights->run(lane, dy_group, x, {}, dw, rest, db);
+    g.weights->run(lane, spec_.input_major ? x : dy_group, spec_.input_major ? dy_group : x, {},
+                   gradients.sub(g.weight, g.out * spec_.in), rest, sums ? biases.sub(g.column, g.out) : View{});
   }
+  if (!sums) return backward_biases(lane, dy, gradients, scratch);
   if (!packs) return;
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
-    device::cast(lane, sums.sub(column, tensor.out), gradients.sub(tensor.bias, tensor.out));
+    device::cast(lane, biases.sub(column, tensor.out), gradients.sub(tensor.bias, tensor.out));
     column += tensor.out;
   }
 }
