@@ -15,7 +15,6 @@
 #include "device/ops/dropout.h"
 #include "device/ops/tree_sum.h"
 #include "models/layers/blocks/block_attention.h"
-#include "models/layers/blocks/block_work.h"
 #include "models/layers/blocks/split_block.h"
 #include "models/layers/linear/split_linear.h"
 #include "models/layers/slots.h"
