@@ -17,6 +17,14 @@ template <typename T>
 }
 
 template <typename T>
+[[gnu::flatten]] static void sum_of_two(const std::byte* a, const std::byte* b, std::byte* out, std::size_t n) {
+  const auto* p = reinterpret_cast<const T*>(a);
+  const auto* q = reinterpret_cast<const T*>(b);
+  auto* to = reinterpret_cast<T*>(out);
+  for16(n, [&](std::size_t i, auto some) { store(to + i, load(p + i, some) + load(q + i, some), some); });
+}
+
+template <typename T>
 [[gnu::flatten]] static void scale(const std::byte* x, float factor, std::byte* out, std::size_t n) {
   const auto* p = reinterpret_cast<const T*>(x);
   auto* o = reinterpret_cast<T*>(out);
@@ -71,6 +79,7 @@ extern const ElementwiseKernels elementwise_kernels_table = {
              {cast<bf16, float>, cast<bf16, bf16>, cast<bf16, fp16>},
              {cast<fp16, float>, cast<fp16, bf16>, cast<fp16, fp16>}},
     .add = STRATA_BY_DTYPE(add),
+    .sum = STRATA_BY_DTYPE(sum_of_two),
     .scale = STRATA_BY_DTYPE(scale),
     .count_nonfinite = STRATA_BY_DTYPE(count_nonfinite),
     .column_sum = STRATA_BY_DTYPE(column_sum),

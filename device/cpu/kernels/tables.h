@@ -50,6 +50,7 @@ STRATA_KERNEL_TABLE(NormKernels, norm_kernels)
 struct ElementwiseKernels {
   void (*cast[3][3])(const std::byte* from, std::byte* to, std::size_t n);
   void (*add[3])(const std::byte* from, float* to, std::size_t n);
+  void (*sum[3])(const std::byte* a, const std::byte* b, std::byte* out, std::size_t n);  // out = a + b
   void (*scale[3])(const std::byte* x, float factor, std::byte* out, std::size_t n);
   std::uint64_t (*count_nonfinite[3])(const std::byte* x, std::size_t n);
   // sums[j] = sum over the rows, in order, of x[r * stride + j], starting from +0.
@@ -63,14 +64,11 @@ STRATA_KERNEL_TABLE(ElementwiseKernels, elementwise_kernels)
 struct DropoutKernels {
   void (*dropout[3])(const RandomStream&, std::uint64_t index, std::uint32_t threshold, float scale, const std::byte* x,
                      const std::byte* residual, std::byte* out, std::size_t n);
-  void (*add[3])(const std::byte* x, const std::byte* residual, std::byte* out, std::size_t n);
 };
 STRATA_KERNEL_TABLE(DropoutKernels, dropout_kernels)
 
 // Indexed by DType; rows of `width` elements.
 struct EmbeddingKernels {
-  // out = a + b
-  void (*add_rows[3])(const std::byte* a, const std::byte* b, std::byte* out, std::size_t width);
   // out = ((rows[which[0]] + rows[which[1]]) + ...), in fp32, rounded once to out's dtype (second index); count >= 1.
   void (*sum_rows[3][3])(const std::byte* rows, const std::uint32_t* which, std::size_t count, std::byte* out,
                          std::size_t width);

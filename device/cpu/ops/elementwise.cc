@@ -148,7 +148,7 @@ void tree_sum_of_pieces(Lane& lane, std::span<const std::byte* const> partials, 
 
 void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, View out) {
   const auto drop = dropout_kernels().dropout[index(x.dtype)];
-  const auto add = dropout_kernels().add[index(x.dtype)];
+  const auto sum = elementwise_kernels().sum[index(x.dtype)];
   submit(lane, [=](Team& team) {
     RandomStream stream{};
     if (use.probability > 0.0f)
@@ -170,7 +170,7 @@ void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, Vi
       if (use.probability > 0.0f)
         drop(stream, use.first + begin, threshold, scale, from, base, to, n);
       else if (base)
-        add(from, base, to, n);
+        sum(base, from, to, n);
       else if (from != to)
         std::memcpy(to, from, n * size_of(x.dtype));
     });

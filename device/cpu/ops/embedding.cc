@@ -45,11 +45,11 @@ void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const st
 
 void embedding_add(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table,
                    View out) {
-  const auto add_rows = embedding_kernels().add_rows[index(out.dtype)];
+  const auto sum = elementwise_kernels().sum[index(out.dtype)];
   submit(lane, [=](Team& team) {
     for_rows(team, rows, width, [&](std::size_t i) {
       const View to = out.sub(i * width, width);
-      add_rows(to.data, table.sub(indices[i] * width, width).data, to.data, width);
+      sum(to.data, table.sub(indices[i] * width, width).data, to.data, width);
     });
   });
 }
