@@ -104,7 +104,7 @@ struct BlockOperations {
   UnitBytes bytes = {};
   std::array<Slot, 4> factor_sums = {};  // by linear layer
   Slot sums_of_squares = {}, all_squares = {}, scratch = {};
-  Slot narrow = {}, wide = {};  // as wide as x or the mixed heads; as the MLP's inside or the heads: see the blocks
+  Slot narrow = {}, wide = {};  // workspace for rows like x or the mixed heads, and like the MLP's inside or the heads
 };
 
 // A transformer block of any family. `Plan` is BlockOperations plus the family's additions; the block's queries are
