@@ -21,13 +21,13 @@
 // namespace. device/dispatch/ checks the operands, once for all twins, and calls the function of the lane's twin.
 // clang-format off
 #define STRATA_OPERATIONS(X) \
-  X(add) X(attention_backward) X(attention_forward) X(cached_attention) X(cast) X(cast_columns) X(class_loss) X(column_dot) X(column_sum) X(count_nonfinite) \
-  X(combine_statistics) X(cross_entropy_gradient) X(cross_entropy_losses) X(dora_scales) X(dora_squares) X(dropout) X(embedding_add) X(embedding_backward) \
-  X(embedding_forward) X(geglu_backward) X(geglu_forward) X(gelu_backward) X(gelu_erf_backward) X(gelu_erf_forward) X(gelu_forward) \
-  X(gradient_square_sum) X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) \
-  X(prepare_attention) X(relu_backward) X(relu_forward) X(resolve_step) \
-  X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(scale_columns) X(softmax_statistics) X(sum_losses) X(swiglu_backward) \
-  X(swiglu_forward) X(tanh_backward) X(tanh_forward) X(tree_sum) X(tree_sum_of_pieces) X(unpack) X(update) X(zero)
+  X(activation_backward) X(activation_forward) X(add) X(attention_backward) X(attention_forward) X(cached_attention) \
+  X(cast) X(cast_columns) X(class_loss) X(column_dot) X(column_sum) X(combine_statistics) X(count_nonfinite) \
+  X(cross_entropy_gradient) X(cross_entropy_losses) X(dora_scales) X(dora_squares) X(dropout) X(embedding_add) \
+  X(embedding_backward) X(embedding_forward) X(gated_backward) X(gated_forward) X(gradient_square_sum) \
+  X(gradient_sum) X(layernorm_backward) X(layernorm_forward) X(matvec) X(pack_message) X(prepare_attention) \
+  X(resolve_step) X(rmsnorm_backward) X(rmsnorm_forward) X(rope) X(scale) X(scale_columns) X(softmax_statistics) \
+  X(sum_losses) X(tree_sum) X(tree_sum_of_pieces) X(unpack) X(update) X(zero)
 // clang-format on
 
 namespace strata::device {

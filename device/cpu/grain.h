@@ -2,12 +2,21 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "device/cpu/team.h"
 #include "device/numeric/dtype.h"
 
 namespace strata::device::cpu {
 
 // The elements in one task of elementwise work: small enough to share out, large enough to hide a task's overhead.
 inline constexpr std::size_t kGrain = 32768;
+
+// Calls f(row) for every row of `width` elements, in tasks of whole rows.
+template <typename F>
+void for_rows(Team& team, std::size_t rows, std::size_t width, F&& f) {
+  team.for_range(rows, std::max<std::size_t>(1, kGrain / width), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t row = begin; row < end; ++row) f(row);
+  });
+}
 
 constexpr std::size_t index(DType t) {
   return static_cast<std::size_t>(t);

@@ -1,14 +1,18 @@
 #include "device/cpu/isa.h"
 
 #include <cpuid.h>
+#include <fmt/format.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 
 #include "base/error.h"
+#include "device/cpu/kernels/lanes/peak.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -66,6 +70,35 @@ std::string model_name() {
   return std::string(name);
 }
 
+std::string name_of(dnnl::cpu_isa isa) {
+  switch (isa) {
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    default:
+      return fmt::format("{:#x}", static_cast<unsigned>(isa));
+  }
+}
+
+// The best of several runs of some microseconds: interruptions only slow a run down.
+double flops_per_second(double (*kernel)(std::size_t rounds)) {
+  constexpr std::size_t kRounds = 2000;
+  double best = 0;
+  for (int time = 0; time < 8; ++time) {
+    const auto begin = std::chrono::steady_clock::now();
+    const double flops = kernel(kRounds);
+    best = std::max(best, flops / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
 }  // namespace
 
 Isa isa() {
@@ -91,6 +124,23 @@ std::string describe() {
                      p.tile_products   ? "native (AMX)"
                      : p.bf16_products ? "native (AVX512_BF16)"
                                        : "widened to fp32");
+}
+
+bool avx512_bf16_products() {
+  static const bool faster = has_avx512_bf16() && flops_per_second(avx512_bf16::peak_kernels_table.bf16) >
+                                                      flops_per_second(avx512_bf16::peak_kernels_table.fp32);
+  return faster;
+}
+
+std::string describe_libraries() {
+  (void)isa();  // sets oneDNN's instruction set if one is forced
+  const dnnl_version_t* version = dnnl_version();
+  const char* threads = version->cpu_runtime == DNNL_RUNTIME_OMP   ? "omp"
+                        : version->cpu_runtime == DNNL_RUNTIME_TBB ? "tbb"
+                        : version->cpu_runtime == DNNL_RUNTIME_SEQ ? "sequential"
+                                                                   : "another pool";
+  return fmt::format("oneDNN {}.{}.{}, instruction set {}, threads {}", version->major, version->minor, version->patch,
+                     name_of(dnnl::get_effective_cpu_isa()), threads);
 }
 
 }  // namespace strata::device::cpu

@@ -19,5 +19,10 @@ bool has_avx512_bf16();
 // True if the processor has AMX for bf16, and the kernel lets this process use it. Then oneDNN's products use it too,
 // so that both have the bits of one kind of processor.
 bool has_amx();
+// True if our own kernels multiply bf16 with AVX512_BF16: the processor has it and is faster with it. Sapphire Rapids
+// is not: a VDPBF16PS does the work of two FMA in the time of four. Timed once; bits do not depend on it.
+bool avx512_bf16_products();
+// For `doctor`: the libraries that compute, such as "oneDNN 2.6.3, instruction set avx512_core_amx, threads omp".
+std::string describe_libraries();
 
 }  // namespace strata::device::cpu

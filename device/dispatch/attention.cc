@@ -1,6 +1,9 @@
 #include "device/ops/attention/attention.h"
 
 #include "device/backend.h"
+#include "device/operations.h"
+#include "device/ops/attention/cached_attention.h"
+#include "device/ops/attention/rope.h"
 
 namespace strata::device {
 namespace {
@@ -65,6 +68,39 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
   STRATA_CHECK_LE(attention_workspace(lane.device(), shape, q.dtype, dropout.probability > 0, lane.threads()),
                   workspace.bytes());
   lane.operations().attention_backward(lane, shape, documents, q, k, v, o, lse, do_, dq, dk, dv, dropout, workspace);
+}
+
+std::size_t cache_elements(const CachedAttentionShape& s) {
+  return 2 * s.kv_heads * s.head_dim * s.rounded_capacity();
+}
+
+std::size_t cached_attention_workspace(const CachedAttentionShape& s, int threads) {
+  return static_cast<std::size_t>(threads) * s.rounded_capacity() * sizeof(float);
+}
+
+void cached_attention(Lane& lane, const CachedAttentionShape& s, std::size_t first, std::size_t rows, ConstView q,
+                      ConstView k, ConstView v, View cache, View o, View workspace) {
+  STRATA_CHECK_LE(first + rows, s.capacity);
+  STRATA_CHECK_LE(cache_elements(s), cache.size);
+  STRATA_CHECK_LE(rows * s.heads * s.head_dim, o.size);
+  STRATA_CHECK_LE(cached_attention_workspace(s, lane.threads()), workspace.bytes());
+  STRATA_CHECK(q.dtype == cache.dtype && k.dtype == cache.dtype && v.dtype == cache.dtype && o.dtype == cache.dtype);
+  if (rows == 0) return;
+  STRATA_CHECK_LE((rows - 1) * s.q_stride + s.heads * s.head_dim, q.size);
+  STRATA_CHECK_LE((rows - 1) * s.k_stride + s.kv_heads * s.head_dim, k.size);
+  STRATA_CHECK_LE((rows - 1) * s.v_stride + s.kv_heads * s.head_dim, v.size);
+  lane.operations().cached_attention(lane, s, first, rows, q, k, v, cache, o, workspace);
+}
+
+void rope(Lane& lane, const RopeShape& shape, View x, const std::uint32_t* positions, ConstView cos, ConstView sin,
+          bool inverse) {
+  const std::size_t used = shape.heads * shape.head_dim;
+  STRATA_CHECK_EQ(shape.head_dim % 2, 0u);
+  STRATA_CHECK_LE(used, shape.stride);
+  if (shape.rows > 0) STRATA_CHECK_LE((shape.rows - 1) * shape.stride + used, x.size);
+  STRATA_CHECK_EQ(cos.size, sin.size);
+  STRATA_CHECK(cos.dtype == DType::fp32 && sin.dtype == DType::fp32);
+  lane.operations().rope(lane, shape, x, positions, cos, sin, inverse);
 }
 
 }  // namespace strata::device

@@ -1,7 +1,15 @@
 #include "device/ops/elementwise.h"
 
+#include <bit>
+#include <limits>
+
+#include "base/error.h"
 #include "device/numeric/row_blocks.h"
 #include "device/operations.h"
+#include "device/ops/dropout.h"
+#include "device/ops/embedding.h"
+#include "device/ops/tree_sum.h"
+#include "device/ops/unpack.h"
 
 namespace strata::device {
 
@@ -49,6 +57,78 @@ void column_sum(Lane& lane, std::size_t rows, std::size_t columns, std::size_t s
 
 std::size_t column_sum_workspace(std::size_t rows, std::size_t columns) {
   return kColumnShares * RowBlocks(rows).count * columns * sizeof(float);
+}
+
+void dropout(Lane& lane, const Dropout& use, ConstView x, ConstView residual, View out) {
+  STRATA_CHECK_EQ(x.size, out.size);
+  STRATA_CHECK(x.dtype == out.dtype);
+  STRATA_CHECK(!residual || (residual.size == x.size && residual.dtype == x.dtype));
+  STRATA_CHECK(use.probability >= 0.0f && use.probability < 1.0f);
+  STRATA_CHECK_EQ(use.first % 4, 0u);
+  STRATA_CHECK(use.columns % 4 == 0 && use.stride % 4 == 0);
+  STRATA_CHECK(use.columns == 0 || (x.size % use.columns == 0 && x.size <= std::numeric_limits<std::uint32_t>::max()));
+  lane.operations().dropout(lane, use, x, residual, out);
+}
+
+void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
+                       ConstView table, View out) {
+  STRATA_CHECK_LE(rows * width, out.size);
+  STRATA_CHECK_LE(tile.count * width, table.size);
+  STRATA_CHECK(table.dtype == out.dtype);
+  lane.operations().embedding_forward(lane, rows, width, indices, tile, table, out);
+}
+
+void embedding_add(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table,
+                   View out) {
+  STRATA_CHECK_LE(rows * width, out.size);
+  STRATA_CHECK(table.dtype == out.dtype);
+  lane.operations().embedding_add(lane, rows, width, indices, table, out);
+}
+
+void embedding_backward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
+                        ConstView dout, View dtable, View workspace) {
+  STRATA_CHECK_LE(rows * width, dout.size);
+  STRATA_CHECK_LE(tile.count * width, dtable.size);
+  STRATA_CHECK_LE(embedding_backward_workspace(rows, tile.count), workspace.bytes());
+  lane.operations().embedding_backward(lane, rows, width, indices, tile, dout, dtable, workspace);
+}
+
+std::size_t embedding_backward_workspace(std::size_t rows, std::size_t tile_rows) {
+  return (rows + tile_rows) * sizeof(std::uint32_t);
+}
+
+namespace {
+
+void check_bias(ConstView bias, View out) {
+  if (!bias) return;
+  STRATA_CHECK(bias.dtype == out.dtype);
+  STRATA_CHECK_EQ(out.size % bias.size, 0u);
+}
+
+}  // namespace
+
+void tree_sum(Lane& lane, std::size_t count, ConstView partials, ConstView bias, View out) {
+  STRATA_CHECK(std::has_single_bit(count));
+  STRATA_CHECK_LE(count, kMostPartials);
+  STRATA_CHECK(partials.dtype == DType::fp32);
+  STRATA_CHECK_EQ(partials.size, count * out.size);
+  if (out.size == 0) return;
+  check_bias(bias, out);
+  lane.operations().tree_sum(lane, count, partials, bias, out);
+}
+
+void tree_sum_of_pieces(Lane& lane, std::span<const std::byte* const> partials, ConstView bias, View out) {
+  STRATA_CHECK(std::has_single_bit(partials.size()));
+  STRATA_CHECK_LE(partials.size(), kMostPieces);
+  if (out.size == 0) return;
+  check_bias(bias, out);
+  lane.operations().tree_sum_of_pieces(lane, partials, bias, out);
+}
+
+void unpack(Lane& lane, StorageFormat format, const std::byte* packed, View out) {
+  STRATA_CHECK(is_nf4(format));
+  STRATA_CHECK_EQ(out.size % kNf4Block, 0u);
+  lane.operations().unpack(lane, format, packed, out);
 }
 
 }  // namespace strata::device

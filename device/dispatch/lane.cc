@@ -3,7 +3,10 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "device/algorithm_table.h"
 #include "device/backend.h"
+#include "device/fault_watch.h"
+#include "device/graph.h"
 
 namespace strata::device {
 
@@ -72,6 +75,40 @@ Range::Range(Lane& lane, const char* name) : lane_(lane) {
 }
 Range::~Range() {
   lane_.impl().end_range();
+}
+
+bool Graph::possible(Device device) {
+  return backend(device.kind).capture != nullptr;
+}
+
+Graph::Graph(Lane& lane, const std::function<void()>& issue) {
+  STRATA_CHECK(possible(lane.device()));
+  impl_ = backend(lane.device().kind).capture(lane, issue);
+}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
+void Graph::launch(Lane& lane) const {
+  impl_->launch(lane);
+}
+
+FaultWatch::FaultWatch(Device device, int rank, AbortToken& abort) {
+  if (const auto make = backend(device.kind).make_fault_watch) impl_ = make(device, rank, abort);
+}
+FaultWatch::~FaultWatch() = default;
+
+std::string algorithm_machine(Device device) {
+  const auto ask = backend(device.kind).algorithm_machine;
+  return ask ? ask(device) : "";
+}
+
+void search_algorithms(Device device, std::span<const ProductShape> shapes, AlgorithmTable& table) {
+  if (const auto search = backend(device.kind).search_algorithms) search(device, shapes, table);
+}
+
+void use_algorithms(Lane& lane, const std::shared_ptr<const AlgorithmTable>& table) {
+  lane.impl().use_algorithms(table);
 }
 
 }  // namespace strata::device

@@ -4,8 +4,10 @@
 #include <memory>
 
 #include "device/backend.h"
+#include "device/operations.h"
 #include "device/ops/activation.h"
 #include "device/ops/elementwise.h"
+#include "device/ops/products/matvec.h"
 
 namespace strata::device {
 namespace {
@@ -111,17 +113,17 @@ void Product::Impl::run_epilogue(Lane& lane, const Operands& x) const {
       return;
     case Epilogue::gelu_tanh:
     case Epilogue::gelu_erf: {
-      const auto gelu = shape.epilogue == Epilogue::gelu_erf ? gelu_erf_forward : gelu_forward;
+      const Activation gelu = shape.epilogue == Epilogue::gelu_erf ? Activation::gelu_erf : Activation::gelu;
       for (std::size_t i = 0; i < parts; ++i)
-        gelu(lane, x.c.sub(i * stride, size), x.epilogue_out.sub(i * stride, size));
+        activation_forward(lane, gelu, x.c.sub(i * stride, size), x.epilogue_out.sub(i * stride, size));
       return;
     }
     case Epilogue::gelu_tanh_gradient:
     case Epilogue::gelu_erf_gradient: {
-      const auto gelu = shape.epilogue == Epilogue::gelu_erf_gradient ? gelu_erf_backward : gelu_backward;
+      const Activation gelu = shape.epilogue == Epilogue::gelu_erf_gradient ? Activation::gelu_erf : Activation::gelu;
       for (std::size_t i = 0; i < parts; ++i) {
         const View c = x.c.sub(i * stride, size);
-        gelu(lane, c, x.epilogue_in.sub(i * stride, size), c);
+        activation_backward(lane, gelu, c, x.epilogue_in.sub(i * stride, size), c);
       }
       return;
     }
@@ -134,6 +136,15 @@ void Product::Impl::run_epilogue(Lane& lane, const Operands& x) const {
       return;
     }
   }
+}
+
+void matvec(Lane& lane, const MatvecShape& shape, ConstView w, ConstView x, ConstView bias, View y) {
+  STRATA_CHECK_LE(shape.out * shape.in, w.size);
+  STRATA_CHECK_LE(shape.in, x.size);
+  STRATA_CHECK_LE(shape.out, y.size);
+  STRATA_CHECK(w.dtype == x.dtype && (y.dtype == x.dtype || y.dtype == DType::fp32));
+  STRATA_CHECK(!bias || (bias.size >= shape.out && bias.dtype == x.dtype));
+  lane.operations().matvec(lane, shape, w, x, bias, y);
 }
 
 }  // namespace strata::device

@@ -24,7 +24,6 @@
 #include "base/files/descriptor.h"
 #include "base/host/cpu_quota.h"
 #include "device/cpu/isa.h"
-#include "device/cpu/libraries.h"
 #include "device/gpu.h"
 #include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"

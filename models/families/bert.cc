@@ -1,13 +1,18 @@
 // BERT (Devlin et al. 2018) as Hugging Face stores it: learned positions and token types, LayerNorm after the
-// embeddings and after every residual sum, attention in both directions, GELU (erf), biases.
-#include "models/families/bert.h"
-
+// embeddings and after every residual sum, attention in both directions, GELU (erf), biases. And RoBERTa (Liu et al.
+// 2019) with XLM-RoBERTa (Conneau et al. 2019): the same encoder, but positions start after the padding row and skip
+// the padding token, and the head has other names.
+#include <string>
 #include <utility>
 
+#include "base/error.h"
+#include "models/families/encoder.h"
 #include "models/families/families.h"
 
 namespace strata::models {
+namespace {
 
+// Reads the keys that both have, and names the encoder's tensors. `words`: the default of vocab_size.
 EncoderSpec read_bert(const Config& config, std::size_t words) {
   EncoderSpec s = read_encoder(config,
                                {.hidden = "hidden_size",
@@ -46,6 +51,8 @@ void name_bert(EncoderSpec& s, const std::string& prefix) {
                         "pooler.dense.bias"};
 }
 
+}  // namespace
+
 std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
   EncoderSpec s = read_bert(config, 30522);
   s.family = "bert";
@@ -60,6 +67,28 @@ std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run) {
   for (const char* name : {"cls.predictions.bias", "cls.predictions.decoder.bias", "cls.seq_relationship.weight",
                            "cls.seq_relationship.bias"})
     s.ignored_suffixes.emplace_back(name);
+  return make_encoder(std::move(s), config, run);
+}
+
+std::unique_ptr<Model> make_roberta(const Config& config, const RunShape& run) {
+  const std::string family = config.require_text("model_type");
+  EncoderSpec s = read_bert(config, family == "roberta" ? 50265 : 30522);
+  s.family = family;
+  name_bert(s, "roberta.");
+  s.transform = "lm_head.dense";
+  s.transform_norm = "lm_head.layer_norm";
+  s.dense = "classifier.dense";
+  s.sequence_scores = "classifier.out_proj";
+  s.token_scores = "classifier";
+  s.dropout_before_dense = s.sequence_dropout;
+  s.decoder = "lm_head.decoder";
+  s.decoder_bias = s.tied ? "lm_head.bias" : "lm_head.decoder.bias";  // as BERT's
+  for (const char* name : {"lm_head.bias", "lm_head.decoder.bias"}) s.ignored_suffixes.emplace_back(name);
+  const std::int64_t padding = config.int_or("pad_token_id", 1);
+  if (padding < 0 || static_cast<std::size_t>(padding) + 1 >= s.position_rows)
+    fail(Exit::usage, "{} is {}: positions start after it, and max_position_embeddings={} leaves none",
+         config.describe("pad_token_id"), padding, s.position_rows);
+  s.padding = static_cast<std::uint32_t>(padding);
   return make_encoder(std::move(s), config, run);
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "models/families/other_mathematics.h"
 #include "models/files/quantisation.h"
 #include "models/freeze.h"
 

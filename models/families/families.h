@@ -1,6 +1,7 @@
 #pragma once
-// models/families/ has one file per family, with the meaning of its config.json, its tensors' names, and the layers it
-// is made of. Open gpt2.cc first: a family reads from top to bottom like its paper.
+// models/families/ has one file per family, or per few that differ little, with the meaning of their config.json, their
+// tensors' names, and the layers they are made of. Open gpt2.cc first: a family reads from top to bottom like its
+// paper.
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -15,7 +16,7 @@ namespace strata::models {
 // If a file has no `model_type`, adds the one of the class in `architectures`, if it is one of ours.
 void name_family(Config& config);
 
-// One function per family, each in its own file; make_model() selects by `model_type`.
+// make_model() selects one of these by `model_type`.
 std::unique_ptr<Model> make_gpt2(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_bert(const Config& config, const RunShape& run);
 std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run);
@@ -53,5 +54,11 @@ void require_one_of(const Config& config, std::string_view key, std::initializer
 void require_bool(const Config& config, std::string_view key, bool built, bool otherwise);
 // Throws Error{usage} if the run's objective is not in the list.
 void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built);
+
+// Finds what a config.json of a known family may say but no family here computes: experts, soft caps, other scalings
+// and positions, quantised weights, draft models. Throws Error{usage}, with a message of its own for each key (or
+// architecture), if the value is not the one that changes nothing, whether or not transformers' class for that
+// model_type reads the key. Marks the other keys as read.
+void refuse_other_mathematics(const Config& config);
 
 }  // namespace strata::models

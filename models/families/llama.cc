@@ -1,13 +1,18 @@
 // The Llama family (Touvron et al. 2023) as Hugging Face stores it: RMSNorm before attention and MLP, rotary positions,
 // grouped-query attention, SwiGLU, no biases. Mistral adds a sliding window; Qwen2 adds biases for q, k and v, and a
 // window in some layers; Qwen3 adds an RMSNorm on each query and key head.
+#include "models/families/llama.h"
+
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "models/classes.h"
 #include "models/families/families.h"
-#include "models/families/llama_shape.h"
 #include "models/layers/blocks/pre_norm_block.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
@@ -15,6 +20,35 @@
 
 namespace strata::models {
 namespace {
+
+// For each layer, the number of tokens that a position sees, or 0, as in transformers 5. Llama has no window, whatever
+// its keys say. Mistral's window applies to all layers, unless layer_types (which AutoModel takes for a sign of
+// Ministral) selects some. Qwen's, if use_sliding_window is true, applies from layer max_window_layers on, unless
+// layer_types selects some.
+std::vector<std::size_t> read_windows(const Config& config, const std::string& family, std::size_t layers) {
+  const bool mistral = family == "mistral";
+  std::vector<bool> windowed = sliding_layers(config, layers);
+  const bool use_window = config.bool_or("use_sliding_window", false);
+  const auto first = std::max<std::int64_t>(config.int_or("max_window_layers", 28), 0);
+  config.ignore({"sliding_window"});
+  std::vector<std::size_t> windows(layers);
+  if (family == "llama") return windows;
+
+  const bool there = !config.is_null("sliding_window") && (mistral || use_window);
+  if (windowed.empty()) {
+    windowed.resize(layers);
+    for (std::size_t layer = 0; layer < layers; ++layer)
+      windowed[layer] = there && (mistral || static_cast<std::int64_t>(layer) >= first);
+  }
+  if (std::ranges::find(windowed, true) == windowed.end()) return windows;
+  if (!there)
+    fail(Exit::usage, "{} has sliding_attention, but the model has no window: {}", config.describe("layer_types"),
+         mistral ? "sliding_window is null; give it a number of tokens"
+                 : "set use_sliding_window to true and sliding_window to a number of tokens");
+  const std::size_t window = size_or(config, "sliding_window", 4096, kMostPositions);
+  for (std::size_t layer = 0; layer < layers; ++layer) windows[layer] = windowed[layer] ? window : 0;
+  return windows;
+}
 
 PreNormBlockSpec blocks_of(const LlamaShape& s) {
   const Init normal{0, s.deviation};
@@ -99,6 +133,56 @@ class Llama final : public Model {
 };
 
 }  // namespace
+
+LlamaShape read_llama_shape(const Config& config, std::size_t seq) {
+  const std::string family = config.require_text("model_type");
+  LlamaShape s{};
+  s.hidden = size_or_default(config, "hidden_size", 4096);
+  s.heads = size_or_default(config, "num_attention_heads", 32);
+  const bool mistral = family == "mistral", qwen = family.starts_with("qwen");
+  // In some families, transformers derives a missing value from the other sizes; in the others it is a constant.
+  s.kv_heads = family == "llama" || config.is_null("num_key_value_heads")
+                   ? size_or(config, "num_key_value_heads", s.heads)
+                   : size_or_default(config, "num_key_value_heads", mistral ? 8 : 32);
+  s.head_dim =
+      family == "qwen3" ? size_or_default(config, "head_dim", 128) : size_or(config, "head_dim", s.hidden / s.heads);
+  if (!config.has("head_dim") && family != "qwen3" && s.hidden % s.heads != 0)
+    fail(Exit::usage, "config key num_attention_heads={} does not divide hidden_size={}", s.heads, s.hidden);
+  s.inner = size_or_default(config, "intermediate_size", qwen ? 22016 : mistral ? 14336 : 11008);
+  s.layers = size_or_default(config, "num_hidden_layers", 32, kMostLayers);
+  s.vocabulary = size_or_default(config, "vocab_size", qwen ? 151936 : 32000, kMostWords);
+  s.positions = size_or_default(config, "max_position_embeddings",
+                                qwen      ? 32768
+                                : mistral ? 131072
+                                          : 2048,
+                                kMostPositions);
+  s.eps = static_cast<float>(positive_or(config, "rms_norm_eps", 1e-6, Zero::allowed));
+  s.deviation = static_cast<float>(positive_or(config, "initializer_range", 0.02, Zero::allowed));
+  s.attention_dropout = dropout_probability(config, "attention_dropout", 0.0);
+  s.tied = config.bool_or("tie_word_embeddings", false);
+  const bool attention_bias = config.bool_or("attention_bias", false);
+  if (family == "mistral") require_bool(config, "attention_bias", false, false);
+  if (family != "llama") require_bool(config, "mlp_bias", false, false);
+  s.qkv_bias = family == "qwen2" || attention_bias;
+  s.output_bias = family != "qwen2" && attention_bias;
+  s.mlp_bias = config.bool_or("mlp_bias", false);
+  s.qk_norm = family == "qwen3";
+  if (s.heads % s.kv_heads != 0)
+    fail(Exit::usage, "config key num_key_value_heads={} does not divide num_attention_heads={}", s.kv_heads, s.heads);
+  if (s.query_width() > kMostWidth)
+    fail(Exit::usage,
+         "config keys num_attention_heads={} and head_dim={} make more than {} columns, the most that is supported",
+         s.heads, s.head_dim, kMostWidth);
+  if (s.head_dim % 2 != 0) fail(Exit::usage, "config key head_dim={} is odd: rotary positions need pairs", s.head_dim);
+  require_one_of(config, "hidden_act", {"silu", "swish"}, "silu");
+
+  s.rotary = read_rotary_table(config, s.head_dim, s.positions);
+
+  s.windows = read_windows(config, family, s.layers);
+  for (std::size_t& window : s.windows)
+    if (window >= seq) window = 0;  // the window covers the whole sequence
+  return s;
+}
 
 std::unique_ptr<Model> make_llama(const Config& config, const RunShape& run) {
   require_objective(run, config.require_text("model_type"),

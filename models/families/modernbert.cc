@@ -168,7 +168,7 @@ class ModernBert final : public Model {
                                      .eps = s.eps,
                                      .mean_heads = mean ? s.heads : 0,
                                      .dense = "head.dense",
-                                     .squash = Squash::gelu,
+                                     .squash = device::Activation::gelu_erf,
                                      .dense_biased = false,
                                      .dense_norm = "head.norm",
                                      .scores = "classifier",

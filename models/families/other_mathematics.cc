@@ -1,5 +1,3 @@
-#include "models/families/other_mathematics.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "models/families/families.h"
 #include "models/files/quantisation.h"
 
 namespace strata::models {

@@ -6,6 +6,7 @@
 #include "device/lane.h"
 #include "device/ops/norm.h"
 #include "models/flat_range.h"
+#include "models/layers/slots.h"
 #include "models/slice.h"
 
 namespace strata::models {
@@ -66,7 +67,7 @@ class NormPart {
 
  private:
   // The operation writes all gradients; those of frozen tensors go to the end of the scratch, where nothing reads them.
-  std::size_t unwanted_at() const { return (device::norm_backward_workspace(shape_) + 63) / 64 * 64; }
+  std::size_t unwanted_at() const { return aligned(device::norm_backward_workspace(shape_)); }
   std::size_t unwanted_bytes() const;
   // The gain's and, except for root_mean_square, the bias's.
   std::size_t sums_of_block() const { return (kind_ == NormKind::root_mean_square ? 1 : 2) * shape_.width; }

@@ -5,6 +5,11 @@
 
 namespace strata::models {
 
+// Bytes up to where the next buffer of a workspace may begin: a cache line's start.
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
 // A tensor's place inside a larger buffer (what a block saves, or its workspace).
 struct Slot {
   std::size_t offset = 0, size = 0;  // in bytes, in elements
@@ -25,7 +30,7 @@ class Slots {
  public:
   Slot add(std::size_t size, device::DType dtype) {
     const Slot slot{bytes_, size, dtype};
-    bytes_ += (size * size_of(dtype) + 63) / 64 * 64;
+    bytes_ += aligned(size * size_of(dtype));
     return slot;
   }
   // Raw scratch of `bytes` bytes.

@@ -55,9 +55,9 @@ TEST_P(Alignment, OfElementwiseOperations) {
       in_lane(1, [&](Lane& lane) {
         cast(lane, x.view(), other.view());
         add(lane, x.view(), sum.view());
-        gelu_backward(lane, y.view(), x.view(), dx.view());
+        activation_backward(lane, Activation::gelu, y.view(), x.view(), dx.view());
         dropout(lane, {0.3f, 1, 0, &scalars}, x.view(), y.view(), dropped.view());
-        gelu_forward(lane, x.view(), y.view());
+        activation_forward(lane, Activation::gelu, x.view(), y.view());
       });
       return std::vector{other.values(), sum.values(), dx.values(), dropped.values(), y.values()};
     });
@@ -76,10 +76,10 @@ TEST_P(Alignment, OfRows) {
       for (std::size_t i = 0; i < rows; ++i) positions[i] = static_cast<std::uint32_t>(i * 7 % rows);
       in_lane(1, [&](Lane& lane) {
         column_sum(lane, rows, width, 2 * width, gate_up.view(), sums.view(), workspace.view());
-        swiglu_forward(lane, rows, width, gate_up.view(), y.view());
-        swiglu_backward(lane, rows, width, y.view(), gate_up.view(), d.view());
-        geglu_forward(lane, rows, width, gate_up.view(), gated.view());
-        geglu_backward(lane, rows, width, gated.view(), gate_up.view(), d_gated.view());
+        gated_forward(lane, Gate::silu, rows, width, gate_up.view(), y.view());
+        gated_backward(lane, Gate::silu, rows, width, y.view(), gate_up.view(), d.view());
+        gated_forward(lane, Gate::gelu_erf, rows, width, gate_up.view(), gated.view());
+        gated_backward(lane, Gate::gelu_erf, rows, width, gated.view(), gate_up.view(), d_gated.view());
         rope(lane, {rows, 1, width, width}, turned.view(), positions.data(), angles.view(), angles.view(), false);
       });
       return std::vector{sums.values(), y.values(), d.values(), gated.values(), d_gated.values(), turned.values()};

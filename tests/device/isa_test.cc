@@ -6,8 +6,6 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "device/cpu/bf16_products.h"
-#include "device/cpu/libraries.h"
 
 namespace strata::device::cpu {
 namespace {

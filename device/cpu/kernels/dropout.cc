@@ -1,7 +1,6 @@
-#include "device/cpu/kernels/dropout.h"
-
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/cpu/kernels/lanes/philox16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 
@@ -23,17 +22,6 @@ template <typename T>
   });
 }
 
-template <typename T>
-[[gnu::flatten]] static void add(const std::byte* x, const std::byte* residual, std::byte* out, std::size_t n) {
-  const auto* from = reinterpret_cast<const T*>(x);
-  const auto* base = reinterpret_cast<const T*>(residual);
-  auto* to = reinterpret_cast<T*>(out);
-  for16(n, [&](std::size_t i, auto some) { store(to + i, load(base + i, some) + load(from + i, some), some); });
-}
-
-extern const DropoutKernels dropout_kernels_table = {
-    .dropout = STRATA_BY_DTYPE(dropout),
-    .add = STRATA_BY_DTYPE(add),
-};
+extern const DropoutKernels dropout_kernels_table = {.dropout = STRATA_BY_DTYPE(dropout)};
 
 }  // namespace strata::device::cpu::STRATA_ISA

@@ -1,6 +1,5 @@
-#include "device/cpu/kernels/elementwise.h"
-
 #include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 
@@ -15,6 +14,14 @@ template <typename T>
 [[gnu::flatten]] static void add(const std::byte* from, float* to, std::size_t n) {
   const auto* f = reinterpret_cast<const T*>(from);
   for16(n, [&](std::size_t i, auto some) { store(to + i, load(to + i, some) + load(f + i, some), some); });
+}
+
+template <typename T>
+[[gnu::flatten]] static void sum_of_two(const std::byte* a, const std::byte* b, std::byte* out, std::size_t n) {
+  const auto* p = reinterpret_cast<const T*>(a);
+  const auto* q = reinterpret_cast<const T*>(b);
+  auto* to = reinterpret_cast<T*>(out);
+  for16(n, [&](std::size_t i, auto some) { store(to + i, load(p + i, some) + load(q + i, some), some); });
 }
 
 template <typename T>
@@ -72,6 +79,7 @@ extern const ElementwiseKernels elementwise_kernels_table = {
              {cast<bf16, float>, cast<bf16, bf16>, cast<bf16, fp16>},
              {cast<fp16, float>, cast<fp16, bf16>, cast<fp16, fp16>}},
     .add = STRATA_BY_DTYPE(add),
+    .sum = STRATA_BY_DTYPE(sum_of_two),
     .scale = STRATA_BY_DTYPE(scale),
     .count_nonfinite = STRATA_BY_DTYPE(count_nonfinite),
     .column_sum = STRATA_BY_DTYPE(column_sum),

@@ -1,16 +1,7 @@
-#include "device/cpu/kernels/embedding.h"
-
 #include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
-
-template <typename T>
-[[gnu::flatten]] static void add_rows(const std::byte* a, const std::byte* b, std::byte* out, std::size_t width) {
-  const auto* p = reinterpret_cast<const T*>(a);
-  const auto* q = reinterpret_cast<const T*>(b);
-  auto* to = reinterpret_cast<T*>(out);
-  for16(width, [&](std::size_t i, auto some) { store(to + i, load(p + i, some) + load(q + i, some), some); });
-}
 
 template <typename T, typename Out>
 [[gnu::flatten]] static void sum_rows(const std::byte* rows, const std::uint32_t* which, std::size_t count,
@@ -35,7 +26,6 @@ template <typename T, typename Out>
 }
 
 extern const EmbeddingKernels embedding_kernels_table = {
-    .add_rows = STRATA_BY_DTYPE(add_rows),
     .sum_rows = {{sum_rows<float, float>, sum_rows<float, bf16>, sum_rows<float, fp16>},
                  {sum_rows<bf16, float>, sum_rows<bf16, bf16>, sum_rows<bf16, fp16>},
                  {sum_rows<fp16, float>, sum_rows<fp16, bf16>, sum_rows<fp16, fp16>}},

@@ -1,6 +1,5 @@
-#include "device/cpu/kernels/tree_sum.h"
-
 #include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

@@ -1,6 +1,5 @@
-#include "device/cpu/kernels/unpack.h"
-
 #include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/numeric/nf4.h"
 
 namespace strata::device::cpu::STRATA_ISA {

@@ -1,17 +1,42 @@
 #include "device/ops/activation.h"
 
+#include <cmath>
+
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/activation.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {
 namespace {
 
-// Applies one of the table's kernels to all of x.
-using Forward = void (*)(const std::byte* x, std::byte* y, std::size_t n);
-using Backward = void (*)(const std::byte* dy, const std::byte* x, std::byte* dx, std::size_t n);
+// y[i] = f(a[i], b[i]), in fp32.
+template <typename F>
+void map(Lane& lane, ConstView a, ConstView b, View y, F f) {
+  submit(lane, [=](Team& team) {
+    visit(y.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const T *from = a.as<T>(), *other = b.as<T>();
+      T* to = y.as<T>();
+      team.for_range(y.size, kGrain, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) to[i] = from_float<T>(f(to_float(from[i]), to_float(other[i])));
+      });
+    });
+  });
+}
 
-void run_forward(Lane& lane, Forward kernel, ConstView x, View y) {
+std::size_t index(Activation gelu) {
+  return static_cast<std::size_t>(gelu);
+}
+std::size_t index(Gate gate) {
+  return static_cast<std::size_t>(gate);
+}
+
+}  // namespace
+
+void activation_forward(Lane& lane, Activation function, ConstView x, View y) {
+  if (function == Activation::tanh) return map(lane, x, x, y, [](float a, float) { return std::tanh(a); });
+  if (function == Activation::relu) return map(lane, x, x, y, [](float a, float) { return a < 0 ? 0.0f : a; });
+  const auto kernel = activation_kernels().forward[index(function)][index(x.dtype)];
   submit(lane, [=](Team& team) {
     team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
       const std::size_t n = end - begin;
@@ -20,45 +45,21 @@ void run_forward(Lane& lane, Forward kernel, ConstView x, View y) {
   });
 }
 
-void run_backward(Lane& lane, Backward kernel, ConstView dy, ConstView x, View dx) {
+void activation_backward(Lane& lane, Activation function, ConstView dy, ConstView given, View dx) {
+  if (function == Activation::tanh)
+    return map(lane, dy, given, dx, [](float d, float t) { return d * std::fma(-t, t, 1.0f); });
+  if (function == Activation::relu) return map(lane, dy, given, dx, [](float d, float r) { return r > 0 ? d : 0.0f; });
+  const auto kernel = activation_kernels().backward[index(function)][index(given.dtype)];
   submit(lane, [=](Team& team) {
-    team.for_range(x.size, kGrain, [&](std::size_t begin, std::size_t end) {
+    team.for_range(given.size, kGrain, [&](std::size_t begin, std::size_t end) {
       const std::size_t n = end - begin;
-      kernel(dy.sub(begin, n).data, x.sub(begin, n).data, dx.sub(begin, n).data, n);
+      kernel(dy.sub(begin, n).data, given.sub(begin, n).data, dx.sub(begin, n).data, n);
     });
   });
 }
 
-// Calls f(row) for every row, in tasks of whole rows.
-template <typename F>
-void for_rows(Team& team, std::size_t rows, std::size_t width, F&& f) {
-  team.for_range(rows, std::max<std::size_t>(1, kGrain / width), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) f(row);
-  });
-}
-
-}  // namespace
-
-void gelu_forward(Lane& lane, ConstView x, View y) {
-  run_forward(lane, activation_kernels().gelu_forward[index(x.dtype)], x, y);
-}
-
-void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
-  run_backward(lane, activation_kernels().gelu_backward[index(x.dtype)], dy, x, dx);
-}
-
-void gelu_erf_forward(Lane& lane, ConstView x, View y) {
-  run_forward(lane, activation_kernels().gelu_erf_forward[index(x.dtype)], x, y);
-}
-
-void gelu_erf_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
-  run_backward(lane, activation_kernels().gelu_erf_backward[index(x.dtype)], dy, x, dx);
-}
-
-namespace {
-
-template <typename Kernel>
-void run_gated_forward(Lane& lane, Kernel kernel, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+void gated_forward(Lane& lane, Gate gate, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  const auto kernel = activation_kernels().gated_forward[index(gate)][index(y.dtype)];
   submit(lane, [=](Team& team) {
     for_rows(team, rows, width, [&](std::size_t row) {
       kernel(gate_up.sub(2 * row * width, 2 * width).data, y.sub(row * width, width).data, width);
@@ -66,33 +67,15 @@ void run_gated_forward(Lane& lane, Kernel kernel, std::size_t rows, std::size_t 
   });
 }
 
-template <typename Kernel>
-void run_gated_backward(Lane& lane, Kernel kernel, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up,
-                        View d_gate_up) {
+void gated_backward(Lane& lane, Gate gate, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up,
+                    View d_gate_up) {
+  const auto kernel = activation_kernels().gated_backward[index(gate)][index(dy.dtype)];
   submit(lane, [=](Team& team) {
     for_rows(team, rows, width, [&](std::size_t row) {
       kernel(dy.sub(row * width, width).data, gate_up.sub(2 * row * width, 2 * width).data,
              d_gate_up.sub(2 * row * width, 2 * width).data, width);
     });
   });
-}
-
-}  // namespace
-
-void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
-  run_gated_forward(lane, activation_kernels().swiglu_forward[index(y.dtype)], rows, width, gate_up, y);
-}
-
-void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
-  run_gated_backward(lane, activation_kernels().swiglu_backward[index(dy.dtype)], rows, width, dy, gate_up, d_gate_up);
-}
-
-void geglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
-  run_gated_forward(lane, activation_kernels().geglu_forward[index(y.dtype)], rows, width, gate_up, y);
-}
-
-void geglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
-  run_gated_backward(lane, activation_kernels().geglu_backward[index(dy.dtype)], rows, width, dy, gate_up, d_gate_up);
 }
 
 }  // namespace strata::device::cpu

@@ -3,8 +3,7 @@
 #include <cmath>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/dora.h"
-#include "device/cpu/kernels/elementwise.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/numeric/row_blocks.h"
 
@@ -76,11 +75,10 @@ void scale_columns(Lane& lane, std::size_t rows, std::size_t columns, std::size_
                    ConstView bias, View out, ConstView added, float sign) {
   submit(lane, [=, &kernels = kernels_of(x.dtype)](Team& team) {
     const auto* const factors = reinterpret_cast<const float*>(scales.data);
-    team.for_range(rows, std::max<std::size_t>(1, kGrain / columns), [&](std::size_t begin, std::size_t end) {
-      for (std::size_t r = begin; r < end; ++r)
-        kernels.scale_row(x.sub(r * stride, columns).data, factors, bias.data,
-                          added ? added.sub(r * stride, columns).data : nullptr, sign,
-                          out.sub(r * stride, columns).data, columns);
+    for_rows(team, rows, columns, [&](std::size_t r) {
+      kernels.scale_row(x.sub(r * stride, columns).data, factors, bias.data,
+                        added ? added.sub(r * stride, columns).data : nullptr, sign, out.sub(r * stride, columns).data,
+                        columns);
     });
   });
 }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/embedding.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {
@@ -33,27 +33,23 @@ void sort_by_index(std::size_t rows, const std::uint32_t* indices, const TableRo
 void embedding_forward(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, TableRows tile,
                        ConstView table, View out) {
   submit(lane, [=](Team& team) {
-    team.for_range(rows, std::max<std::size_t>(1, kGrain / width), [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i) {
-        STRATA_CHECK_LT(indices[i], tile.total);
-        const std::size_t t = indices[i] - tile.first;
-        if (t >= tile.count) continue;  // also before the tile, because it wraps around
-        const ConstView row = table.sub(t * width, width);
-        std::memcpy(out.sub(i * width, width).data, row.data, row.bytes());
-      }
+    for_rows(team, rows, width, [&](std::size_t i) {
+      STRATA_CHECK_LT(indices[i], tile.total);
+      const std::size_t t = indices[i] - tile.first;
+      if (t >= tile.count) return;  // also before the tile, because it wraps around
+      const ConstView row = table.sub(t * width, width);
+      std::memcpy(out.sub(i * width, width).data, row.data, row.bytes());
     });
   });
 }
 
 void embedding_add(Lane& lane, std::size_t rows, std::size_t width, const std::uint32_t* indices, ConstView table,
                    View out) {
-  const auto add_rows = embedding_kernels().add_rows[index(out.dtype)];
+  const auto sum = elementwise_kernels().sum[index(out.dtype)];
   submit(lane, [=](Team& team) {
-    team.for_range(rows, std::max<std::size_t>(1, kGrain / width), [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i) {
-        const View to = out.sub(i * width, width);
-        add_rows(to.data, table.sub(indices[i] * width, width).data, to.data, width);
-      }
+    for_rows(team, rows, width, [&](std::size_t i) {
+      const View to = out.sub(i * width, width);
+      sum(to.data, table.sub(indices[i] * width, width).data, to.data, width);
     });
   });
 }

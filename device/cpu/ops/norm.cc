@@ -1,8 +1,7 @@
 #include "device/ops/norm.h"
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/elementwise.h"
-#include "device/cpu/kernels/norm.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/numeric/row_blocks.h"
 

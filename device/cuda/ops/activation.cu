@@ -252,38 +252,75 @@ void run_gated_backward(Lane& lane, std::size_t rows, std::size_t width, ConstVi
   });
 }
 
+// tanh and relu: y[i] = f(a[i], b[i]), in fp32, of the few elements of a classifier's head.
+constexpr unsigned kPairThreads = 128;
+
+struct TanhForward {
+  __device__ float operator()(float a, float) const { return tanhf(a); }
+};
+struct TanhBackward {
+  __device__ float operator()(float d, float t) const { return d * fmaf(-t, t, 1.0f); }
+};
+struct ReluForward {
+  __device__ float operator()(float a, float) const { return a < 0 ? 0.0f : a; }
+};
+struct ReluBackward {
+  __device__ float operator()(float d, float r) const { return r > 0 ? d : 0.0f; }
+};
+
+template <typename T, typename F>
+__global__ void __launch_bounds__(kPairThreads) map_pairs(F f, std::size_t n, const T* a, const T* b, T* y) {
+  const std::size_t i = std::size_t{blockIdx.x} * kPairThreads + threadIdx.x;
+  if (i < n) y[i] = from_float<T>(f(to_float(a[i]), to_float(b[i])));
+}
+
+template <typename F>
+void map_all_pairs(Lane& lane, ConstView a, ConstView b, View y) {
+  if (y.size == 0) return;
+  visit(y.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(lane, static_cast<unsigned>((y.size + kPairThreads - 1) / kPairThreads), kPairThreads, 0, map_pairs<T, F>,
+           F{}, y.size, a.as<T>(), b.as<T>(), y.as<T>());
+  });
+}
+
 }  // namespace
 
-void gelu_forward(Lane& lane, ConstView x, View y) {
-  run_forward<Tanh>(lane, x, y);
+void activation_forward(Lane& lane, Activation function, ConstView x, View y) {
+  switch (function) {
+    case Activation::gelu:
+      return run_forward<Tanh>(lane, x, y);
+    case Activation::gelu_erf:
+      return run_forward<Erf>(lane, x, y);
+    case Activation::tanh:
+      return map_all_pairs<TanhForward>(lane, x, x, y);
+    case Activation::relu:
+      return map_all_pairs<ReluForward>(lane, x, x, y);
+  }
 }
 
-void gelu_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
-  run_backward<Tanh>(lane, dy, x, dx);
+void activation_backward(Lane& lane, Activation function, ConstView dy, ConstView given, View dx) {
+  switch (function) {
+    case Activation::gelu:
+      return run_backward<Tanh>(lane, dy, given, dx);
+    case Activation::gelu_erf:
+      return run_backward<Erf>(lane, dy, given, dx);
+    case Activation::tanh:
+      return map_all_pairs<TanhBackward>(lane, dy, given, dx);
+    case Activation::relu:
+      return map_all_pairs<ReluBackward>(lane, dy, given, dx);
+  }
 }
 
-void gelu_erf_forward(Lane& lane, ConstView x, View y) {
-  run_forward<Erf>(lane, x, y);
+void gated_forward(Lane& lane, Gate gate, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
+  const auto run = gate == Gate::silu ? run_gated_forward<SiluGate> : run_gated_forward<GeluGate>;
+  run(lane, rows, width, gate_up, y);
 }
 
-void gelu_erf_backward(Lane& lane, ConstView dy, ConstView x, View dx) {
-  run_backward<Erf>(lane, dy, x, dx);
-}
-
-void swiglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
-  run_gated_forward<SiluGate>(lane, rows, width, gate_up, y);
-}
-
-void swiglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
-  run_gated_backward<SiluGate>(lane, rows, width, dy, gate_up, d_gate_up);
-}
-
-void geglu_forward(Lane& lane, std::size_t rows, std::size_t width, ConstView gate_up, View y) {
-  run_gated_forward<GeluGate>(lane, rows, width, gate_up, y);
-}
-
-void geglu_backward(Lane& lane, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up, View d_gate_up) {
-  run_gated_backward<GeluGate>(lane, rows, width, dy, gate_up, d_gate_up);
+void gated_backward(Lane& lane, Gate gate, std::size_t rows, std::size_t width, ConstView dy, ConstView gate_up,
+                    View d_gate_up) {
+  const auto run = gate == Gate::silu ? run_gated_backward<SiluGate> : run_gated_backward<GeluGate>;
+  run(lane, rows, width, dy, gate_up, d_gate_up);
 }
 
 }  // namespace strata::device::cuda

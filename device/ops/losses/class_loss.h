@@ -36,11 +36,4 @@ void class_loss(Lane&, const ClassScoreShape& shape, ConstView scores, const std
                 const std::uint32_t* sets, const float* weights, const StepScalars* scalars, View losses,
                 View d_scores);
 
-// y = tanh(x), elementwise; y may be x. dx = dy * (1 - y^2), where y is the forward's result; dx may be dy.
-void tanh_forward(Lane&, ConstView x, View y);
-void tanh_backward(Lane&, ConstView dy, ConstView y, View dx);
-// y = max(x, 0), which keeps NaN; dx = dy if y is above 0.
-void relu_forward(Lane&, ConstView x, View y);
-void relu_backward(Lane&, ConstView dy, ConstView y, View dx);
-
 }  // namespace strata::device

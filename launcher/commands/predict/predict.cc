@@ -14,7 +14,6 @@
 #include "comm/agreement.h"
 #include "device/algorithm_table.h"
 #include "device/cpu/isa.h"
-#include "device/cpu/libraries.h"
 #include "launcher/adapter_option.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/predict/predict_input.h"

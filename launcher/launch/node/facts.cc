@@ -22,7 +22,6 @@
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
 #include "device/cpu/isa.h"
-#include "device/cpu/libraries.h"
 #include "device/gpu.h"
 #include "device/lane.h"
 #include "device/memory.h"

@@ -88,17 +88,19 @@ class Kernels {
   void activations() {
     const std::size_t n = elements(4), m = elements(6);
     const View x = random(n, DType::bf16), y = stand_.take(n, DType::bf16);
-    add("gelu_forward", 4.0 * static_cast<double>(n), [&] { gelu_forward(stand_.lane(), x, y); });
+    add("gelu_forward", 4.0 * static_cast<double>(n),
+        [&] { activation_forward(stand_.lane(), device::Activation::gelu, x, y); });
     const View dy = random(m, DType::bf16), input = random(m, DType::bf16), dx = stand_.take(m, DType::bf16);
-    add("gelu_backward", 6.0 * static_cast<double>(m), [&] { gelu_backward(stand_.lane(), dy, input, dx); });
+    add("gelu_backward", 6.0 * static_cast<double>(m),
+        [&] { activation_backward(stand_.lane(), device::Activation::gelu, dy, input, dx); });
     const std::size_t rows = bytes_ / 6 / kMlpWidth, back = bytes_ / 10 / kMlpWidth;
     const View gate_up = random(2 * rows * kMlpWidth, DType::bf16), out = stand_.take(rows * kMlpWidth, DType::bf16);
     add(fmt::format("swiglu_forward {}", kMlpWidth), 6.0 * static_cast<double>(out.size),
-        [&] { swiglu_forward(stand_.lane(), rows, kMlpWidth, gate_up, out); });
+        [&] { gated_forward(stand_.lane(), device::Gate::silu, rows, kMlpWidth, gate_up, out); });
     const View d = random(back * kMlpWidth, DType::bf16), input2 = random(2 * d.size, DType::bf16);
     const View d_input = stand_.take(2 * d.size, DType::bf16);
     add(fmt::format("swiglu_backward {}", kMlpWidth), 10.0 * static_cast<double>(d.size),
-        [&] { swiglu_backward(stand_.lane(), back, kMlpWidth, d, input2, d_input); });
+        [&] { gated_backward(stand_.lane(), device::Gate::silu, back, kMlpWidth, d, input2, d_input); });
   }
   void cross_entropy() {
     const std::size_t rows = bytes_ / 4 / kVocabulary;

@@ -39,6 +39,7 @@ class BlockAttention {
   void place_work(Slots& work) { work_ = work.add_bytes(work_bytes_); }
 
   const device::AttentionShape& shape() const { return attention_.shape(); }  // of one shard
+  float dropout() const { return spec_.dropout; }
   // As those of AttentionPart.
   std::size_t cache_bytes() const { return attention_.cache_bytes(); }
   std::size_t scratch_bytes(int threads) const;

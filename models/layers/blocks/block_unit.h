@@ -15,7 +15,6 @@
 #include "device/ops/dropout.h"
 #include "device/ops/tree_sum.h"
 #include "models/layers/blocks/block_attention.h"
-#include "models/layers/blocks/block_work.h"
 #include "models/layers/blocks/split_block.h"
 #include "models/layers/linear/split_linear.h"
 #include "models/layers/slots.h"
@@ -70,6 +69,27 @@ struct BlockOperations {
         linears()[i]->take_gradients(lane, from.sub(at, size), gradients);
   }
 
+  // A layer of `in` inputs.
+  static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
+                            bool biased, bool input_major, Gelu gelu_after = Gelu::none,
+                            Gelu gelu_before = Gelu::none) {
+    return {side,
+            {run.tokens(),
+             in,
+             {},
+             biased,
+             input_major,
+             run.dtype,
+             run.device,
+             gelu_after,
+             gelu_before,
+             run.adapter_dropout()},
+            offsets};
+  }
+
+  // In backward: the gradients of the mixed heads and of the heads.
+  device::View d_mixed(device::View workspace) const { return narrow.of(workspace).sub(0, attention.mixed_size()); }
+  device::View d_rows(device::View workspace) const { return wide.of(workspace).sub(0, attention.rows_size()); }
   // The rows of x that a slot of the workspace holds.
   device::View rows_of(const Slot& slot, device::View workspace) const {
     return slot.of(workspace).sub(0, rows * hidden);
@@ -84,6 +104,7 @@ struct BlockOperations {
   UnitBytes bytes = {};
   std::array<Slot, 4> factor_sums = {};  // by linear layer
   Slot sums_of_squares = {}, all_squares = {}, scratch = {};
+  Slot narrow = {}, wide = {};  // workspace for rows like x or the mixed heads, and like the MLP's inside or the heads
 };
 
 // A transformer block of any family. `Plan` is BlockOperations plus the family's additions; the block's queries are
@@ -114,6 +135,17 @@ class BlockUnit : public SplitBlock {
       : SplitBlock("block " + std::to_string(layer), run), layer_(layer), first_row_(run.own_rows().begin) {
     freeze(run.freeze, run.adapter);
     if (run.quantise) quantise_matrices(run.not_quantised);
+  }
+
+  void attend(device::Lane& lane, const Context& c, device::View saved) const final {
+    const Plan& b = plan_of(c);
+    b.attention.attend(lane, c, dropout_at(c, 0, b.attention.dropout()), saved, b.scratch.of(c.workspace));
+  }
+  void attend_backward(device::Lane& lane, const Context& c, device::ConstView,
+                       device::ConstView saved) const override {
+    const Plan& b = *plan_;
+    b.attention.attend_backward(lane, c, dropout_at(c, 0, b.attention.dropout()), saved, b.d_mixed(c.workspace),
+                                b.d_rows(c.workspace), b.scratch.of(c.workspace));
   }
 
   std::size_t squares() const final { return plan_->squares(); }
@@ -193,21 +225,6 @@ void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, s
     block->prepare(prepared.plan, prepared.one_row);
     units.push_back(std::move(block));
   }
-}
-// As above, with Plan(shape, run, offsets, kind), or Plan(shape, run, offsets) if all blocks are alike.
-template <typename Block, typename Plan, typename Shape, typename KindOf>
-void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, std::size_t layers, const RunShape& run,
-                const KindOf& kind_of) {
-  add_blocks<Block, Plan>(units, shape, layers, run, kind_of,
-                          [&](const RunShape& one, const auto& offsets, const auto& kind) {
-                            return std::make_shared<const Plan>(shape, one, offsets, kind);
-                          });
-}
-template <typename Block, typename Plan, typename Shape>
-void add_blocks(std::vector<std::unique_ptr<Unit>>& units, const Shape& shape, const RunShape& run) {
-  add_blocks<Block, Plan>(
-      units, shape, shape.layers, run, [](std::size_t) { return 0; },
-      [&](const RunShape& one, const auto& offsets, int) { return std::make_shared<const Plan>(shape, one, offsets); });
 }
 
 }  // namespace strata::models

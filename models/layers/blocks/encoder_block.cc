@@ -21,7 +21,7 @@ using device::DType;
 using device::Lane;
 using device::View;
 
-// EncoderOffsets of a block's parameters in its flat buffer; the same for every block.
+// Offsets of a block's parameters in its flat buffer; the same for every block.
 struct EncoderOffsets {
   SplitLinear::Offsets qkv, projection, up, down;
   NormOffsets attention_norm, norm;
@@ -41,10 +41,11 @@ struct EncoderPlan : BlockOperations {
                           .causal = false,
                           .dropout = s.attention_dropout},
                          run},
-                        linear(run, CutSide::outputs, s.hidden, o.qkv),
-                        linear(run, CutSide::inputs, s.hidden, o.projection),
-                        linear(run, CutSide::outputs, s.hidden, o.up, Gelu::erf),
-                        linear(run, CutSide::inputs, s.inner, o.down, Gelu::none, /*gelu_before=*/Gelu::erf)},
+                        linear(run, CutSide::outputs, s.hidden, o.qkv, true, false),
+                        linear(run, CutSide::inputs, s.hidden, o.projection, true, false),
+                        linear(run, CutSide::outputs, s.hidden, o.up, true, false, Gelu::erf),
+                        linear(run, CutSide::inputs, s.inner, o.down, true, false, Gelu::none,
+                               /*gelu_before=*/Gelu::erf)},
         shape(s),
         shards(run.shards),
         attention_norm(NormKind::layer, norm_of_rows(rows, s.hidden, s.eps), o.attention_norm.gain,
@@ -77,18 +78,12 @@ struct EncoderPlan : BlockOperations {
     place_sums(work);
     bytes.backward_workspace = work.bytes();
   }
-  static SplitLinear linear(const RunShape& run, CutSide side, std::size_t in, const SplitLinear::Offsets& offsets,
-                            Gelu gelu_after = Gelu::none, Gelu gelu_before = Gelu::none) {
-    return {side,
-            {run.tokens(), in, {}, true, false, run.dtype, run.device, gelu_after, gelu_before, run.adapter_dropout()},
-            offsets};
-  }
 
   EncoderBlockSpec shape;
   ShardRange shards;
   NormPart attention_norm, norm;
   Slot attended, mean1, rstd1, middle, inner, active, sum, mean2, rstd2;  // saved
-  Slot narrow, other, wide, norm_sums1, norm_sums2;                       // workspace
+  Slot other, norm_sums1, norm_sums2;                                     // workspace
 };
 
 class EncoderBlock final : public BlockUnit<EncoderPlan> {
@@ -134,19 +129,6 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
                               adapter_dropout(c, 5), b.down_squares(saved));
     }
   }
-  void attend(Lane& lane, const Context& c, View saved) const override {
-    const EncoderPlan& b = *plan_;
-    b.attention.attend(lane, c, dropout_of(c, 0), saved, b.scratch.of(c.workspace));
-  }
-  void attend_backward(Lane& lane, const Context& c, ConstView, ConstView saved) const override {
-    const EncoderPlan& b = *plan_;
-    b.attention.attend_backward(lane, c, dropout_of(c, 0), saved, d_mixed_in(c), d_rows_in(c),
-                                b.scratch.of(c.workspace));
-  }
-  View d_mixed_in(const Context& c) const {
-    return plan_->narrow.of(c.workspace).sub(0, plan_->attention.mixed_size());
-  }
-  View d_rows_in(const Context& c) const { return plan_->wide.of(c.workspace).sub(0, plan_->attention.rows_size()); }
   void after_forward(Lane& lane, const Context& c, std::size_t product, ConstView x, View y,
                      View saved) const override {
     const EncoderPlan& b = *plan_;
@@ -173,7 +155,7 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     const View scratch = b.scratch.of(c.workspace), other = b.other.of(c.workspace);
     const View narrow = b.rows_of(b.narrow, c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.shards.share(b.shape.inner));
-    const View d_rows = d_rows_in(c), d_mixed = d_mixed_in(c);
+    const View d_rows = b.d_rows(c.workspace), d_mixed = b.d_mixed(c.workspace);
     switch (product) {
       case kDown: {
         if (!divides_rows()) backward_norm(lane, c, saved, dy, gradients);
@@ -217,16 +199,19 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
   }
   void leave_gradients(Lane& lane, const Context& c, View to) const override {
     const EncoderPlan& b = *plan_;
-    const std::size_t first = b.attention_norm.crossing();
-    b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), to.sub(0, first));
-    b.norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), to.sub(first, b.norm.crossing()));
-    b.leave_gradients(lane, c.workspace, to.sub(first + b.norm.crossing(), b.crossing()));
+    std::size_t at = 0;
+    const auto next = [&](std::size_t count) { return to.sub(std::exchange(at, at + count), count); };
+    b.attention_norm.leave_gradients(lane, b.norm_sums1.of(c.workspace), next(b.attention_norm.crossing()));
+    b.norm.leave_gradients(lane, b.norm_sums2.of(c.workspace), next(b.norm.crossing()));
+    b.leave_gradients(lane, c.workspace, next(b.crossing()));
   }
   void take_gradients(Lane& lane, ConstView from, const GradientRange& gradients) const override {
-    const std::size_t first = plan_->attention_norm.crossing();
-    plan_->attention_norm.take_gradients(lane, from.sub(0, first), gradients);
-    plan_->norm.take_gradients(lane, from.sub(first, plan_->norm.crossing()), gradients);
-    plan_->take_gradients(lane, from.sub(first + plan_->norm.crossing(), plan_->crossing()), gradients);
+    const EncoderPlan& b = *plan_;
+    std::size_t at = 0;
+    const auto next = [&](std::size_t count) { return from.sub(std::exchange(at, at + count), count); };
+    b.attention_norm.take_gradients(lane, next(b.attention_norm.crossing()), gradients);
+    b.norm.take_gradients(lane, next(b.norm.crossing()), gradients);
+    b.take_gradients(lane, next(b.crossing()), gradients);
   }
   // From dy to `narrow`.
   void backward_norm(Lane& lane, const Context& c, ConstView saved, ConstView dy,
@@ -267,10 +252,9 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
     return {b.tokens * b.hidden, product == kProjection ? b.projection.bias() : b.down.bias()};
   }
 
-  // For the attention's probabilities (0), the projection (1) and the output of the block's second half (2).
+  // For the projection (1) and the output of the block's second half (2).
   device::Dropout dropout_of(const Context& c, std::uint32_t place) const {
     const EncoderBlockSpec& s = plan_->shape;
-    if (place == 0) return dropout_at(c, place, s.attention_dropout);
     return row_dropout_at(c, place, place == 1 ? s.projection_dropout : s.down_dropout);
   }
 
@@ -281,7 +265,11 @@ class EncoderBlock final : public BlockUnit<EncoderPlan> {
 
 void add_encoder_blocks(std::vector<std::unique_ptr<Unit>>& units, const EncoderBlockSpec& spec, const RunShape& run) {
   require_whole_shards(run, spec.heads, spec.heads, spec.inner);
-  add_blocks<EncoderBlock, EncoderPlan>(units, spec, run);
+  add_blocks<EncoderBlock, EncoderPlan>(
+      units, spec, spec.layers, run, [](std::size_t) { return 0; },
+      [&](const RunShape& one, const EncoderOffsets& offsets, int) {
+        return std::make_shared<const EncoderPlan>(spec, one, offsets);
+      });
 }
 
 }  // namespace strata::models

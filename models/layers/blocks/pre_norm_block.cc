@@ -35,10 +35,10 @@ struct BlockPlan : BlockOperations {
                         run.dtype,
                         run.threads,
                         {attention_of(s, o, kind), run},
-                        linear(s, run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased),
-                        linear(s, run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased),
-                        linear(s, run, CutSide::outputs, s.hidden, o.up, s.up.biased, gelu_of(s)),
-                        linear(s, run, CutSide::inputs, s.inner, o.down, s.down.biased, Gelu::none,
+                        linear(run, CutSide::outputs, s.hidden, o.qkv, s.qkv.biased, s.input_major),
+                        linear(run, CutSide::inputs, s.query_width(), o.projection, s.projection.biased, s.input_major),
+                        linear(run, CutSide::outputs, s.hidden, o.up, s.up.biased, s.input_major, gelu_of(s)),
+                        linear(run, CutSide::inputs, s.inner, o.down, s.down.biased, s.input_major, Gelu::none,
                                /*gelu_before=*/gelu_of(s))},
         spec(s),
         layer(kind),
@@ -86,15 +86,6 @@ struct BlockPlan : BlockOperations {
     return spec;
   }
   static Gelu gelu_of(const PreNormBlockSpec& s) { return s.mlp == MlpKind::gelu_tanh ? Gelu::tanh : Gelu::none; }
-  static SplitLinear linear(const PreNormBlockSpec& s, const RunShape& run, CutSide side, std::size_t in,
-                            const SplitLinear::Offsets& offsets, bool biased, Gelu gelu_after = Gelu::none,
-                            Gelu gelu_before = Gelu::none) {
-    Linear::Spec products{run.tokens(), in, {}, biased, s.input_major, run.dtype, run.device};
-    products.gelu_after = gelu_after;
-    products.gelu_before = gelu_before;
-    products.adapter_dropout = run.adapter_dropout();
-    return {side, products, offsets};
-  }
   PreNormBlockSpec spec;
   PreNormBlockSpec::Layer layer;
   ShardRange shards;
@@ -102,8 +93,8 @@ struct BlockPlan : BlockOperations {
   std::size_t projection_at = spec.qkv.matrices.size(), up_at = projection_at + spec.projection.matrices.size(),
               down_at = up_at + spec.up.matrices.size();
   NormPart attention_norm, mlp_norm;
-  Slot mean1, rstd1, normed1, middle, mean2, rstd2, normed2, inner, active;            // saved
-  Slot narrow, no_bias, wide, d_active, dropped, whole_input, norm_sums1, norm_sums2;  // workspace
+  Slot mean1, rstd1, normed1, middle, mean2, rstd2, normed2, inner, active;  // saved
+  Slot no_bias, d_active, dropped, whole_input, norm_sums1, norm_sums2;      // workspace
 };
 
 class Block final : public BlockUnit<BlockPlan> {
@@ -152,8 +143,7 @@ class Block final : public BlockUnit<BlockPlan> {
         if (s.mlp_norm_with_up && !divides_rows()) forward_mlp_norm(lane, b, c, saved);
         b.up.forward(lane, c.parameters, whole_rows(c, b.normed2.of(saved)), inner, scratch,
                      s.mlp == MlpKind::gelu_tanh ? active : View{}, adapter_dropout(c, b.up_at));
-        if (s.mlp == MlpKind::swiglu) swiglu_forward(lane, stacked, width, inner, active);
-        if (s.mlp == MlpKind::geglu) geglu_forward(lane, stacked, width, inner, active);
+        if (s.mlp != MlpKind::gelu_tanh) gated_forward(lane, gate(), stacked, width, inner, active);
         return;
       case kDown:
         if (makes_output(c, y))
@@ -191,7 +181,7 @@ class Block final : public BlockUnit<BlockPlan> {
     const PreNormBlockSpec& s = b.spec;
     const View scratch = b.scratch.of(c.workspace), dropped = b.dropped.of(c.workspace);
     const View d_normed = b.narrow.of(c.workspace).sub(0, b.rows * s.hidden);
-    const View d_mixed = d_mixed_in(c);
+    const View d_mixed = b.d_mixed(c.workspace);
     const View d_inner = b.wide.of(c.workspace).sub(0, b.tokens * b.up.out());
     const std::size_t stacked = b.tokens * b.shards.count, width = s.inner / b.shards.of;
     switch (product) {
@@ -207,8 +197,7 @@ class Block final : public BlockUnit<BlockPlan> {
         const View d_active = b.d_active.of(c.workspace);
         b.down.backward(lane, c.parameters, active, d_down, d_active, gradients, scratch, {},
                         adapter_dropout(c, b.down_at), b.factor_sums[kDown].of(c.workspace), b.down_squares(saved));
-        if (s.mlp == MlpKind::swiglu) swiglu_backward(lane, stacked, width, d_active, inner, d_inner);
-        if (s.mlp == MlpKind::geglu) geglu_backward(lane, stacked, width, d_active, inner, d_inner);
+        gated_backward(lane, gate(), stacked, width, d_active, inner, d_inner);
         return;
       }
       case kUp:
@@ -251,7 +240,7 @@ class Block final : public BlockUnit<BlockPlan> {
     if (product == kUp)
       return b.up.backward_parameters(lane, whole_input(c, b.normed2.of(saved)), wide.sub(0, b.tokens * b.up.out()),
                                       gradients, scratch);
-    b.qkv.backward_parameters(lane, qkv_input(c, x, saved), d_rows_in(c), gradients, scratch);
+    b.qkv.backward_parameters(lane, qkv_input(c, x, saved), b.d_rows(c.workspace), gradients, scratch);
   }
   // Gradients of the heads' norms cross together with attention's gradient, unless the ranks divide the rows.
   Seam seam_after(Pass pass, std::size_t product) const override {
@@ -313,16 +302,10 @@ class Block final : public BlockUnit<BlockPlan> {
     b.qkv.forward(lane, c.parameters, x, b.attention.rows(saved), b.scratch.of(c.workspace), {}, adapter_dropout(c, 0));
     b.attention.prepare(lane, c, saved);
   }
-  void attend(Lane& lane, const Context& c, View saved) const override {
-    const BlockPlan& b = plan_of(c);
-    b.attention.attend(lane, c, attention_dropout(c), saved, b.scratch.of(c.workspace));
-  }
   void attend_backward(Lane& lane, const Context& c, ConstView x, ConstView saved) const override {
-    const BlockPlan& b = *plan_;
-    b.attention.attend_backward(lane, c, attention_dropout(c), saved, d_mixed_in(c), d_rows_in(c),
-                                b.scratch.of(c.workspace));
+    BlockUnit::attend_backward(lane, c, x, saved);
     // The next stretch needs these rows again, but its total has keys instead.
-    if (const View kept = b.whole_input.of(c.workspace); keeps_input())
+    if (const View kept = plan_->whole_input.of(c.workspace); keeps_input())
       cast(lane, whole_input(c, own_input(x, saved)), kept);
   }
   std::size_t crossing_keys() const override { return plan_->attention.crossing_keys(); }
@@ -333,15 +316,11 @@ class Block final : public BlockUnit<BlockPlan> {
   ConstView qkv_input(const Context& c, ConstView x, ConstView saved) const {
     return keeps_input() ? plan_->whole_input.of(c.workspace) : whole_input(c, own_input(x, saved));
   }
-  View d_mixed_in(const Context& c) const {
-    return plan_->narrow.of(c.workspace).sub(0, plan_->attention.mixed_size());
-  }
-  View d_rows_in(const Context& c) const { return plan_->wide.of(c.workspace).sub(0, plan_->attention.rows_size()); }
 
   void backward_qkv(Lane& lane, const Context& c, ConstView x, ConstView saved, View d_normed,
                     const GradientRange& gradients) const {
     const BlockPlan& b = *plan_;
-    const View scratch = b.scratch.of(c.workspace), d_rows = d_rows_in(c);
+    const View scratch = b.scratch.of(c.workspace), d_rows = b.d_rows(c.workspace);
     b.attention.finish_backward(lane, c, saved, d_rows, gradients, scratch);
     if (b.shards.of > 1 && !divides_rows())
       b.attention.sum_gains(lane, c, shared() ? c.partial.sub(b.tokens * b.hidden, gains()) : View{}, gradients);
@@ -359,7 +338,7 @@ class Block final : public BlockUnit<BlockPlan> {
                         gradients, b.scratch.of(c.workspace), b.no_bias.of(c.workspace), b.norm_sums2.of(c.workspace));
   }
 
-  device::Dropout attention_dropout(const Context& c) const { return dropout_at(c, 0, plan_->spec.attention_dropout); }
+  device::Gate gate() const { return plan_->spec.mlp == MlpKind::swiglu ? device::Gate::silu : device::Gate::gelu_erf; }
   // For the outputs of the projection (1) and the MLP (2).
   device::Dropout residual_dropout(const Context& c, std::uint32_t place) const {
     return row_dropout_at(c, place, plan_->spec.residual_dropout);
@@ -372,8 +351,11 @@ class Block final : public BlockUnit<BlockPlan> {
 
 void add_pre_norm_blocks(std::vector<std::unique_ptr<Unit>>& units, const PreNormBlockSpec& spec, const RunShape& run) {
   require_whole_shards(run, spec.heads, spec.kv_heads, spec.inner);
-  add_blocks<Block, BlockPlan>(units, spec, spec.layers.size(), run,
-                               [&](std::size_t layer) { return spec.layers[layer]; });
+  add_blocks<Block, BlockPlan>(
+      units, spec, spec.layers.size(), run, [&](std::size_t layer) { return spec.layers[layer]; },
+      [&](const RunShape& one, const Offsets& offsets, const PreNormBlockSpec::Layer& kind) {
+        return std::make_shared<const BlockPlan>(spec, one, offsets, kind);
+      });
 }
 
 }  // namespace strata::models

@@ -1,10 +1,12 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "device/lane.h"
+#include "device/ops/attention/attention.h"
 #include "device/view.h"
 #include "models/flat_range.h"
 #include "models/layers/linear/split_linear.h"
@@ -157,5 +159,11 @@ class SplitBlock : public Unit {
 // Throws Error{usage} unless parallel.tensor_shards divides the heads and the MLP's width, and either divides the heads
 // of keys or is a multiple of them.
 void require_whole_shards(const RunShape& run, std::size_t heads, std::size_t kv_heads, std::size_t inner);
+
+// Unit::work of a transformer block with one linear layer per part, or all of them in one part. `activation`: the bytes
+// of x, and of y, which forward reads and writes in addition to what it saves; backward reads what was saved and writes
+// as much.
+Work block_work(const Unit& block, Pass pass, const PartRange& parts, std::span<const SplitLinear* const> linears,
+                const device::AttentionShape& attention, std::size_t activation);
 
 }  // namespace strata::models

@@ -5,12 +5,11 @@
 #include <optional>
 #include <utility>
 
-#include "device/ops/activation.h"
+#include "device/ops/attention/attention.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "device/ops/products/product.h"
-#include "models/layers/heads/document_mean.h"
 #include "models/layers/heads/loss_rows.h"
 #include "models/layers/linear/linear.h"
 #include "models/layers/norm_part.h"
@@ -33,6 +32,54 @@ constexpr std::uint32_t kSite = 0x7fffff00;
 std::size_t stride_of(std::size_t classes) {
   return (classes + 15) / 16 * 16;
 }
+
+// For every row, the mean over the rows of its document; 0 for rows outside of documents. It is computed as attention
+// with equal scores, and so adds in attention's order: the bits of a document's mean do not depend on its neighbours.
+class DocumentMean {
+ public:
+  // heads: divides `hidden` like the model's attention heads. Reserves its place in a unit's workspace.
+  DocumentMean(std::size_t hidden, std::size_t heads, const RunShape& run, Slots& workspace)
+      : shape_{.batch = run.batch,
+               .seq = run.seq,
+               .heads = heads,
+               .kv_heads = heads,
+               .head_dim = hidden / heads,
+               .q_stride = hidden,
+               .k_stride = hidden,
+               .v_stride = hidden,
+               .scale = 1,
+               .causal = false,
+               .packed = run.packed} {
+    const std::size_t all = run.tokens() * hidden, learnt = run.training ? all : 0;
+    scratch_ = workspace.add_bytes(device::attention_workspace(run.device, shape_, run.dtype, false, run.threads));
+    zeros_ = workspace.add(all, run.dtype);
+    mean_ = workspace.add(all, run.dtype);
+    lse_ = workspace.add(run.tokens() * heads, DType::fp32);
+    d_queries_ = workspace.add(learnt, run.dtype);
+    d_keys_ = workspace.add(learnt, run.dtype);
+    dx_ = workspace.add(learnt, run.dtype);
+  }
+
+  // x: [tokens, hidden]. The result lies in the workspace, in the same place as that of backward().
+  View forward(Lane& lane, const Context& c, ConstView x) const {
+    const View zeros = zeros_.of(c.workspace), mean = mean_.of(c.workspace);
+    zero(lane, zeros);
+    attention_forward(lane, shape_, c.batch.documents, zeros, zeros, x, mean, lse_.of(c.workspace), {},
+                      scratch_.of(c.workspace));
+    return mean;
+  }
+  // The gradient of x, given that of the result of forward(); lies in the workspace too.
+  View backward(Lane& lane, const Context& c, ConstView x, ConstView dy) const {
+    const View zeros = zeros_.of(c.workspace), dx = dx_.of(c.workspace);
+    attention_backward(lane, shape_, c.batch.documents, zeros, zeros, x, mean_.of(c.workspace), lse_.of(c.workspace),
+                       dy, d_queries_.of(c.workspace), d_keys_.of(c.workspace), dx, {}, scratch_.of(c.workspace));
+    return dx;
+  }
+
+ private:
+  device::AttentionShape shape_;
+  Slot scratch_, zeros_, mean_, lse_, d_queries_, d_keys_, dx_;
+};
 
 class ClassHead final : public LossUnit {
  public:
@@ -60,7 +107,7 @@ class ClassHead final : public LossUnit {
     if (!spec.dense.empty()) {
       const std::size_t weight = add_parameter(spec.dense + ".weight", {d, d}, true, spec.init);
       const std::size_t bias = spec.dense_biased ? add_parameter(spec.dense + ".bias", {d}, false, {0, 0}) : 0;
-      const Gelu gelu = spec.squash == Squash::gelu ? Gelu::erf : Gelu::none;
+      const Gelu gelu = spec.squash == device::Activation::gelu_erf ? Gelu::erf : Gelu::none;
       const LowRank low_rank = add_low_rank(spec.hidden, std::array{LinearShape{spec.dense, spec.hidden}})[0];
       dense_.emplace(Linear::Spec{rows_,
                                   spec.hidden,
@@ -106,8 +153,8 @@ class ClassHead final : public LossUnit {
     if (dense_) {
       dense_->forward(lane, c.parameters, dense_x, inner, scratch, curved() ? active_.of(c.workspace) : View{},
                       adapter_dropout(c, 0));
-      if (spec_.squash == Squash::tanh) tanh_forward(lane, inner, inner);
-      if (spec_.squash == Squash::relu) relu_forward(lane, inner, inner);
+      // A GELU is part of the product.
+      if (!curved()) activation_forward(lane, spec_.squash, inner, inner);
     }
     ConstView features = !dense_ ? dense_x : ConstView((curved() ? active_ : inner_).of(c.workspace));
     if (dense_norm_) features = norm_dense(lane, c, features);
@@ -138,9 +185,7 @@ class ClassHead final : public LossUnit {
         unnorm_dense(lane, c, d, (curved() ? active_ : inner_).of(c.workspace), other, own);
         std::swap(d, other);
       }
-      if (spec_.squash == Squash::tanh) tanh_backward(lane, d, inner, d);
-      if (spec_.squash == Squash::relu) relu_backward(lane, d, inner, d);
-      if (spec_.squash == Squash::gelu) gelu_erf_backward(lane, d, inner, d);
+      activation_backward(lane, spec_.squash, d, inner, d);
       dense_->backward(lane, c.parameters, dense_x, d, other, own, scratch, {}, adapter_dropout(c, 0));
       std::swap(d, other);
       if (spec_.dropout_before > 0) dropout(lane, dropout_of(c, spec_.dropout_before, 0), d, {}, d);
@@ -169,7 +214,7 @@ class ClassHead final : public LossUnit {
   }
 
   bool learns_scores() const { return !is_frozen(weight_); }
-  bool curved() const { return spec_.squash == Squash::gelu; }
+  bool curved() const { return spec_.squash == device::Activation::gelu_erf; }
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
   std::int64_t width() const { return static_cast<std::int64_t>(spec_.hidden); }
   std::int64_t columns() const { return static_cast<std::int64_t>(spec_.classes); }

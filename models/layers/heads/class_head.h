@@ -1,16 +1,13 @@
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "device/ops/activation.h"
 #include "device/ops/losses/class_loss.h"
 #include "models/model.h"
 
 namespace strata::models {
-
-// A classifier's activation after its dense layer.
-enum class Squash : std::uint8_t { tanh, relu, gelu };
 
 struct ClassHeadSpec {
   std::size_t hidden, classes;
@@ -25,7 +22,7 @@ struct ClassHeadSpec {
   std::size_t mean_heads = 0;
   // A dense layer of the model's width before the scores; none if empty. Without ".weight" and ".bias".
   std::string dense = {};
-  Squash squash = Squash::tanh;
+  device::Activation squash = device::Activation::tanh;  // after the dense layer: tanh, relu or gelu_erf
   bool dense_biased = true;
   std::string dense_norm = {};  // a LayerNorm without a bias after it; none if empty
   std::string scores;           // the name of the layer that computes the scores

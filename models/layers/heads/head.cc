@@ -59,7 +59,7 @@ class ChunkedHead final : public LossUnit {
       Linear::Tensor dense{spec.hidden, add_parameter(name + ".weight", {d, d}, true, {0, transform->deviation})};
       if (transform->bias) dense.bias = add_parameter(name + ".bias", {d}, false, {0, 0});
       dense.low_rank = add_low_rank(spec.hidden, std::array{LinearShape{name, spec.hidden}})[0];
-      input_.set_transform({rows_, spec.hidden, dense, transform->bias, run});
+      input_.set_transform(dense, transform->bias, run);
       if (!transform->entry_gain.empty())
         input_.set_entry_norm({NormKind::layer_without_bias, norm_of_rows(rows_, spec.hidden, spec.eps),
                                add_parameter(transform->entry_gain, {d}, false, {1, 0})});

@@ -5,10 +5,18 @@
 #include <optional>
 #include <string>
 
-#include "models/layers/heads/prediction_transform.h"
 #include "models/model.h"
 
 namespace strata::models {
+
+// A masked language model's step between its last block and the head's norm and projection: y = gelu(x W + b), with b
+// if there is one, and the GELU of erf.
+struct PredictionTransformSpec {
+  std::string name;  // the dense layer's name, without ".weight" and ".bias"
+  float deviation;
+  bool bias = true;
+  std::string entry_gain = {};  // the head has a LayerNorm without a bias before it; none if empty
+};
 
 struct HeadSpec {
   std::string gain_name, bias_name;  // LayerNorm; RMSNorm if bias_name is empty, unless `centred`

@@ -2,11 +2,25 @@
 
 #include <algorithm>
 
+#include "device/ops/activation.h"
+
 namespace strata::models {
 
 using device::ConstView;
 using device::Lane;
 using device::View;
+
+void HeadInput::set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run) {
+  transform_.emplace(Linear::Spec{.rows = rows(),
+                                  .in = hidden_,
+                                  .tensors = {tensor},
+                                  .bias = biased,
+                                  .input_major = false,
+                                  .dtype = run.dtype,
+                                  .device = run.device,
+                                  .gelu_after = Gelu::erf,
+                                  .adapter_dropout = run.adapter_dropout()});
+}
 
 std::size_t HeadInput::scratch_bytes(int threads) const {
   const std::size_t most = std::max(norm_->scratch_bytes(), taken_.scratch_bytes());
@@ -42,8 +56,8 @@ void HeadInput::forward(Lane& lane, const Context& c, const HeadPlaces& p, Const
     entry_norm_->forward(lane, c.parameters, taken, p.entered.of(c.workspace), p.entry_mean.of(c.workspace),
                          p.entry_rstd.of(c.workspace), no_bias);
   if (transform_)
-    transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.active.of(c.workspace),
-                        p.scratch.of(c.workspace), adapter_dropout);
+    transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.scratch.of(c.workspace),
+                        p.active.of(c.workspace), adapter_dropout);
   norm_->forward(lane, c.parameters, unnormed(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
                  p.rstd.of(c.workspace), no_bias);
 }
@@ -60,9 +74,11 @@ void HeadInput::backward(Lane& lane, const Context& c, const HeadPlaces& p, Cons
   norm_->backward(lane, c.parameters, d_norm, unnormed(c, p, x), p.mean.of(c.workspace), p.rstd.of(c.workspace), {},
                   d_unnormed, gradients, scratch, no_bias);
   const View d_entered = entry_norm_ ? p.active.of(c.workspace) : d_taken;
-  if (transform_)
-    transform_->backward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), d_unnormed, d_entered,
-                         gradients, scratch, adapter_dropout);
+  if (transform_) {
+    activation_backward(lane, device::Activation::gelu_erf, d_unnormed, p.inner.of(c.workspace), d_unnormed);
+    transform_->backward(lane, c.parameters, entered(c, p, x), d_unnormed, d_entered, gradients, scratch, {},
+                         adapter_dropout);
+  }
   if (entry_norm_)
     entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
                           p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);

@@ -6,21 +6,22 @@
 
 #include "models/layers/heads/head_places.h"
 #include "models/layers/heads/loss_rows.h"
-#include "models/layers/heads/prediction_transform.h"
+#include "models/layers/linear/linear.h"
 #include "models/layers/norm_part.h"
 #include "models/model.h"
 
 namespace strata::models {
 
 // The part of a head before its table: it selects the rows that enter the loss and applies the transform of a masked
-// language model, with a norm before it if it has one, and the final norm. A piece of the head, in whose flat buffer
-// its tensors lie.
+// language model (the GELU of erf of a dense layer), with a norm before it if it has one, and the final norm. A piece
+// of the head, in whose flat buffer its tensors lie.
 class HeadInput {
  public:
-  HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden) {}
+  HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden), hidden_(hidden) {}
   void set_norm(NormPart norm) { norm_.emplace(std::move(norm)); }
   void set_entry_norm(NormPart norm) { entry_norm_.emplace(std::move(norm)); }
-  void set_transform(PredictionTransform transform) { transform_.emplace(std::move(transform)); }
+  // `tensor`: the place of the transform's dense layer.
+  void set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run);
 
   std::size_t rows() const { return taken_.count(); }
   bool picks() const { return taken_.picks(); }
@@ -45,7 +46,8 @@ class HeadInput {
   device::ConstView unnormed(const Context&, const HeadPlaces&, device::ConstView x) const;
 
   LossRows taken_;
-  std::optional<PredictionTransform> transform_;
+  std::size_t hidden_;
+  std::optional<Linear> transform_;
   std::optional<NormPart> norm_, entry_norm_;
 };
 

@@ -7,6 +7,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
 #include "models/layers/linear/products.h"
+#include "models/layers/slots.h"
 
 namespace strata::models {
 namespace {
@@ -33,6 +34,10 @@ Epilogue gelu_gradient_epilogue(Gelu gelu) {
   return gelu == Gelu::none  ? Epilogue::none
          : gelu == Gelu::erf ? Epilogue::gelu_erf_gradient
                              : Epilogue::gelu_tanh_gradient;
+}
+
+device::Activation activation(Gelu gelu) {
+  return gelu == Gelu::erf ? device::Activation::gelu_erf : device::Activation::gelu;
 }
 
 double norm_flops(const Linear::Spec& spec) {
@@ -182,8 +187,8 @@ void Linear::list_products(std::vector<ProductShape>& out) const {
 
 void Linear::run_gelu(Lane& lane, View y, View active) const {
   if (spec_.gelu_after == Gelu::none) return;
-  const auto gelu = spec_.gelu_after == Gelu::erf ? device::gelu_erf_forward : device::gelu_forward;
-  gelu(lane, y.sub(0, spec_.rows * out_), active.sub(0, spec_.rows * out_));
+  device::activation_forward(lane, activation(spec_.gelu_after), y.sub(0, spec_.rows * out_),
+                             active.sub(0, spec_.rows * out_));
 }
 
 // A product of one row reads W once and multiplies little, so it does not use a library's tiles.
@@ -280,40 +285,27 @@ void Linear::input_gradient(Lane& lane, const ParameterRange& parameters, ConstV
   if (!several && !low_rank_) return;
   if (rounds) device::cast(lane, target, dx);
   if (spec_.gelu_before == Gelu::none) return;
-  const auto gelu = spec_.gelu_before == Gelu::erf ? device::gelu_erf_backward : device::gelu_backward;
-  gelu(lane, dx, inactive, dx);
+  device::activation_backward(lane, activation(spec_.gelu_before), dx, inactive, dx);
 }
 
 void Linear::backward_parameters(Lane& lane, ConstView x, ConstView dy, const GradientRange& gradients,
                                  View scratch) const {
-  if (!sums_biases()) {
-    for (const Group& g : groups_) {
-      if (!g.weights) continue;
-      const View dw = gradients.sub(g.weight, g.out * spec_.in);
-      const ConstView dy_group = columns_from(dy, g.column);
-      if (spec_.input_major)
-        g.weights->run(lane, x, dy_group, {}, dw, scratch, {});
-      else
-        g.weights->run(lane, dy_group, x, {}, dw, scratch, {});
-    }
-    return backward_biases(lane, dy, gradients, scratch);
-  }
-  const bool packs = packed_bias_bytes() > 0;
-  const View sums = packs ? View{scratch.data, out_, spec_.dtype} : gradients.sub(spec_.tensors[0].bias, out_);
-  const View rest = rest_of(scratch, packed_bias_bytes());
+  const bool sums = sums_biases(), packs = sums && packed_bias_bytes() > 0;
+  const View biases = packs  ? View{scratch.data, out_, spec_.dtype}
+                      : sums ? gradients.sub(spec_.tensors[0].bias, out_)
+                             : View{};
+  const View rest = packs ? rest_of(scratch, packed_bias_bytes()) : scratch;
   for (const Group& g : groups_) {
-    const View dw = gradients.sub(g.weight, g.out * spec_.in);
-    const View db = sums.sub(g.column, g.out);
+    if (!g.weights) continue;
     const ConstView dy_group = columns_from(dy, g.column);
-    if (spec_.input_major)
-      g.weights->run(lane, x, dy_group, {}, dw, rest, db);
-    else
-      g.weights->run(lane, dy_group, x, {}, dw, rest, db);
+    g.weights->run(lane, spec_.input_major ? x : dy_group, spec_.input_major ? dy_group : x, {},
+                   gradients.sub(g.weight, g.out * spec_.in), rest, sums ? biases.sub(g.column, g.out) : View{});
   }
+  if (!sums) return backward_biases(lane, dy, gradients, scratch);
   if (!packs) return;
   std::size_t column = 0;
   for (const Tensor& tensor : spec_.tensors) {
-    device::cast(lane, sums.sub(column, tensor.out), gradients.sub(tensor.bias, tensor.out));
+    device::cast(lane, biases.sub(column, tensor.out), gradients.sub(tensor.bias, tensor.out));
     column += tensor.out;
   }
 }

@@ -7,6 +7,7 @@
 #include "device/ops/elementwise.h"
 #include "models/layers/linear/linear.h"
 #include "models/layers/linear/products.h"
+#include "models/layers/slots.h"
 
 namespace strata::models {
 namespace {

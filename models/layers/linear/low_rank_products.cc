@@ -7,6 +7,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
 #include "models/layers/linear/products.h"
+#include "models/layers/slots.h"
 
 namespace strata::models {
 namespace {
@@ -70,8 +71,8 @@ LowRankProducts::LowRankProducts(const Spec& spec, std::span<const Target> targe
 std::size_t LowRankProducts::kept_bytes() const {
   // x A^T and s dy B; a single row also needs its addend to y.
   const std::size_t elements = 2 * columns_ * spec_.rows + (spec_.rows == 1 && !empty() ? spec_.out : 0);
-  const std::size_t bytes = (elements * size_of(spec_.dtype) + 63) / 64 * 64;
-  return bytes + (spec_.dropout > 0 ? (spec_.rows * spec_.in * size_of(spec_.input_sum) + 63) / 64 * 64 : 0);
+  const std::size_t bytes = aligned(elements * size_of(spec_.dtype));
+  return bytes + (spec_.dropout > 0 ? aligned(spec_.rows * spec_.in * size_of(spec_.input_sum)) : 0);
 }
 
 std::size_t LowRankProducts::scratch_bytes(int threads) const {
@@ -117,7 +118,7 @@ View LowRankProducts::thin(const Group& group, View kept, bool gradient) const {
 }
 
 View LowRankProducts::wide(View kept, DType dtype) const {
-  const std::size_t size = spec_.rows * spec_.in, bytes = (size * size_of(spec_.input_sum) + 63) / 64 * 64;
+  const std::size_t size = spec_.rows * spec_.in, bytes = aligned(size * size_of(spec_.input_sum));
   return {kept.data + kept_bytes() - bytes, size, dtype};
 }
 

@@ -13,11 +13,6 @@ AnyView columns_from(AnyView matrix, std::size_t column) {
   return matrix.sub(column, matrix.size - column);
 }
 
-// Bytes up to where the next buffer of a workspace may begin.
-constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 inline double flops_of(const device::Product& product) {
   const device::ProductShape& s = product.shape();
   return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/tree_sum.h"
+#include "models/layers/slots.h"
 
 namespace strata::models {
 namespace {
@@ -127,7 +128,7 @@ std::size_t SplitLinear::partial_size() const {
 }
 
 std::size_t SplitLinear::partial_bytes() const {
-  return (shards_.size() * partial_size() * sizeof(float) + 63) / 64 * 64;
+  return aligned(shards_.size() * partial_size() * sizeof(float));
 }
 
 std::size_t SplitLinear::scratch_bytes(int threads) const {

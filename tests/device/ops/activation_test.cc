@@ -3,7 +3,7 @@
 #include <limits>
 #include <numbers>
 
-#include "device/cpu/kernels/activation.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {
@@ -40,17 +40,15 @@ double gelu_slope(double x) {
   return (exact_gelu(x + h) - exact_gelu(x - h)) / (2 * h);
 }
 
-template <typename Forward, typename Backward>
-void expect_elementwise(const Forward& forward, const Backward& backward, double (*f)(double),
-                        double (*slope)(double)) {
+void expect_elementwise(Activation function, double (*f)(double), double (*slope)(double)) {
   for (const DType dtype : kDTypes)
     for (const std::size_t n : {std::size_t{1}, std::size_t{15}, std::size_t{16}, std::size_t{2 * 32768 + 19}}) {
       Array x = inputs(dtype, n), dy = Array::random(dtype, n, 2);
       const auto run = [&](int threads) {
         Array y(dtype, n), dx = dy;
         in_lane(threads, [&](Lane& lane) {
-          forward(lane, x.view(), y.view());
-          backward(lane, dx.view(), x.view(), dx.view());  // in place
+          activation_forward(lane, function, x.view(), y.view());
+          activation_backward(lane, function, dx.view(), x.view(), dx.view());  // in place
         });
         return std::vector<Array>{y, dx};
       };
@@ -66,7 +64,7 @@ void expect_elementwise(const Forward& forward, const Backward& backward, double
 }
 
 TEST(Gelu, ForwardAndBackward) {
-  expect_elementwise(gelu_forward, gelu_backward, exact_gelu, gelu_slope);
+  expect_elementwise(Activation::gelu, exact_gelu, gelu_slope);
 }
 
 TEST(Gelu, LimitsAndNaN) {
@@ -75,8 +73,8 @@ TEST(Gelu, LimitsAndNaN) {
   const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f};
   for (std::size_t i = 0; i < 5; ++i) x.set(i, values[i]), dx.set(i, 1.0f);
   in_lane(1, [&](Lane& lane) {
-    gelu_forward(lane, x.view(), y.view());
-    gelu_backward(lane, dx.view(), x.view(), dx.view());
+    activation_forward(lane, Activation::gelu, x.view(), y.view());
+    activation_backward(lane, Activation::gelu, dx.view(), x.view(), dx.view());
   });
   EXPECT_EQ(y[0], inf);
   EXPECT_TRUE(std::isnan(y[1]) && std::isnan(dx[1]));
@@ -90,7 +88,7 @@ TEST(Gelu, LimitsAndNaN) {
 }
 
 TEST(GeluErf, ForwardAndBackward) {
-  expect_elementwise(gelu_erf_forward, gelu_erf_backward, gelu_erf, gelu_erf_slope);
+  expect_elementwise(Activation::gelu_erf, gelu_erf, gelu_erf_slope);
 }
 
 // Below 0 too it is right to a few units in its own last place, down to where e^(-x^2 / 2) has an error of its own:
@@ -99,7 +97,7 @@ TEST(GeluErf, DoesNotCancel) {
   const std::size_t n = 4000;
   Array x(DType::fp32, n), y(DType::fp32, n);
   for (std::size_t i = 0; i < n; ++i) x.set(i, -10.0f * static_cast<float>(i + 1) / static_cast<float>(n));
-  in_lane(1, [&](Lane& lane) { gelu_erf_forward(lane, x.view(), y.view()); });
+  in_lane(1, [&](Lane& lane) { activation_forward(lane, Activation::gelu_erf, x.view(), y.view()); });
   for (std::size_t i = 0; i < n; ++i) {
     const double v = x[i], want = gelu_erf(v);
     ASSERT_NEAR(y[i], want, std::abs(want) * (4 + v * v) * 0x1p-23) << v;
@@ -113,8 +111,8 @@ TEST(GeluErf, LimitsAndNaN) {
   Array x(DType::fp32, n), y(DType::fp32, n), dx(DType::fp32, n);
   for (std::size_t i = 0; i < n; ++i) x.set(i, values[i]), dx.set(i, 1.0f);
   in_lane(1, [&](Lane& lane) {
-    gelu_erf_forward(lane, x.view(), y.view());
-    gelu_erf_backward(lane, dx.view(), x.view(), dx.view());
+    activation_forward(lane, Activation::gelu_erf, x.view(), y.view());
+    activation_backward(lane, Activation::gelu_erf, dx.view(), x.view(), dx.view());
   });
   EXPECT_EQ(y[0], inf);
   EXPECT_TRUE(std::isnan(y[1]) && std::isnan(dx[1]));
@@ -126,14 +124,37 @@ TEST(GeluErf, LimitsAndNaN) {
   for (const std::size_t i : {0, 2, 3, 4, 5, 6, 7}) EXPECT_NEAR(dx[i], slopes[i], 1e-7) << values[i];
 }
 
+TEST(TanhAndRelu, ForwardAndBackward) {
+  constexpr std::size_t kSize = 40'037;
+  for (const DType dtype : kDTypes) {
+    Array x = Array::random(dtype, kSize, 1, 4), dy = Array::random(dtype, kSize, 2), y(dtype, kSize), dx(dtype, kSize);
+    in_lane(3, [&](Lane& lane) {
+      activation_forward(lane, Activation::tanh, x.view(), y.view());
+      activation_backward(lane, Activation::tanh, dy.view(), y.view(), dx.view());
+    });
+    for (std::size_t i = 0; i < kSize; ++i) {
+      ASSERT_NEAR(y[i], std::tanh(static_cast<double>(x[i])), testing::tolerance(dtype, y[i], 1));
+      const double slope = dy[i] * (1 - static_cast<double>(y[i]) * static_cast<double>(y[i]));
+      ASSERT_NEAR(dx[i], slope, testing::tolerance(dtype, slope, 1));
+    }
+    in_lane(3, [&](Lane& lane) {
+      activation_forward(lane, Activation::relu, x.view(), y.view());
+      activation_backward(lane, Activation::relu, dy.view(), y.view(), dx.view());
+    });
+    for (std::size_t i = 0; i < kSize; ++i) {
+      ASSERT_EQ(y[i], x[i] > 0 ? x[i] : 0);
+      ASSERT_EQ(dx[i], x[i] > 0 ? dy[i] : 0);
+    }
+  }
+}
+
 double silu_slope(double x) {
   const double h = 1e-5;
   return (silu(x + h) - silu(x - h)) / (2 * h);
 }
 
 // Rows of a gate and what it opens: y = f(gate) * up.
-template <typename Forward, typename Backward>
-void expect_gated(const Forward& forward, const Backward& backward, double (*f)(double), double (*slope)(double)) {
+void expect_gated(Gate function, double (*f)(double), double (*slope)(double)) {
   for (const DType dtype : kDTypes)
     for (const std::size_t width : {std::size_t{1}, std::size_t{16}, std::size_t{37}, std::size_t{9001}}) {
       const std::size_t rows = 7;
@@ -141,8 +162,8 @@ void expect_gated(const Forward& forward, const Backward& backward, double (*f)(
       const auto run = [&](int threads) {
         Array y(dtype, rows * width), d = gate_up;
         in_lane(threads, [&](Lane& lane) {
-          forward(lane, rows, width, gate_up.view(), y.view());
-          backward(lane, rows, width, dy.view(), d.view(), d.view());  // in place
+          gated_forward(lane, function, rows, width, gate_up.view(), y.view());
+          gated_backward(lane, function, rows, width, dy.view(), d.view(), d.view());  // in place
         });
         return std::vector<Array>{y, d};
       };
@@ -160,11 +181,11 @@ void expect_gated(const Forward& forward, const Backward& backward, double (*f)(
 }
 
 TEST(Swiglu, ForwardAndBackward) {
-  expect_gated(swiglu_forward, swiglu_backward, silu, silu_slope);
+  expect_gated(Gate::silu, silu, silu_slope);
 }
 
 TEST(Geglu, ForwardAndBackward) {
-  expect_gated(geglu_forward, geglu_backward, gelu_erf, gelu_erf_slope);
+  expect_gated(Gate::gelu_erf, gelu_erf, gelu_erf_slope);
 }
 
 TEST(ActivationKernels, SameBitsOnBothInstructionSets) {
@@ -176,14 +197,14 @@ TEST(ActivationKernels, SameBitsOnBothInstructionSets) {
           const Array x = inputs(kDTypes[t], 2 * n), dy = Array::random(kDTypes[t], n, 2);
           Array y(kDTypes[t], n), dx(kDTypes[t], n), s(kDTypes[t], n), ds(kDTypes[t], 2 * n);
           Array e(kDTypes[t], n), de(kDTypes[t], n), g(kDTypes[t], n), dg(kDTypes[t], 2 * n);
-          k.geglu_forward[t](x.data(), g.data(), n);
-          k.geglu_backward[t](dy.data(), x.data(), dg.data(), n);
-          k.gelu_erf_forward[t](x.data(), e.data(), n);
-          k.gelu_erf_backward[t](dy.data(), x.data(), de.data(), n);
-          k.gelu_forward[t](x.data(), y.data(), n);
-          k.gelu_backward[t](dy.data(), x.data(), dx.data(), n);
-          k.swiglu_forward[t](x.data(), s.data(), n);
-          k.swiglu_backward[t](dy.data(), x.data(), ds.data(), n);
+          k.gated_forward[1][t](x.data(), g.data(), n);
+          k.gated_backward[1][t](dy.data(), x.data(), dg.data(), n);
+          k.forward[1][t](x.data(), e.data(), n);
+          k.backward[1][t](dy.data(), x.data(), de.data(), n);
+          k.forward[0][t](x.data(), y.data(), n);
+          k.backward[0][t](dy.data(), x.data(), dx.data(), n);
+          k.gated_forward[0][t](x.data(), s.data(), n);
+          k.gated_backward[0][t](dy.data(), x.data(), ds.data(), n);
           out.insert(out.end(), {y, dx, s, ds, e, de, g, dg});
         }
         return out;

@@ -1,6 +1,6 @@
 #include "device/ops/dropout.h"
 
-#include "device/cpu/kernels/dropout.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/numeric/philox.h"
 #include "tests/device/arrays.h"
 
@@ -131,10 +131,9 @@ TEST(DropoutKernels, SameBitsOnBothInstructionSets) {
         std::vector<Array> out;
         for (std::size_t t = 0; t < 3; ++t) {
           const Array x = Array::random(kDTypes[t], n, 1), residual = Array::random(kDTypes[t], n, 2);
-          Array a(kDTypes[t], n), b(kDTypes[t], n);
+          Array a(kDTypes[t], n);
           k.dropout[t](stream, index, drop_threshold(0.3f), 1.5f, x.data(), residual.data(), a.data(), n);
-          k.add[t](x.data(), residual.data(), b.data(), n);
-          out.insert(out.end(), {a, b});
+          out.push_back(a);
           for (std::size_t i = 0; t == 0 && i < n; ++i)
             EXPECT_EQ(a[i] != residual[i], random_word(stream, index + i) >= drop_threshold(0.3f)) << i;
         }

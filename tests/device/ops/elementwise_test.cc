@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "device/cpu/kernels/elementwise.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {
@@ -173,12 +173,15 @@ TEST(ElementwiseKernels, SameBitsOnBothInstructionSets) {
                                              k.cast[t][0](narrow.data(), wide.data(), n);
                                              const Array finite = Array::random(kDTypes[t], n, 6);
                                              k.add[t](finite.data(), sums.floats(), n);
+                                             const Array other = Array::random(kDTypes[t], n, 7);
+                                             Array pair(kDTypes[t], n);
+                                             k.sum[t](finite.data(), other.data(), pair.data(), n);
                                              Array columns(DType::fp32, 41), rounded(kDTypes[t], 41);
                                              k.column_sum[t](finite.data(), 90, 41, 45, columns.floats());
                                              k.add_partials[t](sums.floats(), 7, 50, rounded.data(), 41);
                                              Array count(DType::fp32, 1);
                                              count.set(0, static_cast<float>(k.count_nonfinite[t](narrow.data(), n)));
-                                             out.insert(out.end(), {narrow, wide, sums, columns, rounded, count});
+                                             out.insert(out.end(), {narrow, wide, sums, pair, columns, rounded, count});
                                            }
                                            return out;
                                          });

@@ -1,6 +1,6 @@
 #include "device/ops/norm.h"
 
-#include "device/cpu/kernels/norm.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

@@ -1,6 +1,6 @@
 #include "device/ops/tree_sum.h"
 
-#include "device/cpu/kernels/tree_sum.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "device/cpu/kernels/unpack.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/numeric/nf4.h"
 #include "tests/device/arrays.h"
 

@@ -1,5 +1,3 @@
-#include "models/families/llama_shape.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "models/families/llama.h"
 #include "tests/failure.h"
 
 namespace strata::models {

@@ -1,5 +1,3 @@
-#include "models/families/other_mathematics.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

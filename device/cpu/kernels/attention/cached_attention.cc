@@ -1,6 +1,5 @@
-#include "device/cpu/kernels/attention/cached_attention.h"
-
 #include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

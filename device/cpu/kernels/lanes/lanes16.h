@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/cpu/isa.h"
 #include "device/numeric/dtype.h"
 
 // Sixteen floats: one AVX-512 register or two AVX2 registers. Kernels are written once on top of this, so both

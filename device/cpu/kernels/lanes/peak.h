@@ -9,7 +9,7 @@ struct PeakKernels {
   double (*fp32)(std::size_t rounds);  // by FMA
   double (*bf16)(std::size_t rounds);  // by VDPBF16PS; null if the kernels do not have it
 };
-// select.h does not choose among these: its choice depends on what they measure (device/cpu/bf16_products.h).
+// select.h does not choose among these: its choice depends on what they measure (device/cpu/isa.h).
 namespace avx2 {
 extern const PeakKernels peak_kernels_table;
 }

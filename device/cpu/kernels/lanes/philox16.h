@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "device/cpu/isa.h"
 #include "device/numeric/philox.h"
 
 // The vector form of device/numeric/philox.h for kernels: the same numbers, eight blocks at a time.

@@ -1,5 +1,4 @@
 #pragma once
-#include "device/cpu/bf16_products.h"
 #include "device/cpu/isa.h"
 
 // Every kernel source here is compiled once per instruction set, in namespace STRATA_ISA. It must not instantiate

@@ -1,8 +1,7 @@
-#include "device/cpu/kernels/losses/cross_entropy.h"
-
 #include <math.h>
 
 #include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/tables.h"
 
 namespace strata::device::cpu::STRATA_ISA {
 

@@ -1,5 +1,3 @@
-#include "device/cpu/kernels/step/optimizer.h"
-
 #include <cfloat>
 #include <cstring>
 #include <type_traits>
@@ -8,6 +6,7 @@
 #include "device/cpu/kernels/lanes/lanes16.h"
 #include "device/cpu/kernels/lanes/philox16.h"
 #include "device/cpu/kernels/lanes/stochastic16.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/numeric/storage_format.h"
 
 namespace strata::device::cpu::STRATA_ISA {

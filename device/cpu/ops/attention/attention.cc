@@ -4,11 +4,13 @@
 #include <cstring>
 
 #include "device/cpu/backend.h"
-#include "device/cpu/bf16_products.h"
 #include "device/cpu/grain.h"
+#include "device/cpu/isa.h"
 #include "device/cpu/kernels/attention/attention.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/ops/attention/attention_tasks.h"
+#include "device/ops/attention/rope.h"
 
 namespace strata::device::cpu {
 namespace {
@@ -181,6 +183,20 @@ void attention_backward(Lane& lane, const AttentionShape& shape, const RowRange*
         clear(c, c.dk, row, c.k_stride, task.kv_head, 1, of_keys);
         clear(c, c.dv, row, c.v_stride, task.kv_head, 1, of_keys);
       }
+    });
+  });
+}
+
+void rope(Lane& lane, const RopeShape& shape, View x, const std::uint32_t* positions, ConstView cos, ConstView sin,
+          bool inverse) {
+  const std::size_t used = shape.heads * shape.head_dim, half = shape.head_dim / 2;
+  const auto *c = cos.as<float>(), *s = sin.as<float>();
+  const auto rotate = rope_kernels().rotate[index(x.dtype)];
+  submit(lane, [=](Team& team) {
+    for_rows(team, shape.rows, used, [&](std::size_t row) {
+      const std::size_t angle = positions[row] * half;
+      STRATA_CHECK_LE(angle + half, cos.size);
+      rotate(x.sub(row * shape.stride, used).data, shape.heads, half, c + angle, s + angle, inverse);
     });
   });
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/attention/cached_attention.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {

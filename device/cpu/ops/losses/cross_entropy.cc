@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/losses/cross_entropy.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {
@@ -15,22 +15,13 @@ namespace {
 // With 2^10 shards there are at most eleven subtrees.
 constexpr std::size_t kMostLevels = 11;
 
-// Calls f(row) for each row, with several rows per task.
-template <typename F>
-void for_tile_rows(Team& team, const LogitTile& tile, F&& f) {
-  const std::size_t grain = std::max<std::size_t>(1, kGrain / tile.columns);
-  team.for_range(tile.rows, grain, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t r = begin; r < end; ++r) f(r);
-  });
-}
-
 }  // namespace
 
 void softmax_statistics(Lane& lane, const LogitTile& tile, const std::int32_t* labels, RowStatistics* statistics) {
   const auto* x = tile.logits.as<float>();
   const auto softmax_sum = cross_entropy_kernels().softmax_sum;
   submit(lane, [=](Team& team) {
-    for_tile_rows(team, tile, [&](std::size_t r) {
+    for_rows(team, tile.rows, tile.columns, [&](std::size_t r) {
       const float* row = x + r * tile.stride;
       RowStatistics& s = statistics[r];
       if (tile.starts) s = {0.0, -INFINITY, 0.0f};
@@ -89,7 +80,7 @@ void cross_entropy_gradient(Lane& lane, const LogitTile& tile, const std::int32_
   auto* x = tile.logits.as<float>();
   const auto write_gradient = cross_entropy_kernels().gradient[index(gradient)];
   submit(lane, [=](Team& team) {
-    for_tile_rows(team, tile, [&](std::size_t r) {
+    for_rows(team, tile.rows, tile.columns, [&](std::size_t r) {
       float* row = x + r * tile.stride;
       if (labels[r] == kIgnoredLabel) {
         std::memset(row, 0, tile.columns * size_of(gradient));

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/products/matvec.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {

@@ -8,8 +8,7 @@
 
 #include "device/cpu/backend.h"
 #include "device/cpu/isa.h"
-#include "device/cpu/kernels/activation.h"
-#include "device/cpu/kernels/products/product.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/cpu/matmul.h"
 
@@ -208,10 +207,11 @@ void TiledProduct::finish(const Operands& x, const Tile& t) const {
   const bool forward = is_gelu(shape.epilogue);
   if (!forward && !is_gelu_gradient(shape.epilogue)) return;
   const ActivationKernels& kernels = activation_kernels();
+  const bool erf = shape.epilogue == Epilogue::gelu_erf || shape.epilogue == Epilogue::gelu_erf_gradient;
+  const auto kind = static_cast<std::size_t>(erf ? Activation::gelu_erf : Activation::gelu);
   const auto dtype = static_cast<std::size_t>(shape.out);
-  const auto gelu = (shape.epilogue == Epilogue::gelu_erf ? kernels.gelu_erf_forward : kernels.gelu_forward)[dtype];
-  const auto gelu_gradient =
-      (shape.epilogue == Epilogue::gelu_erf_gradient ? kernels.gelu_erf_backward : kernels.gelu_backward)[dtype];
+  const auto gelu = kernels.forward[kind][dtype];
+  const auto gelu_gradient = kernels.backward[kind][dtype];
   const auto bytes = static_cast<std::int64_t>(size_of(shape.out));
   const auto n = static_cast<std::size_t>(columns.length(t.column));
   for (std::int64_t i = t.row * rows.part; i < t.row * rows.part + rows.length(t.row); ++i) {

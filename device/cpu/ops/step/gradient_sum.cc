@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/step/gradient_sum.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 
 namespace strata::device::cpu {

@@ -1,7 +1,7 @@
 #include "device/ops/step/optimizer.h"
 
 #include "device/cpu/grain.h"
-#include "device/cpu/kernels/step/optimizer.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
 #include "device/numeric/optimizer_update.h"
 

@@ -28,34 +28,6 @@ __global__ void __launch_bounds__(kThreads)
                                   });
 }
 
-struct Tanh {
-  __device__ float operator()(float a, float) const { return tanhf(a); }
-};
-struct TanhBackward {
-  __device__ float operator()(float d, float t) const { return d * fmaf(-t, t, 1.0f); }
-};
-struct Relu {
-  __device__ float operator()(float a, float) const { return a < 0 ? 0.0f : a; }
-};
-struct ReluBackward {
-  __device__ float operator()(float d, float r) const { return r > 0 ? d : 0.0f; }
-};
-
-template <typename T, typename F>
-__global__ void __launch_bounds__(kThreads) map_pairs(F f, std::size_t n, const T* a, const T* b, T* y) {
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) y[i] = from_float<T>(f(to_float(a[i]), to_float(b[i])));
-}
-
-template <typename F>
-void map(Lane& lane, ConstView a, ConstView b, View y) {
-  if (y.size == 0) return;
-  visit(y.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    launch(lane, blocks_of(y.size), kThreads, 0, map_pairs<T, F>, F{}, y.size, a.as<T>(), b.as<T>(), y.as<T>());
-  });
-}
-
 }  // namespace
 
 void class_loss(Lane& lane, const ClassScoreShape& shape, ConstView scores, const std::int32_t* labels,
@@ -68,22 +40,6 @@ void class_loss(Lane& lane, const ClassScoreShape& shape, ConstView scores, cons
            class_set_words(shape.target, shape.classes), scores.as<float>(), labels, sets, weights, scalars,
            losses.as<float>(), d_scores ? d_scores.as<T>() : nullptr);
   });
-}
-
-void tanh_forward(Lane& lane, ConstView x, View y) {
-  map<Tanh>(lane, x, x, y);
-}
-
-void tanh_backward(Lane& lane, ConstView dy, ConstView y, View dx) {
-  map<TanhBackward>(lane, dy, y, dx);
-}
-
-void relu_forward(Lane& lane, ConstView x, View y) {
-  map<Relu>(lane, x, x, y);
-}
-
-void relu_backward(Lane& lane, ConstView dy, ConstView y, View dx) {
-  map<ReluBackward>(lane, dy, y, dx);
 }
 
 }  // namespace strata::device::cuda

@@ -1,6 +1,6 @@
 #include "device/ops/attention/rope.h"
 
-#include "device/cpu/kernels/attention/rope.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

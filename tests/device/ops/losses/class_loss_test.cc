@@ -120,29 +120,5 @@ TEST(ClassLoss, SameBitsOnAnyThreads) {
   });
 }
 
-TEST(TanhAndRelu, ForwardAndBackward) {
-  constexpr std::size_t kSize = 40'037;
-  for (const DType dtype : kDTypes) {
-    Array x = Array::random(dtype, kSize, 1, 4), dy = Array::random(dtype, kSize, 2), y(dtype, kSize), dx(dtype, kSize);
-    in_lane(3, [&](Lane& lane) {
-      tanh_forward(lane, x.view(), y.view());
-      tanh_backward(lane, dy.view(), y.view(), dx.view());
-    });
-    for (std::size_t i = 0; i < kSize; ++i) {
-      ASSERT_NEAR(y[i], std::tanh(static_cast<double>(x[i])), testing::tolerance(dtype, y[i], 1));
-      const double slope = dy[i] * (1 - static_cast<double>(y[i]) * static_cast<double>(y[i]));
-      ASSERT_NEAR(dx[i], slope, testing::tolerance(dtype, slope, 1));
-    }
-    in_lane(3, [&](Lane& lane) {
-      relu_forward(lane, x.view(), y.view());
-      relu_backward(lane, dy.view(), y.view(), dx.view());
-    });
-    for (std::size_t i = 0; i < kSize; ++i) {
-      ASSERT_EQ(y[i], x[i] > 0 ? x[i] : 0);
-      ASSERT_EQ(dx[i], x[i] > 0 ? dy[i] : 0);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace strata::device

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "device/cpu/kernels/losses/cross_entropy.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

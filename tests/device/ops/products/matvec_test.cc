@@ -1,6 +1,6 @@
 #include "device/ops/products/matvec.h"
 
-#include "device/cpu/kernels/products/matvec.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

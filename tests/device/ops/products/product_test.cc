@@ -216,11 +216,11 @@ TEST(Product, GeluIsThatOfTheRoundedOutput) {
       Array want = x.second;
       x.run(3);
       EXPECT_EQ(x.c, without_epilogue(s).c) << "what gelu is applied to stays";
-      const auto gelu = epilogue == Epilogue::gelu_tanh ? gelu_forward : gelu_erf_forward;
+      const Activation gelu = epilogue == Epilogue::gelu_tanh ? Activation::gelu : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
         for (std::int64_t i = 0; i < s.m; ++i) {
           const auto offset = static_cast<std::size_t>(i * s.ldc), count = static_cast<std::size_t>(s.n);
-          gelu(lane, x.c.view().sub(offset, count), want.view().sub(offset, count));
+          activation_forward(lane, gelu, x.c.view().sub(offset, count), want.view().sub(offset, count));
         }
       });
       EXPECT_EQ(x.second, want) << name_of(dtype);
@@ -236,11 +236,11 @@ TEST(Product, GeluGradientIsThatOfTheRoundedOutput) {
       x.run(3);
       EXPECT_EQ(x.second, second) << "what gelu was applied to stays";
       Array want = without_epilogue(s).c;
-      const auto gelu = epilogue == Epilogue::gelu_tanh_gradient ? gelu_backward : gelu_erf_backward;
+      const Activation gelu = epilogue == Epilogue::gelu_tanh_gradient ? Activation::gelu : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
         for (std::int64_t i = 0; i < s.m; ++i) {
           const View row = want.view().sub(static_cast<std::size_t>(i * s.ldc), static_cast<std::size_t>(s.n));
-          gelu(lane, row, x.second.view().sub(static_cast<std::size_t>(i * s.ldc), row.size), row);
+          activation_backward(lane, gelu, row, x.second.view().sub(static_cast<std::size_t>(i * s.ldc), row.size), row);
         }
       });
       EXPECT_EQ(x.c, want) << name_of(dtype);

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include "device/cpu/kernels/step/gradient_sum.h"
+#include "device/cpu/kernels/tables.h"
 #include "tests/device/arrays.h"
 
 namespace strata::device {

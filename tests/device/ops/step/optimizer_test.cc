@@ -1,6 +1,6 @@
 #include "device/ops/step/optimizer.h"
 
-#include "device/cpu/kernels/step/optimizer.h"
+#include "device/cpu/kernels/tables.h"
 #include "device/numeric/optimizer_update.h"
 #include "tests/device/ops/step/optimizer_case.h"
 

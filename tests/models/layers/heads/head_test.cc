@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LossRowsTest,
                                            Shape{8200, 30, 50, true, true, DType::bf16, true, 0, true},
                                            Shape{8200, 24, 50, false, false, DType::fp32, false, 0, true}));
 
-// prediction_transform_test checks the transform's mathematics. This checks that the head uses its gradient.
+// head_input_test checks the transform's mathematics. This checks that the head uses its gradient.
 TEST(HeadTransformTest, GradientsAreDifferencesOfTheLoss) {
   TestedHead head({97, 24, 20, true, true, DType::fp32, true, 0, true});
   head->scalars.loss_gradient = 1;

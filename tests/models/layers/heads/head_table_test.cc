@@ -1,4 +1,4 @@
-#include "models/layers/heads/tile_products.h"
+#include "models/layers/heads/head_table.h"
 
 #include <gtest/gtest.h>
 

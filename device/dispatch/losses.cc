@@ -1,8 +1,8 @@
-#include "device/ops/losses/cross_entropy.h"
-
 #include <bit>
 
 #include "device/operations.h"
+#include "device/ops/losses/class_loss.h"
+#include "device/ops/losses/cross_entropy.h"
 
 namespace strata::device {
 namespace {
@@ -43,6 +43,19 @@ void cross_entropy_gradient(Lane& lane, const LogitTile& tile, const std::int32_
 void sum_losses(Lane& lane, ConstView losses, ExactSum* total) {
   STRATA_CHECK(losses.dtype == DType::fp32);
   lane.operations().sum_losses(lane, losses, total);
+}
+
+void class_loss(Lane& lane, const ClassScoreShape& shape, ConstView scores, const std::int32_t* labels,
+                const std::uint32_t* sets, const float* weights, const StepScalars* scalars, View losses,
+                View d_scores) {
+  STRATA_CHECK_LE(shape.classes, shape.stride);
+  STRATA_CHECK_LE(shape.rows * shape.stride, scores.size);
+  STRATA_CHECK_EQ(shape.rows, losses.size);
+  STRATA_CHECK(scores.dtype == DType::fp32 && losses.dtype == DType::fp32);
+  STRATA_CHECK(!d_scores || shape.rows * shape.stride <= d_scores.size);
+  STRATA_CHECK_EQ(class_set_words(shape.target, shape.classes) > 0, sets != nullptr);
+  STRATA_CHECK(shape.target != ClassTarget::number || shape.classes == 1);
+  lane.operations().class_loss(lane, shape, scores, labels, sets, weights, scalars, losses, d_scores);
 }
 
 }  // namespace strata::device

@@ -19,7 +19,6 @@ struct LlamaShape {
 
   std::size_t query_width() const { return heads * head_dim; }
   std::size_t key_width() const { return kv_heads * head_dim; }
-  std::size_t qkv_width() const { return query_width() + 2 * key_width(); }
 };
 
 // Throws Error{usage} naming the key if a value is not supported, for sequences of `seq` tokens.
