@@ -8,6 +8,7 @@
 #include "text/chat/table.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text {
 namespace {
@@ -57,7 +58,7 @@ Value row(const RecordPlace& place, const std::vector<std::string>& names) {
       place.bad(fmt::format("expected {} fields, as in the header, found {}", names.size(), fields.size()));
     std::vector<std::pair<Value, Value>> out;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (!jinja::is_utf8(fields[i]))
+      if (!is_valid_utf8(fields[i]))
         place.bad(
             fmt::format("the field \"{}\" is not UTF-8: convert the file, with iconv -f WINDOWS-1252 -t UTF-8 if it "
                         "comes from an older Windows",
