@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/beginning.h"
 #include "text/chat/table.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
@@ -23,7 +24,7 @@ bool is_blank(std::string_view text) {
 // Formats a number for a message.
 std::string shown(const std::string& written) {
   constexpr std::size_t kMost = 40;
-  return written.size() <= kMost ? written : written.substr(0, kMost) + "...";
+  return written.size() <= kMost ? written : fmt::format("{}...", beginning_of(written, kMost));
 }
 
 constexpr const char* kOneList = " (if the file is one list, jq -c '.[]' makes a line of each record)";

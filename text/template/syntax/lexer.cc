@@ -274,10 +274,33 @@ class Lexer {
   std::vector<Token> tokens_;
 };
 
+std::string shown(const Token& token) {
+  switch (token.kind) {
+    case Token::Kind::data:
+      return "text";
+    case Token::Kind::variable_begin:
+      return "{{";
+    case Token::Kind::variable_end:
+      return "}}";
+    case Token::Kind::block_begin:
+      return "{%";
+    case Token::Kind::block_end:
+      return "%}";
+    case Token::Kind::end:
+      return "the end of the template";
+    default:
+      return fmt::format("'{}'", token.text.substr(0, 64));
+  }
+}
+
 }  // namespace
 
 std::vector<Token> tokens_of(std::string_view source) {
   return Lexer(source).run();
+}
+
+void TokenStream::unexpected(std::string_view expected) const {
+  wrong(fmt::format("expected {}, found {}", expected, shown(current())));
 }
 
 }  // namespace strata::text::jinja

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "text/template/syntax/expression_parser.h"
+#include "text/template/syntax/lexer.h"
 #include "text/template/syntax/syntax.h"
-#include "text/template/syntax/token_stream.h"
 
 namespace strata::text::jinja {
 namespace {

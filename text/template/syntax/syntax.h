@@ -1,5 +1,5 @@
 #pragma once
-// text/template/syntax/ turns a template's source into a tree (here): lexer.h, token_stream.h,
+// text/template/syntax/ turns a template's source into a tree (here): lexer.h,
 // expression_parser.h, parser.cc.
 #include <memory>
 #include <string>
