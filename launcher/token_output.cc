@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/beginning.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "launcher/overwrite.h"
@@ -24,11 +25,9 @@ void take_away(const fs::path& path) {
   if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
 }
 
-// Up to `most` bytes, cut between characters, and "..." if there are more.
+// Up to `most` bytes, and "..." if there are more.
 std::string beginning(const std::string& text, std::size_t most) {
-  if (text.size() <= most) return text;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
-  return text.substr(0, most) + "...";
+  return text.size() <= most ? text : fmt::format("{}...", beginning_of(text, most));
 }
 
 // Prints what was found, so that a column that is no label is noticed at once.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/beginning.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
 
@@ -15,12 +16,8 @@ namespace {
 
 constexpr std::size_t kMostRows = 40, kMostColumns = 40, kLongestName = 30, kGap = 2;
 
-// The beginning of a name, cut between characters.
 std::string cut(const std::string& name, std::size_t most) {
-  if (name.size() <= most) return printable(name);
-  std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
-  return printable(name.substr(0, end));
+  return printable(beginning_of(name, most));
 }
 
 std::string metrics_text(const runtime::ClassReport& report, std::size_t columns) {

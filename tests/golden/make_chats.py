@@ -76,8 +76,8 @@ plain
 {% for k, v in map|dictsort %}{{ k }}{% endfor %}|{{ map|dictsort(true) }}|{{ map|dictsort(reverse=true) }}|{{ {"a": 2, "b": 1}|dictsort(by="value") }}
 {% for a, (b, c) in [(1, (2, 3)), [4, "xy"]] %}{{ a }}{{ b }}{{ c }} {% endfor %}
 {% for a, b in [(1, 2, 3)] %}{% endfor %}
-{% for w in words %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.cycle("o", "e") }}{{ loop.previtem }}-{{ loop.nextitem }}{{ loop.depth }};{% endfor %}
-{% for w in words %}{{ loop.changed(w|length) }}{% endfor %}|{% for w in words %}{% if loop.previtem is defined and loop.previtem == "fig" %}{{ w }}{% endif %}{% endfor %}
+{% for w in words %}{{ loop.index }}{{ loop.index0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.previtem }}-{{ loop.nextitem }}{{ loop.depth }};{% endfor %}
+{% for w in words %}{% if loop.previtem is defined and loop.previtem == "fig" %}{{ w }}{% endif %}{% endfor %}
 {% for w in words if w != "fig" %}{{ loop.index }}/{{ loop.length }}{{ w }}{{ loop.last }}{% endfor %}|{% for w in [] %}x{% else %}none{% endfor %}|{% for w in words if no %}x{% else %}none{% endfor %}|{% for w in missing %}x{% else %}none{% endfor %}
 {% for w in words %}{% if w == "fig" %}{% break %}{% endif %}{{ w }}{% endfor %}|{% for w in words %}{% if w == "fig" %}{% continue %}{% endif %}{{ w }}{% else %}e{% endfor %}|{% for a in numbers %}{% for b in numbers %}{% if b == a %}{% break %}{% endif %}{{ a }}{{ b }} {% endfor %}{% endfor %}
 {% for c in emoji %}{{ c }},{% endfor %}|{% for i in range(3) %}{{ i }}{% endfor %}|{% for i in range(5, 0, -2) %}{{ i }}{% endfor %}|{{ range(2, 5)|list }}|{{ range(0) | length }}|{% for a in (1, 2) %}{{ a }}{% endfor %}
@@ -96,23 +96,28 @@ plain
 {% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=2) }}
 {% macro m(a) %}{{ a }}{% endmacro %}{{ m(z=2) }}
 {% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, z=4) }}
-{% macro m(x) %}<{{ caller(x) }}>{% endmacro %}{% call(y) m(3) %}{{ y }}{{ n }}{% endcall %}|{% macro w() %}{{ caller() }}{% endmacro %}{% call w() %}in{% endcall %}
 {% macro r(k) %}{{ k }}{% if k > 0 %}{{ r(k - 1) }}{% endif %}{% endmacro %}{{ r(5) }}|{% macro o() %}{{ later }}{% endmacro %}{% set later = "seen" %}{{ o() }}
 {% macro r(k) %}{{ r(k) }}{% endmacro %}{{ r(5) }}
 {% for i in numbers %}{% macro f() %}{{ i }}{% endmacro %}{{ f() }}{% endfor %}|{% macro g() %}{{ loop is defined }}{% endmacro %}{% for i in [1] %}{{ g() }}{% endfor %}
 {{ text|trim }}|{{ text|upper }}|{{ text|lower }}|{{ text|trim|capitalize }}|{{ "hello wORLD foo-bar (x" | title }}|{{ "xxaxx"|trim("x") }}|{{ "a b"|replace(" ", "") }}|{{ "aaa"|replace("a", "b", 2) }}|{{ "abc"|replace("", "-") }}
 {{ "a\nb\n\nc"|indent }}|{{ "a\nb\n\nc\n"|indent(2, true) }}|{{ "a\nb\n\nc"|indent(2, blank=true) }}|{{ "a\nb"|indent("> ", first=true) }}
-{{ "%s and %r, %d %05.1f %x %-4s|%4s|%%" | format("a", "b", 3, 2.25, 255, "l", "r") }}|{{ "%(a)s" | format(a=1) }}|{{ "%s" % "x" }}|{{ "%s-%s" % (1, 2) }}|{{ "%d" % 3.7 }}|{{ "%c" % 65 }}|{{ "%+d % d" % (1, 2) }}
+{{ "%s and %d %05.1f %x %-4s|%4s|%.2s|%05d|%-5d|%05s|%%" | format("a", 3, 2.25, 255, "l", "r", "xyz", -42, 7, "z") }}|{{ "%s" % "x" }}|{{ "%s-%s" % (1, 2) }}|{{ "%d" % 3.7 }}|{{ "%d" % true }}|{{ "%f" % 2 }}
 {{ "%s" % (1, 2) }}
 {{ "%s %s" % 1 }}
+{{ "%d" % "a" }}
+{{ "%x" % 2.5 }}
+{{ "{:d}".format("a") }}
+{{ "{:x}".format(2.5) }}
+{{ "{:s}".format(2) }}
+{{ "{a}".format(b=1) }}
 {{ "{} {1}" .format(1) }}
-{{ "{} {}".format(1, "a") }}|{{ "{0}{1}{0}".format(1, 2) }}|{{ "{a}-{b[0]}-{c.C}".format(a=1, b=numbers, c=map) }}|{{ "{:>5}|{:<5}|{:^5}|{:*^7}".format("a", "b", "c", "d") }}|{{ "{:05d} {:x} {:,} {:.2f} {:+} {:%} {:e}".format(42, 255, 1234567, 2.345, 3, 0.5, 12345.678) }}|{{ "{!r}".format("a") }}|{{ "{{}}".format() }}
+{{ "{} {}".format(1, "a") }}|{{ "{0}{1}{0}".format(1, 2) }}|{{ "{a}-{b}-{0}".format(3, a=1, b=numbers) }}|{{ "{:>5}|{:<5}|{:^5}|{:*^7}".format("a", "b", "c", "d") }}|{{ "{:05d} {:x} {:.2f} {:07.2f} {:<05d} {:^7} {:.2s} {:*>6}".format(-42, 255, 2.345, -2.5, 42, 1.5, "xyz", 3) }}|{{ "{{}}".format() }}
 {{ words|join }}|{{ words|join(", ") }}|{{ rows|join("-", attribute="k") }}|{{ [1, nothing, "a"]|join(",") }}|{{ "abc"|join("-") }}|{{ ", ".join(words) }}
 {{ ", ".join([1]) }}
 {{ words|length }}|{{ map|count }}|{{ text|length }}|{{ missing|length }}|{{ words|first }}|{{ words|last }}|{{ []|first }}|{{ "é"|first }}|{{ numbers|sum }}|{{ rows|sum(attribute="v") }}|{{ numbers|max }}{{ numbers|min }}|{{ words|min }}
 {{ n|length }}
 {{ words|sort }}|{{ words|sort(case_sensitive=true) }}|{{ words|sort(reverse=true) }}|{{ rows|sort(attribute="v", reverse=true)|map(attribute="v")|list }}|{{ numbers|sort|join }}|{{ rows|sort(attribute="k,v")|map(attribute="v")|join }}
-{{ words|reverse|list }}|{{ "abc"|reverse }}|{{ words|unique|list }}|{{ mixed|unique|list }}|{{ numbers|batch(2)|list }}|{{ numbers|batch(2, 0)|list }}|{% for g, l in rows|groupby("k") %}{{ g }}{{ l|length }}{% endfor %}
+{{ words|reverse|list }}|{{ "abc"|reverse }}|{{ words|unique|list }}|{{ mixed|unique|list }}
 {{ words|map("upper")|list }}|{{ rows|map(attribute="v")|list }}|{{ rows|map(attribute="on", default="-")|list }}|{{ words|map("replace", "p", "b")|join(" ") }}|{{ numbers|map("string")|join }}
 {{ numbers|select("odd")|list }}|{{ numbers|reject("gt", 1)|list }}|{{ rows|selectattr("on")|map(attribute="v")|list }}|{{ rows|rejectattr("on", "defined")|map(attribute="v")|list }}|{{ rows|selectattr("k", "equalto", "a")|list|length }}|{{ rows|selectattr("k", "in", ["b"])|map(attribute="v")|first }}|{{ nothing|selectattr("k")|list }}|{{ rows|selectattr("v", ">=", 2)|map(attribute="k")|list }}
 {{ rows|selectattr("on")|length }}
@@ -122,16 +127,15 @@ plain
 {{ tools|tojson }}|{{ text|tojson }}|{{ map|tojson(indent=2) }}|{{ map|tojson(sort_keys=false) }}|{{ messages[2].content|tojson }}|{{ tools|tojson(ensure_ascii=true) }}|{{ emoji|tojson(ensure_ascii=true) }}|{{ {"b": 1, "a": [{}, []]}|tojson(sort_keys=true, indent=1) }}|{{ numbers|tojson(separators=(",", ":")) }}|{{ [1.0, 1e20, 0.1, true, none, "\u007f\b\f"]|tojson }}|{{ {1: 2, none: 3, true: 4}|tojson }}
 {{ missing|tojson }}
 {{ rows|map(attribute="v")|tojson }}
-{{ "<a>"|e }}|{{ "<a>"|safe }}|{{ ("<a>"|safe) + "<b>" }}|{{ ("<a>"|safe) ~ "<b>" }}|{{ "<b>" + ("<a>"|safe) }}|{{ "<a>"|safe|e }}|{{ "<a>"|e|upper }}|{{ "<a>"|forceescape }}
+{{ "<a>"|e }}|{{ "<a>"|safe }}|{{ ("<a>"|safe) + "<b>" }}|{{ ("<a>"|safe) ~ "<b>" }}|{{ "<b>" + ("<a>"|safe) }}|{{ "<a>"|safe|e }}|{{ "<a>"|e|upper }}
 {{ x|int }}|{{ "12"|int }}|{{ "x"|int(5) }}|{{ " 3.7 "|int }}|{{ "1.5"|float }}|{{ "x"|float }}|{{ 2.567|round(2) }}|{{ 2.5|round }}|{{ 3.5|round }}|{{ 2.1|round(0, "ceil") }}|{{ 2.9|round(method="floor") }}|{{ n|round }}|{{ -3|abs }}|{{ n|string ~ "!" }}|{{ nothing|string }}
-{{ "a b  c"|wordcount }}|{{ "ab"|center(6) }}|{{ "abc"|list }}|{{ map|list }}|{{ "A b"|lower|replace(" ", "_") }}
+{{ "abc"|list }}|{{ map|list }}|{{ "A b"|lower|replace(" ", "_") }}
 {{ text.strip() }}|{{ text.lstrip() }}|{{ text.rstrip() }}|{{ "xyax".strip("xy") }}|{{ "a,b,,c".split(",") }}|{{ " a  b ".split() }}|{{ "a,b,c".split(",", 1) }}|{{ "a,b,c".rsplit(",", 1) }}|{{ " a b c ".split(none, 1) }}|{{ " a b c ".rsplit(none, 1) }}|{{ "a\nb\r\nc\n".splitlines() }}|{{ "abc".split("") is defined }}
-{{ "abc".startswith("ab") }}|{{ "abc".endswith(("x", "c")) }}|{{ "abc".startswith("b", 1) }}|{{ "abcb".find("b") }}|{{ "abcb".rfind("b") }}|{{ "éab".find("b") }}|{{ "abcb".index("c") }}|{{ "aaa".count("a") }}|{{ "abc".find("z") }}
-{{ "abc".index("z") }}
-{{ "a-b-c".partition("-") }}|{{ "a-b-c".rpartition("-") }}|{{ "abc".replace("b", "x") }}|{{ "aaa".replace("a", "b", 1) }}|{{ "abc".removeprefix("a") }}|{{ "abc".removesuffix("c") }}|{{ "hello world's".title() }}|{{ "hELLO".capitalize() }}|{{ "Ab".swapcase() }}|{{ "ab".zfill(4) }}|{{ "-1".zfill(4) }}|{{ "a".ljust(3) ~ "|" }}|{{ "a".rjust(3, "*") }}|{{ "ab".center(5, "-") }}|{{ "abc".center(6, "-") }}
-{{ "abc".isalpha() }}|{{ "a1".isalnum() }}|{{ "12".isdigit() }}|{{ " ".isspace() }}|{{ "AB".isupper() }}|{{ "Ab".islower() }}|{{ "Ab Cd".istitle() }}|{{ "é".isascii() }}|{{ "".isalpha() }}
-{{ n is odd }}|{{ n is even }}|{{ n is divisibleby 7 }}|{{ n is divisibleby(2) }}|{{ n is number }}|{{ yes is number }}|{{ n is integer }}|{{ x is float }}|{{ yes is boolean }}|{{ yes is true }}|{{ no is false }}|{{ 1 is true }}|{{ nothing is none }}|{{ text is string }}|{{ map is mapping }}|{{ words is sequence }}|{{ text is sequence }}|{{ map is sequence }}|{{ map is iterable }}|{{ n is iterable }}|{{ missing is iterable }}|{{ missing is sequence }}
-{{ n is eq 7 }}|{{ n is gt 5 and n is lt(9) }}|{{ n is ne 7 }}|{{ n is in [7] }}|{{ "a" is in map }}|{{ "abc" is lower }}|{{ "ABC" is upper }}|{{ n is sameas n }}|{{ n is not none }}|{{ not n is none }}|{{ range is callable }}|{{ n is defined and missing is undefined }}|{{ "upper" is filter }}|{{ "odd" is test }}
+{{ "abc".startswith("ab") }}|{{ "abc".endswith(("x", "c")) }}|{{ "abc".startswith("b", 1) }}|{{ "abcb".find("b") }}|{{ "éab".find("b") }}|{{ "aaa".count("a") }}|{{ "abc".find("z") }}
+{{ "abc".replace("b", "x") }}|{{ "aaa".replace("a", "b", 1) }}|{{ "abc".removeprefix("a") }}|{{ "abc".removesuffix("c") }}|{{ "hello world's".title() }}|{{ "hELLO".capitalize() }}
+{{ "abc".isalpha() }}|{{ "12".isdigit() }}|{{ " ".isspace() }}|{{ "AB".isupper() }}|{{ "Ab".islower() }}|{{ "é".isascii() }}|{{ "".isalpha() }}
+{{ n is odd }}|{{ n is even }}|{{ n is number }}|{{ yes is number }}|{{ n is integer }}|{{ x is float }}|{{ yes is boolean }}|{{ yes is true }}|{{ no is false }}|{{ 1 is true }}|{{ nothing is none }}|{{ text is string }}|{{ map is mapping }}|{{ words is sequence }}|{{ text is sequence }}|{{ map is sequence }}|{{ map is iterable }}|{{ n is iterable }}|{{ missing is iterable }}|{{ missing is sequence }}
+{{ n is eq 7 }}|{{ n is gt 5 and n is lt(9) }}|{{ n is ne 7 }}|{{ n is in [7] }}|{{ "a" is in map }}|{{ "abc" is lower }}|{{ "ABC" is upper }}|{{ n is sameas n }}|{{ n is not none }}|{{ not n is none }}|{{ range is callable }}|{{ n is defined and missing is undefined }}
 {{ n is none is false }}
 {{ n is nonesuch }}
 {{ n|nonesuch }}
@@ -142,7 +146,6 @@ plain
 {{ strftime_now("%Y-%m-%d %H:%M:%S %d %b %B %A %j %%") }}
 {{ dict(a=1, b=2) }}|{{ dict([("x", 1)]) }}|{{ dict({"a": 1}, b=2) }}|{{ {"a": 1, "a": 2} }}|{{ {1: "x"}[1] }}|{{ {(1, 2): 3}[1, 2] }}|{{ {**{}} if false else 1 }}
 {{ {[1]: 2} }}
-{% set j = joiner("; ") %}{% for i in numbers %}{{ j() }}{{ i }}{% endfor %}|{% set c = cycler("a", "b") %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.reset() }}{{ c.next() }}
 {% if n > 5 %}big{% elif n > 3 %}mid{% else %}small{% endif %}|{% if no %}a{% elif nothing %}b{% else %}c{% endif %}|{% if missing %}a{% endif %}|{% if words %}w{% endif %}|{% if {} %}d{% endif %}
 a  {%- if yes -%}  b  {%- endif -%}  c|{{- " d " -}}  e
   {% if yes %}

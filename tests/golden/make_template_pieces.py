@@ -15,11 +15,10 @@ VARIABLES = {"a": [3, 1, 2], "t": "Hello <b> World", "d": {"y": 1, "x": [1, 2]},
 PIECES = r"""
 {{ a|sort }}|{{ a|sort(reverse=true) }}|{{ a|first }}{{ a|last }}|{{ a|sum }}|{{ a|min }}{{ a|max }}|{{ a|length }}{{ a|count }}
 {{ p|map(attribute='n')|join('-') }}|{{ p|selectattr('k', 'gt', 1)|map(attribute='k')|list }}|{{ p|rejectattr('n', 'equalto', 'b')|list }}
-{{ p|groupby('n')|list }}|{% for name, group in p|groupby('n') %}{{ name }}={{ group|length }};{% endfor %}
 {{ p|sort(attribute='n,k')|map(attribute='k')|list }}|{{ p|unique(attribute='n')|map(attribute='n')|list }}|{{ p|sum(attribute='k') }}
-{{ a|map('string')|list }}|{{ a|select('odd')|list }}|{{ a|reject('odd')|list }}|{{ a|batch(2, 0)|list }}|{{ a|reverse|list }}
+{{ a|map('string')|list }}|{{ a|select('odd')|list }}|{{ a|reject('odd')|list }}|{{ a|reverse|list }}
 {{ t|upper }}|{{ t|lower }}|{{ t|title }}|{{ t|capitalize }}|{{ t|replace('l', 'L', 2) }}|{{ t|trim('Hd') }}|{{ t|length }}|{{ t|reverse }}
-{{ t|e }}|{{ t|escape|safe }}|{{ t|safe|e }}|{{ t|forceescape }}|{{ t|wordcount }}|{{ t|center(21) }}|{{ t|indent(2, true) }}
+{{ t|e }}|{{ t|escape|safe }}|{{ t|safe|e }}|{{ t|indent(2, true) }}
 {{ u|upper }}|{{ u|lower }}|{{ u|length }}|{{ u[0:3] }}|{{ u[::-1] }}|{{ u[-1] }}|{{ u|list|length }}
 {{ d|tojson }}|{{ d|tojson(indent=2) }}|{{ u|tojson }}|{{ d|dictsort }}|{{ d|dictsort(by='value')|length }}
 {{ d|items|list }}|{{ d.items()|list }}|{{ d.keys()|list }}|{{ d.get('z', 4) }}|{{ d['y'] }}{{ d.y }}|{{ d.z is defined }}
@@ -32,9 +31,9 @@ PIECES = r"""
 {{ 5|join }}
 {{ [1, 'a']|sort }}
 {{ e|first }}|{{ e|sum }}|{{ e|length }}|{{ e|join }}|{{ e|max }}
-{{ 1 is odd }}{{ 2 is even }}{{ 6 is divisibleby 3 }}{{ n is none }}{{ t is string }}{{ 1 is number }}{{ 1 is integer }}{{ f is float }}{{ b is boolean }}{{ b is true }}
+{{ 1 is odd }}{{ 2 is even }}{{ n is none }}{{ t is string }}{{ 1 is number }}{{ 1 is integer }}{{ f is float }}{{ b is boolean }}{{ b is true }}
 {{ d is mapping }}{{ a is iterable }}{{ a is sequence }}{{ zz is undefined }}{{ 1 is sameas 1 }}{{ 3 in a }}{{ 3 is in a }}{{ 'x' not in d }}{{ 'A' is upper }}{{ 'a' is lower }}
-{{ 1 is eq 1 }}{{ 1 is lt 2 }}{{ 2 is ge 2 }}{{ 2 is ne 2 }}{{ t is not none }}{{ 'sort' is filter }}{{ 'odd' is test }}{{ a is callable }}{{ range is callable }}
+{{ 1 is eq 1 }}{{ 1 is lt 2 }}{{ 2 is ge 2 }}{{ 2 is ne 2 }}{{ t is not none }}{{ a is callable }}{{ range is callable }}
 {{ 1 is xyz }}
 {% set x = 1 %}{% if b %}{% set x = 2 %}{% endif %}{{ x }}{% for i in a %}{% set x = i %}{{ x }}{% endfor %}{{ x }}
 {% set ns = namespace(x=1, y=2) %}{% for i in a %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}{{ ns.y }}
@@ -45,14 +44,13 @@ PIECES = r"""
 {% with x = 5, y = x %}{{ x }}{{ y is defined }}{% endwith %}{{ x is defined }}
 {% macro m(x, y=2, z=x) %}[{{ x }}{{ y }}{{ z }}{{ varargs }}{{ kwargs }}]{% endmacro %}{{ m(1) }}{{ m(1, 3, 4) }}{{ m(x=9, y=8) }}{{ m(1, 2, 3, 4) }}{{ m(1, q=2) }}
 {% macro m(x) %}{{ x }}{{ t }}{{ i is defined }}{% endmacro %}{% for i in [1] %}{{ m(i) }}{% endfor %}
-{% macro m() %}<{{ caller('a', 2) }}>{% endmacro %}{% call(x, y) m() %}{{ x * y }}{% endcall %}
 {% macro m(x) %}{{ m.name }}{% endmacro %}{{ m(1) }}
 {% macro r(k) %}{{ k }}{% if k > 0 %}{{ r(k - 1) }}{% endif %}{% endmacro %}{{ r(4) }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ m(1, 2) }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ m(x=1, x2=2) }}
 {% filter upper %}a{{ t }}{% for i in a %}{{ i }}b{% endfor %}{% endfilter %}
 {% for i in a %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }};{% endfor %}
-{% for i in a %}{{ loop.previtem|default('-') }}<{{ i }}>{{ loop.nextitem|default('-') }}{{ loop.cycle('a', 'b') }}{{ loop.changed(i > 1) }};{% endfor %}
+{% for i in a %}{{ loop.previtem|default('-') }}<{{ i }}>{{ loop.nextitem|default('-') }};{% endfor %}
 {% for i in a if i > 1 %}{{ loop.index }}/{{ loop.length }}:{{ i }};{% else %}none{% endfor %}|{% for i in a if i > 9 %}x{% else %}none{% endfor %}
 {% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}{% for k in d %}{{ k }}{% endfor %}{% for x, y in [[1, 2], [3, 4]] %}{{ x + y }},{% endfor %}
 {% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}|{{ range(2, 9, 3)|list }}{{ range(3, 0, -1)|list }}
@@ -91,17 +89,16 @@ x {{- ' y ' -}} z |  {{ 1 }}
 {{ a[9].z }}
 {{ t.__class__ }}
 {{ a[0] }}{{ a[-1] }}{{ a[1:] }}{{ a[:-1] }}{{ a[::2] }}{{ a[5:] }}{{ d['x'][0] }}{{ d.x.1 }}{{ t[1] }}{{ t[6:9] }}
-{{ t.split(' ') }}{{ t.startswith('He') }}{{ t.endswith(('x', 'd')) }}{{ t.find('o') }}{{ t.strip('Hd') }}{{ ' a '.lstrip() }}{{ 'a,b'.rsplit(',', 1) }}{{ t.partition(' ') }}
-{{ 'x'.join(['a', 'b']) }}{{ 'A'.isupper() }}{{ '12'.isdigit() }}{{ 'ab'.zfill(5) }}{{ 'ab'.center(6, '*') }}{{ 'abab'.count('ab') }}{{ 'ab'.index('b') }}{{ 'x'.rjust(3) }}
-{{ '{} {x}'.format(1, x=2) }}{{ '{0:>5}|{0:<5}|{1:.2f}'.format('a', 2.5) }}{{ '{:,}'.format(1234567) }}
-{{ 'ab'.index('z') }}
+{{ t.split(' ') }}{{ t.startswith('He') }}{{ t.endswith(('x', 'd')) }}{{ t.find('o') }}{{ t.strip('Hd') }}{{ ' a '.lstrip() }}{{ 'a,b'.rsplit(',', 1) }}
+{{ 'x'.join(['a', 'b']) }}{{ 'A'.isupper() }}{{ '12'.isdigit() }}{{ 'abab'.count('ab') }}
+{{ '{} {x}'.format(1, x=2) }}{{ '{0:>5}|{0:<5}|{1:.2f}'.format('a', 2.5) }}
 {{ a.append(4) }}
 {{ d.update({}) }}
 {{ a.index(1) }}{{ a.count(3) }}{{ a.index(9) }}
 {{ 1.0 }}{{ 1e20 }}{{ 1.5e-7 }}{{ 0.1 + 0.2 }}{{ 1_000 }}{{ 0x1f }}{{ 0b11 }}{{ 0o17 }}{{ 100000000000000000.0 }}{{ 1e16 }}
 {{ "q'q" }}{{ ["q'q", 'a"b', 'x\n'] }}{{ {'a': none, 1: true} }}{{ (1, 2) }}{{ (1,) }}{{ () }}{{ [] }}{{ {} }}{{ true }}{{ None }}
 {{ 'a' 'b' }}{{ "\x41\u00e9\n|" }}{{ '\\' }}
-{{ dict(a=1, b=2) }}{{ cycler('a', 'b').next() }}{% set c = cycler(1, 2) %}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.reset() }}{{ c.next() }}{% set j = joiner('; ') %}{{ j() }}x{{ j() }}y
+{{ dict(a=1, b=2) }}
 {{ raise_exception('no') }}
 {% if b %}{{ t }}
 {% for x in %}{% endfor %}

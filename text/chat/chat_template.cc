@@ -18,13 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using jinja::Kind;
 using jinja::Value;
-constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
 
 std::string read(const fs::path& path) {
-  const MappedFile file(path);
-  if (file.bytes().size() > kMaxBytes)
-    fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", path.string(), file.bytes().size());
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  return std::string(text_of(MappedFile(path)));
 }
 
 // Finds "<|...|>" in a template: text that looks like a special token.

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/beginning.h"
 #include "text/chat/table.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text {
 namespace {
@@ -22,7 +24,7 @@ bool is_blank(std::string_view text) {
 // Formats a number for a message.
 std::string shown(const std::string& written) {
   constexpr std::size_t kMost = 40;
-  return written.size() <= kMost ? written : written.substr(0, kMost) + "...";
+  return written.size() <= kMost ? written : fmt::format("{}...", beginning_of(written, kMost));
 }
 
 constexpr const char* kOneList = " (if the file is one list, jq -c '.[]' makes a line of each record)";
@@ -57,7 +59,7 @@ Value row(const RecordPlace& place, const std::vector<std::string>& names) {
       place.bad(fmt::format("expected {} fields, as in the header, found {}", names.size(), fields.size()));
     std::vector<std::pair<Value, Value>> out;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (!jinja::is_utf8(fields[i]))
+      if (!is_valid_utf8(fields[i]))
         place.bad(
             fmt::format("the field \"{}\" is not UTF-8: convert the file, with iconv -f WINDOWS-1252 -t UTF-8 if it "
                         "comes from an older Windows",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/beginning.h"
 #include "text/chat/turn_mask.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
@@ -44,9 +45,7 @@ std::string text_or_empty(const Value& record, std::string_view key) {
 
 // At most `most` bytes, in whole characters: a table without a header takes a record's texts as names.
 std::string shortened(const std::string& text, std::size_t most) {
-  if (text.size() <= most) return text;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
-  return text.substr(0, most) + "...";
+  return text.size() <= most ? text : fmt::format("{}...", beginning_of(text, most));
 }
 
 // A record's field names, for messages.

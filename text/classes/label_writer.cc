@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "base/beginning.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "text/classes/joined_labels.h"
@@ -32,7 +33,7 @@ std::string json_of(const std::optional<LabelValue>& value) {
 // Shortens a text for a message.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 40;
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+  return text.size() <= kMost ? text : fmt::format("{}...", beginning_of(text, kMost));
 }
 
 // How tables write a missing number. As the only such label it may well be a name.

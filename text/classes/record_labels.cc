@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/beginning.h"
 #include "base/error.h"
 #include "text/chat/record.h"
 #include "text/chat/table.h"
@@ -32,10 +33,7 @@ template <typename... Args>
 // Shortens a text for a message.
 std::string short_label(const std::string& text) {
   constexpr std::size_t kMost = 100;
-  std::size_t end = kMost;
-  if (text.size() <= kMost) return text;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return text.size() <= kMost ? text : fmt::format("{}...", beginning_of(text, kMost));
 }
 
 // Whether programs write numbers like this. Excluded are leading zeros ("007"), an integer with "+", and an exponent

@@ -4,15 +4,21 @@
 
 #include <algorithm>
 
+#include "text/split/border.h"
 #include "text/split/pre_tokenizers.h"
 
 namespace strata::text {
 namespace {
 
-constexpr std::string_view kMark = "\u2581";  // SentencePiece's mark of a space
 // Qwen2Tokenizer's pattern, as a JSON string.
 constexpr std::string_view kQwenPattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+)";
+
+std::string bert_normalizer(bool chinese, bool strips_accents, bool lowercase) {
+  return fmt::format(
+      R"({{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":{},"strip_accents":{},"lowercase":{}}})",
+      chinese, strips_accents, lowercase);
+}
 
 // The components of a sequence, or the single component.
 std::vector<Json> parts_of(const std::optional<Json>& component) {
@@ -55,11 +61,8 @@ ClassComponents components_of_class(const FolderSettings& settings) {
   const bool qwen = name == "Qwen2Tokenizer";
   if (settings.is_bert()) {
     const bool lower = settings.lowercase.value_or(true);
-    return {
-        fmt::format(
-            R"({{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":{},"strip_accents":{},"lowercase":{}}})",
-            settings.splits_chinese.value_or(true), settings.strip_accents.value_or(lower), lower),
-        R"({"type":"BertPreTokenizer"})"};
+    return {bert_normalizer(settings.splits_chinese.value_or(true), settings.strip_accents.value_or(lower), lower),
+            R"({"type":"BertPreTokenizer"})"};
   }
   if (settings.is_byte_level()) {
     std::string bytes = fmt::format(R"({{"type":"ByteLevel","add_prefix_space":{},"use_regex":{}}})",
@@ -72,7 +75,7 @@ ClassComponents components_of_class(const FolderSettings& settings) {
     return {qwen || name == "GPTNeoXTokenizer" ? R"({"type":"NFC"})" : "null", std::move(bytes)};
   }
   const auto metaspace = [&](std::string_view scheme, bool split) {
-    return fmt::format(R"({{"type":"Metaspace","replacement":"{}","prepend_scheme":"{}","split":{}}})", kMark,
+    return fmt::format(R"({{"type":"Metaspace","replacement":"{}","prepend_scheme":"{}","split":{}}})", kSpaceMark,
                        settings.prefix_space.value_or(true) ? scheme : "never", split);
   };
   if (settings.is_renumbered())
@@ -96,8 +99,9 @@ std::optional<std::string> remark_on_components(const FolderSettings& settings, 
   };
   const std::string own = meaning_of(normalizer), splits = meaning_of(pre_tokenizer);
   // Replacing spaces without a split is a Metaspace that adds no space in front.
-  const bool replaced = settings.is_llama() && settings.prefix_space == false && splits.empty() &&
-                        own == fmt::format(R"({{"type":"Replace","pattern":{{"String":" "}},"content":"{}"}};)", kMark);
+  const bool replaced =
+      settings.is_llama() && settings.prefix_space == false && splits.empty() &&
+      own == fmt::format(R"({{"type":"Replace","pattern":{{"String":" "}},"content":"{}"}};)", kSpaceMark);
   const bool of_normalizer = !replaced && differs(made.normalizer, own);
   const bool of_splits = !replaced && differs(made.pre_tokenizer, splits);
   if (!of_normalizer && !of_splits) return std::nullopt;
@@ -140,9 +144,7 @@ std::optional<std::string> normalizer_of_class(const FolderSettings& settings, c
     differs(strips, own_strips, "strip_accents", settings.strip_accents.has_value());
   differs(chinese, own_chinese, "tokenize_chinese_chars", settings.splits_chinese.has_value());
   if (lower == own_lower && strips == own_strips && chinese == own_chinese) return std::nullopt;
-  return fmt::format(
-      R"({{"type":"BertNormalizer","clean_text":true,"handle_chinese_chars":{},"strip_accents":{},"lowercase":{}}})",
-      chinese, strips, lower);
+  return bert_normalizer(chinese, strips, lower);
 }
 
 std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings, const Json& own,
@@ -156,8 +158,7 @@ std::optional<std::string> pre_tokenizer_of_class(const FolderSettings& settings
     }
     return done;
   };
-  const bool pieces =
-      settings.tokenizer_class == "XLMRobertaTokenizer" || settings.tokenizer_class == "CamembertTokenizer";
+  const bool pieces = settings.is_renumbered();
   bool changed = false;
   const bool wanted = settings.prefix_space.value_or(pieces);
   if (settings.is_byte_level() && own.type() == "ByteLevel") {
@@ -183,8 +184,7 @@ TextTemplate template_of_class(const FolderSettings& settings,
     return text.empty() ? std::nullopt : id_of(text);
   };
   TextTemplate out;
-  const bool pieces =
-      settings.tokenizer_class == "XLMRobertaTokenizer" || settings.tokenizer_class == "CamembertTokenizer";
+  const bool pieces = settings.is_renumbered();
   const bool bert = settings.is_bert();
   if (settings.makes_template()) {
     const auto cls = id(pieces ? "bos_token" : "cls_token"), sep = id(pieces ? "eos_token" : "sep_token");

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files/mapped_file.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {
@@ -15,16 +14,12 @@ using jinja::Kind;
 using jinja::Value;
 
 std::optional<Value> read_object(const fs::path& path) {
-  constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return std::nullopt;
   const MappedFile file(path);
-  if (file.bytes().size() > kMaxBytes)
-    fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", path.string(), file.bytes().size());
   try {
     std::vector<OddNumber> odd;  // as Python writes them (Infinity), in fields that nothing here reads
-    Value out = parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
-                           RepeatedKeys::last_counts, &odd);
+    Value out = parse_json(text_of(file), RepeatedKeys::last_counts, &odd);
     if (!out.is(Kind::dict)) fail(Exit::corrupt, "{}: expected a JSON object, found {}", path.string(), kind_text(out));
     return out;
   } catch (const JsonFault& fault) {
@@ -33,6 +28,14 @@ std::optional<Value> read_object(const fs::path& path) {
 }
 
 }  // namespace
+
+std::string_view text_of(const MappedFile& file) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 28;
+  const auto bytes = file.bytes();
+  if (bytes.size() > kMaxBytes)
+    fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", file.path().string(), bytes.size());
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 FolderFiles read_folder_files(const fs::path& folder) {
   FolderFiles out{.folder = folder,

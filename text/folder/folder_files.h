@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
+#include "base/files/mapped_file.h"
 #include "text/template/values/value.h"
 
 namespace strata::text {
@@ -18,6 +20,9 @@ struct FolderFiles {
   std::optional<jinja::Value> added;       // added_tokens.json
   std::optional<jinja::Value> model = {};  // config.json; also nullopt if it is broken, which is the model's concern
 };
+
+// The whole of a file that is read as text. Throws Error{corrupt} above 256 MiB.
+std::string_view text_of(const MappedFile& file);
 
 // Throws Error{corrupt} for a file (other than config.json) that is not a JSON object, or is larger than 256 MiB.
 FolderFiles read_folder_files(const std::filesystem::path& folder);

@@ -24,24 +24,12 @@ std::uint32_t unit_at(Encoding encoding, std::string_view in, std::size_t at) {
   return out;
 }
 
-unsigned char byte_at(std::string_view text, std::size_t at) {
-  return static_cast<unsigned char>(text[at]);
-}
-
-// The length of a character by its first byte; 0 if no character begins with it.
-std::size_t length_of(unsigned char first) {
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first < 0xe0) return 2;
-  if (first >= 0xe0 && first < 0xf0) return 3;
-  return first >= 0xf0 && first < 0xf5 ? 4 : 0;
-}
-
 // The start of the last character if `text` may contain only part of it, otherwise the end.
 std::size_t end_of_whole(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
-    const unsigned char byte = byte_at(text, text.size() - back);
-    if ((byte & 0xc0) == 0x80) continue;
-    return length_of(byte) > back ? text.size() - back : text.size();
+    const char byte = text[text.size() - back];
+    if ((static_cast<unsigned char>(byte) & 0xc0) == 0x80) continue;
+    return character_length(byte) > back ? text.size() - back : text.size();
   }
   return text.size();
 }
@@ -50,8 +38,8 @@ std::uint64_t wrong_bytes(std::string_view text) {
   if (simdjson::validate_utf8(text.data(), text.size())) return 0;
   std::uint64_t wrong = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = length_of(byte_at(text, at));
-    if (length > 0 && length <= text.size() - at && is_valid_utf8(text.substr(at, length))) {
+    const std::size_t length = character_length(text[at]);
+    if (length <= text.size() - at && is_valid_utf8(text.substr(at, length))) {
       at += length;
     } else {
       ++wrong;
@@ -124,12 +112,12 @@ void Utf8Count::add(std::string_view piece) {
     held_ += piece.substr(0, most);
     std::size_t at = 0;
     while (at < size) {
-      const std::size_t length = length_of(byte_at(held_, at));
+      const std::size_t length = character_length(held_[at]);
       if (length > held_.size() - at && piece.size() == most) {  // more bytes may complete it
         held_.erase(0, at);
         return;
       }
-      const bool whole = length > 0 && is_valid_utf8(std::string_view(held_).substr(at, length));
+      const bool whole = is_valid_utf8(std::string_view(held_).substr(at, length));
       wrong_ += whole ? 0 : 1;
       at += whole ? length : 1;
     }

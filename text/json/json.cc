@@ -5,6 +5,7 @@
 
 #include <bit>
 
+#include "base/beginning.h"
 #include "base/json/json_fault.h"
 
 namespace strata::text {
@@ -101,8 +102,7 @@ std::string Json::minified() const {
 
 std::string shortened(std::string_view text, std::size_t most) {
   if (text.size() <= most) return std::string(text);
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // do not cut inside a character
-  return fmt::format("{}... ({} bytes)", text.substr(0, most), text.size());
+  return fmt::format("{}... ({} bytes)", beginning_of(text, most), text.size());
 }
 
 void Json::each(const std::function<void(const Json&)>& use) const {

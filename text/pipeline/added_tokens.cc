@@ -26,41 +26,20 @@ std::vector<AddedToken> read_added_tokens(const Json& json) {
 
 AddedTokenFinder::AddedTokenFinder(const std::vector<Pattern>& patterns) {
   for (const Pattern& pattern : patterns) {
-    std::uint32_t at = 0;
-    for (const char c : pattern.text) {
-      const auto byte = static_cast<unsigned char>(c);
-      std::uint32_t next = child_of(at, byte);
-      if (next == 0) {
-        next = static_cast<std::uint32_t>(nodes_.size());
-        nodes_.push_back({.child = 0, .sibling = nodes_[at].child, .byte = byte});
-        nodes_[at].child = next;
-        if (at == 0) first_[byte] = next;
-      }
-      at = next;
-    }
-    // If two have the same text, the first counts. A text that the normalizer made empty is never found.
-    if (at != 0 && nodes_[at].token == nullptr) nodes_[at].token = pattern.token;
+    if (pattern.text.empty()) continue;  // the normalizer made it empty: it is never found
+    std::uint32_t& number = texts_.number_of(pattern.text);
+    if (number != ByteTrie::kNone) continue;  // the first of equal texts counts
+    number = static_cast<std::uint32_t>(tokens_.size());
+    tokens_.push_back(pattern.token);
   }
-}
-
-std::uint32_t AddedTokenFinder::child_of(std::uint32_t node, unsigned char byte) const {
-  if (node == 0) return first_[byte];
-  std::uint32_t child = nodes_[node].child;
-  while (child != 0 && nodes_[child].byte != byte) child = nodes_[child].sibling;
-  return child;
 }
 
 AddedTokenFinder::Found AddedTokenFinder::find(std::string_view text, std::size_t from) const {
   for (std::size_t begin = from; begin < text.size(); ++begin) {
-    std::uint32_t at = first_[static_cast<unsigned char>(text[begin])];
-    if (at == 0) continue;
     Found found{begin, begin, nullptr};
-    for (std::size_t i = begin + 1;; ++i) {
-      if (nodes_[at].token != nullptr) found = {begin, i, nodes_[at].token};
-      if (i == text.size()) break;
-      at = child_of(at, static_cast<unsigned char>(text[i]));
-      if (at == 0) break;
-    }
+    texts_.prefixes(text.substr(begin), [&](std::size_t bytes, std::uint32_t number) {
+      found = {begin, begin + bytes, tokens_[number]};
+    });
     if (found.token != nullptr) return found;
   }
   return {text.size(), text.size(), nullptr};

@@ -1,12 +1,12 @@
 #pragma once
-#include <array>
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/added_token.h"
 #include "text/json/json.h"
+#include "text/subwords/byte_trie.h"
 
 namespace strata::text {
 
@@ -22,7 +22,7 @@ class AddedTokenFinder {
   };
   explicit AddedTokenFinder(const std::vector<Pattern>& patterns);
 
-  bool empty() const { return nodes_.size() == 1; }
+  bool empty() const { return texts_.empty(); }
   // Splits `text` and calls part(text, token) in order: for each token, and with nullptr for the text between tokens.
   template <typename Part>
   void split(std::string_view text, Part&& part) const {
@@ -46,19 +46,12 @@ class AddedTokenFinder {
     std::size_t begin, end;
     const AddedToken* token;
   };
-  // A node of a trie. The children of a node are a list: first child, then next siblings.
-  struct Node {
-    std::uint32_t child = 0, sibling = 0;
-    unsigned char byte = 0;
-    const AddedToken* token = nullptr;
-  };
-  std::uint32_t child_of(std::uint32_t node, unsigned char byte) const;
   Found find(std::string_view text, std::size_t from) const;
   // Takes the adjoining spaces that the token wants. False if the token must be a whole word and is not.
   static bool widen(std::string_view text, std::size_t done, Found& found);
 
-  std::vector<Node> nodes_{1};
-  std::array<std::uint32_t, 256> first_{};  // children of the root
+  ByteTrie texts_;  // with the places of their tokens in tokens_
+  std::vector<const AddedToken*> tokens_;
 };
 
 }  // namespace strata::text

@@ -27,16 +27,6 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
   }
 }
 
-template <typename Rule>
-class ByRule final : public Decoder {
- public:
-  explicit ByRule(Rule rule) : rule_(std::move(rule)) {}
-  void apply(Tokens& tokens) const override { rule_(tokens); }
-
- private:
-  Rule rule_;
-};
-
 void fuse(Tokens& tokens) {
   tokens = {joined(tokens)};
 }
@@ -109,55 +99,49 @@ void strip(Tokens& tokens, std::string_view content, std::size_t start, std::siz
   }
 }
 
-template <typename Rule>
-std::unique_ptr<Decoder> by_rule(Rule rule) {
-  return std::make_unique<ByRule<Rule>>(std::move(rule));
-}
-
-void add(const Json& json, std::vector<std::unique_ptr<Decoder>>& out) {
+void add(const Json& json, std::vector<Decoder>& out) {
   const std::string_view type = json.type();
   if (type == "Sequence") {
     json.at("decoders").each([&](const Json& one) { add(one, out); });
   } else if (type == "ByteLevel") {
-    out.push_back(by_rule(&decode_bytes));
+    out.emplace_back(&decode_bytes);
   } else if (type == "ByteFallback") {
-    out.push_back(by_rule(&decode_fallback));
+    out.emplace_back(&decode_fallback);
   } else if (type == "Fuse") {
-    out.push_back(by_rule(&fuse));
+    out.emplace_back(&fuse);
   } else if (type == "Replace") {
     std::string what(json.at("pattern").at("String").text()), with(json.at("content").text());
-    out.push_back(by_rule([what, with](Tokens& tokens) {
+    out.emplace_back([what, with](Tokens& tokens) {
       for (std::string& token : tokens) replace_all(token, what, with);
-    }));
+    });
   } else if (type == "Metaspace") {
-    out.push_back(by_rule([options = metaspace_options(json)](Tokens& tokens) { decode_metaspace(tokens, options); }));
+    out.emplace_back([options = metaspace_options(json)](Tokens& tokens) { decode_metaspace(tokens, options); });
   } else if (type == "Strip") {
     const auto count = [&](const char* key) { return static_cast<std::size_t>(json.at(key).integer(0, 1 << 20)); };
     std::string content(json.at("content").text());
     if (content.empty()) json.wrong("a \"content\" of one character");
-    out.push_back(by_rule([content, start = count("start"), stop = count("stop")](Tokens& tokens) {
+    out.emplace_back([content, start = count("start"), stop = count("stop")](Tokens& tokens) {
       strip(tokens, content, start, stop);
-    }));
+    });
   } else if (type == "WordPiece") {
-    out.push_back(
-        by_rule([prefix = json.text_or("prefix", "##"), clean = json.flag_or("cleanup", true)](Tokens& tokens) {
-          for (std::size_t i = 0; i < tokens.size(); ++i) {
-            if (i > 0) {
-              if (tokens[i].starts_with(prefix)) {
-                tokens[i].erase(0, prefix.size());
-              } else {
-                tokens[i].insert(0, " ");
-              }
-            }
-            if (clean) clean_up(tokens[i]);
+    out.emplace_back([prefix = json.text_or("prefix", "##"), clean = json.flag_or("cleanup", true)](Tokens& tokens) {
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (i > 0) {
+          if (tokens[i].starts_with(prefix)) {
+            tokens[i].erase(0, prefix.size());
+          } else {
+            tokens[i].insert(0, " ");
           }
-        }));
+        }
+        if (clean) clean_up(tokens[i]);
+      }
+    });
   } else if (type == "BPEDecoder") {
-    out.push_back(by_rule([suffix = json.text_or("suffix", "</w>")](Tokens& tokens) {
+    out.emplace_back([suffix = json.text_or("suffix", "</w>")](Tokens& tokens) {
       for (std::size_t i = 0; i < tokens.size(); ++i) {
         replace_all(tokens[i], suffix, i + 1 == tokens.size() ? "" : " ");
       }
-    }));
+    });
   } else {
     json.unsupported(fmt::format("the decoder {}", shortened(type)));
   }
@@ -165,8 +149,8 @@ void add(const Json& json, std::vector<std::unique_ptr<Decoder>>& out) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Decoder>> make_decoders(const Json& json) {
-  std::vector<std::unique_ptr<Decoder>> out;
+std::vector<Decoder> make_decoders(const Json& json) {
+  std::vector<Decoder> out;
   add(json, out);
   return out;
 }

@@ -1,5 +1,5 @@
 #pragma once
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,13 +8,9 @@
 namespace strata::text {
 
 // "decoder" of a tokenizer.json: rewrites a list of tokens so that, joined, it is the text. Immutable.
-class Decoder {
- public:
-  virtual ~Decoder() = default;
-  virtual void apply(std::vector<std::string>& tokens) const = 0;
-};
+using Decoder = std::function<void(std::vector<std::string>& tokens)>;
 
 // Builds the decoders; sequences are flattened. Throws Error{usage} if a component is not supported.
-std::vector<std::unique_ptr<Decoder>> make_decoders(const Json& json);
+std::vector<Decoder> make_decoders(const Json& json);
 
 }  // namespace strata::text

@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/files/mapped_file.h"
+#include "text/folder/folder_files.h"
 #include "text/folder/folder_settings.h"
 #include "text/folder/vocabulary_files.h"
 #include "text/pipeline/pipeline.h"
-#include "text/pipeline/sentence_piece.h"
 #include "text/pipeline/tokenizer_hash.h"
 #include "text/tokenizer.h"
 
@@ -20,7 +20,6 @@ namespace strata::text {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kMaxFileBytes = std::size_t{1} << 28;
 
 // The tokenizer `byte`: each byte is its own id, 256 in all. It adds nothing and accepts any bytes.
 class Byte final : public Tokenizer {
@@ -51,14 +50,6 @@ class Byte final : public Tokenizer {
     return {end, end};
   }
 };
-
-std::string_view text_of(const MappedFile& file) {
-  const auto bytes = file.bytes();
-  if (bytes.size() > kMaxFileBytes) {
-    fail(Exit::corrupt, "{}: expected a file of at most 256 MiB, found {} bytes", file.path().string(), bytes.size());
-  }
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 std::unique_ptr<Tokenizer> load_file(const fs::path& path, std::string name) {
   const MappedFile file(path);

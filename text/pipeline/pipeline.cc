@@ -1,6 +1,7 @@
 #include "text/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <deque>
 #include <initializer_list>
 #include <utility>
 
@@ -288,7 +289,7 @@ std::string Pipeline::decode(std::span<const std::uint32_t> ids, bool skip_speci
     if (!has_decoder_ && !tokens.empty()) tokens.emplace_back(" ");
     tokens.push_back(*token);
   }
-  for (const auto& decoder : decoders_) decoder->apply(tokens);
+  for (const Decoder& decoder : decoders_) decoder(tokens);
   std::string out;
   for (const std::string& token : tokens) out += token;
   return out;

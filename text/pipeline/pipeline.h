@@ -1,10 +1,10 @@
 #pragma once
 // text/pipeline/ is a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
-// name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.h and decoder.h
-// are the stages around the model. sentence_piece.h reads a tokenizer.model.
+// name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.cc and
+// decoder.h are the stages around the model. sentence_piece.cc reads a tokenizer.model.
 
 #include <array>
-#include <deque>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,10 +14,10 @@
 #include "text/folder/folder_settings.h"
 #include "text/pipeline/added_tokens.h"
 #include "text/pipeline/decoder.h"
-#include "text/pipeline/post_processor.h"
 #include "text/split/pre_tokenizers.h"
 #include "text/subwords/model.h"
 #include "text/subwords/vocabulary.h"
+#include "text/text_template.h"
 #include "text/tokenizer.h"
 #include "text/unicode/normalizer.h"
 
@@ -66,7 +66,7 @@ class Pipeline final : public Tokenizer {
   PreTokenizers pre_tokenizers_;
   std::unique_ptr<Model> model_;
   std::optional<AddedTokenFinder> raw_, normalized_;  // the tokens to find before normalizing, and after it
-  std::vector<std::unique_ptr<Decoder>> decoders_;
+  std::vector<Decoder> decoders_;
   bool has_decoder_ = false;
   std::uint32_t vocab_size_ = 0;
   std::optional<std::uint32_t> end_of_text_;
@@ -74,5 +74,15 @@ class Pipeline final : public Tokenizer {
   bool drops_space_ = false;  // a cut drops the space: the tokenizer puts one before every text
   bool letters_of_ascii_ = false;
 };
+
+// The template that "post_processor" of a tokenizer.json puts around a text, and around two. ByteLevel's trimming of
+// offsets does not change ids.
+TextTemplate make_text_template(const Json& json);
+
+// A SentencePiece model (`tokenizer.model`), run by the sentencepiece library. The ids are those of the class that the
+// settings name (XLM-RoBERTa and CamemBERT renumber the file's), and added tokens are cut out first. Throws
+// Error{usage} for a sentencepiece.bpe.model whose class is another or unknown.
+std::unique_ptr<Tokenizer> make_sentence_piece(std::string_view model, const std::filesystem::path& path,
+                                               std::string name, std::string hash, const FolderSettings& settings);
 
 }  // namespace strata::text

@@ -1,9 +1,8 @@
-#include "text/pipeline/post_processor.h"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "text/pipeline/pipeline.h"
 #include "text/subwords/vocabulary.h"
 
 namespace strata::text {

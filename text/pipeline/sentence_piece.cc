@@ -1,5 +1,3 @@
-#include "text/pipeline/sentence_piece.h"
-
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "text/folder/class_components.h"
 #include "text/pipeline/added_tokens.h"
+#include "text/pipeline/pipeline.h"
 #include "text/split/border.h"
 #include "text/subwords/vocabulary.h"
 #include "text/unicode/utf8.h"

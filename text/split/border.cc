@@ -17,9 +17,8 @@ bool is_letter(char32_t code, bool ascii) {
 
 // The length of the character at the start of `text`; 0 if it is incomplete or invalid.
 std::size_t valid_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  return n != 0 && n <= text.size() && is_valid_utf8(text.substr(0, n)) ? n : 0;
+  const std::size_t n = character_length(text[0]);
+  return n <= text.size() && is_valid_utf8(text.substr(0, n)) ? n : 0;
 }
 
 }  // namespace

@@ -26,7 +26,10 @@ enum class Cut {
   keeps,   // the pieces stay the same, except that a piece that spans the cut is cut too
   makes    // a piece always ends there, so the pieces stay the same
 };
-Cut combined(Cut first, Cut second);
+inline Cut combined(Cut first, Cut second) {
+  if (first == Cut::unsafe || second == Cut::unsafe) return Cut::unsafe;
+  return first == Cut::makes ? first : second;
+}
 
 // One stage that splits pieces into smaller ones. Immutable.
 class PreTokenizer {

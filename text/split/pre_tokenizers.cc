@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "text/split/split_behavior.h"
 #include "text/unicode/byte_level.h"
 #include "text/unicode/characters.h"
 #include "text/unicode/utf8.h"
@@ -36,6 +36,91 @@ constexpr std::string_view kApartFromSeparator[] = {
     R"(\p{N}{1,3})",             // DeepSeek V3
     "[一-龥぀-ゟ゠-ヿ]+",  // DeepSeek V3
 };
+
+// How a splitting pattern's matches are divided among the pieces (SplitDelimiterBehavior in the tokenizers library).
+enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+Behavior behavior_of(const Json& json) {
+  const std::string_view name = json.text();
+  if (name == "Removed") return Behavior::removed;
+  if (name == "Isolated") return Behavior::isolated;
+  if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
+  if (name == "MergedWithNext") return Behavior::merged_with_next;
+  if (name == "Contiguous") return Behavior::contiguous;
+  json.unsupported(fmt::format("the behavior {}", shortened(name)));
+}
+
+// Takes the matches of a pattern in a piece, from front to back, and passes on the parts that the behavior makes of
+// them. inverted: matches and the text between them swap roles.
+class BehaviorSplitter {
+ public:
+  BehaviorSplitter(Piece piece, Behavior behavior, bool inverted, PieceSink& sink)
+      : piece_(piece), behavior_(behavior), inverted_(inverted), sink_(sink) {}
+
+  void match(std::size_t begin, std::size_t end) {
+    if (begin > at_) part(at_, begin, inverted_);
+    if (end > begin) part(begin, end, !inverted_);
+    at_ = end;
+  }
+  void finish() {
+    if (at_ < piece_.text.size()) part(at_, piece_.text.size(), inverted_);
+    flush();
+  }
+
+ private:
+  void part(std::size_t begin, std::size_t end, bool is_match);
+  void flush() {
+    if (held_) emit(held_->begin, held_->end);
+    held_.reset();
+  }
+  void emit(std::size_t begin, std::size_t end) {
+    sink_.take({piece_.text.substr(begin, end - begin), piece_.first && begin == 0});
+  }
+
+  Piece piece_;
+  Behavior behavior_;
+  bool inverted_;
+  PieceSink& sink_;
+  std::size_t at_ = 0;
+  std::optional<Match> held_;  // has begun and may still grow
+  bool previous_ = false;      // the last part was a match
+};
+
+void BehaviorSplitter::part(std::size_t begin, std::size_t end, bool is_match) {
+  switch (behavior_) {
+    case Behavior::removed:
+      if (!is_match) emit(begin, end);
+      return;
+    case Behavior::isolated:
+      return emit(begin, end);
+    case Behavior::contiguous:
+      if (held_ && is_match == previous_) {
+        held_->end = end;
+      } else {
+        flush();
+        held_ = Match{begin, end};
+      }
+      break;
+    case Behavior::merged_with_previous:
+      if (held_ && is_match && !previous_) {
+        held_->end = end;
+      } else {
+        flush();
+        held_ = Match{begin, end};
+      }
+      break;
+    case Behavior::merged_with_next:
+      // Only a match is ever held back.
+      if (is_match) {
+        flush();
+        held_ = Match{begin, end};
+      } else {
+        emit(held_ ? held_->begin : begin, end);
+        held_.reset();
+      }
+      break;
+  }
+  previous_ = is_match;
+}
 
 template <std::size_t n>
 bool is_one_of(std::string_view pattern, const std::string_view (&known)[n]) {

@@ -1,7 +1,6 @@
 #pragma once
 // text/split/ cuts text into pieces before the model sees it. A stage is a PreTokenizer (pre_tokenizer.h), which also
-// says where an incomplete text may be cut. Patterns run on PCRE2 (regex.h), and split_behavior.h decides what a match
-// becomes.
+// says where an incomplete text may be cut. Patterns run on PCRE2 (regex.h).
 
 #include <memory>
 #include <string>

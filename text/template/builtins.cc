@@ -4,7 +4,8 @@
 
 #include <utility>
 
-#include "text/template/values/python_text.h"
+#include "text/template/values/arguments.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text::jinja {
 namespace {
@@ -67,38 +68,6 @@ Value make_namespace(Runtime& runtime, Arguments& arguments) {
   return Value::object(out);
 }
 
-Value make_joiner(Runtime& runtime, Arguments& arguments) {
-  const Parameters given("joiner", arguments, {"sep"});
-  auto text = [separator = given.text("sep", ", "), first = true](Arguments&) mutable {
-    return Value(std::exchange(first, false) ? std::string() : separator);
-  };
-  return Value::object(runtime.keep(std::make_unique<Function>(std::move(text))));
-}
-
-class Cycler : public Object {
- public:
-  Cycler(Runtime& runtime, std::vector<Value> items) : runtime_(runtime), items_(std::move(items)) {}
-  std::string_view type_name() const override { return "Cycler"; }
-  Value attribute(const std::string& name) override {
-    if (name == "current") return items_[at_];
-    if (name != "next" && name != "reset") return Object::attribute(name);
-    return Value::object(runtime_.keep(std::make_unique<Function>([this, next = name == "next"](Arguments&) {
-      const std::size_t at = std::exchange(at_, next ? (at_ + 1) % items_.size() : 0);
-      return next ? items_[at] : Value();
-    })));
-  }
-
- private:
-  Runtime& runtime_;
-  std::vector<Value> items_;
-  std::size_t at_ = 0;
-};
-
-Value make_cycler(Runtime& runtime, Arguments& arguments) {
-  if (arguments.positional.empty()) throw Fault("cycler needs values to cycle through");
-  return Value::object(runtime.keep(std::make_unique<Cycler>(runtime, arguments.positional)));
-}
-
 Value raise(Runtime& runtime, Arguments& arguments) {
   const Parameters given("raise_exception", arguments, {"message"});
   constexpr std::size_t kMost = 1000;  // in bytes; longer texts are of no use
@@ -115,7 +84,7 @@ Value time_text(Runtime& runtime, const std::tm& now, Arguments& arguments) {
   std::string out(kMost, '\0');
   // A format such as "%p" may produce an empty text, which strftime does not distinguish from one that did not fit.
   out.resize(std::strftime(out.data(), out.size(), format.c_str(), &now));
-  return runtime.text(is_utf8(out) ? std::move(out) : std::string());
+  return runtime.text(is_valid_utf8(out) ? std::move(out) : std::string());
 }
 
 }  // namespace
@@ -171,24 +140,7 @@ Value Loop::attribute(const std::string& name) {
     const Value* next = peek();
     return next ? *next : Value::undefined("there is no next item");
   }
-  if (name != "cycle" && name != "changed") return Object::attribute(name);
-  meter_.take(sizeof(Function));
-  functions_.push_back(std::make_unique<Function>([this, is_cycle = name == "cycle"](Arguments& arguments) {
-    return is_cycle ? cycle(arguments) : changed(arguments);
-  }));
-  return Value::object(*functions_.back());
-}
-
-Value Loop::cycle(const Arguments& arguments) const {
-  if (arguments.positional.empty()) throw Fault("loop.cycle needs values to cycle through");
-  return arguments.positional[static_cast<std::size_t>(index_) % arguments.positional.size()];
-}
-
-Value Loop::changed(const Arguments& arguments) {
-  Value now = Value::tuple(arguments.positional);
-  const bool out = !seen_ || !seen_->equals(now, meter_);
-  seen_ = std::move(now);
-  return out;
+  return Object::attribute(name);
 }
 
 Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now) {
@@ -196,8 +148,6 @@ Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now)
   if (name == "range") work = [&runtime](Arguments& given) { return range(runtime, given); };
   if (name == "dict") work = [&runtime](Arguments& given) { return Value::dict(pairs_of(runtime, given), runtime); };
   if (name == "namespace") work = [&runtime](Arguments& given) { return make_namespace(runtime, given); };
-  if (name == "joiner") work = [&runtime](Arguments& given) { return make_joiner(runtime, given); };
-  if (name == "cycler") work = [&runtime](Arguments& given) { return make_cycler(runtime, given); };
   if (name == "raise_exception") work = [&runtime](Arguments& given) { return raise(runtime, given); };
   if (name == "strftime_now") work = [&runtime, now](Arguments& given) { return time_text(runtime, now, given); };
   return work ? &runtime.keep(std::make_unique<Function>(std::move(work))) : nullptr;

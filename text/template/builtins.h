@@ -2,15 +2,12 @@
 #include <cstdint>
 #include <ctime>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "text/template/runtime.h"
-#include "text/template/values/arguments.h"
-#include "text/template/values/meter.h"
 #include "text/template/values/value.h"
 
 // The names that every template knows.
@@ -21,8 +18,7 @@ namespace strata::text::jinja {
 class Loop : public Object {
  public:
   using Test = std::function<bool(const Value&)>;  // empty: all elements pass
-  Loop(std::vector<Value> items, Test test, Meter& meter)
-      : meter_(meter), items_(std::move(items)), test_(std::move(test)) {}
+  Loop(std::vector<Value> items, Test test) : items_(std::move(items)), test_(std::move(test)) {}
 
   // Goes to the next element; false at the end.
   bool advance();
@@ -32,24 +28,20 @@ class Loop : public Object {
 
   std::string_view type_name() const override { return "loop"; }
   Value attribute(const std::string& name) override;
-  Value cycle(const Arguments& arguments) const;
-  Value changed(const Arguments& arguments);
 
  private:
   const Value* peek();
   std::int64_t length();
 
-  Meter& meter_;
   std::vector<Value> items_;
   Test test_;
   std::size_t next_ = 0;
   std::int64_t index_ = -1;
-  std::optional<Value> before_, current_, ahead_, seen_;
-  std::vector<std::unique_ptr<Object>> functions_;
+  std::optional<Value> before_, current_, ahead_;
 };
 
-// The functions that every template can call: range, dict, namespace, joiner, cycler, raise_exception, strftime_now.
-// Null for another name; `runtime` owns the result.
+// The functions that every template can call: range, dict, namespace, raise_exception, strftime_now. Null for another
+// name; `runtime` owns the result.
 Object* make_global(Runtime& runtime, std::string_view name, const std::tm& now);
 
 }  // namespace strata::text::jinja

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "text/template/runtime.h"
@@ -27,17 +26,12 @@ bool compared(Runtime& runtime, const Value& value, Arguments& arguments) {
   return compare(runtime, kSign, value, only(arguments));
 }
 
+template <Kind kKind>
+bool is_of(const Value& value) {
+  return value.is(kKind);
+}
 bool is_defined(const Value& value) {
   return !value.is(Kind::undefined);
-}
-bool is_undefined(const Value& value) {
-  return value.is(Kind::undefined);
-}
-bool is_none(const Value& value) {
-  return value.is(Kind::none);
-}
-bool is_boolean(const Value& value) {
-  return value.is(Kind::boolean);
 }
 bool is_true(const Value& value) {
   return value.is(Kind::boolean) && value.boolean();
@@ -45,23 +39,8 @@ bool is_true(const Value& value) {
 bool is_false(const Value& value) {
   return value.is(Kind::boolean) && !value.boolean();
 }
-bool holds_integer(const Value& value) {
-  return value.is(Kind::integer);
-}
-bool is_float(const Value& value) {
-  return value.is(Kind::real);
-}
 bool is_number(const Value& value) {
   return value.is_number();
-}
-bool is_string(const Value& value) {
-  return value.is(Kind::text);
-}
-bool is_mapping(const Value& value) {
-  return value.is(Kind::dict);
-}
-bool is_escaped(const Value& value) {
-  return value.safe();
 }
 // Whether it has a length and elements by number or key, as Jinja tests it: an undefined value passes.
 bool is_sequence(const Value& value) {
@@ -81,12 +60,6 @@ bool is_odd(const Value& value) {
 bool is_even(const Value& value) {
   return integer_of(value, "even") % 2 == 0;
 }
-bool is_filter(const Value& value) {
-  return value.is(Kind::text) && (text_filter(value.text()) || sequence_filter(value.text()));
-}
-bool is_test(const Value& value) {
-  return value.is(Kind::text) && find_test(value.text());
-}
 
 bool is_same(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Value& other = only(arguments);
@@ -97,9 +70,6 @@ bool is_case(Runtime& runtime, const Value& value, Arguments& arguments) {
   if (!arguments.positional.empty() || !arguments.named.empty()) throw Fault("this test takes no argument");
   return kIs(value.to_text(runtime));
 }
-bool is_divisible(Runtime& runtime, const Value& value, Arguments& arguments) {
-  return binary(runtime, "%", value, only(arguments)).equals(Value(std::int64_t{0}), runtime);
-}
 bool is_in(Runtime& runtime, const Value& value, Arguments& arguments) {
   return contains(runtime, only(arguments), value);
 }
@@ -107,26 +77,23 @@ bool is_in(Runtime& runtime, const Value& value, Arguments& arguments) {
 constexpr char kEqual[] = "==", kUnequal[] = "!=", kLess[] = "<", kLessEqual[] = "<=", kGreater[] = ">",
                kGreaterEqual[] = ">=";
 
-constexpr std::array<std::pair<std::string_view, Test>, 39> kTests = {{
-    {"boolean", plain<is_boolean>},
+constexpr std::pair<std::string_view, Test> kTests[] = {
+    {"boolean", plain<is_of<Kind::boolean>>},
     {"callable", plain<is_callable>},
     {"defined", plain<is_defined>},
-    {"divisibleby", is_divisible},
     {"eq", compared<kEqual>},
     {"equalto", compared<kEqual>},
     {"==", compared<kEqual>},
-    {"escaped", plain<is_escaped>},
     {"even", plain<is_even>},
     {"false", plain<is_false>},
-    {"filter", plain<is_filter>},
-    {"float", plain<is_float>},
+    {"float", plain<is_of<Kind::real>>},
     {"ge", compared<kGreaterEqual>},
     {">=", compared<kGreaterEqual>},
     {"gt", compared<kGreater>},
     {"greaterthan", compared<kGreater>},
     {">", compared<kGreater>},
     {"in", is_in},
-    {"integer", plain<holds_integer>},
+    {"integer", plain<is_of<Kind::integer>>},
     {"iterable", plain<is_iterable>},
     {"le", compared<kLessEqual>},
     {"<=", compared<kLessEqual>},
@@ -134,20 +101,19 @@ constexpr std::array<std::pair<std::string_view, Test>, 39> kTests = {{
     {"lt", compared<kLess>},
     {"lessthan", compared<kLess>},
     {"<", compared<kLess>},
-    {"mapping", plain<is_mapping>},
+    {"mapping", plain<is_of<Kind::dict>>},
     {"ne", compared<kUnequal>},
     {"!=", compared<kUnequal>},
-    {"none", plain<is_none>},
+    {"none", plain<is_of<Kind::none>>},
     {"number", plain<is_number>},
     {"odd", plain<is_odd>},
     {"sameas", is_same},
     {"sequence", plain<is_sequence>},
-    {"string", plain<is_string>},
-    {"test", plain<is_test>},
+    {"string", plain<is_of<Kind::text>>},
     {"true", plain<is_true>},
-    {"undefined", plain<is_undefined>},
+    {"undefined", plain<is_of<Kind::undefined>>},
     {"upper", is_case<is_upper>},
-}};
+};
 
 }  // namespace
 

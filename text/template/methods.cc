@@ -68,20 +68,6 @@ Value parted(Runtime& runtime, const Value& self, Arguments& arguments) {
   return texts(runtime, split(self.text(), separator->text(), most, kFromRight));
 }
 
-template <bool kFromRight>
-Value partition(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters given("partition", arguments, {"sep"});
-  const std::string& separator = text_of(given.at("sep"), "partition");
-  if (separator.empty()) throw Fault("partition: the separator is empty");
-  const std::string& text = self.text();
-  const std::size_t at = kFromRight ? text.rfind(separator) : text.find(separator);
-  const Value none{std::string()};
-  if (at == std::string::npos)
-    return kFromRight ? runtime.tuple({none, none, self}) : runtime.tuple({self, none, none});
-  return runtime.tuple(
-      {runtime.text(text.substr(0, at)), Value(separator), runtime.text(text.substr(at + separator.size()))});
-}
-
 Value split_lines(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("splitlines", arguments, {"keepends"});
   take_parts(runtime, self.text());
@@ -116,16 +102,11 @@ Value begins(Runtime& runtime, const Value& self, Arguments& arguments) {
   return std::any_of(wanted.items().begin(), wanted.items().end(), is);
 }
 
-template <bool kFromRight, bool kMust>
 Value found(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters given("find", arguments, {"sub", "start", "end"});
   const std::string_view text = part_of(runtime, self, given);
-  const std::string& wanted = text_of(given.at("sub"), "find");
-  const std::size_t at = kFromRight ? text.rfind(wanted) : text.find(wanted);
-  if (at == std::string_view::npos) {
-    if (kMust) throw Fault(fmt::format("index: {} is not in the text", repr_of(wanted)));
-    return std::int64_t{-1};
-  }
+  const std::size_t at = text.find(text_of(given.at("sub"), "find"));
+  if (at == std::string_view::npos) return std::int64_t{-1};
   const auto before = static_cast<std::size_t>(text.data() + at - self.text().data());
   return static_cast<std::int64_t>(length_of(std::string_view(self.text()).substr(0, before)));
 }
@@ -171,39 +152,6 @@ Value method_joined(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.text(std::move(out));
 }
 
-// Pads to a width, on the right, on the left, or on both sides.
-template <Side kFilled>
-Value filled(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters given("ljust, rjust or center", arguments, {"width", "fillchar"});
-  const std::string by = given.text("fillchar", " ");
-  if (length_of(by) != 1) throw Fault("the fill text must be one character");
-  const auto length = static_cast<std::int64_t>(length_of(self.text()));
-  const std::int64_t missing = integer_of(given.at("width"), "width") - length;
-  if (missing <= 0) return self;
-  runtime.take(static_cast<std::uint64_t>(missing), by.size());
-  // Python's rule for the odd character if both sides are padded.
-  const std::int64_t left = kFilled == Side::right  ? 0
-                            : kFilled == Side::left ? missing
-                                                    : missing / 2 + (missing & (length + missing) & 1);
-  const auto times = [&](std::int64_t n) {
-    std::string out;
-    for (std::int64_t i = 0; i < n; ++i) out += by;
-    return out;
-  };
-  return Value(times(left) + self.text() + times(missing - left));
-}
-
-Value zero_filled(Runtime& runtime, const Value& self, Arguments& arguments) {
-  const Parameters given("zfill", arguments, {"width"});
-  const std::int64_t missing =
-      integer_of(given.at("width"), "zfill") - static_cast<std::int64_t>(length_of(self.text()));
-  if (missing <= 0) return self;
-  runtime.take(static_cast<std::uint64_t>(missing));
-  std::string out = self.text();
-  out.insert(out.starts_with('-') || out.starts_with('+') ? 1 : 0, static_cast<std::size_t>(missing), '0');
-  return Value(std::move(out));
-}
-
 template <std::string (*kChange)(std::string_view)>
 Value method_changed(Runtime& runtime, const Value& self, Arguments& arguments) {
   const Parameters none("this method", arguments, {});
@@ -221,12 +169,6 @@ bool all_space(std::string_view text) {
 bool all_ascii(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return c < 0; });
 }
-std::string swap_case(std::string_view text) {
-  std::string out;
-  for (const std::string_view character : characters_of(text))
-    out += is_upper(character) ? lower(character) : upper(character);
-  return out;
-}
 
 Value method_formatted(Runtime& runtime, const Value& self, Arguments& arguments) {
   return runtime.text(format_braces(runtime, self.text(), arguments));
@@ -234,45 +176,31 @@ Value method_formatted(Runtime& runtime, const Value& self, Arguments& arguments
 
 constexpr std::array kOfText = {
     Known{"capitalize", method_changed<capitalize>},
-    Known{"casefold", method_changed<lower>},
-    Known{"center", filled<Side::both>},
     Known{"count", counted},
     Known{"endswith", begins<true>},
-    Known{"find", found<false, false>},
+    Known{"find", found},
     Known{"format", method_formatted},
-    Known{"index", found<false, true>},
-    Known{"isalnum", is<is_alphanumeric>},
     Known{"isalpha", is<is_alphabetic>},
     Known{"isascii", is<all_ascii>},
     Known{"isdecimal", is<is_decimal>},
     Known{"isdigit", is<is_decimal>},
     Known{"islower", is<is_lower>},
-    Known{"isnumeric", is<is_decimal>},
     Known{"isspace", is<all_space>},
-    Known{"istitle", is<is_title>},
     Known{"isupper", is<is_upper>},
     Known{"join", method_joined},
-    Known{"ljust", filled<Side::right>},
     Known{"lower", method_changed<lower>},
     Known{"lstrip", stripped<Side::left>},
-    Known{"partition", partition<false>},
     Known{"removeprefix", without<false>},
     Known{"removesuffix", without<true>},
     Known{"replace", method_replaced},
-    Known{"rfind", found<true, false>},
-    Known{"rindex", found<true, true>},
-    Known{"rjust", filled<Side::left>},
-    Known{"rpartition", partition<true>},
     Known{"rsplit", parted<true>},
     Known{"rstrip", stripped<Side::right>},
     Known{"split", parted<false>},
     Known{"splitlines", split_lines},
     Known{"startswith", begins<false>},
     Known{"strip", stripped<Side::both>},
-    Known{"swapcase", method_changed<swap_case>},
     Known{"title", method_changed<title>},
     Known{"upper", method_changed<upper>},
-    Known{"zfill", zero_filled},
 };
 
 Value get(Runtime& runtime, const Value& self, Arguments& arguments) {

@@ -6,6 +6,7 @@
 
 #include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text::jinja {
 namespace {
@@ -108,7 +109,7 @@ Value Runtime::item(const Value& value, const Value& key) {
       read(value.text().size());
       if (place_of(key.integer(), length_of(value.text()), place)) {
         const std::size_t byte = byte_of(value.text(), place);
-        return {value.text().substr(byte, character_bytes(value.text()[byte])), value.safe()};
+        return {value.text().substr(byte, character_length(value.text()[byte])), value.safe()};
       }
     } else if ((value.is(Kind::list) || value.is(Kind::tuple)) &&
                place_of(key.integer(), value.items().size(), place)) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <utility>
 
@@ -202,37 +201,6 @@ Value unique(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.iterator(std::move(out));
 }
 
-Value batched(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters given("batch", arguments, {"linecount", "fill_with"});
-  const std::int64_t size = given.integer("linecount", 0);
-  if (size < 1 || size > 1 << 20) throw Fault("batch: the number of elements is from 1 to 2^20");
-  std::vector<Value> out, part;
-  for (const Value& item : runtime.items_of(value)) {
-    part.push_back(item);
-    if (static_cast<std::int64_t>(part.size()) == size) out.push_back(runtime.list(std::exchange(part, {})));
-  }
-  if (!part.empty()) {
-    if (const Value* fill = given.find("fill_with"); fill && !fill->is(Kind::none))
-      part.resize(static_cast<std::size_t>(size), *fill);
-    out.push_back(runtime.list(std::move(part)));
-  }
-  return runtime.iterator(std::move(out));
-}
-
-Value grouped(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters given("groupby", arguments, {"attribute"});
-  std::vector<Value> all = runtime.items_of(value), out, group;
-  const auto key = [&](const Value& item) { return key_of(runtime, item, &given.at("attribute"), false); };
-  sort_by(runtime, all, key, false);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    group.push_back(all[i]);
-    if (i + 1 < all.size() && key(all[i]).equals(key(all[i + 1]), runtime)) continue;
-    Value name = by_path(runtime, group.front(), given.at("attribute"));
-    out.push_back(runtime.tuple({std::move(name), runtime.list(std::exchange(group, {}))}));
-  }
-  return runtime.list(std::move(out));
-}
-
 // The items for `map` and `select`. A false value (none, for example) has no items, as in Jinja.
 std::vector<Value> items_if_true(Runtime& runtime, const Value& value) {
   return value.truthy() ? runtime.items_of(value) : std::vector<Value>();
@@ -297,16 +265,30 @@ Value attribute(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.attribute(value, name);
 }
 
-constexpr std::array<std::pair<std::string_view, Filter>, 24> kFilters = {{
-    {"attr", attribute},   {"batch", batched},      {"count", length},
-    {"d", or_default},     {"default", or_default}, {"dictsort", dict_sorted},
-    {"first", first},      {"groupby", grouped},    {"items", items},
-    {"join", joined},      {"last", last},          {"length", length},
-    {"list", to_list},     {"map", mapped},         {"max", most},
-    {"min", least},        {"reject", reject},      {"rejectattr", reject_attribute},
-    {"reverse", reversed}, {"select", select},      {"selectattr", select_attribute},
-    {"sort", sorted},      {"sum", summed},         {"unique", unique},
-}};
+constexpr std::pair<std::string_view, Filter> kFilters[] = {
+    {"attr", attribute},
+    {"count", length},
+    {"d", or_default},
+    {"default", or_default},
+    {"dictsort", dict_sorted},
+    {"first", first},
+    {"items", items},
+    {"join", joined},
+    {"last", last},
+    {"length", length},
+    {"list", to_list},
+    {"map", mapped},
+    {"max", most},
+    {"min", least},
+    {"reject", reject},
+    {"rejectattr", reject_attribute},
+    {"reverse", reversed},
+    {"select", select},
+    {"selectattr", select_attribute},
+    {"sort", sorted},
+    {"sum", summed},
+    {"unique", unique},
+};
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include "text/template/interpreter.h"
 #include "text/template/syntax/lexer.h"
 #include "text/template/syntax/syntax.h"
-#include "text/template/values/python_text.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text::jinja {
 namespace {
@@ -28,7 +28,7 @@ std::tm local_time() {
 }  // namespace
 
 Template::Template(std::string_view source, std::string name) : name_(std::move(name)) {
-  if (!is_utf8(source)) fail(Exit::usage, "{} is not UTF-8: convert it, for example with iconv -t UTF-8", name_);
+  if (!is_valid_utf8(source)) fail(Exit::usage, "{} is not UTF-8: convert it, for example with iconv -t UTF-8", name_);
   try {
     block_ = parse(source);
   } catch (const SyntaxFault& fault) {

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -44,10 +43,6 @@ Value escaped(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters none("escape", arguments, {});
   return value.safe() ? value : runtime.text(escape(value.to_text(runtime)), true);
 }
-Value force_escaped(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters none("forceescape", arguments, {});
-  return runtime.text(escape(value.to_text(runtime)), true);
-}
 
 Value replaced(Runtime& runtime, const Value& value, Arguments& arguments) {
   const Parameters given("replace", arguments, {"old", "new", "count"});
@@ -79,33 +74,9 @@ Value indented(Runtime& runtime, const Value& value, Arguments& arguments) {
   return runtime.text(std::move(out), value.safe());
 }
 
-Value centered(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters given("center", arguments, {"width"});
-  Arguments width{.positional = {Value(given.integer("width", 80))}};
-  return call_method(runtime, Value(value.to_text(runtime)), "center", width);
-}
-
-Value word_count(Runtime& runtime, const Value& value, Arguments& arguments) {
-  const Parameters none("wordcount", arguments, {});
-  const std::string text = value.to_text(runtime);
-  runtime.step(text.size() / 64);
-  std::int64_t out = 0;
-  bool inside = false;
-  for (const std::string_view character : characters_of(text)) {
-    const bool word = character == "_" || is_alphanumeric(character);
-    out += word && !inside ? 1 : 0;
-    inside = word;
-  }
-  return out;
-}
-
 Value formatted(Runtime& runtime, const Value& value, Arguments& arguments) {
-  if (!arguments.positional.empty() && !arguments.named.empty())
-    throw Fault("format takes arguments with names or without, not both");
-  std::vector<std::pair<Value, Value>> named;
-  for (auto& [name, argument] : arguments.named) named.emplace_back(Value(name), argument);
-  const Value values = named.empty() ? Value::tuple(arguments.positional) : Value::dict(std::move(named), runtime);
-  return runtime.text(format_percent(runtime, value.to_text(runtime), values));
+  if (!arguments.named.empty()) throw Fault("format takes no names: %(name)s is not supported");
+  return runtime.text(format_percent(runtime, value.to_text(runtime), Value::tuple(arguments.positional)));
 }
 
 Value to_json(Runtime& runtime, const Value& value, Arguments& arguments) {
@@ -191,14 +162,12 @@ Value to_real(Runtime&, const Value& value, Arguments& arguments) {
   return otherwise ? *otherwise : Value(0.0);
 }
 
-constexpr std::array<std::pair<std::string_view, Filter>, 20> kTextFilters = {{
+constexpr std::pair<std::string_view, Filter> kTextFilters[] = {
     {"abs", absolute},
     {"capitalize", changed<capitalize>},
-    {"center", centered},
     {"e", escaped},
     {"escape", escaped},
     {"float", to_real},
-    {"forceescape", force_escaped},
     {"format", formatted},
     {"indent", indented},
     {"int", to_integer},
@@ -211,8 +180,7 @@ constexpr std::array<std::pair<std::string_view, Filter>, 20> kTextFilters = {{
     {"tojson", to_json},
     {"trim", trim},
     {"upper", changed<upper>},
-    {"wordcount", word_count},
-}};
+};
 
 }  // namespace
 

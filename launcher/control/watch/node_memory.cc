@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "base/beginning.h"
 #include "base/error.h"
 #include "base/host/host_name.h"
 
@@ -143,12 +144,9 @@ bool NodeMemory::give(const Verdict& verdict) {
   if (!w.state.compare_exchange_strong(expected, Words::being_written)) return false;
   w.rank = verdict.rank;
   w.given = std::chrono::steady_clock::now().time_since_epoch().count();
-  std::size_t size = std::min(verdict.text.size(), w.text.size() - 1);
-  // The text is not cut within a character, because protobuf accepts whole characters only.
-  while (size < verdict.text.size() && size > 0 && (static_cast<unsigned char>(verdict.text[size]) & 0xc0) == 0x80)
-    --size;
-  std::memcpy(w.text.data(), verdict.text.data(), size);
-  w.text[size] = '\0';
+  const std::string_view text = beginning_of(verdict.text, w.text.size() - 1);  // protobuf wants whole characters
+  std::memcpy(w.text.data(), text.data(), text.size());
+  w.text[text.size()] = '\0';
   w.state.store(Words::written, std::memory_order_release);
   return true;
 }

@@ -143,6 +143,10 @@ TEST(LabelWriterTest, LabelsThatSeemToBeSeveralAreAsked) {
   EXPECT_FAILURE(write({one("joy"), one("fear"), one("fear|joy")}), Exit::usage,
                  AllOf(HasSubstr("\"fear|joy\" seems"), HasSubstr("write it without \"|\"")));
   EXPECT_FAILURE(write({one("B-X O"), one("O O")}), Exit::usage, HasSubstr("\"B-X O\" consists of tags of words"));
+  // A long label is shortened between characters.
+  const std::string letters(37, 'x');
+  EXPECT_FAILURE(write({one("B-" + letters + "é O"), one("O O")}), Exit::usage,
+                 HasSubstr("\"B-" + letters + "...\" consists of tags of words"));
   const auto words = [](const char* name, bool per_word) {
     DocumentLabels out = one(name);
     out.one_per_word = per_word;

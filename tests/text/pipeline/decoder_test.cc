@@ -19,7 +19,7 @@ using Tokens = std::vector<std::string>;
 std::string decoded(const std::string& json, Tokens tokens) {
   const std::string file = "tokenizer.json";
   const JsonDocument document(json, file, "JSON");
-  for (const auto& decoder : make_decoders(document.root())) decoder->apply(tokens);
+  for (const Decoder& decoder : make_decoders(document.root())) decoder(tokens);
   std::string out;
   for (const std::string& token : tokens) out += token;
   return out;

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "text/template/syntax/lexer.h"
 #include "text/template/syntax/syntax.h"
-#include "text/template/syntax/token_stream.h"
 
 namespace strata::text::jinja {
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "text/template/values/python_text.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text::jinja {
 namespace {
@@ -60,7 +61,7 @@ class Lexer {
     at_ = at;
   }
   std::size_t skip_space(std::size_t at) const {
-    while (at < source_.size() && is_space(character_at(source_, at))) at += character_bytes(source_[at]);
+    while (at < source_.size() && is_space(character_at(source_, at).code)) at += character_length(source_[at]);
     return at;
   }
   // The place after a tag's closing "%}", "}}" or "#}" (with its sign) at `at`; npos if there is no such end.
@@ -168,7 +169,7 @@ class Lexer {
                                                          ">",  "<",  "=",  ".",  ":",  "|",  ","};
     const auto* sign = std::find_if(kSigns.begin(), kSigns.end(), [&](auto known) { return has(at_, known); });
     if (sign == kSigns.end())
-      wrong(fmt::format("unexpected character {}", repr_of(source_.substr(at_, character_bytes(c)))));
+      wrong(fmt::format("unexpected character {}", repr_of(source_.substr(at_, character_length(c)))));
     balance(c);
     add(Token::Kind::sign, std::string(*sign));
     go_to(at_ + sign->size());
@@ -273,10 +274,33 @@ class Lexer {
   std::vector<Token> tokens_;
 };
 
+std::string shown(const Token& token) {
+  switch (token.kind) {
+    case Token::Kind::data:
+      return "text";
+    case Token::Kind::variable_begin:
+      return "{{";
+    case Token::Kind::variable_end:
+      return "}}";
+    case Token::Kind::block_begin:
+      return "{%";
+    case Token::Kind::block_end:
+      return "%}";
+    case Token::Kind::end:
+      return "the end of the template";
+    default:
+      return fmt::format("'{}'", token.text.substr(0, 64));
+  }
+}
+
 }  // namespace
 
 std::vector<Token> tokens_of(std::string_view source) {
   return Lexer(source).run();
+}
+
+void TokenStream::unexpected(std::string_view expected) const {
+  wrong(fmt::format("expected {}, found {}", expected, shown(current())));
 }
 
 }  // namespace strata::text::jinja

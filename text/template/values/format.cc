@@ -4,31 +4,42 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "text/template/values/arguments.h"
 #include "text/template/values/python_text.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text::jinja {
 namespace {
 
-// [[fill]align][sign][#][0][width][,][.precision][type]
+// How one value is written. `align`: '<', '>', '^', or '=' for padding between the sign and the digits.
 struct Spec {
   std::string fill = " ";
-  char align = 0, sign = '-', type = 0;
-  bool alternate = false, grouped = false;
+  char align = 0, type = 0;
   std::size_t width = 0;
   std::optional<std::size_t> precision;
 };
 
 constexpr std::size_t kMostWidth = 1 << 20, kMostPrecision = 1000;
 
+bool is_digit_at(std::string_view text, std::size_t at) {
+  return at < text.size() && text[at] >= '0' && text[at] <= '9';
+}
 std::size_t number_at(std::string_view text, std::size_t& at, std::size_t most) {
   std::size_t out = 0;
-  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+  for (; is_digit_at(text, at); ++at) {
     out = 10 * out + static_cast<std::size_t>(text[at] - '0');
     if (out > most) throw Fault(fmt::format("a width or precision of a format is above {}", most));
   }
   return out;
+}
+// Reads [width][.precision][type].
+void read_end(std::string_view text, std::size_t& at, Spec& out) {
+  out.width = number_at(text, at, kMostWidth);
+  if (at < text.size() && text[at] == '.' && is_digit_at(text, at + 1))
+    out.precision = number_at(text, ++at, kMostPrecision);
+  if (at < text.size()) out.type = text[at++];
 }
 
 std::string padded(std::string text, const Spec& spec, char usual_align) {
@@ -36,267 +47,127 @@ std::string padded(std::string text, const Spec& spec, char usual_align) {
   if (spec.width <= length) return text;
   const std::size_t missing = spec.width - length;
   const char align = spec.align != 0 ? spec.align : usual_align;
-  const auto filled = [&](std::size_t n) {
-    std::string out;
-    for (std::size_t i = 0; i < n; ++i) out += spec.fill;
-    return out;
-  };
-  if (align == '=') {  // padding between the sign and the digits
-    const std::size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+' || text[0] == ' ') ? 1 : 0;
-    return text.insert(sign, filled(missing));
-  }
-  const std::size_t left = align == '<' ? 0 : align == '>' ? missing : missing / 2;
-  return filled(left) + text + filled(missing - left);
-}
-
-std::string grouped(std::string digits) {
-  std::size_t end = digits.find_first_not_of("-+ 0123456789");
-  if (end == std::string::npos) end = digits.size();
-  const std::size_t begin = digits.find_first_of("0123456789");
-  for (std::size_t at = end; at > begin + 3;) digits.insert(at -= 3, ",");
-  return digits;
+  const std::size_t left = align == '<' ? 0 : align == '^' ? missing / 2 : missing;
+  std::string before, after;
+  for (std::size_t i = 0; i < missing; ++i) (i < left ? before : after) += spec.fill;
+  return text.insert(align == '=' && text.starts_with('-') ? 1 : 0, before) + after;
 }
 
 std::string number_text(const Value& value, const Spec& spec) {
-  std::string pattern = "{:";
-  if (spec.sign != '-') pattern += spec.sign;
-  if (spec.alternate) pattern += '#';
-  std::string out;
-  constexpr std::string_view kIntegers = "dxXobc";
-  if (!value.is(Kind::real) && (spec.type == 0 || kIntegers.find(spec.type) != std::string_view::npos)) {
-    if (spec.precision) throw Fault("an int is formatted without a precision");
-    if (spec.type == 'c') {
-      if (value.integer() < 0 || value.integer() > 0x10ffff) throw Fault("%c needs a character's number");
-      append_character(static_cast<char32_t>(value.integer()), out);
-      return out;
-    }
-    pattern += spec.type == 0 ? 'd' : spec.type;
-    out = fmt::format(fmt::runtime(pattern + "}"), value.integer());
-  } else {
-    const bool percent = spec.type == '%';
-    if (spec.type == 0 && !spec.precision) {
-      out = repr_of(value.real());
-      if (spec.sign != '-' && !out.starts_with('-')) out.insert(0, 1, spec.sign);
-    } else {
-      pattern += fmt::format(".{}", spec.precision.value_or(6));
-      pattern += percent ? 'f' : spec.type == 0 ? 'g' : spec.type;
-      out = fmt::format(fmt::runtime(pattern + "}"), percent ? 100 * value.real() : value.real());
-      if (percent) out += '%';
-    }
-  }
-  return spec.grouped ? grouped(std::move(out)) : out;
+  if (spec.type == 'f') return fmt::format("{:.{}f}", value.real(), spec.precision.value_or(6));
+  if (spec.precision) throw Fault("a number is formatted with a precision only by 'f'");
+  if (spec.type == 0 && value.is(Kind::real)) return repr_of(value.real());
+  if (spec.type == 's') throw Fault("there is no format 's' for a number");
+  if (value.is(Kind::real)) throw Fault(fmt::format("the format '{}' is for an int, not a float", spec.type));
+  return spec.type == 'x' ? fmt::format("{:x}", value.integer()) : fmt::format("{}", value.integer());
 }
 
 std::string formatted(Runtime& runtime, const Value& value, const Spec& spec) {
-  constexpr std::string_view kNumbers = "dxXobceEfFgG%";
-  if (value.is_number() && !(value.is(Kind::boolean) && spec.type == 0)) {
-    if (spec.type != 0 && kNumbers.find(spec.type) == std::string_view::npos)
-      throw Fault(fmt::format("there is no format '{}' for a number", spec.type));
-    if (value.is(Kind::real) && spec.type != 0 && std::string_view("dxXobc").find(spec.type) != std::string_view::npos)
-      throw Fault(fmt::format("the format '{}' is for an int, not a float", spec.type));
+  if (value.is_number() && !(value.is(Kind::boolean) && spec.type == 0))
     return padded(number_text(value, spec), spec, '>');
-  }
   if (spec.type != 0 && spec.type != 's') throw Fault(fmt::format("the format '{}' is for a number", spec.type));
+  if (spec.align == '=') throw Fault("a 0 before the width, or =, is for a number");
   std::string text = value.to_text(runtime);
   if (spec.precision) text.resize(byte_of(text, *spec.precision));
   return padded(std::move(text), spec, '<');
 }
 
-Spec spec_of(std::string_view text) {
-  Spec out;
-  std::size_t at = 0;
-  const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^' || c == '='; };
-  if (!text.empty()) {
-    const std::size_t first = character_bytes(text[0]);
-    if (text.size() > first && is_align(text[first])) {
-      out.fill = std::string(text.substr(0, first));
-      out.align = text[first];
-      at = first + 1;
-    } else if (is_align(text[0])) {
-      out.align = text[at++];
-    }
+// Reads a format after its %. `at` is then behind it.
+Spec percent_spec(std::string_view pattern, std::size_t& at) {
+  Spec out{.align = '>'};
+  const std::size_t begin = at;
+  for (; at < pattern.size() && (pattern[at] == '-' || pattern[at] == '0'); ++at) {
+    if (pattern[at] == '-')
+      out = {.align = '<'};
+    else if (out.align != '<')
+      out = {.fill = "0", .align = '='};
   }
-  const auto next = [&](std::string_view one_of) {
-    return at < text.size() && one_of.find(text[at]) != std::string_view::npos ? text[at++] : '\0';
-  };
-  if (const char sign = next("+- ")) out.sign = sign;
-  out.alternate = next("#") != 0;
-  if (next("0") != 0) {
-    if (out.align == 0) {
-      out.align = '=';
-      out.fill = "0";
-    }
-  }
-  out.width = number_at(text, at, kMostWidth);
-  out.grouped = next(",") != 0;
-  if (next(".") != 0) out.precision = number_at(text, at, kMostPrecision);
-  out.type = next("sdxXobceEfFgG%");
-  if (at != text.size()) throw Fault(fmt::format("the format '{}' is not supported", text));
+  read_end(pattern, at, out);
+  if (out.type == 0) throw Fault("a format of % is not complete");
+  if (std::string_view("sdfx%").find(out.type) == std::string_view::npos)
+    throw Fault(
+        fmt::format("the format %{} is not supported: only %s, %d, %f, %x and %%, with -, 0, a width and a precision",
+                    pattern.substr(begin, at - 1 - begin + character_length(out.type))));
   return out;
 }
 
-// One field of %: its text, and where the pattern continues.
-class Percent {
- public:
-  Percent(Runtime& runtime, const Value& value) : runtime_(runtime), value_(value) {}
-
-  std::string field(std::string_view pattern, std::size_t& at) {
-    Spec spec;
-    const Value* named = nullptr;
-    if (at < pattern.size() && pattern[at] == '(') {
-      const std::size_t end = pattern.find(')', at);
-      if (end == std::string_view::npos || !value_.is(Kind::dict)) throw Fault("%(name) needs a dict");
-      named = value_.find(pattern.substr(at + 1, end - at - 1));
-      if (!named) throw Fault(fmt::format("%: there is no key '{}'", pattern.substr(at + 1, end - at - 1)));
-      at = end + 1;
-    }
-    spec.align = '>';
-    for (; at < pattern.size() && std::string_view("-+ 0#").find(pattern[at]) != std::string_view::npos; ++at) {
-      if (pattern[at] == '-') {
-        spec.align = '<';
-        spec.fill = " ";
-      }
-      if (pattern[at] == '0' && spec.align != '<') {
-        spec.align = '=';
-        spec.fill = "0";
-      }
-      if (pattern[at] == '+' || pattern[at] == ' ') spec.sign = pattern[at];
-      if (pattern[at] == '#') spec.alternate = true;
-    }
-    spec.width = number_at(pattern, at, kMostWidth);
-    if (at < pattern.size() && pattern[at] == '.') spec.precision = number_at(pattern, ++at, kMostPrecision);
-    if (at == pattern.size()) throw Fault("a format of % is not complete");
-    const char type = pattern[at++];
-    if (type == '%') return "%";
-    return converted(named ? *named : next(), type, spec);
+std::string percent_text(Runtime& runtime, const Value& value, Spec spec) {
+  if (spec.type == 's') {
+    if (spec.align == '=') spec = {.align = '>', .width = spec.width, .precision = spec.precision};
+    const Value text(value.to_text(runtime));
+    runtime.take(text.text().size());
+    return formatted(runtime, text, spec);
   }
-  // Throws Fault if there are values left.
-  void finish() const {
-    if (value_.is(Kind::tuple) ? next_ < value_.items().size() : next_ == 0 && !value_.is(Kind::dict))
-      throw Fault("%: not all values have a place in the text");
-  }
+  if (value.is(Kind::undefined)) throw Fault(value.why());
+  if (!value.is_number()) throw Fault(fmt::format("%{} needs a number, not a {}", spec.type, value.type_name()));
+  if (spec.type != 'd' || !value.is(Kind::real)) return formatted(runtime, value, spec);
+  if (!(value.real() > -9.2e18 && value.real() < 9.2e18)) throw Fault("%d: too large");
+  return formatted(runtime, Value(static_cast<std::int64_t>(value.real())), spec);
+}
 
- private:
-  const Value& next() {
-    if (value_.is(Kind::tuple)) {
-      if (next_ == value_.items().size()) throw Fault("%: there are fewer values than places in the text");
-      return value_.items()[next_++];
-    }
-    if (next_++ > 0) throw Fault("%: there are fewer values than places in the text");
-    return value_;
+// [[fill]align][0][width][.precision][type]
+Spec field_spec(std::string_view text) {
+  Spec out;
+  std::size_t at = 0;
+  const auto is_align = [&](std::size_t place) {
+    return place < text.size() && std::string_view("<>^=").find(text[place]) != std::string_view::npos;
+  };
+  const std::size_t first = text.empty() ? 0 : character_length(text[0]);
+  const bool filled = first > 0 && is_align(first);
+  if (filled) out.fill = std::string(text.substr(0, at = first));
+  if (is_align(at)) out.align = text[at++];
+  if (at < text.size() && text[at] == '0') {
+    if (!filled) out.fill = "0";
+    if (out.align == 0) out.align = '=';
   }
-  std::string converted(const Value& value, char type, Spec spec) {
-    if (type == 's' || type == 'r') {
-      if (spec.align == '=') spec = {.align = '>', .width = spec.width, .precision = spec.precision};
-      Value text(type == 'r' ? value.to_repr(runtime_) : value.to_text(runtime_));
-      runtime_.take(text.text().size());
-      return formatted(runtime_, text, spec);
-    }
-    if (value.is(Kind::undefined)) throw Fault(value.why());
-    if (!value.is_number()) throw Fault(fmt::format("%{} needs a number, not a {}", type, value.type_name()));
-    const bool integer = std::string_view("diuxXoc").find(type) != std::string_view::npos;
-    if (!integer && std::string_view("eEfFgG").find(type) == std::string_view::npos)
-      throw Fault(fmt::format("there is no format %{}", type));
-    spec.type = type == 'i' || type == 'u' ? 'd' : type;
-    if (!integer) return formatted(runtime_, Value(value.real()), spec);
-    if (value.is(Kind::real) && spec.type != 'd') throw Fault(fmt::format("%{} needs an int, not a float", type));
-    if (value.is(Kind::real) && !(value.real() > -9.2e18 && value.real() < 9.2e18)) throw Fault("%d: too large");
-    return formatted(runtime_, Value(value.is(Kind::real) ? static_cast<std::int64_t>(value.real()) : value.integer()),
-                     spec);
+  read_end(text, at, out);
+  if (at != text.size() || std::string_view("sdfx", 5).find(out.type) == std::string_view::npos)
+    throw Fault(
+        fmt::format("the format '{}' of a field is not supported: only an alignment, 0, a width, a precision, and "
+                    "s, d, f or x",
+                    text));
+  return out;
+}
+
+// The value of {}, {0} or {name}. `next`: how many {} there were before.
+const Value& field_value(std::string_view name, const Arguments& arguments, std::size_t& next) {
+  std::size_t at = 0;
+  const std::size_t number = name.empty() ? next++ : number_at(name, at, kMostWidth);
+  if (at == name.size()) {
+    if (number >= arguments.positional.size()) throw Fault(fmt::format("format has no argument {}", number));
+    return arguments.positional[number];
   }
-
-  Runtime& runtime_;
-  const Value& value_;
-  std::size_t next_ = 0;
-};
-
-// One field of str.format.
-class Braces {
- public:
-  Braces(Runtime& runtime, const Arguments& arguments) : runtime_(runtime), arguments_(arguments) {}
-
-  std::string field(std::string_view text) {
-    const std::size_t colon = text.find(':');
-    std::string_view name = text.substr(0, colon);
-    const std::string_view spec = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-    if (spec.find('{') != std::string_view::npos) throw Fault("a field in the format of a field is not supported");
-    char conversion = 0;
-    if (name.size() >= 2 && name[name.size() - 2] == '!') {
-      conversion = name.back();
-      name.remove_suffix(2);
-    }
-    Value value = value_of(name);
-    if (conversion == 'r')
-      value = runtime_.text(value.to_repr(runtime_));
-    else if (conversion == 's')
-      value = runtime_.text(value.to_text(runtime_));
-    else if (conversion != 0)
-      throw Fault(fmt::format("there is no conversion !{}", conversion));
-    return formatted(runtime_, value, spec_of(spec));
-  }
-
- private:
-  Value value_of(std::string_view name) {
-    const std::size_t end = std::min(name.find_first_of(".["), name.size());
-    Value value = first(name.substr(0, end));
-    for (std::size_t at = end; at < name.size();) {
-      if (name[at] == '[') {
-        const std::size_t close = name.find(']', at);
-        if (close == std::string_view::npos) throw Fault("a [ of a format is not closed");
-        const std::string key(name.substr(at + 1, close - at - 1));
-        std::size_t digits = 0;
-        const std::size_t number = number_at(key, digits, kMostWidth);
-        const bool is_number = !key.empty() && digits == key.size();
-        value = runtime_.item(value, is_number ? Value(static_cast<std::int64_t>(number)) : Value(key));
-        at = close + 1;
-      } else if (name[at] == '.') {
-        const std::size_t close = std::min(name.find_first_of(".[", at + 1), name.size());
-        value = runtime_.attribute(value, std::string(name.substr(at + 1, close - at - 1)));
-        at = close;
-      } else {
-        throw Fault("a field of a format is malformed");
-      }
-    }
-    return value;
-  }
-  Value first(std::string_view name) {
-    std::size_t at = 0;
-    const std::size_t number = name.empty() ? next_++ : number_at(name, at, kMostWidth);
-    if (name.empty() || at == name.size()) {
-      if (number >= arguments_.positional.size()) throw Fault(fmt::format("format has no argument {}", number));
-      return arguments_.positional[number];
-    }
-    for (const auto& [known, value] : arguments_.named)
-      if (known == name) return value;
-    throw Fault(fmt::format("format has no argument '{}'", name));
-  }
-
-  Runtime& runtime_;
-  const Arguments& arguments_;
-  std::size_t next_ = 0;
-};
+  for (const auto& [known, value] : arguments.named)
+    if (known == name) return value;
+  if (name.find_first_of(".[!") != std::string_view::npos)
+    throw Fault(fmt::format("the field {{{}}} of a format is not supported: only {{}}, {{0}} and {{name}}", name));
+  throw Fault(fmt::format("format has no argument '{}'", name));
+}
 
 }  // namespace
 
 std::string format_percent(Runtime& runtime, std::string_view pattern, const Value& value) {
+  const std::span<const Value> values = value.is(Kind::tuple) ? std::span(value.items()) : std::span(&value, 1);
+  std::size_t used = 0;
   std::string out;
-  Percent percent(runtime, value);
   for (std::size_t at = 0; at < pattern.size();) {
     if (pattern[at] != '%') {
       out += pattern[at++];
       continue;
     }
-    const std::string field = percent.field(pattern, ++at);
+    const Spec spec = percent_spec(pattern, ++at);
+    if (spec.type != '%' && used == values.size()) throw Fault("%: there are fewer values than places in the text");
+    const std::string field = spec.type == '%' ? "%" : percent_text(runtime, values[used++], spec);
     runtime.take(field.size());
     out += field;
   }
-  percent.finish();
+  if (used < values.size() && !value.is(Kind::dict)) throw Fault("%: not all values have a place in the text");
   return out;
 }
 
 std::string format_braces(Runtime& runtime, std::string_view pattern, const Arguments& arguments) {
   std::string out;
-  Braces braces(runtime, arguments);
+  std::size_t next = 0;
   for (std::size_t at = 0; at < pattern.size(); ++at) {
     const char c = pattern[at];
     const bool twice = at + 1 < pattern.size() && pattern[at + 1] == c;
@@ -308,7 +179,10 @@ std::string format_braces(Runtime& runtime, std::string_view pattern, const Argu
     } else if (c == '{') {
       const std::size_t end = pattern.find('}', at);
       if (end == std::string_view::npos) throw Fault("a { of a format is not closed");
-      const std::string field = braces.field(pattern.substr(at + 1, end - at - 1));
+      const std::string_view inside = pattern.substr(at + 1, end - at - 1), name = inside.substr(0, inside.find(':'));
+      const Value& value = field_value(name, arguments, next);
+      const std::string field =
+          formatted(runtime, value, field_spec(inside.substr(std::min(name.size() + 1, inside.size()))));
       runtime.take(field.size());
       out += field;
       at = end;

@@ -7,9 +7,10 @@
 
 namespace strata::text::jinja {
 
-// pattern % value: %s %r %d %i %x %X %o %c %e %f %g %%, with flags, width, precision and names of a dict's keys.
+// pattern % value: %s, %d, %f, %x and %%, with `-`, `0`, a width and a precision. Other formats throw Fault.
 std::string format_percent(Runtime& runtime, std::string_view pattern, const Value& value);
-// pattern.format(...): {}, {0}, {name}, {name.attribute}, {name[key]}, with !s or !r and a format of text or numbers.
+// pattern.format(...): {}, {0} and {name}, with an alignment, a width, a precision and s, d, f or x. Other fields throw
+// Fault.
 std::string format_braces(Runtime& runtime, std::string_view pattern, const Arguments& arguments);
 
 }  // namespace strata::text::jinja

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "text/template/values/python_text.h"
+#include "text/unicode/utf8.h"
 
 namespace strata::text::jinja {
 namespace {
@@ -55,8 +56,8 @@ class Writer {
     meter_.read(text.size());
     constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kNames = "\"\\nrtbf";
     out_ += '"';
-    for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
-      const char32_t code = character_at(text, at);
+    for (std::size_t at = 0; at < text.size(); at += character_length(text[at])) {
+      const char32_t code = character_at(text, at).code;
       const std::size_t named = code < 0x80 ? kNamed.find(static_cast<char>(code)) : std::string_view::npos;
       if (named != std::string_view::npos) {
         out_ += '\\';
@@ -64,7 +65,7 @@ class Writer {
       } else if (code < 0x20 || (style_.ensure_ascii && code > 0x7e)) {
         escape(static_cast<std::uint32_t>(code));
       } else {
-        out_ += text.substr(at, character_bytes(text[at]));
+        out_ += text.substr(at, character_length(text[at]));
       }
     }
     out_ += '"';

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <utility>
 
+#include "text/unicode/utf8.h"
+
 namespace strata::text::jinja {
 namespace {
 
@@ -15,12 +17,16 @@ namespace {
 constexpr char32_t kFirstLigature = 0xfb00;
 constexpr std::array<std::string_view, 7> kLigatures = {"FF", "FI", "FL", "FFI", "FFL", "ST", "ST"};
 
+template <typename Use>
+void each_character(std::string_view text, Use use) {
+  for (std::size_t at = 0; at < text.size(); at += character_length(text[at])) use(character_at(text, at).code);
+}
+
 template <typename Change>
 std::string map_characters(std::string_view text, Change change) {
   std::string out;
   out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at]))
-    append_character(change(character_at(text, at)), out);
+  each_character(text, [&](char32_t code) { append_character(change(code), out); });
   return out;
 }
 
@@ -48,8 +54,8 @@ bool is_letter(char32_t code) {
 // Whether there is a character and `is` holds for all of them.
 template <typename Is>
 bool all_of(std::string_view text, Is is) {
-  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at]))
-    if (!is(character_at(text, at))) return false;
+  for (std::size_t at = 0; at < text.size(); at += character_length(text[at]))
+    if (!is(character_at(text, at).code)) return false;
   return !text.empty();
 }
 
@@ -75,50 +81,7 @@ bool ends_line(char32_t code) {
          code == 0x2029;
 }
 
-// The byte at which the last character of text[0, end) begins.
-std::size_t before(std::string_view text, std::size_t end) {
-  do --end;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);
-  return end;
-}
-
 }  // namespace
-
-std::size_t character_bytes(char first) {
-  const auto byte = static_cast<unsigned char>(first);
-  return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-}
-
-char32_t character_at(std::string_view text, std::size_t byte) {
-  const auto at = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[byte + i])); };
-  switch (character_bytes(text[byte])) {
-    case 1:
-      return at(0);
-    case 2:
-      return (at(0) & 0x1f) << 6 | (at(1) & 0x3f);
-    case 3:
-      return (at(0) & 0x0f) << 12 | (at(1) & 0x3f) << 6 | (at(2) & 0x3f);
-    default:
-      return (at(0) & 0x07) << 18 | (at(1) & 0x3f) << 12 | (at(2) & 0x3f) << 6 | (at(3) & 0x3f);
-  }
-}
-
-void append_character(char32_t code, std::string& out) {
-  utf8proc_uint8_t bytes[4];
-  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
-  out.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
-}
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    utf8proc_int32_t code = 0;
-    const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at,
-                                       static_cast<utf8proc_ssize_t>(text.size() - at), &code);
-    if (size <= 0) return false;
-    at += static_cast<std::size_t>(size);
-  }
-  return true;
-}
 
 std::size_t length_of(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(
@@ -127,14 +90,14 @@ std::size_t length_of(std::string_view text) {
 
 std::size_t byte_of(std::string_view text, std::size_t character) {
   std::size_t at = 0;
-  for (; character > 0 && at < text.size(); --character) at += character_bytes(text[at]);
+  for (; character > 0 && at < text.size(); --character) at += character_length(text[at]);
   return at;
 }
 
 std::vector<std::string_view> characters_of(std::string_view text) {
   std::vector<std::string_view> out;
   for (std::size_t at = 0; at < text.size(); at += out.back().size())
-    out.push_back(text.substr(at, character_bytes(text[at])));
+    out.push_back(text.substr(at, character_length(text[at])));
   return out;
 }
 
@@ -146,16 +109,16 @@ bool is_space(char32_t code) {
 
 std::string_view strip(std::string_view text, Side side, std::optional<std::string_view> characters) {
   const auto goes = [&](std::size_t at) {
-    return characters ? characters->find(text.substr(at, character_bytes(text[at]))) != std::string_view::npos
-                      : is_space(character_at(text, at));
+    return characters ? characters->find(text.substr(at, character_length(text[at]))) != std::string_view::npos
+                      : is_space(character_at(text, at).code);
   };
   if (side != Side::right)
-    while (!text.empty() && goes(0)) text.remove_prefix(character_bytes(text[0]));
+    while (!text.empty() && goes(0)) text.remove_prefix(character_length(text[0]));
   if (side != Side::left) {
     while (!text.empty()) {
-      const std::size_t last = before(text, text.size());
-      if (!goes(last)) break;
-      text = text.substr(0, last);
+      const std::size_t last = last_character(text).bytes;
+      if (!goes(text.size() - last)) break;
+      text.remove_suffix(last);
     }
   }
   return text;
@@ -186,11 +149,12 @@ std::vector<std::string_view> words(std::string_view text, std::int64_t most, bo
     }
     std::size_t end = from_right ? text.size() : 0;
     if (from_right) {
-      while (end > 0 && !is_space(character_at(text, before(text, end)))) end = before(text, end);
+      for (; end > 0; end -= last_character(text.substr(0, end)).bytes)
+        if (is_space(last_character(text.substr(0, end)).code)) break;
       out.push_back(text.substr(end));
       text = text.substr(0, end);
     } else {
-      while (end < text.size() && !is_space(character_at(text, end))) end += character_bytes(text[end]);
+      while (end < text.size() && !is_space(character_at(text, end).code)) end += character_length(text[end]);
       out.push_back(text.substr(0, end));
       text = text.substr(end);
     }
@@ -203,8 +167,8 @@ std::vector<std::string_view> lines(std::string_view text, bool keep_ends) {
   std::vector<std::string_view> out;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = at, size = character_bytes(text[at]);
-    const bool ends = ends_line(character_at(text, at));
+    const std::size_t end = at, size = character_length(text[at]);
+    const bool ends = ends_line(character_at(text, at).code);
     at += size;
     if (!ends) continue;
     if (text[end] == '\r' && at < text.size() && text[at] == '\n') ++at;
@@ -222,7 +186,7 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
     if (old.empty()) {  // between all characters, and at both ends
       out += by;
       if (at == text.size()) return out;
-      const std::size_t size = character_bytes(text[at]);
+      const std::size_t size = character_length(text[at]);
       out += text.substr(at, size);
       at += size;
       continue;
@@ -240,8 +204,7 @@ std::string replace(std::string_view text, std::string_view old, std::string_vie
 std::string upper(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
-    const char32_t code = character_at(text, at);
+  each_character(text, [&](char32_t code) {
     const std::size_t ligature = code - kFirstLigature;
     if (code == U'\u00df')
       out += "SS";
@@ -249,7 +212,7 @@ std::string upper(std::string_view text) {
       out += kLigatures[ligature];
     else
       append_character(to_upper(code), out);
-  }
+  });
   return out;
 }
 std::string lower(std::string_view text) {
@@ -288,37 +251,18 @@ bool is_lower(std::string_view text) {
   return all_of(text, [](char32_t code) { return !is_cased(code) || category_of(code) == UTF8PROC_CATEGORY_LL; }) &&
          !all_of(text, [](char32_t code) { return !is_cased(code); });
 }
-bool is_title(std::string_view text) {
-  bool inside = false, any = false;
-  return all_of(text,
-                [&](char32_t code) {
-                  const bool cased = is_cased(code), small = category_of(code) == UTF8PROC_CATEGORY_LL;
-                  if (cased && small != inside) return false;
-                  inside = cased;
-                  any = any || cased;
-                  return true;
-                }) &&
-         any;
-}
 bool is_alphabetic(std::string_view text) {
   return all_of(text, is_letter);
 }
 bool is_decimal(std::string_view text) {
   return all_of(text, [](char32_t code) { return category_of(code) == UTF8PROC_CATEGORY_ND; });
 }
-bool is_alphanumeric(std::string_view text) {
-  return all_of(text, [](char32_t code) {
-    const auto category = category_of(code);
-    return is_letter(code) || category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-           category == UTF8PROC_CATEGORY_NO;
-  });
-}
 
 std::string repr_of(std::string_view text) {
   const char quote = text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos ? '"' : '\'';
   std::string out(1, quote);
-  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
-    const char32_t code = character_at(text, at);
+  for (std::size_t at = 0; at < text.size(); at += character_length(text[at])) {
+    const char32_t code = character_at(text, at).code;
     const auto number = static_cast<std::uint32_t>(code);
     if (code == static_cast<char32_t>(quote) || code == '\\') {
       out += '\\';
@@ -330,7 +274,7 @@ std::string repr_of(std::string_view text) {
     } else if (code == '\t') {
       out += "\\t";
     } else if (is_printable(code)) {
-      out += text.substr(at, character_bytes(text[at]));
+      out += text.substr(at, character_length(text[at]));
     } else if (code < 0x100) {
       out += fmt::format("\\x{:02x}", number);
     } else if (code < 0x10000) {

@@ -10,12 +10,6 @@
 // valid UTF-8.
 namespace strata::text::jinja {
 
-char32_t character_at(std::string_view text, std::size_t byte);
-// The length of the character that begins with `first`, in bytes.
-std::size_t character_bytes(char first);
-void append_character(char32_t code, std::string& out);
-bool is_utf8(std::string_view text);
-
 std::size_t length_of(std::string_view text);
 // The byte at which a character begins, by its number. Numbers from the length on give the text's end.
 std::size_t byte_of(std::string_view text, std::size_t character);
@@ -43,10 +37,8 @@ std::string title(std::string_view text);        // str.title()
 std::string title_words(std::string_view text);  // Jinja's filter `title`
 bool is_upper(std::string_view text);
 bool is_lower(std::string_view text);
-bool is_title(std::string_view text);
 bool is_alphabetic(std::string_view text);
 bool is_decimal(std::string_view text);
-bool is_alphanumeric(std::string_view text);
 
 // repr() of a text and of a number; the latter is also its str().
 std::string repr_of(std::string_view text);
