@@ -370,16 +370,19 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
   return job;
 }
 
-bool every_stage_fits(const Job& job, const Capacity& capacity) {
-  if (!fits(job.plan, capacity)) return false;
+std::optional<Memory> memory_of_stages(const Job& job, const Capacity& capacity) {
+  if (!fits(job.plan, capacity)) return std::nullopt;
+  Memory most = job.plan.memory;
   const Mesh& mesh = job.plan.mesh();
   for (int stage = 0; stage < mesh.stages; ++stage) {
     if (stage == job.plan.stage) continue;
     const int rank = mesh.rank_of(0, 0, stage);
-    if (!fits(make_job(job, job.ranks, capacity, Purpose::train, {}, rank, job.plan.pieces).plan, capacity))
-      return false;
+    const StepPlan plan = make_job(job, job.ranks, capacity, Purpose::train, {}, rank, job.plan.pieces).plan;
+    if (!fits(plan, capacity)) return std::nullopt;
+    for (std::size_t tier = 0; tier < kTiers; ++tier)
+      if (plan.memory[tier].peak > most[tier].peak) most[tier] = plan.memory[tier];
   }
-  return true;
+  return most;
 }
 
 }  // namespace strata::runtime

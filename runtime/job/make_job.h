@@ -43,8 +43,8 @@ std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capac
 // The same without that of stage 0, which is given.
 std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity);
 
-// Whether every pipeline stage of a training's job fits; with a single stage, whether the job itself does.
-bool every_stage_fits(const Job& job, const Capacity& capacity);
+// Of each tier, what the pipeline stage of a training's job that needs most of it needs. Nullopt if one does not fit.
+std::optional<Memory> memory_of_stages(const Job& job, const Capacity& capacity);
 
 // The micro-batches of a rank in a step, or of an evaluation's call.
 std::int64_t micro_batches_of(const Recipe& recipe, int ranks, Purpose purpose);

@@ -45,9 +45,15 @@ Loads loads_of(const models::Model& model) {
   return out;
 }
 
-// The recipe with at least `least` micro-batches per rank and step, if it has that many: a multiple of the runs of
-// training.reduce_group and of the interleaved schedule.
-Recipe with_few(const Recipe& recipe, int ranks, int least) {
+// Calls of units in a step that is planned as it is: this takes some milliseconds.
+constexpr std::size_t kShortStep = 2048;
+
+// Splits that are tried before the search gives up: most models fit at once or not at all.
+constexpr int kMostSplits = 64;
+
+}  // namespace
+
+Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least) {
   const auto group = static_cast<int>(recipe.training.reduce_group);
   const int of_group = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
   const int run = recipe.parallel.chunks > 1 ? std::lcm(of_group, recipe.parallel.stages) : of_group;
@@ -56,14 +62,6 @@ Recipe with_few(const Recipe& recipe, int ranks, int least) {
   few.training.gradient_accumulation_steps = std::min((least + run - 1) / run * run, recipe.accumulation_steps(ranks));
   return few;
 }
-
-// Calls of units in a step that is planned as it is: this takes some milliseconds.
-constexpr std::size_t kShortStep = 2048;
-
-// Splits that are tried before the search gives up: most models fit at once or not at all.
-constexpr int kMostSplits = 64;
-
-}  // namespace
 
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
                                       const StageFits& fits) {
@@ -111,14 +109,15 @@ std::vector<UnitRange> choose_split(
   if (!recipe.parallel.split.empty()) return split_into_pieces(model, stages, chunks, recipe.parallel.split);
   require_units(model, stages, chunks);
   const int micro_batches = recipe.accumulation_steps(ranks);
-  const StepPlan plan = whole(with_few(recipe, ranks, 2));
+  const StepPlan plan = whole(with_few_micro_batches(recipe, ranks, 2));
   StageTimes times(model.units.size());
   times.add(plan, nominal_profile(plan), micro_batches);
   // A stage keeps activations of at most as many micro-batches as there are stages, or about twice as many with several
   // chunks, so a long step is planned with fewer.
   const bool keeps_all = recipe.parallel.schedule == Schedule::all_forward_all_backward;
   const bool is_short = static_cast<std::size_t>(micro_batches) * model.units.size() <= kShortStep;
-  const Recipe few = keeps_all || is_short ? recipe : with_few(recipe, ranks, chunks == 1 ? stages + 1 : 4 * stages);
+  const Recipe few =
+      keeps_all || is_short ? recipe : with_few_micro_batches(recipe, ranks, chunks == 1 ? stages + 1 : 4 * stages);
   return balanced_split(
       model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
       [&](int stage, const std::vector<UnitRange>& split) { return fits_stage(few, stage, split); });

@@ -9,6 +9,10 @@
 
 namespace strata::runtime {
 
+// The recipe with at least `least` micro-batches per rank and step, if it has that many: a multiple of the runs of
+// training.reduce_group and of the interleaved schedule.
+Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least);
+
 // Plans a stage of a split and says whether it fits.
 using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
 

@@ -86,7 +86,7 @@ MaxBatch find_max_batch(const Setup& setup) {
     of_size.training.micro_batch_size = size;
     if (recipe.training.global_batch_size && of_size.accumulation_steps(ranks) > kMostMicroBatches) continue;
     const runtime::Job job = runtime::make_job(workload.with(std::move(of_size)), ranks, capacity);
-    if (runtime::every_stage_fits(job, capacity)) found.speeds.push_back(speed_of(job, *machine, ranks_per_node));
+    if (runtime::memory_of_stages(job, capacity)) found.speeds.push_back(speed_of(job, *machine, ranks_per_node));
   }
   return found;
 }

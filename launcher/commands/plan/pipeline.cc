@@ -93,6 +93,31 @@ std::vector<PlannedStage> plan_pipeline(const Setup& setup) {
   return stages;
 }
 
+PlannedStep plan_step(const Setup& setup) {
+  if (setup.workload.recipe.parallel.stages > 1 && setup.machine) {
+    std::vector<PlannedStage> stages = plan_pipeline(setup);
+    const bool all = std::ranges::all_of(
+        stages, [&](const PlannedStage& stage) { return runtime::fits(stage.job.plan, setup.capacity); });
+    PlannedStage& largest = stages[stage_of(stages, std::nullopt)];
+    const Forecast f = forecast(largest.job, *setup.machine, setup.ranks_per_node, simulated(stages));
+    return {std::move(largest.job), all, f.step_ms, f.tokens_per_s};
+  }
+  std::vector<runtime::Job> jobs = runtime::jobs_of_stages(setup.workload, setup.ranks, setup.capacity);
+  const bool all =
+      std::ranges::all_of(jobs, [&](const runtime::Job& job) { return runtime::fits(job.plan, setup.capacity); });
+  PlannedStep out{
+      std::move(*std::ranges::max_element(jobs, {}, [](const runtime::Job& job) { return device_peak(job.plan); })),
+      all,
+      {},
+      {}};
+  if (setup.machine) {
+    const Forecast f = forecast(out.job, *setup.machine, setup.ranks_per_node);
+    out.step_ms = f.step_ms;
+    out.tokens_per_s = f.tokens_per_s;
+  }
+  return out;
+}
+
 std::vector<SimulatedStage> simulated(const std::vector<PlannedStage>& stages) {
   std::vector<SimulatedStage> all;
   for (const PlannedStage& stage : stages) all.push_back({&stage.job.plan, stage.spans});

@@ -386,7 +386,8 @@ int plan(const PlanOptions& options) {
     file.close();
   }
   if (fits) return static_cast<int>(Exit::done);
-  complain(runtime::refusal(job, capacity, nearest), Exit::does_not_fit);
+  const auto too_large = std::ranges::find_if_not(pipeline, fits_stage);
+  complain(runtime::refusal(pipeline.empty() ? job : too_large->job, capacity, nearest), Exit::does_not_fit);
   return static_cast<int>(Exit::does_not_fit);
 }
 

@@ -38,6 +38,14 @@ struct PlannedStage {
 
 // Plans every stage. Without a machine, idle shares come from nominal speeds. Throws what make_job throws.
 std::vector<PlannedStage> plan_pipeline(const Setup& setup);
+// A setup as one row of a table: the job with the largest peak on the device of all stages, whether all stages fit, and
+// with a machine file the time of the slowest.
+struct PlannedStep {
+  runtime::Job job;
+  bool fits;
+  std::optional<double> step_ms, tokens_per_s;
+};
+PlannedStep plan_step(const Setup& setup);
 // The stage of a rank; if none is given, the one with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 // The stages as forecast() takes them, which points into `stages`.

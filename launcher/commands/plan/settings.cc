@@ -8,7 +8,6 @@
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
-#include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
 #include "runtime/run/reports/report.h"
 
@@ -52,19 +51,9 @@ std::vector<PlannedSetting> plan_settings(const Setup& setup) {
         other.recipe.zero.stage = stage;
         other.recipe.training.precision = precision;
         other.recipe.training.recompute = recompute;
-        const runtime::Job job = runtime::make_job(other, setup.ranks, setup.capacity);
-        PlannedSetting& row = out.emplace_back(PlannedSetting{stage,
-                                                              precision,
-                                                              recompute,
-                                                              job.plan.vertical,
-                                                              runtime::fits(job.plan, setup.capacity),
-                                                              job.plan.memory,
-                                                              {},
-                                                              {}});
-        if (!setup.machine) continue;
-        const Forecast predicted = forecast(job, *setup.machine, setup.ranks_per_node);
-        row.step_ms = predicted.step_ms;
-        row.tokens_per_s = predicted.tokens_per_s;
+        const PlannedStep step = plan_step({other, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
+        out.push_back({stage, precision, recompute, step.job.plan.vertical, step.fits, step.job.plan.memory,
+                       step.step_ms, step.tokens_per_s});
       }
   }
   return out;

@@ -5,7 +5,6 @@
 
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
-#include "launcher/forecast.h"
 #include "launcher/screen/folded.h"
 #include "runtime/run/reports/report.h"
 
@@ -24,10 +23,8 @@ double paper_bytes(const runtime::StepPlan& plan, double parameters) {
 
 // Plans the setup with another workload.
 Stage plan_stage(const runtime::Workload& workload, const Setup& setup) {
-  Stage out{runtime::make_job(workload, setup.ranks, setup.capacity), false, {}};
-  out.fits = runtime::fits(out.job.plan, setup.capacity);
-  if (setup.machine) out.step_ms = forecast(out.job, *setup.machine, setup.ranks_per_node).step_ms;
-  return out;
+  PlannedStep step = plan_step({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
+  return {std::move(step.job), step.fits, step.step_ms};
 }
 
 }  // namespace

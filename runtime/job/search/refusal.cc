@@ -29,7 +29,7 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
     recipe.training.global_batch_size.reset();
     const std::int64_t fewest = parallel.chunks > 1 ? parallel.stages : 1;
     recipe.training.gradient_accumulation_steps = same ? batch / at_once : fewest;
-    if (every_stage_fits(make_job(job.with(std::move(recipe)), ranks, capacity), capacity))
+    if (memory_of_stages(make_job(job.with(std::move(recipe)), ranks, capacity), capacity))
       return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
                          same ? "" : " (losses change, as the batch grows)");
   }

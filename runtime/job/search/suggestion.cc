@@ -12,6 +12,7 @@
 #include "runtime/job/calls.h"
 #include "runtime/job/search/candidate.h"
 #include "runtime/job/search/state_bytes.h"
+#include "runtime/job/split.h"
 
 namespace strata::runtime {
 namespace {
@@ -53,19 +54,19 @@ Suggestion suggestion_of(Changes changes, const Fit& fit) {
 std::optional<Fit> find_fit(const Workload& workload, int ranks, const Capacity& capacity, Purpose purpose,
                             std::size_t& tasks) {
   const Recipe& recipe = workload.recipe;
-  constexpr std::int64_t kFew = 2;
+  constexpr int kFew = 2;
   if (purpose == Purpose::train && recipe.accumulation_steps(ranks) > kFew) {
-    Recipe few = recipe;
-    few.training.global_batch_size.reset();
-    few.training.gradient_accumulation_steps = kFew;
-    const Job job = make_job(workload.with(std::move(few)), ranks, capacity, purpose);
+    const Job job = make_job(workload.with(with_few_micro_batches(recipe, ranks, kFew)), ranks, capacity, purpose);
     tasks += job.plan.tasks.size();
     if (!fits(job.plan, capacity)) return std::nullopt;
   }
   const Job job = make_job(workload, ranks, capacity, purpose);
   tasks += job.plan.tasks.size() * static_cast<std::size_t>(recipe.parallel.stages);
-  if (!fits(job.plan, capacity) || !every_stage_fits(job, capacity)) return std::nullopt;
-  return fit_of(job.plan);
+  const std::optional<Memory> memory = memory_of_stages(job, capacity);
+  if (!memory) return std::nullopt;
+  Fit fit = fit_of(job.plan);
+  fit.memory = *memory;
+  return fit;
 }
 
 // The search for changes that fit.
@@ -141,10 +142,7 @@ class Search {
                                                          one_by_one, bf16_))
                              .recipe;
           if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
-          if (purpose_ == Purpose::train) {
-            least.training.gradient_accumulation_steps = std::min(least.accumulation_steps(ranks_), 2);
-            least.training.global_batch_size.reset();
-          }
+          if (purpose_ == Purpose::train) least = with_few_micro_batches(least, ranks_, 2);
           const Job job = make_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
           if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
         }

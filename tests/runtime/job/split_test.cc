@@ -94,11 +94,11 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   const std::vector<Job> fitting = stages_of(and_more(sets, {fmt::format("memory.device={}", least)}), 2);
   EXPECT_EQ(largest_peak(fitting), least);
   EXPECT_NE(fitting[0].plan.pieces, balanced[0].plan.pieces);
-  EXPECT_TRUE(every_stage_fits(fitting[0], capacity_of(fitting[0].recipe.memory, 1)));
+  EXPECT_TRUE(memory_of_stages(fitting[0], capacity_of(fitting[0].recipe.memory, 1)).has_value());
   // If none fits, the fastest is what is refused.
   const std::vector<Job> refused = stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2);
   EXPECT_EQ(refused[0].plan.pieces, balanced[0].plan.pieces);
-  EXPECT_FALSE(every_stage_fits(refused[0], capacity_of(refused[0].recipe.memory, 1)));
+  EXPECT_FALSE(memory_of_stages(refused[0], capacity_of(refused[0].recipe.memory, 1)).has_value());
 }
 
 }  // namespace

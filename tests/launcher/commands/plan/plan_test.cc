@@ -53,9 +53,21 @@ class Plan : public testing::Test {
       throw;
     }
     std::string text = testing::internal::GetCapturedStdout();
-    EXPECT_EQ(status, 0) << text;
+    EXPECT_EQ(status, status_) << text;
     json_ = folder_.read("plan.json");
     return text;
+  }
+  // What a plan that does not fit says on stderr; what it prints is then in printed_.
+  std::string refused(int ranks, std::vector<std::string> sets) {
+    status_ = static_cast<int>(Exit::does_not_fit);
+    testing::internal::CaptureStderr();
+    try {
+      printed_ = planned(ranks, ranks, std::move(sets));
+    } catch (...) {
+      (void)testing::internal::GetCapturedStderr();
+      throw;
+    }
+    return testing::internal::GetCapturedStderr();
   }
   double number(const std::string& key) const {
     const auto at = json_.find("\"" + key + "\":");
@@ -84,7 +96,8 @@ class Plan : public testing::Test {
   bool stages_ = false, verbose_ = false, max_batch_ = false;
   bool table_ = false;
   std::string model_ = "model.preset=tiny-gpt2";
-  std::string json_;
+  int status_ = 0;  // that plan() is to return
+  std::string json_, printed_;
 };
 
 // Ranks share a machine as under `mpirun -n 4 strata train`.
@@ -347,6 +360,40 @@ TEST_F(Plan, APageHasAllStages) {
   EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
   for (int stage = 0; stage < 4; ++stage)
     EXPECT_THAT(page, HasSubstr("\"ranks\":2,\"stage\":" + std::to_string(stage) + ","));
+}
+
+// A search for what fits plans fewer micro-batches, but as many as the schedule needs.
+TEST_F(Plan, AnInterleavedRecipeThatDoesNotFitIsRefusedAsAnyOther) {
+  model_ = "model.preset=tiny-llama";
+  EXPECT_THAT(
+      refused(4, {"model.config.num_hidden_layers=6", "parallel.stages=4", "parallel.chunks=2",
+                  "parallel.schedule=interleaved", "training.gradient_accumulation_steps=8", "memory.device=1MiB"}),
+      HasSubstr("it does not fit: each rank needs"));
+}
+
+// The last stage has the head, and the most on the device; the first one keeps its optimizer's state on the host.
+TEST_F(Plan, OfAPipelineTheStageThatDoesNotFitIsRefusedAndTablesShowTheLargest) {
+  model_ = "model.preset=tiny-llama";
+  const std::vector<std::string> sets = {"model.config.vocab_size=4000",
+                                         "model.config.num_hidden_layers=3",
+                                         "model.config.tie_word_embeddings=false",
+                                         "data.seq_len=32",
+                                         "training.micro_batch_size=48",
+                                         "parallel.stages=2",
+                                         "parallel.split=[2, 1]",
+                                         "zero.stage=1",
+                                         "training.recompute=block"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), sets.begin(), sets.end());
+    return more;
+  };
+  // Stage 0 needs 14.5 MiB on the host, and stage 1 11.1 MiB.
+  EXPECT_THAT(refused(2, with({"zero.optimizer=host", "memory.host=12MiB"})),
+              AllOf(HasSubstr("14.5 MiB"), HasSubstr("of host memory and memory.host is 12 MiB")));
+  stages_ = table_ = true;
+  (void)refused(2, with({"memory.device=30MiB"}));
+  EXPECT_THAT(printed_, testing::ContainsRegex("ZeRO-1 +bf16 +block +horizontal +[34][0-9.]+ MiB +no"));
+  EXPECT_THAT(printed_, testing::ContainsRegex("ZeRO-1 +[34][0-9.]+ MiB +no"));
 }
 
 }  // namespace

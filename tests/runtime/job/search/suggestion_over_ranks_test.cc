@@ -62,7 +62,7 @@ TEST(SuggestionOverRanks, StagesAreSuggestedWhenNothingElseFits) {
   EXPECT_THAT(text, AllOf(HasSubstr("--set parallel.stages=2"), testing::Not(HasSubstr("losses change"))));
   auto changed = sets;
   for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
-  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 2), capacity));
+  EXPECT_TRUE(memory_of_stages(tiny_job(changed, 2), capacity).has_value());
 }
 
 // What one block saves for one sequence is too much for any number of stages, but not for two ranks that share it. Sums
@@ -95,7 +95,7 @@ TEST(SuggestionOverRanks, RanksThatShareALayerAreSuggestedWhenOneIsTooLarge) {
   EXPECT_THAT(refusal(refused, capacity, nearest), HasSubstr("--set parallel.tensor=2"));
   auto changed = sets;
   for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
-  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 2), capacity));
+  EXPECT_TRUE(memory_of_stages(tiny_job(changed, 2), capacity).has_value());
 }
 
 // Two ranks share each layer already, and four would do: in more shards than the two that the run would have had.
@@ -130,7 +130,7 @@ TEST(SuggestionOverRanks, MoreRanksThatShareALayerAreSuggested) {
   EXPECT_THAT(nearest[0].changes, testing::Contains(testing::Pair("parallel.tensor_shards", "4")));
   auto changed = with_tensor(2);
   for (const auto& [key, value] : nearest[0].changes) changed.push_back(key + "=" + value);
-  EXPECT_TRUE(every_stage_fits(tiny_job(changed, 4), capacity));
+  EXPECT_TRUE(memory_of_stages(tiny_job(changed, 4), capacity).has_value());
 }
 
 // Ranks that share each layer divide the rows, with the same bits.
