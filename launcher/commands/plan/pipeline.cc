@@ -48,13 +48,14 @@ std::string balance_text(const std::vector<PlannedStage>& stages) {
   const auto of = [&](const runtime::UnitRange& units) { return times.of(units); };
   const auto units = static_cast<int>(stages[0].job.model->units.size());
   const int count = plan.mesh().stages, chunks = static_cast<int>(plan.pieces.size()) / count;
-  const double asked = runtime::slowest_stage(plan.pieces, count, of);
-  const double best = runtime::slowest_stage(runtime::fastest_split(units, count, chunks, of), count, of);
+  const auto time = [&](const std::vector<runtime::UnitRange>& split) {
+    return chunks == 1 ? runtime::slowest_stage(split, count, of) : runtime::schedule_time(split, count, of);
+  };
+  const double asked = time(plan.pieces), best = time(runtime::fastest_split(units, count, chunks, of));
   if (asked <= 1.03 * best) return "";
   return fmt::format(
-      "parallel.split = \"auto\" would balance better, if it fits: its slowest stage takes {:.0f}% of the time of this "
-      "one's",
-      100 * best / asked);
+      "parallel.split = \"auto\" would balance better, if it fits: its {} takes {:.0f}% of the time of this one's",
+      chunks == 1 ? "slowest stage" : "schedule", 100 * best / asked);
 }
 
 void require_match(std::span<const runtime::StepPlan* const> plans) {

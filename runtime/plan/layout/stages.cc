@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <tuple>
@@ -48,11 +49,11 @@ std::vector<UnitRange> with_fast_pieces(int units, int pieces, const PieceTime& 
 // Cuts in a row that move together: a unit's time goes from one stage to another, whatever lies between them.
 constexpr std::size_t kMostMoved = 8;
 
-// Moves cuts by a unit while that makes the slowest stage faster, or its slowest piece.
-void balance_stages(std::vector<UnitRange>& pieces, int stages, const PieceTime& time, const MayHave& may_have) {
-  const auto cost_of = [&](const std::vector<UnitRange>& split) {
-    return std::pair{slowest_stage(split, stages, time), slowest_stage(split, static_cast<int>(split.size()), time)};
-  };
+// What a split is judged by, in this order.
+using SplitCost = std::function<std::pair<double, double>(const std::vector<UnitRange>&)>;
+
+// Moves cuts by a unit while that lowers the cost.
+void balance_stages(std::vector<UnitRange>& pieces, const SplitCost& cost_of, const MayHave& may_have) {
   const auto allowed = [&](std::size_t piece, const UnitRange& range) {
     return range.first <= range.last && (!may_have || may_have(static_cast<int>(piece), range));
   };
@@ -111,13 +112,6 @@ void require_units(const models::Model& model, int stages, int chunks) {
   fail(Exit::usage,
        "parallel.stages = {}, and this model has {} units (embedding, {} blocks, head): set at most {} stages", stages,
        units, units - 2, units);
-}
-
-std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
-                                     const MayHave& may_have) {
-  std::vector<UnitRange> split = with_fast_pieces(units, stages * chunks, time, may_have);
-  if (chunks > 1 && !split.empty()) balance_stages(split, stages, time, may_have);
-  return split;
 }
 
 double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time) {
@@ -206,53 +200,92 @@ std::vector<StageStep> passes_of_stage(int stage, const Pipeline& pipeline, int 
   return out;
 }
 
-// When each pass through each piece would end if all took one unit of time and messages none.
-class UnitTimes {
+// When each pass through each piece would end if messages took no time. `forward`: the time of each piece.
+class PassTimes {
  public:
-  UnitTimes(const Pipeline& pipeline, int micro_batches)
-      : micro_batches_(micro_batches), ends_(at(pipeline.pieces()) * 2 * at(micro_batches)) {
+  PassTimes(const Pipeline& pipeline, int micro_batches, std::span<const double> forward, double backward_of_forward)
+      : micro_batches_(micro_batches), ends_(index(pipeline.pieces()) * 2 * index(micro_batches)) {
     std::vector<std::vector<StageStep>> all;
     for (int s = 0; s < pipeline.stages; ++s) all.push_back(passes_of_stage(s, pipeline, micro_batches));
-    std::vector<std::size_t> next(at(pipeline.stages));
-    std::vector<int> free(at(pipeline.stages));
+    std::vector<std::size_t> next(index(pipeline.stages));
+    std::vector<double> free(index(pipeline.stages));
     for (bool moved = true; moved;) {
       moved = false;
       for (int s = 0; s < pipeline.stages; ++s)
-        for (; next[at(s)] < all[at(s)].size(); ++next[at(s)]) {
-          const auto [what, g, piece] = all[at(s)][next[at(s)]];
-          int ready = 1;  // 0: what it needs has no time yet
+        for (; next[index(s)] < all[index(s)].size(); ++next[index(s)]) {
+          const auto [what, g, piece] = all[index(s)][next[index(s)]];
+          double ready = 1;  // 0: what it needs has no time yet
           if (what == What::forward && piece > 0) ready = end(piece - 1, what, g);
           if (what == What::backward)
             ready = piece + 1 < pipeline.pieces() ? end(piece + 1, what, g) : end(piece, What::forward, g);
           if (ready == 0) break;
-          end(piece, what, g) = free[at(s)] = std::max(ready, free[at(s)]) + 1;
+          const double takes = forward[index(piece)] * (what == What::backward ? backward_of_forward : 1);
+          end(piece, what, g) = free[index(s)] = std::max(ready, free[index(s)]) + takes;
           moved = true;
         }
     }
-    for (int s = 0; s < pipeline.stages; ++s) STRATA_CHECK_EQ(next[at(s)], all[at(s)].size());
+    for (int s = 0; s < pipeline.stages; ++s) STRATA_CHECK_EQ(next[index(s)], all[index(s)].size());
   }
-  int end(int piece, What pass, int micro_batch) const {
-    return ends_[(2 * at(piece) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(micro_batch)];
-  }
+  double end(int piece, What pass, int micro_batch) const { return ends_[place(piece, pass, micro_batch)]; }
+  double last() const { return *std::ranges::max_element(ends_); }
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-  int& end(int piece, What pass, int g) {
-    return ends_[(2 * at(piece) + (pass == What::forward ? 0 : 1)) * at(micro_batches_) + at(g)];
+  std::size_t place(int piece, What pass, int g) const {
+    return (2 * index(piece) + (pass == What::forward ? 0 : 1)) * index(micro_batches_) + index(g);
   }
+  double& end(int piece, What pass, int g) { return ends_[place(piece, pass, g)]; }
 
   int micro_batches_;
-  std::vector<int> ends_;
+  std::vector<double> ends_;
 };
+
+// Of each chunk the slowest piece, all together: what a round of micro-batches takes if stages keep in step.
+double round_time(std::span<const UnitRange> pieces, int stages, const PieceTime& time) {
+  double sum = 0;
+  for (std::size_t chunk = 0; chunk < pieces.size(); chunk += index(stages))
+    sum += slowest_stage(pieces.subspan(chunk, index(stages)), stages, time);
+  return sum;
+}
 
 }  // namespace
 
+double schedule_time(std::span<const UnitRange> pieces, int stages, const PieceTime& time) {
+  constexpr int kRounds = 4;
+  std::vector<double> forward;
+  for (const UnitRange& piece : pieces) forward.push_back(time(piece));
+  const Pipeline pipeline{stages, static_cast<int>(pieces.size()) / stages, Schedule::one_forward_one_backward};
+  return PassTimes(pipeline, kRounds * stages, forward, 2).last();
+}
+
+std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
+                                     const MayHave& may_have) {
+  const std::vector<UnitRange> first = with_fast_pieces(units, stages * chunks, time, may_have);
+  if (chunks == 1 || first.empty()) return first;
+  // Which of the two counts depends on how far stages get ahead of each other.
+  const SplitCost costs[] = {[&](const auto& split) {
+                               return std::pair{slowest_stage(split, stages, time),
+                                                slowest_stage(split, static_cast<int>(split.size()), time)};
+                             },
+                             [&](const auto& split) {
+                               return std::pair{round_time(split, stages, time), slowest_stage(split, stages, time)};
+                             }};
+  std::vector<UnitRange> fastest;
+  for (const SplitCost& cost : costs) {
+    std::vector<UnitRange> split = first;
+    balance_stages(split, cost, may_have);
+    if (fastest.empty() || schedule_time(split, stages, time) < schedule_time(fastest, stages, time))
+      fastest = std::move(split);
+  }
+  return fastest;
+}
+
 std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches) {
-  const UnitTimes times(pipeline, micro_batches);
+  const std::vector<double> alike(index(pipeline.pieces()), 1.0);
+  const PassTimes times(pipeline, micro_batches, alike, 1);
   // A message is sent when its pass ends, before any pass that begins then. The sender determines its place among
   // messages of the same time, so that both ends agree.
   struct Placed {
-    std::tuple<int, bool, int, bool> place;
+    std::tuple<double, bool, int, bool> place;
     StageStep step;
   };
   std::vector<Placed> all;

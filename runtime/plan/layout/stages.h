@@ -43,12 +43,16 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
 using PieceTime = std::function<double(const UnitRange&)>;
 using MayHave = std::function<bool(int piece, const UnitRange&)>;
 // Cuts `units` units into pieces so that the slowest stage is as fast as possible; of equal results, takes the one with
-// the earliest cuts. With several chunks, a stage's time is that of its pieces together, and no shift of neighbouring
-// cuts by a unit improves the result, which is the fastest one if blocks are equal. Empty if `may_have` allows none.
-// Every piece has a unit: there are no fewer units than pieces.
+// the earliest cuts. With several chunks, stages are balanced by the time of their pieces together and by that of each
+// chunk's slowest piece, and the split with the lower schedule_time() is taken; no shift of neighbouring cuts by a unit
+// improves what it was balanced by. Empty if `may_have` allows none. Every piece has a unit: there are no fewer units
+// than pieces.
 std::vector<UnitRange> fastest_split(int units, int stages, int chunks, const PieceTime& time,
                                      const MayHave& may_have = {});
 double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
+// The time of a few micro-batches per stage in the order of steps_of_stage (not all forwards first), if backward takes
+// twice as long as forward and messages take no time.
+double schedule_time(std::span<const UnitRange> pieces, int stages, const PieceTime& time);
 
 // The parts of segments that lie in one of the ranges, each segment in one.
 std::vector<Segment> within(std::span<const Segment> segments, const StageUnits& stage);
