@@ -17,6 +17,7 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/screen/printable.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/names/edits.h"
 
 namespace {
 
@@ -62,6 +63,14 @@ std::string assignment_among(int argc, char** argv) {
   return {};
 }
 
+// The command that an unknown word was meant to be, as the end of a sentence; empty if none is like it.
+std::string command_meant(std::string_view word, const std::vector<CLI::App*>& commands) {
+  for (const CLI::App* command : commands)
+    if (strata::runtime::is_slip(strata::runtime::edits(word, command->get_name()), word.size(), 3))
+      return ": did you mean " + command->get_name() + "?";
+  return {};
+}
+
 // For launch: the words after the first --, which form another command.
 std::vector<std::string> after_dashes(int argc, char** argv) {
   char** const end = argv + argc;
@@ -100,8 +109,8 @@ int run(int argc, char** argv) {
   const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
   try {
     if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
-      return strata::launcher::refuse_as_rank(
-          {Exit::usage, fmt::format("there is no command {} (see strata --help)", argv[1])});
+      return strata::launcher::refuse_as_rank({Exit::usage, fmt::format("there is no command {}{} (see strata --help)",
+                                                                        argv[1], command_meant(argv[1], commands))});
     const bool launches = argc > 1 && argv[1] == std::string_view("launch");
     app.parse(launches ? argc - static_cast<int>(after_dashes(argc, argv).size()) : argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -131,8 +140,15 @@ int main(int argc, char** argv) {
   if (argc > 1 && (argv[1] == std::string_view("train") || argv[1] == std::string_view("eval")))
     std::signal(SIGPIPE, SIG_IGN);
   strata::device::prepare_for_gpus();
+  // strata help COMMAND is strata COMMAND --help.
+  std::vector<char*> words(argv, argv + argc);
+  std::string help = "--help";
+  if (argc > 1 && argv[1] == std::string_view("help")) {
+    words.erase(words.begin() + 1);
+    words.push_back(help.data());
+  }
   try {
-    return run(argc, argv);
+    return run(argc, words.data());
   } catch (const strata::Error& error) {
     strata::launcher::complain(error.what(), error.code());
     return static_cast<int>(error.code());

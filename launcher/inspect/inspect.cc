@@ -129,7 +129,7 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
                printable(sidecar->tokenizer), sidecar->vocab_size,
                sidecar->hash.empty() ? "none" : printable(sidecar->hash));
   } else {
-    fmt::print(out, "no sidecar{}\n", file.has_header() ? "" : ": the width is the model's to say, shown as 2 bytes");
+    fmt::print(out, "no sidecar{}\n", file.has_header() ? "" : ": the model's vocabulary says whether a token has 2 bytes, as shown, or 4");
   }
   if (sidecar && sidecar->documents) {
     const runtime::Documents documents(file);

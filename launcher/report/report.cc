@@ -40,7 +40,7 @@ int report(const ReportOptions& options) {
   AtomicFile file(options.out);
   file.write(text);
   file.commit();
-  say("{} written: {}, for any browser", options.out.string(), bytes_text(text.size()));
+  say("{} written: {}", options.out.string(), bytes_text(text.size()));
   return 0;
 }
 

@@ -84,7 +84,7 @@ std::string passed_over(const FoundCheckpoint& found) {
 }
 
 std::string none_whole_text(std::size_t count) {
-  return count == 1 ? "its only checkpoint is not intact" : fmt::format("none of its {} checkpoints is intact", count);
+  return count == 1 ? "its only checkpoint is not complete" : fmt::format("none of its {} checkpoints is complete", count);
 }
 
 void none_is_whole(const fs::path& folder, std::size_t count, std::string_view advice) {
@@ -106,7 +106,7 @@ std::optional<Checkpoint> newest_whole(const fs::path& folder, int threads, cons
       if (passed.insert(found.path).second) note(passed_over(found));
     }
   }
-  none_is_whole(folder, passed.size(), "name another folder, or a checkpoint that is intact");
+  none_is_whole(folder, passed.size(), "name another folder, or a complete checkpoint");
 }
 
 }  // namespace strata::runtime

@@ -112,13 +112,13 @@ std::unique_ptr<WeightSource> weights_to_evaluate(const Job& job, comm::World& w
       if (auto found = newest_whole(*recipe.dir, threads, note))
         path = newest.emplace(std::move(*found)).path().string();
     if (!path.empty()) note("weights of " + path);
-    if (path.empty() && job.recipe.model.init == Init::random)
-      note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
     if (path.empty() && recipe.dir)
       fail(Exit::usage,
-           "checkpoint.dir {} holds no whole checkpoint to evaluate; checkpoint.resume = \"none\" evaluates the "
+           "checkpoint.dir {} holds no complete checkpoint to evaluate; checkpoint.resume = \"none\" evaluates the "
            "weights that training would start from",
            recipe.dir->string());
+    if (path.empty() && job.recipe.model.init == Init::random)
+      note(fmt::format("random weights of training.seed = {}: nobody has trained them", job.recipe.training.seed));
   });
   path = world.exchange(path)[0];
   if (path.empty()) return first_weights(job, world, threads, note);

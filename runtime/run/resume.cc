@@ -180,7 +180,9 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
   if (last < steps_done || (next <= last && rate(before, next) == rate(recipe, next))) return {};
   const double old_rate = rate(before, steps_done), new_rate = rate(recipe, next);
   if (last == steps_done && old_rate == new_rate) return {};  // the run had ended, and goes on at its last rate
-  return fmt::format("{}: the learning rate goes from {:.3g} to {:.3g} in step {}", changes, old_rate, new_rate, next);
+  const std::string from = fmt::format("{:.3g}", old_rate), to = fmt::format("{:.3g}", new_rate);
+  if (from == to) return changes;
+  return fmt::format("{}: the learning rate goes from {} to {} in step {}", changes, from, to, next);
 }
 
 std::string other_settings(const Manifest& manifest, const Job& job) {

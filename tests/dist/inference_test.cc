@@ -179,7 +179,7 @@ TEST_F(Inference, MistakesAreOneSentence) {
                    2, testing::HasSubstr("256 tokens and the model 97"));
   EXPECT_COMPLAINT(run(run_.command("eval", {"data.validation=" + run_.file("tokens.bin"),
                                              "checkpoint.dir=" + run_.file("elsewhere")})),
-                   2, testing::HasSubstr("no whole checkpoint to evaluate"));
+                   2, testing::HasSubstr("no complete checkpoint to evaluate"));
   EXPECT_COMPLAINT(run(run_.command("eval")), 2, testing::HasSubstr("data.validation"));
   EXPECT_COMPLAINT(run({kStrata, "export", run_.file("checkpoints"), "-o", run_.folder().path().string()}), 2,
                    testing::HasSubstr("not empty"));

@@ -203,7 +203,7 @@ TEST_F(DamagedCheckpoint, NoneIsWhole) {
   }
   for (const bool manifests : {true, false}) {
     EXPECT_FAILURE(run_.run(2, run_.sets(2, kSmall), 4, {4}), Exit::corrupt,
-                   AllOf(HasSubstr(run_.checkpoints().string()), HasSubstr("none of its 2 checkpoints is intact"),
+                   AllOf(HasSubstr(run_.checkpoints().string()), HasSubstr("none of its 2 checkpoints is complete"),
                          HasSubstr("checkpoint.resume = \"none\"")));
     for (const char* step : {"step-00000002", "step-00000003"}) {
       EXPECT_TRUE(fs::exists(run_.checkpoints() / step));

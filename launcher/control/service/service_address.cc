@@ -88,7 +88,9 @@ std::string read_address_file(const fs::path& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (file.get() < 0 || fstat(file.get(), &status) != 0)
-    fail(Exit::usage, "{} is not there: no run writes to that folder now, or it runs with control.listen = off",
+    fail(Exit::usage,
+         "{} is not there: no run writes to that folder now (strata launch may be starting it again), or it runs "
+         "with control.listen = off",
          path.string());
   if (status.st_uid != geteuid() && status.st_uid != 0)
     fail(Exit::usage, "{} is another user's (number {}): name the run itself, by HOST:PORT or unix:PATH", path.string(),

@@ -59,7 +59,7 @@ TEST_F(CheckpointChoiceTest, TheNewestWithoutAnyDamage) {
   EXPECT_EQ(chosen(), "step-1");
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("checksum"), AllOf(HasSubstr("step-2"), HasSubstr("is missing"))));
   fs::resize_file(shard(1), fs::file_size(shard(1)) - 1);
-  EXPECT_FAILURE((void)chosen(), Exit::corrupt, HasSubstr("none of its 3 checkpoints is intact"));
+  EXPECT_FAILURE((void)chosen(), Exit::corrupt, HasSubstr("none of its 3 checkpoints is complete"));
   EXPECT_EQ(notes_.size(), 3u);
 }
 

@@ -24,7 +24,7 @@ TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
   fs::create_directory(run.checkpoints() / "step-00000002/manifest.json");
   EXPECT_EQ(chosen(), "step-00000001");
   fs::remove(run.checkpoints() / "step-00000001/rank-00000-of-00002.safetensors");
-  EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr("none of its 3 checkpoints is intact"));
+  EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr("none of its 3 checkpoints is complete"));
   fs::remove_all(run.checkpoints() / "step-00000002");
   fs::remove_all(run.checkpoints() / "step-00000003");
   EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr(": its only checkpoint is not intact: "));
