@@ -108,11 +108,11 @@ TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
   // Calls follow the text, and belong to the turn.
   EXPECT_EQ(shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}"
                   "{{ m.calls }};\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",
-                  R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "calls": "f()"
+                  R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "calls": "f[]"
 },
                       {"role": "tool", "content": "r"}, {"role": "assistant", "content": "s"}]
 })"),
-            "user: p;\nassistant: [f();\n]tool: r;\nassistant: [(thinks) s;\n]");
+            "user: p;\nassistant: [f[];\n]tool: r;\nassistant: [(thinks) s;\n]");
 }
 
 TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {
