@@ -14,7 +14,10 @@ void flatten(const toml::table& table, const std::string& prefix, const std::str
   for (const auto& [name, node] : table) {
     std::string key = prefix + std::string(name.str());
     const bool config = key.starts_with(kConfigPrefix);
-    if (const auto* inner = node.as_table(); inner && !(config && inner->is_inline()) && !takes_table(key)) {
+    // An empty table is no section: it is a value, which no other key takes.
+    const auto* inner = node.as_table();
+    const bool value = inner && inner->is_inline() && (config || inner->empty());
+    if (inner && !value && !takes_table(key)) {
       flatten(*inner, key + ".", file, out);
       continue;
     }

@@ -11,6 +11,8 @@ namespace {
 
 using namespace kinds;
 
+constexpr double kMostWeight = 1e9;  // the sum of all sources' is finite
+
 RecipeKey sources() {
   // A table {files, weight}; nullopt if the value is anything else.
   const auto source_of = [](const Value& v, const fs::path& folder) -> std::optional<DataSource> {
@@ -25,7 +27,7 @@ RecipeKey sources() {
       else
         return std::nullopt;
     }
-    if (out.files.empty() || !(out.weight > 0)) return std::nullopt;
+    if (out.files.empty() || !(out.weight > 0 && out.weight <= kMostWeight)) return std::nullopt;
     return out;
   };
   auto set = [source_of](Recipe& recipe, const Value& v, const fs::path& folder) {
@@ -56,7 +58,8 @@ RecipeKey sources() {
     return "[" + out + "]";
   };
   return {"data.train",
-          "a path or glob, a list of them, or a list of tables {files = ..., weight = ...} with weights above 0",
+          "a path or glob, a list of them, or a list of tables {files = ..., weight = ...} with weights above 0, at "
+          "most 1e9",
           "token files to train on; with several sources, how often a sequence comes from each (weight, default 1)",
           set, text};
 }

@@ -29,6 +29,7 @@ TEST(KeysTest, UnknownKeysNameTheNearest) {
   nearest("model.presets=1", "model.preset");
   nearest("training.micro-batch-size=1", "training.micro_batch_size");
   nearest("Training.Precision=1", "training.precision");
+  nearest("training.micro_batch=3", "training.micro_batch_size");
   for (const char* other : {"foo.bar=3", "Lion=1", "training.eggs=3"})
     EXPECT_FAILURE(recipe_with({other}), Exit::usage, HasSubstr("no key has a similar name"));
   EXPECT_FAILURE(recipe_with({"training=3"}), Exit::usage, HasSubstr("is a section"));
@@ -36,6 +37,11 @@ TEST(KeysTest, UnknownKeysNameTheNearest) {
   EXPECT_FAILURE(recipe_with({"training.seed"}), Exit::usage, HasSubstr("KEY=VALUE"));
   EXPECT_FAILURE(recipe_with({"=3"}), Exit::usage, HasSubstr("KEY=VALUE"));
   EXPECT_FAILURE(recipe_with({std::string(100000, 'k') + "=3"}), Exit::usage, HasSubstr("unknown key"));
+}
+
+TEST(KeysTest, AWordIsLookedForInMeaningsToo) {
+  EXPECT_THAT(keys_about("lora_alpha"), AllOf(HasSubstr("adapter.alpha = "), HasSubstr("lora_alpha (other tools)")));
+  EXPECT_THAT(keys_about("bf16"), HasSubstr("training.precision = "));
 }
 
 TEST(KeysTest, TheDocumentationIsTheTable) {

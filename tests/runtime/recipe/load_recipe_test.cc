@@ -161,6 +161,14 @@ TEST(LoadRecipeTest, WhatIsMistakenMostOftenIsSaid) {
 }
 
 // A manifest has every key's text; a run asks for some.
+TEST(LoadRecipeTest, AnEmptyTableIsAValue) {
+  EXPECT_FAILURE(recipe_with({"data.packing={}"}), Exit::usage,
+                 testing::HasSubstr("data.packing = {} (--set): allowed"));
+  EXPECT_FAILURE(recipe_with({"optimizer={}"}), Exit::usage, testing::HasSubstr("is a section of keys"));
+  EXPECT_FAILURE(recipe_with({"data.train=[{files = \"a\", weight = 1e300}]"}), Exit::usage,
+                 testing::HasSubstr("at most 1e9"));
+}
+
 TEST(StoredKeysTest, AreReadAsTheyWereWritten) {
   const Recipe wrote = recipe_with({"scheduler.name=wsd", "optimizer.learning_rate=0.00123", "training.max_steps=77",
                                     "checkpoint.dir=/somewhere", "scheduler.warmup_steps=5"});

@@ -286,6 +286,27 @@ TEST_F(RecordsTest, CompletionsEndWithTheEndOfText) {
   EXPECT_THAT(said_, HasSubstr("alpaca, written by"));
 }
 
+// Llama 3's tokenizer begins a text with a token, and generate a prompt.
+TEST_F(RecordsTest, DocumentsWithoutTheTokenThatBeginsATextAreNoted) {
+  folder_.write("a.jsonl", "{\"prompt\": \"1+1=\", \"completion\": \"2\"}\n");
+  folder_.write("a.txt", "plain");
+  const auto said = [&](const std::string& tokenizer, const char* input, bool add_special) {
+    testing::internal::CaptureStderr();
+    tokenize({.tokenizer = kTokenizers + tokenizer,
+              .out = path("out.bin"),
+              .inputs = {path(input)},
+              .no_eot = true,
+              .add_special = add_special,
+              .force = true});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said("llama3", "a.jsonl", false),
+              AllOf(HasSubstr("begin without <|begin_of_text|>"), HasSubstr("--add-special")));
+  for (const std::string& quiet :
+       {said("llama3", "a.jsonl", true), said("llama3", "a.txt", false), said("qwen2", "a.jsonl", false)})
+    EXPECT_THAT(quiet, testing::Not(HasSubstr("begin without")));
+}
+
 TEST_F(RecordsTest, TablesHaveAHeader) {
   std::string rows = "\xef\xbb\xbfid,prompt,completion\r\n";
   for (int i = 0; i < 30'000; ++i) rows += fmt::format("{},\"a, \"\"b\"\"\n{}\",c\r\n", i, i);  // of many parts
