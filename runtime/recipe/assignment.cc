@@ -74,7 +74,8 @@ Set parse_set(const std::string& set) {
   const bool config = key.starts_with(kConfigPrefix);
   Set out{.table = std::move(table), .assignments = {}};
   const toml::node* node = out.table.get("value");
-  if (const auto* inner = node->as_table(); inner && !config && !takes_table(key)) {  // --set optimizer='{eps=1e-6}'
+  const auto* inner = node->as_table();
+  if (inner && !inner->empty() && !config && !takes_table(key)) {  // --set optimizer='{eps=1e-6}'
     flatten(*inner, key + ".", "", out.assignments);
   } else {
     out.assignments.push_back({std::move(key), node, "--set", config ? std::move(json) : ""});

@@ -49,7 +49,7 @@ class Turns {
     const bool answer = conversation_.answers[turn];
     std::optional<std::size_t> begin = beginning(turn, answer), end = beginning(turn + 1, false);
     if (!begin && answer) begin = beginning(turn, false);
-    if (!begin && turn > 0) begin = end_by_content(turn - 1);
+    if (!begin && turn > 0) begin = beginning_after(turn, answer);
     if (!end && (end = end_by_content(turn)) && answer) ++retold_;
     if (!begin || !end || *end < *begin)
       throw RecordFault{fmt::format(
@@ -109,12 +109,27 @@ class Turns {
       return std::nullopt;
     }
   }
+  // The end of the turn before, with the prompt for an answer if the text goes on with it.
+  std::optional<std::size_t> beginning_after(std::size_t turn, bool answer) const {
+    const auto begin = end_by_content(turn - 1);
+    if (!begin || !answer) return begin;
+    try {
+      const std::string before = made_.render(conversation_, turn, false).text;
+      const std::string asked = made_.render(conversation_, turn, true).text;
+      if (!asked.starts_with(before)) return begin;
+      const std::string_view prompt = std::string_view(asked).substr(before.size());
+      return std::string_view(whole_.text).substr(*begin).starts_with(prompt) ? *begin + prompt.size() : *begin;
+    } catch (const Error&) {
+      return begin;
+    }
+  }
   // The number of bytes that follow the text of `turn` in `rendered`, which is the rendering of the first `turns`:
   // those that stay if the turn has another text. Nullopt if the template does not write the text.
   std::optional<std::size_t> bytes_after_content(std::size_t turn, std::size_t turns,
                                                  const std::string& rendered) const {
     try {
-      const std::string other = made_.render(with_content(conversation_, turn, kOtherText), turns, false).text;
+      const std::string other =
+          made_.render(with_content(conversation_, turn, jinja::Value(std::string(kOtherText))), turns, false).text;
       const std::size_t most = std::min(other.size(), rendered.size());
       std::size_t same = 0;
       while (same < most && other[other.size() - 1 - same] == rendered[rendered.size() - 1 - same]) ++same;

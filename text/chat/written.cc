@@ -65,17 +65,19 @@ Value with_arguments(const Value& call, const Value& arguments) {
 
 }  // namespace
 
-Conversation with_content(const Conversation& conversation, std::size_t turn, std::string_view content) {
+Conversation with_content(const Conversation& conversation, std::size_t turn, const Value& content) {
   std::vector<Value> messages = conversation.messages.items();
-  messages.at(turn) = with_field(messages.at(turn), "content", Value(std::string(content)));
+  messages.at(turn) = with_field(messages.at(turn), "content", content);
   return with_messages(conversation, std::move(messages));
 }
 
 bool WrittenContents::writes(const Conversation& conversation, std::size_t turn) {
   const std::size_t turns = conversation.answers.size();
+  const bool parts = conversation.messages.items()[turn].find("content")->is(Kind::list);
+  const Value other = parts ? Value::list({}) : Value(std::string(kOtherText));
   try {
     return made_.render(conversation, turns, false).text !=
-           made_.render(with_content(conversation, turn, kOtherText), turns, false).text;
+           made_.render(with_content(conversation, turn, other), turns, false).text;
   } catch (const Error&) {  // a template that looks at texts reads them
     return true;
   }

@@ -13,8 +13,8 @@
 
 namespace strata::text {
 
-// The conversation with another text in one turn.
-Conversation with_content(const Conversation& conversation, std::size_t turn, std::string_view content);
+// The conversation with another content of one turn.
+Conversation with_content(const Conversation& conversation, std::size_t turn, const jinja::Value& content);
 // A text that no turn has, and that templates do not take for white space.
 inline constexpr std::string_view kOtherText = "\x02";
 

@@ -327,10 +327,10 @@ int tokenize(const TokenizeOptions& options) {
     note(sentence);
   if (!rules.templated() && !rules.add_special && !is_one(inputs.front()))
     if (const std::string first = written_before(*tokenizer); !first.empty())
-      note(
-          fmt::format("these documents begin without {}, which the tokenizer puts before a text, and generate before a "
-                      "prompt: --add-special adds it",
-                      first));
+      note(fmt::format(
+          "these documents begin without {}, which the tokenizer puts before a text (a prompt, for example): "
+          "--add-special adds it",
+          first));
   if (seen.unlabelled > 0)
     say("{} of {} {} nothing to train on: runs leave {} out", seen.unlabelled, counted(writer.documents(), "document"),
         for_count(seen.unlabelled, "holds", "hold"), for_count(seen.unlabelled, "it", "them"));

@@ -161,7 +161,7 @@ TEST(InspectCheckpointTest, NamesWhatIsDamaged) {
   // A folder stands for its newest undamaged checkpoint; here there is none.
   testing::internal::CaptureStderr();
   EXPECT_FAILURE(inspect(run.checkpoints(), Tensors::all, out), Exit::corrupt,
-                 HasSubstr("its only checkpoint is not intact"));
+                 HasSubstr("its only checkpoint is not complete"));
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("passed over "), HasSubstr("rank-00001"), HasSubstr("expected checksum")));
 }

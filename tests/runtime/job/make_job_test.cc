@@ -40,7 +40,7 @@ TEST(JobTest, GroupsDivideTheRanksOfAStage) {
   const std::vector<std::string> sets = {"parallel.stages=2", "zero.stage=2"};
   const auto with_group = [&](const char* group) { return tiny_job({sets[0], sets[1], group}, 4); };
   EXPECT_FAILURE(with_group("zero.optimizer_group=4"), Exit::usage,
-                 AllOf(HasSubstr("zero.optimizer_group = 4"), HasSubstr("2 ranks")));
+                 AllOf(HasSubstr("zero.optimizer_group = 4"), HasSubstr("2 data ranks")));
   EXPECT_EQ(with_group("zero.optimizer_group=2").plan.mesh().data(), 2);
 }
 
