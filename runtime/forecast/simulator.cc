@@ -263,6 +263,18 @@ LastWait last_wait(const StepPlan& plan, std::size_t t, std::span<const Span> sp
   return last;
 }
 
+// The last compute task that had ended when the message of the receive `task` arrived; -1: none.
+int last_compute(const StepPlan& plan, std::span<const Span> spans, int task, std::int64_t arrived) {
+  int last = -1;
+  for (std::size_t t = 0; t < spans.size(); ++t) {
+    if (plan.tasks[t].lane != LaneId::compute || spans[t].end == 0 || spans[t].end > arrived) continue;
+    // One of no duration may have waited for the message.
+    if (spans[t].end == spans[index(task)].end && static_cast<int>(t) > task) continue;
+    if (last < 0 || spans[t].end >= spans[index(last)].end) last = static_cast<int>(t);
+  }
+  return last;
+}
+
 }  // namespace
 
 std::vector<Span> simulate(const StepPlan& plan, const MachineProfile& machine) {
@@ -335,22 +347,24 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
   }
   for (int at = last_task >= 0 ? last_task : last_awaited(plan, spans); at >= 0;) {
     const Span& span = spans[index(at)];
-    const Task& task = plan.tasks[index(at)];
+    const double lasted = static_cast<double>(span.end - span.begin) * 1e-9;
+    if (const Task& task = plan.tasks[index(at)]; task.kind == TaskKind::receive) {
+      // Until the message was there, this stage had work of its own, or waited for the others.
+      const double alone = std::min(lasted, sum_of(seconds_of(task, machine)));
+      add(at, alone);
+      const std::int64_t arrived = span.end - static_cast<std::int64_t>(alone * 1e9);
+      const int own = last_compute(plan, spans, at, arrived);
+      path[static_cast<std::size_t>(Bound::stages)] +=
+          static_cast<double>(arrived - (own < 0 ? std::min<std::int64_t>(0, arrived) : spans[index(own)].end)) * 1e-9;
+      at = own;
+      continue;
+    }
+    add(at, lasted);
     const auto [awaited, across] = last_wait(plan, index(at), spans);
     int last = before[index(at)];
     if (awaited >= 0 && (last < 0 || spans[index(awaited)].end > spans[index(last)].end)) last = awaited;
-    const double lasted = static_cast<double>(span.end - span.begin) * 1e-9;
-    const double late = static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9;
-    if (task.kind == TaskKind::receive) {
-      // A measured receive lasts as long as it waits, and a simulated one begins when the message is there.
-      const double alone = std::min(lasted, sum_of(seconds_of(task, machine)));
-      add(at, alone);
-      path[static_cast<std::size_t>(Bound::stages)] += lasted - alone + std::max(0.0, late);
-    } else {
-      add(at, lasted);
-      // A wait for the previous step has no span. It shows only in the task's late begin.
-      if (across >= 0) add(across, late);
-    }
+    // A wait for the previous step has no span. It shows only in the task's late begin.
+    if (across >= 0) add(across, static_cast<double>(span.begin - (last < 0 ? 0 : spans[index(last)].end)) * 1e-9);
     at = last;
   }
   return path;
