@@ -51,7 +51,11 @@ void print_prediction(const Prediction& p) {
   for (const Gain& gain : p.gains)
     fmt::print("faster: {} = {}: {}{}\n", gain.key, gain.value, tokens_rate_text(gain.tokens_per_s),
                gain.same_numbers ? "" : " (losses change)");
-  fmt::print("{}\n", folded(fmt::format("to go faster: {}", advice(f.bound(), p.gpu)), 2));
+  std::string faster = advice(f.bound(), p.gpu);
+  constexpr double kMuch = 0.15;
+  if (f.bound() != runtime::Bound::stages && f.path[static_cast<std::size_t>(runtime::Bound::stages)] > kMuch * all)
+    faster += "; against waits for other stages: " + advice(runtime::Bound::stages, p.gpu);
+  fmt::print("{}\n", folded("to go faster: " + faster, 2));
 }
 
 JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan) {
