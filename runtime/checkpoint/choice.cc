@@ -84,7 +84,8 @@ std::string passed_over(const FoundCheckpoint& found) {
 }
 
 std::string none_whole_text(std::size_t count) {
-  return count == 1 ? "its only checkpoint is not complete" : fmt::format("none of its {} checkpoints is complete", count);
+  return count == 1 ? "its only checkpoint is not complete"
+                    : fmt::format("none of its {} checkpoints is complete", count);
 }
 
 void none_is_whole(const fs::path& folder, std::size_t count, std::string_view advice) {
