@@ -129,7 +129,8 @@ void inspect_tokens(const fs::path& path, std::ostream& out) {
                printable(sidecar->tokenizer), sidecar->vocab_size,
                sidecar->hash.empty() ? "none" : printable(sidecar->hash));
   } else {
-    fmt::print(out, "no sidecar{}\n", file.has_header() ? "" : ": the model's vocabulary says whether a token has 2 bytes, as shown, or 4");
+    fmt::print(out, "no sidecar{}\n",
+               file.has_header() ? "" : ": the model's vocabulary says whether a token has 2 bytes, as shown, or 4");
   }
   if (sidecar && sidecar->documents) {
     const runtime::Documents documents(file);
