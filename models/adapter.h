@@ -35,9 +35,11 @@ struct Adapter {
   ModuleNames target_modules = {{}, std::string(kAllLinear)}, exclude_modules = {};
   std::vector<std::string> modules_to_save = {};       // fully trained modules, by the ends of their names
   std::vector<std::int64_t> layers_to_transform = {};  // only with a list of targets; empty: all
-  bool rslora = false;                                 // s = alpha / sqrt(rank) instead of alpha / rank
-  double dropout = 0;                                  // of the input of A
-  bool dora = false;                                   // magnitudes of W + s B A trained too (Liu et al. 2024)
+  // modules_to_save may name an embedding that the output layer shares: it is trained as the one table that it is.
+  bool ensure_weight_tying = false;
+  bool rslora = false;  // s = alpha / sqrt(rank) instead of alpha / rank
+  double dropout = 0;   // of the input of A
+  bool dora = false;    // magnitudes of W + s B A trained too (Liu et al. 2024)
   AdapterInit init = AdapterInit::kaiming;
   std::vector<std::pair<std::string, std::int64_t>> rank_pattern = {};  // the first match counts
   std::vector<std::pair<std::string, double>> alpha_pattern = {};

@@ -190,16 +190,23 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
   for (const std::string& name : adapter.modules_to_save) {
     const models::Adapter one{.modules_to_save = {name}};
     const auto is_of = [&](const std::string& module) { return models::is_saved_whole(one, module + ".weight"); };
+    bool tied = false;
     for (const auto& unit : model.units) {
       const auto& shared = unit->shared();
       if (!shared) continue;
       const std::string& holder = model.units[shared->unit]->parameters()[shared->parameter].name;
-      if (models::is_saved_whole(one, holder) || models::is_saved_whole(one, shared->name))
+      if (!models::is_saved_whole(one, holder) && !models::is_saved_whole(one, shared->name)) continue;
+      if (!adapter.ensure_weight_tying)
         fail(Exit::usage,
-             "adapter.modules_to_save: {} matches {}, which is tied to {} (tie_word_embeddings): peft would train "
-             "a copy of one of the two and transformers would tie them again when it reads the result; untie the model "
-             "first (model.config.tie_word_embeddings = false)",
+             "adapter.modules_to_save: {} matches {}, which is tied to {} (tie_word_embeddings): peft would train a "
+             "copy of one of the two and transformers would tie them again when it reads the result; set "
+             "adapter.ensure_weight_tying = true to train the one table, or untie the model first "
+             "(model.config.tie_word_embeddings = false)",
              name, holder, shared->name);
+      if (!models::is_saved_whole(adapter, holder))
+        fail(Exit::usage, "adapter.modules_to_save: {} is tied to {}, and holds no table of its own: name that one",
+             name, holder.substr(0, holder.rfind('.')));
+      tied = true;
     }
     for (const auto& unit : model.units)
       for (const models::Parameter& p : unit->parameters())
@@ -208,7 +215,7 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
                "adapter.modules_to_save: {} matches {}, which the model's files store in 4 bits, so it cannot be "
                "trained: leave it out, or start from the original model",
                name, p.name);
-    if (!folder && std::ranges::none_of(all, is_of))
+    if (!folder && !tied && std::ranges::none_of(all, is_of))
       fail(Exit::usage,
            "adapter.modules_to_save: no module of this {} model has a name that ends in {}; the nearest are {}",
            model.family, name, nearest(all, name));

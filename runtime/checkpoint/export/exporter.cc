@@ -357,6 +357,13 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
       sources.push_back({unit, p});
       bytes += tensors.back().bytes();
     }
+    // peft saves a tied table that was trained under both names.
+    if (const auto& shared = model->units[unit]->shared(); shared && !shared->frozen) {
+      const models::Parameter& table = model->units[shared->unit]->parameters()[shared->parameter];
+      tensors.push_back({kPeftPrefix + shared->name, device::DType::fp32, table.shape});
+      sources.push_back({shared->unit, shared->parameter});
+      bytes += tensors.back().bytes();
+    }
   }
   const auto system = posix_file_system();
   TemporaryFolder out(*system, (to / "").parent_path());

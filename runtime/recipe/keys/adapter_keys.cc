@@ -152,6 +152,9 @@ std::vector<RecipeKey> adapter_keys() {
       modules("adapter.exclude_modules", "a list of names, or a Python regular expression for complete names",
               STRATA_AT(adapter.lora.exclude_modules), "linear layers that get none"),
       modules_to_save(),
+      flag("adapter.ensure_weight_tying", STRATA_AT(adapter.lora.ensure_weight_tying),
+           "adapter.modules_to_save may name an embedding whose table is the output layer's too, and trains the one "
+           "table"),
       layers_to_transform(),
       flag("adapter.rslora", STRATA_AT(adapter.lora.rslora), "scale by alpha / sqrt(rank)"),
       flag("adapter.dora", STRATA_AT(adapter.lora.dora),

@@ -285,6 +285,7 @@ PeftConfig read_peft_config(const fs::path& folder) {
   a.target_modules = keys.modules("target_modules");
   a.exclude_modules = keys.modules("exclude_modules");
   a.modules_to_save = keys.texts("modules_to_save");
+  a.ensure_weight_tying = keys.flag("ensure_weight_tying");
   a.layers_to_transform = keys.layers("layers_to_transform");
   a.rslora = keys.flag("use_rslora");
   a.dora = keys.flag("use_dora");
@@ -304,33 +305,34 @@ std::string peft_config_json(const PeftConfig& config, const std::string& task) 
   const auto text_or_null = [](const std::string& text) { return text.empty() ? "null" : json_string(text); };
   const std::string layers = a.layers_to_transform.empty() ? "null" : JsonArray().add_all(a.layers_to_transform).text();
   const std::string saved = a.modules_to_save.empty() ? "null" : JsonArray().add_all(a.modules_to_save).text();
-  return JsonObject(JsonLayout::lines)
-             .add("alpha_pattern", JsonText{json_of(a.alpha_pattern)})
-             .add("auto_mapping", JsonText{"null"})
-             .add("base_model_name_or_path", JsonText{text_or_null(config.base)})
-             .add("bias", "none")
-             .add("exclude_modules", JsonText{json_of(a.exclude_modules)})
-             .add("fan_in_fan_out", config.input_major)
-             .add("inference_mode", true)
-             .add("init_lora_weights", JsonText{a.init == models::AdapterInit::gaussian ? "\"gaussian\"" : "true"})
-             .add("layer_replication", JsonText{"null"})
-             .add("layers_pattern", JsonText{"null"})
-             .add("layers_to_transform", JsonText{layers})
-             .add("lora_alpha", a.alpha)
-             .add("lora_dropout", a.dropout)
-             .add("megatron_config", JsonText{"null"})
-             .add("megatron_core", "megatron.core")
-             .add("modules_to_save", JsonText{saved})
-             .add("peft_type", "LORA")
-             .add("r", a.rank)
-             .add("rank_pattern", JsonText{json_of(a.rank_pattern)})
-             .add("revision", JsonText{"null"})
-             .add("target_modules", JsonText{json_of(a.target_modules)})
-             .add("task_type", JsonText{text_or_null(task)})
-             .add("use_dora", a.dora)
-             .add("use_rslora", a.rslora)
-             .text() +
-         "\n";
+  JsonObject out(JsonLayout::lines);
+  out.add("alpha_pattern", JsonText{json_of(a.alpha_pattern)})
+      .add("auto_mapping", JsonText{"null"})
+      .add("base_model_name_or_path", JsonText{text_or_null(config.base)})
+      .add("bias", "none")
+      .add("exclude_modules", JsonText{json_of(a.exclude_modules)})
+      .add("fan_in_fan_out", config.input_major)
+      .add("inference_mode", true)
+      .add("init_lora_weights", JsonText{a.init == models::AdapterInit::gaussian ? "\"gaussian\"" : "true"})
+      .add("layer_replication", JsonText{"null"})
+      .add("layers_pattern", JsonText{"null"})
+      .add("layers_to_transform", JsonText{layers})
+      .add("lora_alpha", a.alpha)
+      .add("lora_dropout", a.dropout)
+      .add("megatron_config", JsonText{"null"})
+      .add("megatron_core", "megatron.core")
+      .add("modules_to_save", JsonText{saved})
+      .add("peft_type", "LORA")
+      .add("r", a.rank)
+      .add("rank_pattern", JsonText{json_of(a.rank_pattern)})
+      .add("revision", JsonText{"null"})
+      .add("target_modules", JsonText{json_of(a.target_modules)})
+      .add("task_type", JsonText{text_or_null(task)})
+      .add("use_dora", a.dora)
+      .add("use_rslora", a.rslora);
+  // Only if it is set: peft before 0.18 refuses the key.
+  if (a.ensure_weight_tying) out.add("ensure_weight_tying", true);
+  return out.text() + "\n";
 }
 
 }  // namespace strata::runtime

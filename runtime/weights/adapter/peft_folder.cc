@@ -113,7 +113,8 @@ class PeftWeights final : public WeightSource {
       }
     }
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (!wanted[i]) refuse_unknown(file_.tensors()[i], folder, model);
+      if (!wanted[i] && !is_copy_of_tied(file_.tensors()[i], folder, model))
+        refuse_unknown(file_.tensors()[i], folder, model);
   }
 
   void read(std::size_t unit, std::size_t parameter, std::size_t begin, std::span<float> out) const override {
@@ -135,6 +136,23 @@ class PeftWeights final : public WeightSource {
   }
 
  private:
+  // Whether the tensor is a trained table again, under the name of the layer that shares it (ensure_weight_tying).
+  bool is_copy_of_tied(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model) const {
+    for (const auto& unit : model.units) {
+      const auto& shared = unit->shared();
+      if (!shared || tensor.name != kPeftPrefix + shared->name) continue;
+      const models::StoredTensor* table = tensors_[shared->unit][shared->parameter];
+      if (!table) return false;
+      if (tensor.dtype != table->dtype || !std::ranges::equal(tensor.bytes, table->bytes))
+        fail(Exit::usage,
+             "{}: {} and {} differ, and are one table in this {} model (tie_word_embeddings): untie it "
+             "(model.config.tie_word_embeddings = false)",
+             (folder / kPeftWeightsName).string(), tensor.name, table->name, model.family);
+      return true;
+    }
+    return false;
+  }
+
   models::Safetensors file_;
   std::vector<std::vector<const models::StoredTensor*>> tensors_;  // by unit and parameter; null: frozen
 };

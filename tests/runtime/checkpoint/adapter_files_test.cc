@@ -227,6 +227,41 @@ TEST_F(AdapterFiles, WholeTensorsThatModulesToSaveDoesNotName) {
   EXPECT_THAT(refused("of.another", 1, 1), HasSubstr("is an adapter of another model"));
 }
 
+// peft saves a table that two layers share, and that was trained as one, under both names (ensure_weight_tying).
+TEST_F(AdapterFiles, ATiedTable) {
+  const std::vector<std::string> tied =
+      with(kLora,
+           {R"(adapter.modules_to_save=["wte"])", "adapter.ensure_weight_tying=true", "optimizer.learning_rate=1e-2"});
+  fs::remove_all(saved_.checkpoints());
+  const auto trained = saved_.run(2, saved_.sets(2, with(tied, {"zero.stage=3"})), 3, {3});
+  expect_weights_of_checkpoints();
+  export_adapter(ModelFolder(saved_.checkpoints()), place("peft"), {});
+  EXPECT_TRUE(read_peft_config(place("peft")).adapter.ensure_weight_tying);
+  const fs::path path = place("peft") / kPeftWeightsName;
+  std::size_t copy = 0;
+  {
+    const auto file = models::Safetensors::open(path);
+    const auto* table = file.find("base_model.model.transformer.wte.weight");
+    const auto* head = file.find("base_model.model.lm_head.weight");
+    ASSERT_TRUE(table && head);
+    EXPECT_TRUE(std::ranges::equal(table->bytes, head->bytes));
+    EXPECT_EQ(file.tensors().size(), 18u);
+    copy = read_text(path).find(std::string(reinterpret_cast<const char*>(head->bytes.data()), head->bytes.size()));
+  }
+  const std::vector<std::string> sets =
+      saved_.sets(1, {"adapter.path=" + place("peft").string(), "checkpoint.resume=none", "training.precision=fp32"});
+  comm::run_threads(1, [&](comm::World& world) {
+    const Job job = make_job(open_workload(load_recipe(std::nullopt, sets)), 1, capacity_of({}, 1));
+    EXPECT_EQ(initial_hash(job, world), trained.weights);
+  });
+  std::string bytes = read_text(path);
+  ASSERT_NE(copy, std::string::npos);
+  bytes[copy] = static_cast<char>(bytes[copy] ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  EXPECT_FAILURE((void)start({"adapter.path=" + place("peft").string()}), Exit::usage,
+                 AllOf(HasSubstr("differ, and are one table"), HasSubstr("lm_head.weight")));
+}
+
 // Magnitudes begin as the lengths of W's rows, are kept with A and B, and are merged.
 TEST_F(AdapterFiles, Dora) {
   const std::vector<std::string> dora = {"adapter.kind=lora", "adapter.rank=4", "adapter.dora=true",

@@ -46,6 +46,9 @@ const Case kCases[] = {
      with(kSmallGpt2,
           {"model.config.tie_word_embeddings=false", R"re(adapter.target_modules=".*(c_attn|c_fc|mlp.c_proj)")re",
            R"(adapter.modules_to_save=["wte", "ln_f"])", R"(adapter.exclude_modules=["h.1.mlp.c_fc"])"})},
+    {"gpt2, with the table that the output layer shares", "",
+     with(kSmallGpt2, {"adapter.rank=2", R"(adapter.modules_to_save=["wte", "lm_head", "ln_f"])",
+                       "adapter.ensure_weight_tying=true"})},
     {"llama, DoRA", "",
      with(kSmallLlama,
           {"adapter.rank=4", "adapter.dora=true", R"(adapter.target_modules=["q_proj", "v_proj", "down_proj"])"})},
@@ -175,7 +178,10 @@ TEST(AdapterPlan, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refused({R"(adapter.target_modules=["lm_head"])"}), HasSubstr("lm_head"));
   EXPECT_THAT(refused({"adapter.rank=41"}), AllOf(HasSubstr("rank 41"), HasSubstr("width")));
   EXPECT_THAT(refused({R"(adapter.modules_to_save=["clasifier"])"}), HasSubstr("no module"));
-  EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2), HasSubstr("tie_word_embeddings"));
+  EXPECT_THAT(refused({R"(adapter.modules_to_save=["wte"])"}, kSmallGpt2),
+              AllOf(HasSubstr("tie_word_embeddings"), HasSubstr("adapter.ensure_weight_tying = true")));
+  EXPECT_THAT(refused({R"(adapter.modules_to_save=["lm_head"])", "adapter.ensure_weight_tying=true"}, kSmallGpt2),
+              HasSubstr("lm_head is tied to transformer.wte, and holds no table of its own: name that one"));
   EXPECT_THAT(refused({R"(adapter.exclude_modules=".*")"}), HasSubstr("no target left"));
   EXPECT_THAT(refused({R"(training.freeze="*.wte.*")"}), HasSubstr("contradict"));
   EXPECT_THAT(refused({"adapter.layers_to_transform=1"}), HasSubstr("give names"));
