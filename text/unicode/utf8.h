@@ -12,7 +12,7 @@ struct Character {
   std::uint32_t bytes;
 };
 
-// The length in bytes of the character that begins with this byte of a valid text.
+// The length in bytes of the character that begins with this byte; of a byte that begins none, a number from 2 to 4.
 inline std::uint32_t character_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;

@@ -27,7 +27,7 @@ TEST(ModelFolderTest, IsTheNewestWholeCheckpoint) {
   EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr("none of its 3 checkpoints is complete"));
   fs::remove_all(run.checkpoints() / "step-00000002");
   fs::remove_all(run.checkpoints() / "step-00000003");
-  EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr(": its only checkpoint is not intact: "));
+  EXPECT_FAILURE(ModelFolder(run.checkpoints()), Exit::corrupt, HasSubstr(": its only checkpoint is not complete: "));
 }
 
 TEST(ModelFolderTest, WhatIsNoModelIsSaidByWhatItIs) {
