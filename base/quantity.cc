@@ -55,4 +55,9 @@ std::string value_text(double value, int digits) {
   return std::abs(value) < kLong ? fmt::format("{:.{}f}", value, digits) : fmt::format("{:.3e}", value);
 }
 
+std::string counted(std::uint64_t n, std::string_view one, std::string_view many) {
+  if (n != 1 && many.empty()) return fmt::format("{} {}s", n, one);
+  return fmt::format("{} {}", n, for_count(n, one, many));
+}
+
 }  // namespace strata

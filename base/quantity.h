@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace strata {
 
@@ -20,5 +21,15 @@ std::string tokens_rate_text(double per_second);
 // For people, for a loss, a norm or a metric: "3.2958", with `digits` digits after the point. From 1e9 on "2.354e+48",
 // because the numbers of a diverged run have dozens of digits.
 std::string value_text(double value, int digits);
+
+// "1 file", "2 files", "0 files". `many` is the plural, if it is not `one` with an s.
+std::string counted(std::uint64_t n, std::string_view one, std::string_view many = {});
+
+// The singular or the plural without the number, for sentences in which the number stands elsewhere or is formatted
+// differently.
+template <typename Number>
+constexpr std::string_view for_count(Number n, std::string_view one, std::string_view many) {
+  return n == 1 ? one : many;
+}
 
 }  // namespace strata

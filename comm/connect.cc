@@ -5,7 +5,6 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "comm/mpi/mpi.h"
-#include "comm/mpi/start_watch.h"
 
 namespace strata::comm {
 namespace {

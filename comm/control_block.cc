@@ -1,5 +1,3 @@
-#include "comm/control_block.h"
-
 #include <immintrin.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -12,6 +10,8 @@
 #include <ctime>
 #include <new>
 #include <thread>
+
+#include "comm/shared_memory.h"
 
 namespace strata::comm {
 namespace {

@@ -8,15 +8,15 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "comm/agreement.h"
 #include "launcher/adapter_option.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
 #include "runtime/job/search/algorithms.h"
-#include "runtime/run/generation/sampler.h"
+#include "runtime/run/generation/generator.h"
 
 namespace strata::launcher {
 namespace {

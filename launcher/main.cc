@@ -17,7 +17,7 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/screen/printable.h"
 #include "runtime/recipe/keys.h"
-#include "runtime/recipe/names/edits.h"
+#include "runtime/recipe/names/names_elsewhere.h"
 
 namespace {
 

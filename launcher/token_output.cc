@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/beginning.h"
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "launcher/overwrite.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/tokens.h"
@@ -25,11 +25,6 @@ void take_away(const fs::path& path) {
   if (error) fail(Exit::failed, "{} cannot be replaced: {}", path.string(), error.message());
 }
 
-// Up to `most` bytes, and "..." if there are more.
-std::string beginning(const std::string& text, std::size_t most) {
-  return text.size() <= most ? text : fmt::format("{}...", beginning_of(text, most));
-}
-
 // Prints what was found, so that a column that is no label is noticed at once.
 void describe(const text::LabelSummary& labels) {
   if (labels.problem == "regression") {
@@ -40,7 +35,7 @@ void describe(const text::LabelSummary& labels) {
   constexpr std::size_t kShown = 12, kLetters = 24;
   std::string list;
   for (std::size_t i = 0; i < std::min(labels.names.size(), kShown); ++i)
-    list += fmt::format("{}{} ({})", i > 0 ? ", " : "", beginning(labels.names[i], kLetters), labels.counts[i]);
+    list += fmt::format("{}{} ({})", i > 0 ? ", " : "", excerpt(labels.names[i], kLetters), labels.counts[i]);
   if (labels.names.size() > kShown) list += ", ...";
   say("labels: {} ({}): {}", labels.names.size() == 1 ? "1 class" : fmt::format("{} classes", labels.names.size()),
       labels.problem, list);

@@ -1,5 +1,7 @@
 #include "models/parameter.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -29,6 +31,12 @@ Piece Parameter::piece(std::size_t piece) const {
   std::size_t inner = 1;
   for (std::size_t d = slice.dimension + 1; d < shape.size(); ++d) inner *= static_cast<std::size_t>(shape[d]);
   return {(first_shard + piece) / slice.sharers, slice_parts(), part_of_dimension() * inner};
+}
+
+bool is_frozen_by(std::span<const std::string> patterns, std::string_view name) {
+  return std::ranges::any_of(patterns, [whole = std::string(name)](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), whole.c_str(), 0) == 0;
+  });
 }
 
 }  // namespace strata::models

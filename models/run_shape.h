@@ -32,7 +32,7 @@ struct RunShape {
   std::size_t loss_rows = 0;
   // The weights of a classifier's classes in its loss; empty: 1 each.
   std::vector<float> class_weights = {};
-  // Tensors that are not trained: globs of names (models/freeze.h).
+  // Tensors that are not trained: globs of names (is_frozen_by).
   std::vector<std::string> freeze = {};
   // Low-rank adapters of linear layers; with them, everything but modules_to_save is frozen. Null: none.
   std::shared_ptr<const Adapter> adapter = {};

@@ -2,19 +2,22 @@
 // offload/ moves one tier's bytes to drives and back. It knows nothing of plans or tensors, and of ranks only a number
 // for messages. The runtime sees only Swap (this header). Below it are an unnamed file per drive (swap_file.h), blocks
 // of 1 MiB striped over drives (stripes.h), an I/O thread with a queue per drive (drive.h), and three Submitters
-// (submitter.h): io_uring, libaio and a thread pool. ladder.h finds out at the start which of them works; io_options.h
+// (submitter.h): io_uring, libaio and a thread pool. climb() finds out at the start which of them works; io_options.h
 // holds what the recipe may force.
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/abort.h"
+#include "offload/drive.h"
 #include "offload/io_options.h"
+#include "offload/swap_file.h"
 #include "offload/transfer.h"
 
 namespace strata::offload {
@@ -63,6 +66,35 @@ class Swap {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// The drive of a swap file on the best rung that works there. For each higher rung: why it is not used, and what would
+// help.
+struct Chosen {
+  std::unique_ptr<Drive> drive;
+  Rung rung;
+  std::vector<std::string> refused;
+};
+
+// Tries the rungs that `options` leaves open, from the top: io_uring, libaio, threads; O_DIRECT before buffered;
+// registered buffers before plain ones. Each writes a block, reads it back and compares. `options` outlives the drive.
+// Throws Error{usage} with the reasons if a forced rung does not work, Error{failed} if no rung does.
+Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort);
+
+// Why registering memory failed, and what helps.
+std::string registration_refused(int error);
+
+// Keeps an XXH3 hash in memory of every page written to a tier: 1/512 of its bytes. It hashes pages rather than blocks,
+// because a read may cover only parts of what several writes left. Thread-safe for calls whose ranges do not overlap.
+class Checksums {
+ public:
+  explicit Checksums(std::uint64_t bytes);
+  void record(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Offset of the first page whose bytes differ from those recorded. Pages never recorded pass.
+  std::optional<std::uint64_t> mismatch(std::uint64_t offset, std::span<const std::byte> bytes) const;
+
+ private:
+  std::vector<std::uint64_t> pages_;  // 0: never recorded
 };
 
 }  // namespace strata::offload

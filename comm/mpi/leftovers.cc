@@ -1,5 +1,3 @@
-#include "comm/mpi/leftovers.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 
 #include "base/files/descriptor.h"
 #include "base/host/host_name.h"
+#include "comm/mpi/mpi.h"
 
 namespace strata::comm {
 namespace {

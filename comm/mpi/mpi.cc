@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "comm/mpi/leftovers.h"
 
 namespace strata::comm {
 

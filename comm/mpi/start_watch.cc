@@ -1,5 +1,3 @@
-#include "comm/mpi/start_watch.h"
-
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "comm/mpi/mpi.h"
 
 namespace strata::comm {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/index.h"
 #include "device/cpu/team.h"
-#include "device/numeric/dtype.h"
 
 namespace strata::device::cpu {
 
@@ -16,10 +16,6 @@ void for_rows(Team& team, std::size_t rows, std::size_t width, F&& f) {
   team.for_range(rows, std::max<std::size_t>(1, kGrain / width), [&](std::size_t begin, std::size_t end) {
     for (std::size_t row = begin; row < end; ++row) f(row);
   });
-}
-
-constexpr std::size_t index(DType t) {
-  return static_cast<std::size_t>(t);
 }
 
 }  // namespace strata::device::cpu

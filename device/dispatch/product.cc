@@ -113,14 +113,15 @@ void Product::Impl::run_epilogue(Lane& lane, const Operands& x) const {
       return;
     case Epilogue::gelu_tanh:
     case Epilogue::gelu_erf: {
-      const Activation gelu = shape.epilogue == Epilogue::gelu_erf ? Activation::gelu_erf : Activation::gelu;
+      const Activation gelu = shape.epilogue == Epilogue::gelu_erf ? Activation::gelu_erf : Activation::gelu_tanh;
       for (std::size_t i = 0; i < parts; ++i)
         activation_forward(lane, gelu, x.c.sub(i * stride, size), x.epilogue_out.sub(i * stride, size));
       return;
     }
     case Epilogue::gelu_tanh_gradient:
     case Epilogue::gelu_erf_gradient: {
-      const Activation gelu = shape.epilogue == Epilogue::gelu_erf_gradient ? Activation::gelu_erf : Activation::gelu;
+      const Activation gelu =
+          shape.epilogue == Epilogue::gelu_erf_gradient ? Activation::gelu_erf : Activation::gelu_tanh;
       for (std::size_t i = 0; i < parts; ++i) {
         const View c = x.c.sub(i * stride, size);
         activation_backward(lane, gelu, c, x.epilogue_in.sub(i * stride, size), c);

@@ -9,8 +9,8 @@ namespace strata::device {
 
 // An elementwise function, in fp32 arithmetic.
 enum class Activation : std::uint8_t {
-  gelu,      // the tanh approximation (Hendrycks & Gimpel 2016)
-  gelu_erf,  // x P(X < x) for a standard normal X: the exact GELU
+  gelu_tanh,  // the tanh approximation (Hendrycks & Gimpel 2016)
+  gelu_erf,   // x P(X < x) for a standard normal X: the exact GELU
   tanh,
   relu  // max(x, 0), which keeps NaN
 };

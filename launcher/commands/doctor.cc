@@ -19,17 +19,17 @@
 #include <thread>
 
 #include "base/abort.h"
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/descriptor.h"
-#include "base/host/cpu_quota.h"
+#include "base/host/control_groups.h"
+#include "base/quantity.h"
 #include "device/cpu/isa.h"
 #include "device/gpu.h"
 #include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
 #include "launcher/screen/folded.h"
 #include "offload/swap.h"
-#include "runtime/job/available_memory.h"
+#include "runtime/job/capacity.h"
 
 namespace strata::launcher {
 namespace {

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
@@ -24,7 +23,6 @@
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
 #include "launcher/screen/activity.h"
-#include "launcher/screen/class_text.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"

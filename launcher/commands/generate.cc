@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 #include "comm/agreement.h"
 #include "comm/same_files.h"
 #include "launcher/answerer.h"

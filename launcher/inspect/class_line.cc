@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "base/counted.h"
+#include "base/beginning.h"
+#include "base/quantity.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "models/classes.h"
@@ -17,7 +18,7 @@ std::string list_of(std::span<const std::string> names) {
   constexpr std::size_t kShown = 12;
   std::string list;
   for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
-    list += (i > 0 ? ", " : "") + printable(names[i].substr(0, 64));
+    list += (i > 0 ? ", " : "") + printable(excerpt(names[i], 64));
   return fmt::format("{} ({}{})", counted(names.size(), "class", "classes"), list,
                      names.size() > kShown ? ", ..." : "");
 }

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/quantity.h"
 #include "base/shell_word.h"
 #include "launcher/inspect/statistics.h"
 #include "launcher/screen/activity.h"

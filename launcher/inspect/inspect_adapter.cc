@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "models/files/nf4_tensor.h"

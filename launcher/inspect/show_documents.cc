@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
+#include "base/quantity.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
 #include "runtime/data/files/documents.h"

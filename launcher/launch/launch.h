@@ -1,12 +1,28 @@
+#pragma once
 // launcher/launch/ starts a run's ranks on one or many nodes by mpirun or srun, and restarts them on the remaining
 // nodes when they fail. It is no scheduler: nodes come from Slurm, an MPIJob or --hosts. Read next: launch.cc for the
-// order of things, attempt.h for one start, restart.h for what follows it, preflight.h for what precedes it,
+// order of things, preflight.cc for what precedes a start, attempt.h for one start, restart.cc for what follows it,
 // node/agent.h for what runs on every node.
-#pragma once
+
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "base/error.h"
+#include "base/note.h"
+#include "device/device.h"
+#include "launcher/launch/agents.h"
+#include "launcher/launch/node/recipe_files.h"
+#include "launcher/launch/ranks/allocation.h"
+#include "launcher/launch/ranks/attempt.h"
+#include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {
 
@@ -22,5 +38,120 @@ struct LaunchOptions {
 
 // Returns the exit code of the last run; throws Error.
 int launch(const LaunchOptions& options);
+
+// The findings about one node before anything starts there.
+struct NodeCheck {
+  std::string host;
+  NodeFacts facts;
+  std::optional<double> clock_ahead;  // seconds ahead of this machine's clock
+  std::optional<double> gflop_per_s;
+  std::optional<double> gbit_per_s, microseconds;  // its better link's
+  std::vector<std::string> problems;               // what its measurements found
+  std::vector<std::string> unseen;                 // one sentence per file of the recipe that it does not see
+};
+
+// A sentence that says what is wrong and what to do. `refuses`: nothing can start until it is fixed.
+struct Remark {
+  std::string text;
+  bool refuses;
+
+  bool operator==(const Remark&) const = default;
+};
+
+// Seconds that a node has for each question: to see files, to compute products for a second, to open a port, to measure
+// a link.
+struct Patience {
+  double files = 20, products = 30, port = 10, link = 20;
+};
+
+// Asks all nodes at once whether they see the files and how fast they compute, then measures links between pairs, in
+// two rounds with different partners. Nodes reach each other by the interface, or by the addresses of their names.
+std::vector<NodeCheck> look_at(Agents& agents, const std::vector<Host>& hosts, const runtime::Recipe& recipe,
+                               const std::vector<RecipeFile>& files, const std::optional<std::string>& interface,
+                               const Patience& patience = {});
+
+// Judges the findings. `program`: the hash of the launcher's own program. A node below 0.8 of the median gets a
+// warning.
+std::vector<Remark> judge(const std::vector<NodeCheck>& nodes, const runtime::Recipe& recipe, std::string_view program,
+                          const std::optional<std::string>& interface);
+
+// Why a node cannot be taken back into the run; empty if it can. Asks it for the files, and measures nothing.
+std::string why_unfit(Agents& agents, const Host& host, const runtime::Recipe& recipe,
+                      const std::vector<RecipeFile>& files, const std::optional<std::string>& interface);
+
+// A table with one line per node below the names of the columns.
+std::string table(const std::vector<NodeCheck>& nodes);
+
+// The interface that the nodes' names lead to, if it has the same name on all nodes.
+std::optional<std::string> common_interface(const std::vector<NodeCheck>& nodes);
+
+// Why a run that ended like this is not restarted; empty if it is. `before`: how the previous start ended.
+std::string why_final(const Ended& ended, const std::optional<Ended>& before);
+
+// Seconds to wait before restart `number`, counted from 1; longer each time.
+double restart_wait(int number);
+
+// The number of sequences in a step of `ranks` ranks, and the keys that keep it for another number of ranks:
+// accumulation if the recipe sets it, otherwise the batch.
+std::int64_t global_batch(const runtime::Recipe& recipe, int ranks);
+std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t batch, int ranks);
+
+// The checkpoints in a folder, with the times they were written.
+using Checkpoints = std::set<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
+Checkpoints checkpoints_in(const std::optional<std::filesystem::path>& folder);
+// The keys that make a restart resume from what this launch has written since `before`, whatever checkpoint.resume says
+// for the first start.
+std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkpoints& before);
+
+// The keys that keep control.listen and control.metrics off an address that only one node has (HOST:PORT, neither
+// loopback nor any address), as KEY=VALUE: rank 0 may have moved to another node.
+std::vector<std::string> front_sets(const runtime::Recipe& recipe);
+
+// The largest number of whole replicas that these nodes have room for, that divides `batch` together with the recipe's
+// micro-batch, and whose plan fits according to `fits`; empty if there is none. The ranks of a tensor group share a
+// node if there is room for that.
+std::vector<Share> most_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe,
+                              std::int64_t batch, const std::function<bool(const std::vector<Share>&)>& fits);
+// Why most_ranks() found none, in words that follow "launch ends: ".
+std::string why_no_ranks(const std::vector<Host>& hosts, int room, const runtime::Recipe& recipe, std::int64_t batch);
+// The sentence about the room for ranks that `shares` leaves unused; empty if there is none.
+std::string idle_text(const std::vector<Host>& hosts, int room, const std::vector<Share>& shares,
+                      const runtime::Recipe& recipe, std::int64_t batch);
+
+// How launch ends if it is asked to stop, this many times, while no rank runs. The code says whether there is something
+// to resume from, as it does for ranks that were stopped. `kept`: there is a checkpoint. `started`: ranks ran before.
+// `resume`: checkpoint.resume as the user set it.
+struct BetweenStarts {
+  Exit code;
+  std::string text;
+};
+BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume = "auto");
+
+// `train RECIPE --set ... --force`: the command after launch's --.
+struct TrainCommand {
+  std::optional<std::filesystem::path> recipe;
+  std::vector<std::string> sets;
+  bool force = false;
+
+  // The command's words, with more keys set after the user's.
+  std::vector<std::string> words(std::span<const std::string> more = {}) const;
+  runtime::Recipe load() const;
+};
+
+// Throws Error{usage} if the words are another command or wrong.
+TrainCommand read_train_command(std::span<const std::string> words);
+
+// Replaces training.micro_batch_size = auto by a number for this many ranks on devices of that kind, as a key of the
+// command, and reads the recipe again. unseen: called for files that are not on this machine. Does nothing if the
+// recipe gives a number.
+void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int ranks, device::Kind kind,
+                        const Note& unseen);
+
+// All files that the command and its recipe name: model, tokens, prompts, a checkpoint to start from, files of the
+// control service. Not memory.nvme, which is checked separately, and not checkpoint.dir, which a run creates.
+std::vector<RecipeFile> recipe_files(const TrainCommand& command, const runtime::Recipe& recipe);
+
+// The lines of to_text() that differ from their defaults.
+std::string changed_keys(const runtime::Recipe& recipe);
 
 }  // namespace strata::launcher

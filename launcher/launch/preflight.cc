@@ -1,5 +1,3 @@
-#include "launcher/launch/preflight.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <simdjson.h>
@@ -14,6 +12,7 @@
 #include "base/quantity.h"
 #include "base/random_name.h"
 #include "launcher/launch/hosts.h"
+#include "launcher/launch/launch.h"
 #include "launcher/median.h"
 
 namespace strata::launcher {

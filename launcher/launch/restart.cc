@@ -1,5 +1,3 @@
-#include "launcher/launch/restart.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,11 +5,12 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
+#include "launcher/launch/launch.h"
 #include "launcher/screen/run_text.h"
 #include "runtime/checkpoint/choice.h"
-#include "runtime/job/shards.h"
+#include "runtime/job/requirements.h"
 
 namespace strata::launcher {
 namespace {

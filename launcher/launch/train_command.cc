@@ -1,5 +1,3 @@
-#include "launcher/launch/train_command.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/shell_word.h"
+#include "launcher/launch/launch.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
 #include "runtime/checkpoint/export/model_folder.h"

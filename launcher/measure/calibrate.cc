@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/files/atomic_file.h"
+#include "base/quantity.h"
 #include "comm/agreement.h"
 #include "device/gpu.h"
 #include "launcher/overwrite.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/quantity.h"
 
 namespace strata::launcher {
 namespace {

@@ -2,7 +2,7 @@
 #include <optional>
 #include <string>
 
-#include "base/host/cpu_quota.h"
+#include "base/host/control_groups.h"
 #include "comm/communicator.h"
 
 namespace strata::launcher {

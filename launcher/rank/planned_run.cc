@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
+#include "comm/exchange_values.h"
 #include "launcher/rank/agreement.h"
 #include "launcher/screen/printable.h"
 #include "runtime/checkpoint/export/model_folder.h"
@@ -17,7 +18,7 @@
 #include "runtime/job/search/refusal.h"
 #include "runtime/job/search/suggestion.h"
 #include "runtime/objective/objective.h"
-#include "runtime/run/planned_beginning.h"
+#include "runtime/run/resume.h"
 
 namespace strata::launcher {
 namespace {
@@ -57,19 +58,14 @@ void agree_on_micro_batch(runtime::Workload& workload, const RunPlanning& planni
     settle_batch(training, world.size(), seat.device);
     size = training.recipe.training.micro_batch_size;
   });
-  size = std::stoll(world.exchange(std::to_string(size))[0]);
+  size = comm::exchange_value(world, size)[0];
 }
 
 // The beginning of the run, as rank 0 sees the checkpoints.
 runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World& world) {
-  std::string text;
-  if (world.rank() == 0) {
-    const runtime::Beginning from =
-        runtime::planned_beginning(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
-    text = fmt::format("{} {}", from.step, from.evaluated ? 1 : 0);
-  }
-  text = world.exchange(text)[0];
-  return {std::stoll(text), text.ends_with(" 1")};
+  runtime::Beginning from;
+  if (world.rank() == 0) from = runtime::planned_beginning(recipe, static_cast<int>(recipe.device.threads.value_or(1)));
+  return comm::exchange_value(world, from)[0];
 }
 
 runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
@@ -79,7 +75,7 @@ runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capa
   if (purpose == Purpose::train && !workload.recipe.parallel.tensor_shards) {
     // The checkpoint's number of shards, as rank 0 sees it.
     const std::int64_t seen = world.rank() == 0 ? runtime::resumed_shards(workload.recipe) : 0;
-    const std::int64_t shards = std::stoll(world.exchange(std::to_string(seen))[0]);
+    const std::int64_t shards = comm::exchange_value(world, seen)[0];
     if (shards > 0) workload.recipe.parallel.tensor_shards = shards;
   }
   runtime::Job job;

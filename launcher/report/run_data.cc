@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/json/json_fault.h"

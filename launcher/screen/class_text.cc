@@ -1,5 +1,3 @@
-#include "launcher/screen/class_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "base/beginning.h"
 #include "base/quantity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/run_text.h"
 
 namespace strata::launcher {
 namespace {

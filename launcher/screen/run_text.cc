@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/quantity.h"
 #include "base/shell_word.h"

@@ -1,6 +1,8 @@
 #pragma once
+#include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "runtime/forecast/machine.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/seat.h"
+#include "runtime/run/metrics/score_collector.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
 
@@ -54,5 +57,11 @@ inline constexpr const char* kTypedResume = "STRATA_LAUNCH_RESUME";
 // The command that resumes a stopped run: "the same command", plus what must be added to it. `resume`:
 // checkpoint.resume on this process's command line.
 std::string resume_command(std::string_view resume);
+
+// What `strata eval` prints about a classifier: its metrics, a table of classes, and the confusion matrix if there are
+// few classes. The matrix's columns have names if they fit, otherwise numbers. Lines are at most `columns` wide; what
+// does not fit is left to --json, and a line says so. of: what was judged, "texts" or "words".
+std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::string_view of,
+                       std::size_t columns);
 
 }  // namespace strata::launcher

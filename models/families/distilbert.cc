@@ -45,7 +45,7 @@ std::unique_ptr<Model> make_distilbert(const Config& config, const RunShape& run
   s.transform = "vocab_transform";
   s.transform_norm = "vocab_layer_norm";
   s.dense = "pre_classifier";
-  s.squash = device::Activation::relu;
+  s.activation = device::Activation::relu;
   s.sequence_scores = s.token_scores = "classifier";
   s.decoder = "vocab_projector";
   s.decoder_bias = "vocab_projector.bias";

@@ -39,7 +39,7 @@ void add_sequence_classes(Units& units, const EncoderSpec& s, const Classes& cla
                                    .target = classes.target,
                                    .init = {0, s.blocks.deviation},
                                    .dense = s.dense,
-                                   .squash = s.squash,
+                                   .activation = s.activation,
                                    .scores = s.sequence_scores,
                                    .dropout_before = s.dropout_before_dense,
                                    .dropout_after = s.sequence_dropout},

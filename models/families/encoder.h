@@ -8,7 +8,7 @@
 
 #include "device/ops/activation.h"
 #include "models/files/config.h"
-#include "models/layers/blocks/encoder_block.h"
+#include "models/layers/blocks/blocks.h"
 #include "models/layers/heads/class_head.h"
 #include "models/model.h"
 
@@ -24,7 +24,7 @@ struct EncoderSpec {
   std::string transform, transform_norm, decoder, decoder_bias;  // for masked_lm; the last is the full name
   // For classifiers: the dense layer before the scores (of sequences), the layer of the scores, and their dropout.
   std::string dense, sequence_scores, token_scores;
-  device::Activation squash = device::Activation::tanh;
+  device::Activation activation = device::Activation::tanh;
   float dropout_before_dense = 0, sequence_dropout = 0, token_dropout = 0;
   std::vector<std::string> ignored_suffixes;
 

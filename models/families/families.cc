@@ -7,10 +7,10 @@
 #include <cmath>
 #include <string>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "models/files/quantisation.h"
-#include "models/freeze.h"
+#include "models/parameter.h"
 
 namespace strata::models {
 namespace {

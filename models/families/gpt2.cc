@@ -11,7 +11,7 @@
 #include "models/families/families.h"
 #include "models/files/config.h"
 #include "models/files/quantisation.h"
-#include "models/layers/blocks/pre_norm_block.h"
+#include "models/layers/blocks/blocks.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"

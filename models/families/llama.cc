@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "models/classes.h"
 #include "models/families/families.h"
-#include "models/layers/blocks/pre_norm_block.h"
+#include "models/layers/blocks/blocks.h"
 #include "models/layers/embedding.h"
 #include "models/layers/heads/class_head.h"
 #include "models/layers/heads/head.h"

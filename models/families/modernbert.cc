@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "models/classes.h"
 #include "models/families/families.h"
-#include "models/layers/blocks/pre_norm_block.h"
+#include "models/layers/blocks/blocks.h"
 #include "models/layers/embedding.h"
 #include "models/layers/embedding_norm.h"
 #include "models/layers/heads/class_head.h"
@@ -168,7 +168,7 @@ class ModernBert final : public Model {
                                      .eps = s.eps,
                                      .mean_heads = mean ? s.heads : 0,
                                      .dense = "head.dense",
-                                     .squash = device::Activation::gelu_erf,
+                                     .activation = device::Activation::gelu_erf,
                                      .dense_biased = false,
                                      .dense_norm = "head.norm",
                                      .scores = "classifier",

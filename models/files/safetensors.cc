@@ -11,9 +11,9 @@
 #include <set>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/json/json_fault.h"
+#include "base/quantity.h"
 #include "base/shell_word.h"
 
 namespace strata::models {

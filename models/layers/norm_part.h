@@ -7,7 +7,7 @@
 #include "device/ops/norm.h"
 #include "models/flat_range.h"
 #include "models/layers/slots.h"
-#include "models/slice.h"
+#include "models/parameter.h"
 
 namespace strata::models {
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/beginning.h"
 #include "base/error.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
@@ -92,7 +93,7 @@ class Fields {
   }
   [[noreturn]] void wrong(std::string_view key, std::string_view expected) const {
     fail(Exit::corrupt, "{}: expected {} at \"{}\", found {}", path_.string(), expected, key,
-         std::string(simdjson::minify(node_)).substr(0, 64));
+         excerpt(simdjson::minify(node_), 64));
   }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 // runtime/data/ is what a step trains on: token files (files/tokens.h), their sequences in the order of the run (this
-// header), and those of an evaluation (sequences/disjoint_sequences.h). Data is a pure function of files, seed and
+// header), and those of an evaluation (sequences/stream_sequences.h). Data is a pure function of files, seed and
 // position, and so the same for any number of ranks.
 
 #include <array>

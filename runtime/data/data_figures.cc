@@ -5,8 +5,8 @@
 
 #include <numeric>
 
-#include "base/counted.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 
 namespace strata::runtime {
 namespace {

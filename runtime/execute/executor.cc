@@ -7,8 +7,7 @@
 #include "base/error.h"
 #include "base/index.h"
 #include "comm/host_work.h"
-#include "runtime/execute/task_table.h"
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 
 namespace strata::runtime {
 namespace {

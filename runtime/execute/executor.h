@@ -1,7 +1,7 @@
 #pragma once
 // runtime/execute/ runs a plan: the Executor (here) issues its tasks, step after step, and makes no decisions. lanes.h
-// has the queues that it fills and says how they behave between two steps, task_table.h maps kinds of task to functions
-// (runtime/tasks/), and step_graph.h records a step as one CUDA graph.
+// has the queues that it fills, says how they behave between two steps, and records a step as one CUDA graph;
+// task_table.cc maps kinds of task to functions (runtime/tasks/).
 
 #include <array>
 #include <cstdint>
@@ -24,8 +24,6 @@
 #include "runtime/execute/held_time.h"
 #include "runtime/execute/lanes.h"
 #include "runtime/execute/places.h"
-#include "runtime/execute/step_graph.h"
-#include "runtime/memory/memory_meter.h"
 #include "runtime/memory/storage.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/span.h"
@@ -78,7 +76,7 @@ class Executor {
   std::int64_t steps_since_spans() const { return steps_since_spans_; }
   // Makes step() issue the next step task by task and wait for its last task, so that spans() are that step's.
   void time_next_step() { time_next_step_ = true; }
-  // Steps launched as a graph so far (step_graph.h). graph_refusal: the device's message if it refused to record the
+  // Steps launched as a graph so far (StepGraph). graph_refusal: the device's message if it refused to record the
   // plan, so that all steps are issued task by task; otherwise empty.
   std::int64_t graph_steps() const { return graph_steps_; }
   std::string graph_refusal() const { return graph_ ? graph_->refusal() : ""; }
@@ -189,5 +187,10 @@ class Executor {
   std::optional<StepGraph> graph_;
   IoBytes moved_by_graph_{};  // by one launch
 };
+
+// The function that queues a task's work in its lane (runtime/tasks). Null for tasks of the host lane, which Border
+// runs.
+using RunTask = void (*)(Site& site, const Task& task, device::Lane& lane);
+RunTask run_of(TaskKind kind);
 
 }  // namespace strata::runtime

@@ -1,5 +1,4 @@
-#include "runtime/execute/task_table.h"
-
+#include "runtime/execute/executor.h"
 #include "runtime/tasks/collectives/exchange.h"
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/collectives/reduce.h"

@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 #include "base/shell_word.h"
 #include "runtime/recipe/toml_file.h"
 #include "runtime/recipe/value.h"

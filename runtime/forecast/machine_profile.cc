@@ -1,7 +1,7 @@
-#include "runtime/forecast/machine_profile.h"
-
 #include <algorithm>
 #include <numeric>
+
+#include "runtime/forecast/simulator.h"
 
 namespace strata::runtime {
 

@@ -1,8 +1,7 @@
-#include "runtime/job/calls.h"
-
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/job/requirements.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,6 +1,9 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
 
 #include "device/memory.h"
 #include "runtime/job/seat.h"
@@ -28,5 +31,12 @@ Capacity capacity_of(const Recipe::Memory& memory, int ranks_on_node, const Seat
 Capacity capacity_here(const Recipe::Memory& memory, int ranks_on_node, const Seat& seat);
 
 bool fits(const StepPlan& plan, const Capacity& capacity);
+
+// The lowest memory limit, in bytes, of this process's control group and its ancestors (cgroup v1 and v2); nullopt if
+// none has a limit. `root` is as for control_groups().
+std::optional<std::uint64_t> control_group_limit(const std::filesystem::path& root = "/");
+
+// Bytes that this process can still allocate: what the system has available, within what its control group leaves.
+std::uint64_t available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace strata::runtime

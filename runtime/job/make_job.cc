@@ -12,19 +12,15 @@
 #include <set>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
-#include "base/host/cpu_quota.h"
+#include "base/host/control_groups.h"
 #include "base/quantity.h"
 #include "models/classes.h"
 #include "models/files/config.h"
-#include "runtime/job/calls.h"
-#include "runtime/job/order.h"
+#include "runtime/job/choices.h"
+#include "runtime/job/requirements.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/job/seat.h"
-#include "runtime/job/shards.h"
-#include "runtime/job/split.h"
-#include "runtime/job/trainable.h"
 #include "runtime/planner/planner.h"
 
 namespace strata::runtime {

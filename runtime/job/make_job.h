@@ -1,16 +1,18 @@
 #pragma once
 // runtime/job/ turns a recipe into a job that can run: the model and its plan, the memory that is available
-// (available_memory.h), and the device that a rank computes on (seat.h). search/ makes jobs to find one that fits or is
+// (capacity.h), and the device that a rank computes on (seat.h). search/ makes jobs to find one that fits or is
 // fast. `strata plan` ends here; `train`, `eval` and `generate` run the same Job.
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "runtime/job/capacity.h"
-#include "runtime/job/plan_text.h"
 #include "runtime/plan/job.h"
+#include "runtime/plan/plan.h"
 #include "runtime/plan/workload.h"
 
 namespace strata::runtime {
@@ -29,7 +31,7 @@ bool comes_to_evaluation(const Recipe& recipe, const Beginning& from);
 
 // Builds the model and plans the step for the capacity's device. Throws Error{usage} and Error{corrupt}.
 // - Workspaces are sized for all cores that the CPU quota (cpu_quota) leaves, however the ranks share them.
-// - memory.order = auto becomes one of the two orders by the rule in order.h.
+// - memory.order = auto becomes one of the two orders by the rule in choices.h.
 // - If the optimizer state is on NVMe, the first unit's part is read ahead, unless host memory does not allow it or
 //   memory.prefetch is 0.
 // - If the step does not fit and parameters are sharded, the largest units are gathered in tiles, as few as possible.
@@ -48,5 +50,18 @@ std::optional<Memory> memory_of_stages(const Job& job, const Capacity& capacity)
 
 // The micro-batches of a rank in a step, or of an evaluation's call.
 std::int64_t micro_batches_of(const Recipe& recipe, int ranks, Purpose purpose);
+
+// "horizontal" or "vertical", whichever order the plan has.
+std::string_view order_name(const StepPlan& plan);
+
+// "parameters of units above 1.50 GiB gathered in tiles"; empty if no unit is.
+std::string tiling_text(const StepPlan& plan);
+
+// "device 1.50 GiB, host 320.0 MiB": the peak of each tier that is used.
+std::string memory_text(const Memory& memory);
+// As above, with tier_title() for the tiers' names.
+std::string memory_text(const StepPlan& plan);
+// A tier's name in messages to users: kTierNames, except that a CPU's device tier is "RAM for the model".
+std::string_view tier_title(std::size_t tier, bool on_cpu);
 
 }  // namespace strata::runtime

@@ -1,8 +1,7 @@
-#include "runtime/job/plan_text.h"
-
 #include <fmt/format.h>
 
 #include "base/quantity.h"
+#include "runtime/job/make_job.h"
 
 namespace strata::runtime {
 

@@ -1,5 +1,3 @@
-#include "runtime/job/shards.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "device/ops/tree_sum.h"
+#include "runtime/job/requirements.h"
 
 namespace strata::runtime {
 

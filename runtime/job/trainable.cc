@@ -1,5 +1,3 @@
-#include "runtime/job/trainable.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,8 +10,9 @@
 
 #include "base/error.h"
 #include "device/numeric/nf4.h"
-#include "models/freeze.h"
-#include "runtime/recipe/names/edits.h"
+#include "models/parameter.h"
+#include "runtime/job/requirements.h"
+#include "runtime/recipe/names/names_elsewhere.h"
 
 namespace strata::runtime {
 namespace {

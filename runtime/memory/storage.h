@@ -1,18 +1,19 @@
 #pragma once
 // runtime/memory/ holds the memory of one rank's plan: Storage (here) owns arenas and drives, knows the place of every
-// buffer, and reads and writes state in any tier; memory_meter.h measures memory as buffers begin and end.
+// buffer, and reads and writes state in any tier; MemoryMeter measures memory as buffers begin and end.
 
 #include <array>
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "device/memory.h"
 #include "device/view.h"
 #include "offload/swap.h"
-#include "runtime/plan/layout/state.h"
+#include "runtime/plan/layout/placement.h"
 #include "runtime/plan/plan.h"
 
 namespace strata::runtime {
@@ -67,6 +68,23 @@ class Storage {
   Coordinates rank_;
   std::unique_ptr<Tiers> own_;  // null: memory_ is another Storage's
   Tiers& memory_;
+};
+
+// Measures memory as buffers begin and end, in the same form as the plan's prediction.
+class MemoryMeter {
+ public:
+  explicit MemoryMeter(const StepPlan& plan);
+  // Counts the issue of a task: its buffers that are not alive begin, and those of which this is the last use end.
+  void issue(std::size_t task);
+  const Memory& peak() const { return peak_; }
+
+ private:
+  void begin(std::size_t buffer);
+  const StepPlan& plan_;
+  std::vector<bool> alive_;
+  std::vector<std::size_t> uses_left_, uses_;
+  std::array<std::array<std::size_t, kKinds>, kTiers> now_{};
+  Memory peak_{};
 };
 
 }  // namespace strata::runtime

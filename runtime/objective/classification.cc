@@ -1,5 +1,3 @@
-#include "runtime/objective/classification.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,6 +14,7 @@
 #include "models/classes.h"
 #include "models/files/config.h"
 #include "runtime/data/files/label_file.h"
+#include "runtime/objective/rules.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

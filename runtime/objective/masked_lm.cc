@@ -1,5 +1,3 @@
-#include "runtime/objective/masked_lm.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/scramble.h"
+#include "runtime/objective/rules.h"
 
 namespace strata::runtime {
 namespace {

@@ -8,16 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 #include "models/files/config.h"
 #include "models/objective.h"
 #include "runtime/data/files/label_column.h"
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
-#include "runtime/objective/classification.h"
-#include "runtime/objective/masked_lm.h"
 #include "runtime/objective/rules.h"
 #include "runtime/recipe/value.h"
 

@@ -3,6 +3,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "runtime/data/sequences/labelling.h"
 #include "runtime/plan/workload.h"
@@ -48,5 +50,77 @@ void look_for_labels(Workload& workload, const LabelColumn* of_validation);
 inline Judged judged_by_tokens(const Workload&) {
   return Judged::tokens;
 }
+
+// Called before a run is planned. Gives the model's configuration (model.config.*) the classes that the data's sidecars
+// name, unless it has its own, with the matching problem_type and architecture. Throws Error{usage} if there are no
+// labels.
+void settle_classes(Workload& workload);
+
+// The row of a document from which its class is read: the first, or the last whose token is not padding (as in
+// transformers; the first if all are padding).
+struct ClassRow {
+  bool last;
+  std::optional<std::uint32_t> padding = {};
+
+  std::size_t of(std::span<const std::uint32_t> tokens) const;
+};
+
+// The documents' labels from the files.
+class DocumentClasses final : public Labelling {
+ public:
+  // `labels`: of all documents, file after file; nullopt: data without labels, for which the documents' numbers stand
+  // in. `documents_before`: for each file.
+  DocumentClasses(std::optional<LabelColumn> labels, std::vector<std::uint64_t> documents_before,
+                  std::vector<std::uint64_t> tokens_before, ClassRow row);
+
+  std::uint32_t most(const Piece& piece) const override;
+  LabelColumn* column() override { return labels_ ? &*labels_ : nullptr; }
+  void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const override;
+
+ private:
+  std::optional<LabelColumn> labels_;
+  std::vector<std::uint64_t> documents_before_, tokens_before_;
+  ClassRow row_;
+};
+
+// A label for each token of the files.
+class TokenClasses final : public Labelling {
+ public:
+  // nullopt: data without labels, for which the numbers of the tokens that count stand in.
+  explicit TokenClasses(std::optional<LabelColumn> labels) : labels_(std::move(labels)) {}
+
+  std::uint32_t most(const Piece& piece) const override;
+  LabelColumn* column() override { return labels_ ? &*labels_ : nullptr; }
+  void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const override;
+
+ private:
+  std::optional<LabelColumn> labels_;
+};
+
+// Which tokens are selected, and what they become. This is part of the numerics contract and must never change
+// (docs/formats.md, "Masked tokens").
+class MaskedTokens final : public Labelling {
+ public:
+  struct Vocabulary {
+    std::uint32_t mask;   // the mask token
+    std::uint32_t words;  // random tokens are below it
+    std::vector<bool> special;
+  };
+  MaskedTokens(Vocabulary vocabulary, double probability, std::uint64_t seed, std::uint64_t stream);
+
+  std::uint32_t most(const Piece& piece) const override;
+  bool exact() const override { return false; }
+  std::uint32_t count(const Piece& piece) const override;
+  void fill(const Piece& piece, std::uint64_t epoch, const Rows& own) const override;
+
+ private:
+  bool may_be_chosen(const Piece& piece, std::uint32_t row, std::uint32_t token) const;
+  bool has_words(const Piece& piece) const;
+
+  Vocabulary vocabulary_;
+  std::vector<TokenRange> special_;  // the same as a few ranges
+  double probability_;
+  std::uint64_t key_;
+};
 
 }  // namespace strata::runtime

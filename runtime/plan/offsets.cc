@@ -1,10 +1,9 @@
-#include "runtime/plan/offsets.h"
-
 #include <algorithm>
 #include <limits>
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/plan/passes.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 // runtime/plan/ says what a step is, before it runs. A StepPlan (here) is a list of tasks with their lanes, the buffers
 // they use, the tasks they wait for, and the byte offset of every buffer. layout/ says which rank holds what; request.h
-// has what a plan is made from, draft.h a plan being written; offsets.h and waits.h complete the list; proof/ proves it
+// has what a plan is made from, draft.h a plan being written; passes.h completes the list; proof/ proves it
 // without knowing how it was made. runtime/planner/ writes plans, and runtime/tasks/ says what their tasks do.
 
 #include <algorithm>
@@ -109,7 +109,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment * device::kBufferAlignment;
 }
 
-// A range of bytes in a tier, at an offset chosen from its lifetime (offsets.h).
+// A range of bytes in a tier, at an offset chosen from its lifetime (passes.h).
 struct Buffer {
   std::string name;
   Kind kind;

@@ -56,7 +56,7 @@ struct TaskTraits {
   bool border = false;  // belongs to the step boundary, and to no unit
 };
 
-// The one list of kinds, in the order of the enumeration. execute/task_table.h has the functions that run them.
+// The one list of kinds, in the order of the enumeration. execute/task_table.cc has the functions that run them.
 inline constexpr auto kTaskTraits = std::to_array<TaskTraits>({
     {TaskKind::gather, "gather", Collective::all_gather},
     {TaskKind::unpack, "unpack"},

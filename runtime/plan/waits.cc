@@ -1,10 +1,9 @@
-#include "runtime/plan/waits.h"
-
 #include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "base/index.h"
+#include "runtime/plan/passes.h"
 
 namespace strata::runtime {
 namespace {

@@ -13,12 +13,11 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "runtime/recipe/assignment.h"
-#include "runtime/recipe/defaults.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/names/names_elsewhere.h"
+#include "runtime/recipe/recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/toml_file.h"
-#include "runtime/recipe/toml_value.h"
 #include "runtime/recipe/value.h"
 #include "runtime/recipe/values_elsewhere.h"
 

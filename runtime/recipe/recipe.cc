@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 
 namespace strata::runtime {
 
@@ -98,6 +98,13 @@ std::string weights_text(std::span<const DataSource> sources) {
   std::string out;
   for (const DataSource& source : sources) out += fmt::format("{}{}", out.empty() ? "" : ", ", source.weight);
   return "[" + out + "]";
+}
+
+Recipe defaults_for(const Recipe& recipe) {
+  Recipe out;
+  if (recipe.model.path) out.model.init = Init::pretrained;
+  if (recipe.optimizer.name == OptimizerName::lion) out.optimizer.betas = {0.9, 0.99};
+  return out;
 }
 
 }  // namespace strata::runtime

@@ -235,4 +235,8 @@ struct Recipe {
 // Checks what only `train` needs: training.max_steps, and data.train if it is above 0. Throws Error{usage}.
 void require_trainable(const Recipe& recipe);
 
+// The values of keys that a recipe does not give. A default that depends on another key (model.init on model.path,
+// optimizer.betas on optimizer.name) uses that key's value in `recipe`.
+Recipe defaults_for(const Recipe& recipe);
+
 }  // namespace strata::runtime

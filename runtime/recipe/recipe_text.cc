@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/json/json_writer.h"
-#include "runtime/recipe/defaults.h"
 #include "runtime/recipe/keys.h"
+#include "runtime/recipe/recipe.h"
 #include "runtime/recipe/value.h"
 
 namespace strata::runtime {

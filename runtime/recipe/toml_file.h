@@ -1,8 +1,13 @@
 #pragma once
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 
+#include "runtime/recipe/value.h"
+
 namespace strata::runtime {
+
 // toml++ 3.3 fails an assertion on some malformed texts (`[[` before a control character) that it should report as
 // errors.
 struct TomlAssertion {};
@@ -23,5 +28,12 @@ void refuse_deep_keys(std::string_view text, std::string_view what);
 // Reads a file of at most 1 MiB. `what` names its kind ("recipe") at the start of every error. Throws Error{usage} with
 // path, line and column.
 toml::table read_toml(const std::filesystem::path& path, std::string_view what);
+
+// A value as errors show it, at most 200 characters.
+std::string shown(const toml::node& node);
+// The value without TOML types; nullopt for dates and times, which no key takes.
+std::optional<RecipeValue> value_of(const toml::node& node);
+// The value as JSON, for model.config. Throws Error{usage} naming the key if JSON has no such value.
+std::string json_of(const toml::node& node, const std::string& key);
 
 }  // namespace strata::runtime

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/recipe/names/edits.h"
+#include "runtime/recipe/names/names_elsewhere.h"
 #include "runtime/recipe/toml_file.h"
 
 namespace strata::runtime {

@@ -82,7 +82,7 @@ ScoreMemory score_memory(const Job& job, const models::Classes& classes) {
   return layout;
 }
 
-Exchange exchange_of(Executor& executor) {
+RowExchange exchange_of(Executor& executor) {
   return {executor.own_chunk(), [&executor] { return executor.gather_chunks(); }};
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/note.h"
 #include "comm/communicator.h"
-#include "runtime/data/sequences/disjoint_sequences.h"
+#include "runtime/data/sequences/stream_sequences.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
 #include "runtime/job/score_memory.h"

@@ -1,5 +1,3 @@
-#include "runtime/run/load_state.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "runtime/plan/layout/box.h"
+#include "runtime/run/resume.h"
 #include "runtime/weights/floats.h"
 #include "runtime/weights/weights.h"
 

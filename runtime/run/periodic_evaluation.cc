@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "comm/exchange_values.h"
 #include "runtime/recipe/evaluation_metric.h"
-#include "runtime/run/generation/sampler.h"
+#include "runtime/run/generation/generator.h"
 #include "runtime/run/reports/run_reports.h"
 
 namespace strata::runtime {

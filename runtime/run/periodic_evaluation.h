@@ -8,7 +8,6 @@
 #include "comm/communicator.h"
 #include "runtime/run/evaluator.h"
 #include "runtime/run/generation/generator.h"
-#include "runtime/run/generation/prompts.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/trainer.h"
 

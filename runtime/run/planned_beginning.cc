@@ -1,5 +1,3 @@
-#include "runtime/run/planned_beginning.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -12,8 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/beginning.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "comm/same_files.h"
 #include "models/classes.h"
 #include "models/files/python_numbers.h"
@@ -23,7 +24,6 @@
 #include "runtime/job/search/algorithms.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/run/load_state.h"
 #include "runtime/run/schedule.h"
 
 namespace strata::runtime {
@@ -200,10 +200,8 @@ std::string other_settings(const Manifest& manifest, const Job& job) {
   constexpr std::size_t kLongest = 200;  // of a value
   std::vector<std::string> changes;
   const auto compare = [&](std::string_view what, const std::string& was, const std::string& now) {
-    const auto shown = [](const std::string& value) {
-      return value.size() > kLongest ? value.substr(0, kLongest) + "..." : value;
-    };
-    if (was != now) changes.push_back(fmt::format("{} was {} and is {}", what, shown(was), shown(now)));
+    if (was != now)
+      changes.push_back(fmt::format("{} was {} and is {}", what, excerpt(was, kLongest), excerpt(now, kLongest)));
   };
   std::uint64_t size = 1;
   for (const RecipeKey& key : recipe_keys()) {

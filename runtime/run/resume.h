@@ -3,10 +3,14 @@
 #include <optional>
 #include <vector>
 
+#include "base/advance.h"
 #include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/checkpoint/reader.h"
+#include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
+#include "runtime/recipe/recipe.h"
 #include "runtime/run/trainer.h"
 
 namespace strata::runtime {
@@ -38,5 +42,19 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
 
 // parallel.tensor_shards of the run that wrote the checkpoint; 1 if its recipe has none.
 std::int64_t shards_of(const Manifest& manifest);
+
+// Fills this rank's parameters and state from a checkpoint that was written with any number of ranks and any placement.
+// Reads and verifies the blocks that it needs, on `threads` threads. Throws Error{corrupt}, Error{failed}.
+void load_state(const Checkpoint& checkpoint, const Job& job, Executor& executor, int rank, int threads,
+                const Advance& advance);
+
+// Predicts, as far as the plan depends on it, where a training will begin: after the checkpoint that start_or_resume()
+// will choose. Reads manifests, and on `threads` threads also a whole checkpoint if it has no evaluation but an older
+// one has, because the run resumes from that if the newer one is damaged. What cannot be read is left to
+// start_or_resume(). The recipe must be settled.
+Beginning planned_beginning(const Recipe& recipe, int threads);
+
+// parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.
+std::int64_t resumed_shards(const Recipe& recipe);
 
 }  // namespace strata::runtime

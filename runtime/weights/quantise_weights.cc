@@ -1,5 +1,3 @@
-#include "runtime/weights/quantise_weights.h"
-
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -11,6 +9,7 @@
 #include "comm/exchange_values.h"
 #include "device/numeric/exact_sum.h"
 #include "runtime/weights/floats.h"
+#include "runtime/weights/quantised_weights.h"
 
 namespace strata::runtime {
 namespace {

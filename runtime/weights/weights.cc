@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "comm/agreement.h"
-#include "runtime/weights/quantise_weights.h"
+#include "runtime/weights/quantised_weights.h"
 
 namespace strata::runtime {
 namespace {

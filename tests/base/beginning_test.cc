@@ -18,5 +18,12 @@ TEST(Beginning, CharactersAreNotCut) {
   EXPECT_EQ(beginning_of("", 0), "");
 }
 
+TEST(Beginning, OfAnExcerptEndsWithDotsIfSomethingIsLeftOut) {
+  EXPECT_EQ(excerpt("aéz", 4), "aéz");
+  EXPECT_EQ(excerpt("aéz", 3), "aé...");
+  EXPECT_EQ(excerpt("aéz", 2), "a...");
+  EXPECT_EQ(excerpt("", 0), "");
+}
+
 }  // namespace
 }  // namespace strata

@@ -1,6 +1,6 @@
-#include "base/counted.h"
-
 #include <gtest/gtest.h>
+
+#include "base/quantity.h"
 
 namespace strata {
 namespace {

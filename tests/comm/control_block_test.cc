@@ -1,11 +1,10 @@
-#include "comm/control_block.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
+#include "comm/shared_memory.h"
 #include "device/memory.h"
 
 namespace strata::comm {

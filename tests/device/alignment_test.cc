@@ -55,9 +55,9 @@ TEST_P(Alignment, OfElementwiseOperations) {
       in_lane(1, [&](Lane& lane) {
         cast(lane, x.view(), other.view());
         add(lane, x.view(), sum.view());
-        activation_backward(lane, Activation::gelu, y.view(), x.view(), dx.view());
+        activation_backward(lane, Activation::gelu_tanh, y.view(), x.view(), dx.view());
         dropout(lane, {0.3f, 1, 0, &scalars}, x.view(), y.view(), dropped.view());
-        activation_forward(lane, Activation::gelu, x.view(), y.view());
+        activation_forward(lane, Activation::gelu_tanh, x.view(), y.view());
       });
       return std::vector{other.values(), sum.values(), dx.values(), dropped.values(), y.values()};
     });

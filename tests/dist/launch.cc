@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "comm/mpi/leftovers.h"
+#include "comm/mpi/mpi.h"
 
 namespace strata::tests {
 

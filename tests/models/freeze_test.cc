@@ -1,11 +1,10 @@
-#include "models/freeze.h"
-
 #include <gmock/gmock.h>
 
 #include <string>
 #include <vector>
 
 #include "models/model.h"
+#include "models/parameter.h"
 
 namespace strata::models {
 namespace {

@@ -1,5 +1,3 @@
-#include "models/slice.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,10 +1,9 @@
-#include "offload/checksums.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 
 #include "offload/io_options.h"
+#include "offload/swap.h"
 
 namespace strata::offload {
 namespace {

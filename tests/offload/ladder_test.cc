@@ -1,5 +1,3 @@
-#include "offload/ladder.h"
-
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -8,6 +6,7 @@
 
 #include <cstdio>
 
+#include "offload/swap.h"
 #include "tests/offload/faulty_submitter.h"
 #include "tests/offload/rungs.h"
 #include "tests/offload/seccomp.h"

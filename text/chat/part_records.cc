@@ -21,12 +21,6 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// Formats a number for a message.
-std::string shown(const std::string& written) {
-  constexpr std::size_t kMost = 40;
-  return written.size() <= kMost ? written : fmt::format("{}...", beginning_of(written, kMost));
-}
-
 constexpr const char* kOneList = " (if the file is one list, jq -c '.[]' makes a line of each record)";
 
 // Errors name the column.
@@ -37,7 +31,7 @@ Value parsed(const RecordPlace& place, const std::vector<std::string>& read) {
     Value out = parse_json(place.text, RepeatedKeys::refused, &odd);
     for (const OddNumber& number : odd)
       if (std::find(read.begin(), read.end(), number.field) != read.end())
-        place.bad(fmt::format("the field \"{}\" holds {}, which is {}", number.field, shown(number.written),
+        place.bad(fmt::format("the field \"{}\" holds {}, which is {}", number.field, excerpt(number.written, 40),
                               number.written.ends_with('N') || number.written.ends_with('y')
                                   ? "not a JSON number: leave the record out"
                                   : "out of range (64-bit integers, doubles): make it a string"));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quantity.h"
 #include "text/chat/table.h"
 #include "text/json/json_value.h"
 
@@ -181,7 +182,7 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
         if (has_null_arguments(conversation)) ++out.seen.null_arguments;
         const LabelledText document =
             labelled_text(*rules_.made, conversation, completed ? TrainOn::completion : rules_.train_on);
-        out.seen.retold += document.retold;
+        out.seen.written_differently += document.written_differently;
         labelled(document, place, out);
         written_->find_left_out(conversation, out.seen.roles_left_out);
       } catch (const Error& error) {
@@ -245,6 +246,52 @@ void PartTokenizer::labelled(const LabelledText& document, const RecordPlace& pl
   if (std::find(counts.begin(), counts.end(), 1) == counts.end()) ++out.seen.unlabelled;
   out.ids.insert(out.ids.end(), ids.begin(), ids.end());
   out.counts.insert(out.counts.end(), counts.begin(), counts.end());
+}
+
+void RecordCounts::add(const RecordCounts& more) {
+  unlabelled += more.unlabelled;
+  tools_left_out += more.tools_left_out;
+  decoded_calls += more.decoded_calls;
+  null_arguments += more.null_arguments;
+  written_differently += more.written_differently;
+  for (const auto& [field, records] : more.unread) unread[field] += records;
+  for (const auto& [field, records] : more.unread_in_turns) unread_in_turns[field] += records;
+  for (const auto& [role, turns] : more.roles_left_out) roles_left_out[role] += turns;
+  roles.insert(more.roles.begin(), more.roles.end());
+}
+
+std::vector<std::string> RecordCounts::remarks(const std::string& made, std::uint64_t documents) const {
+  std::vector<std::string> out;
+  const auto some = [&](std::uint64_t n) {
+    return fmt::format("{} of {} {}", n, counted(documents, "document"), for_count(n, "has", "have"));
+  };
+  if (!unread.empty()) out.push_back(fmt::format("fields that are not read: {}", listed(unread)));
+  if (!unread_in_turns.empty())
+    out.push_back(fmt::format("fields of turns that {} does not write: {}", made, listed(unread_in_turns)));
+  if (!roles_left_out.empty())
+    out.push_back(fmt::format("roles whose turns {} does not write: {}", made, listed(roles_left_out, "turn")));
+  if (tools_left_out > 0)
+    out.push_back(
+        fmt::format("{} tools or calls of them, which {} does not write, so that an answer may be empty: "
+                    "--chat-template takes one that does",
+                    some(tools_left_out), made));
+  if (decoded_calls > 0)
+    out.push_back(
+        fmt::format("{} tool calls whose arguments are JSON in a text, which {} would write as JSON in JSON: the "
+                    "objects in these texts are written",
+                    some(decoded_calls), made));
+  if (null_arguments > 0)
+    out.push_back(
+        fmt::format("{} null arguments in tool calls, which are written: if the file was a table, where each call has "
+                    "the arguments of every tool, remove them with jq -c 'del(.. | nulls)'",
+                    some(null_arguments)));
+  if (written_differently > 0)
+    out.push_back(
+        fmt::format("{} {} trained on as {} writes {} before other turns, which differs from how it writes a last "
+                    "turn (by thoughts, for example): --train-on last leaves {} out",
+                    counted(written_differently, "answer"), for_count(written_differently, "is", "are"), made,
+                    for_count(written_differently, "it", "them"), for_count(written_differently, "it", "them")));
+  return out;
 }
 
 }  // namespace strata::text

@@ -1,7 +1,10 @@
 #pragma once
 // text/chat/ turns data set records into tokens: what a record is (record.h), what a model's template makes of it
-// (chat_template.h), which part of that is trained on (labels.h), and which tokens those are (token_places.h).
+// (chat_template.h), which part of that is trained on, and which tokens those are (labels.h).
 // dialogue.h is for conversations that continue. Open next: labels.h.
+namespace simdjson::dom {
+class parser;
+}
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,18 +21,29 @@
 #include "text/chat/labels.h"
 #include "text/chat/part_records.h"
 #include "text/chat/record.h"
-#include "text/chat/record_counts.h"
-#include "text/chat/token_places.h"
 #include "text/chat/unread.h"
 #include "text/chat/written.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"
 
-namespace simdjson::dom {
-class parser;
-}
-
 namespace strata::text {
+
+// What was seen in records that a user should know about. Counts are of conversations, unless they say otherwise.
+struct RecordCounts {
+  std::uint64_t unlabelled = 0;           // documents without labels
+  std::uint64_t tools_left_out = 0;       // with tools that the template does not write
+  std::uint64_t decoded_calls = 0;        // with arguments of calls as JSON texts, which were decoded
+  std::uint64_t null_arguments = 0;       // with arguments of calls that are null
+  std::uint64_t written_differently = 0;  // answers that the template writes otherwise when they are the last turn
+  UnreadFields unread;                    // fields of records that are not read; unused if --field is given
+  UnreadFields unread_in_turns;           // fields of turns that the template does not name
+  UnreadFields roles_left_out;            // roles of turns whose text the template does not write
+  std::set<std::string> roles;            // the roles of turns; only some of them if there are many
+
+  void add(const RecordCounts& more);
+  // Sentences for the user about all of them but `unlabelled`. `made`: the template's name.
+  std::vector<std::string> remarks(const std::string& made, std::uint64_t documents) const;
+};
 
 // How each record is tokenized.
 struct RecordRules {

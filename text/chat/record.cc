@@ -6,7 +6,6 @@
 #include <array>
 
 #include "base/beginning.h"
-#include "text/chat/turn_mask.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"
 
@@ -43,17 +42,12 @@ std::string text_or_empty(const Value& record, std::string_view key) {
   return found->text();
 }
 
-// At most `most` bytes, in whole characters: a table without a header takes a record's texts as names.
-std::string shortened(const std::string& text, std::size_t most) {
-  return text.size() <= most ? text : fmt::format("{}...", beginning_of(text, most));
-}
-
 // A record's field names, for messages.
 std::string keys_of(const Value& record) {
   constexpr std::size_t kMost = 100;
   std::string keys;
   for (const auto& [key, value] : record.pairs())
-    if (keys.size() < kMost) keys += (keys.empty() ? "" : ", ") + shortened(key.to_text(), kMost);
+    if (keys.size() < kMost) keys += (keys.empty() ? "" : ", ") + excerpt(key.to_text(), kMost);
   return keys.empty() ? "of an empty object" : keys;
 }
 

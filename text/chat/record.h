@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "text/chat/record_fault.h"
+#include "base/error.h"
 #include "text/template/values/value.h"
 
 namespace strata::text {
@@ -54,5 +54,20 @@ Conversation conversation_of(const jinja::Value& record, DataFormat format);
 Completion completion_of(const jinja::Value& record, DataFormat format);
 // The string `field` of a record.
 const std::string& text_field(const jinja::Value& record, std::string_view field);
+
+// A fault in a data set record; the caller adds the place.
+struct RecordFault {
+  std::string message;
+  Exit code = Exit::corrupt;
+};
+
+// Whether a field tells trainers about its turn, under any of their names: `train` in axolotl, `loss` in ms-swift,
+// `weight` in OpenAI's and other formats. A template sees none of these fields.
+bool is_turn_mask(std::string_view field);
+
+// Whether the turn counts as a label; nullopt if it does not say. A flag is true or false, 1 or 0. turn: its number
+// from 1, for messages. Throws RecordFault for other values, for flags that contradict each other, and for masks of
+// parts of a turn (`train_detail`).
+std::optional<bool> trained(const jinja::Value& message, std::size_t turn);
 
 }  // namespace strata::text

@@ -1,11 +1,9 @@
-#include "text/chat/turn_mask.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "text/chat/record_fault.h"
+#include "text/chat/record.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {

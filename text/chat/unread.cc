@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "base/counted.h"
+#include "base/quantity.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {

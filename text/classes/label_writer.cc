@@ -6,16 +6,18 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/beginning.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
-#include "text/classes/joined_labels.h"
 #include "text/template/values/json_text.h"
 
 namespace strata::text {
+
 namespace {
 
 // A sidecar file names them all, and is at most 1 MiB.
@@ -28,12 +30,6 @@ std::string json_of(const std::optional<LabelValue>& value) {
   if (!value) return "null";
   if (const auto* name = std::get_if<std::string>(&*value)) return jinja::json_text(jinja::Value(*name), {});
   return text_of(*value);
-}
-
-// Shortens a text for a message.
-std::string shortened(const std::string& text) {
-  constexpr std::size_t kMost = 40;
-  return text.size() <= kMost ? text : fmt::format("{}...", beginning_of(text, kMost));
 }
 
 // How tables write a missing number. As the only such label it may well be a name.
@@ -176,12 +172,12 @@ void LabelWriter::refuse_joined(const std::string& named) const {
     fail(Exit::usage,
          "{}: each label has as many words as its text, so they may be labels of words, such as \"{}\": if they are, "
          "{}; if each is the name of one class, write it without spaces",
-         named, shortened(several_name_), kWords);
+         named, excerpt(several_name_, 40), kWords);
   const auto joined = joined_label(classes_);
   if (!joined) return;
   const std::string more = joined->more > 0 ? fmt::format(", and {} like it,", joined->more) : "";
   if (joined->tags)
-    fail(Exit::usage, "{}: the label \"{}\"{} consists of tags of words: {}", named, shortened(joined->name), more,
+    fail(Exit::usage, "{}: the label \"{}\"{} consists of tags of words: {}", named, excerpt(joined->name, 40), more,
          kWords);
   std::string list;
   for (const std::string& part : joined->parts) list += (list.empty() ? "" : ", ") + json_of(part);
@@ -191,7 +187,7 @@ void LabelWriter::refuse_joined(const std::string& named) const {
        "{}: the label \"{}\"{} seems to be several, as its parts are {}: if a text is of several "
        "classes, write JSONL with lists ([{}]), or a column per class (--labels A,B,C, each 0 or 1); if it is the name "
        "of one, write it without \"{}\"{}",
-       named, shortened(joined->name), more, numbers ? "numbers" : "labels of other records", list, joined->separator,
+       named, excerpt(joined->name, 40), more, numbers ? "numbers" : "labels of other records", list, joined->separator,
        numbers && joined->separator == ',' ? "; if it is a number, with a decimal point" : "");
 }
 
@@ -233,7 +229,7 @@ LabelSummary LabelWriter::finish() {
     fail(Exit::usage,
          "{}: {} has \"{}\", and {}: a regression needs a number in each record, and classes are names or "
          "integers; leave such records out, or write what they are",
-         named, name_->place, shortened(name_->text),
+         named, name_->place, excerpt(name_->text, 40),
          real_ ? fmt::format("{} the number {}", real_->place, real_->text) : "the others have numbers");
   if (kind_ == Kind::one && !name_ && real_) {
     out.problem = "regression";
@@ -271,6 +267,78 @@ LabelSummary LabelWriter::finish() {
     out.counts.push_back(count);
   }
   return out;
+}
+
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+
+std::vector<std::string> parts_of(std::string_view name, char separator) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t end = std::min(name.find(separator, at), name.size());
+    std::string_view part = name.substr(at, end - at);
+    at = end + 1;
+    part.remove_prefix(std::min(part.find_first_not_of(kSpaces), part.size()));
+    part = part.substr(0, part.find_last_not_of(kSpaces) + 1);
+    if (!part.empty()) out.emplace_back(part);
+  }
+  return out;
+}
+
+bool is_tag(std::string_view part) {
+  return part == "O" || (part.size() > 2 && (part.starts_with("B-") || part.starts_with("I-")));
+}
+bool is_number(std::string_view part) {
+  return part.find_first_not_of("0123456789") == part.npos;
+}
+bool are_tags(const std::vector<std::string>& parts) {
+  return std::all_of(parts.begin(), parts.end(), is_tag) &&
+         std::any_of(parts.begin(), parts.end(), [](const std::string& part) { return part != "O"; });
+}
+
+}  // namespace
+
+std::optional<JoinedLabel> joined_label(const std::map<std::string, std::uint64_t>& classes) {
+  constexpr std::string_view kSeparators = ",;| /+&";
+  constexpr std::uint64_t kOfNames = 3;  // how many labels must use a separator that also occurs in names
+  for (const char separator : kSeparators) {
+    const bool of_lists = separator == ',' || separator == ';' || separator == '|';
+    std::map<std::string, std::set<std::string_view>> within;  // for each part, the labels that contain it
+    std::vector<std::pair<std::string_view, std::vector<std::string>>> several;
+    std::optional<JoinedLabel> first;
+    std::uint64_t of_classes = 0, tags = 0;
+    for (const auto& [name, count] : classes) {
+      std::vector<std::string> parts = parts_of(name, separator);
+      for (const std::string& part : parts) within[part].insert(name);
+      if (parts.size() < 2) continue;
+      const bool all_tags = separator == ' ' && are_tags(parts);
+      const bool all_numbers = of_lists && std::all_of(parts.begin(), parts.end(), is_number);
+      const bool all_classes = all_numbers || std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+                                 return part != name && classes.contains(part);
+                               });
+      if (all_tags) ++tags;
+      if (all_classes) ++of_classes;
+      if (!first && (all_tags || all_classes)) first = JoinedLabel{name, parts, separator};
+      several.emplace_back(name, std::move(parts));
+    }
+    if (tags > 0 || of_classes >= (of_lists ? 1 : kOfNames)) {
+      first->tags = tags > 0;
+      first->more = std::max(tags, of_classes) - 1;
+      return first;
+    }
+    if (!of_lists || several.size() < kOfNames || within.size() * 2 > several.size()) continue;
+    std::uint64_t shared = 0;
+    for (auto& [name, parts] : several) {
+      if (!std::all_of(parts.begin(), parts.end(), [&](const std::string& part) { return within[part].size() > 1; }))
+        continue;
+      if (shared++ == 0) first = JoinedLabel{std::string(name), std::move(parts), separator};
+    }
+    if (shared < kOfNames) continue;
+    first->more = shared - 1;
+    return first;
+  }
+  return std::nullopt;
 }
 
 }  // namespace strata::text

@@ -30,12 +30,6 @@ template <typename... Args>
   throw RecordFault{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// Shortens a text for a message.
-std::string short_label(const std::string& text) {
-  constexpr std::size_t kMost = 100;
-  return text.size() <= kMost ? text : fmt::format("{}...", beginning_of(text, kMost));
-}
-
 // Whether programs write numbers like this. Excluded are leading zeros ("007"), an integer with "+", and an exponent
 // without a sign ("+49", "1e5"), because codes look like that. A number with a decimal point may lack digits on one
 // side of it, as C and pandas accept it.
@@ -121,7 +115,7 @@ const Value& field_of(const Value& record, std::string_view name, const char* op
   std::string names;
   for (const auto& [key, value] : record.pairs()) {
     const std::string field = key.to_text();
-    if (names.size() < 100) names += (names.empty() ? "" : ", ") + short_label(field);
+    if (names.size() < 100) names += (names.empty() ? "" : ", ") + excerpt(field, 100);
     // A header "text, label" has a space after the comma.
     const std::size_t begin = std::min(field.find_first_not_of(' '), field.size());
     if (field.substr(begin, field.find_last_not_of(' ') + 1 - begin) == name)

@@ -1,5 +1,3 @@
-#include "text/input/decompressor.h"
-
 #include <bzlib.h>
 #include <fmt/format.h>
 #include <lzma.h>
@@ -11,6 +9,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "text/input/input_bytes.h"
 
 namespace strata::text {
 namespace {

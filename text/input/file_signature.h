@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,37 @@ inline constexpr std::size_t kSignatureBytes = 4096;
 std::string file_kind(std::string_view head, std::string_view name);
 // The same for files whose kind is clear from their endings ("parquet", in lower case).
 std::string kind_of_ending(std::string_view ending, std::string_view name);
+
+enum class Encoding : std::uint8_t { utf8, utf16_little, utf16_big, utf32_little, utf32_big };
+std::string_view name_of(Encoding encoding);
+
+// The encoding that a byte order mark at the start of a text indicates, and the mark's length; {utf8, 0} without one.
+struct Mark {
+  Encoding encoding = Encoding::utf8;
+  std::size_t bytes = 0;
+};
+Mark byte_order_mark(std::string_view head);
+
+// Guesses the encoding of a text without a mark from the places of its zeros, which works if its characters are mostly
+// ASCII. utf8: none of the others.
+Encoding guess_of_zeros(std::string_view head);
+
+// Takes whole characters of UTF-16 or UTF-32 from the front of `in`, and appends them to `out` as UTF-8. last: nothing
+// follows `in`. Returns false if `in` then begins with something that is not a character.
+bool decode(Encoding encoding, std::string_view& in, bool last, std::string& out);
+
+// Counts, piece by piece, the bytes of a text that are not part of a UTF-8 character.
+class Utf8Count {
+ public:
+  void add(std::string_view piece);
+  // Call it after the last piece.
+  void finish();
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t wrong() const { return wrong_; }
+
+ private:
+  std::string held_;  // the beginning of a character that continues in the next piece
+  std::uint64_t bytes_ = 0, wrong_ = 0;
+};
 
 }  // namespace strata::text

@@ -1,19 +1,42 @@
 #pragma once
-// text/input/ turns the bytes of an input into text: opened, decompressed (decompressor.h), and converted to UTF-8
-// (encoding.h). A file that is not text is refused with its kind (file_signature.h). Open this header first.
+// text/input/ turns the bytes of an input into text: opened, decompressed (decompressor.cc), and converted to
+// UTF-8. A file that is not text is refused with its kind (file_signature.h). Open this header first.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/files/descriptor.h"
-#include "text/input/decompressor.h"
-#include "text/input/encoding.h"
+#include "text/input/file_signature.h"
 
 namespace strata::text {
+
+enum class Compression : std::uint8_t { none, gzip, zstd, xz, bzip2 };
+// "gzip"; "" for `none`.
+std::string_view name_of(Compression compression);
+// The compression, by the first bytes of a file; six are enough.
+Compression compression_of(std::string_view head);
+
+// A fault in a compressed stream; the caller adds the place.
+struct StreamFault {
+  std::string message;
+};
+
+// Decompresses a stream piece by piece, all of its members or frames one after the other, in constant memory.
+class Decompressor {
+ public:
+  virtual ~Decompressor() = default;
+  // Takes bytes from the front of `in` and fills `out` from its front; returns the number of bytes written. Call it
+  // again with more input if it wrote nothing. last: nothing follows `in`. Throws StreamFault if the stream is damaged,
+  // or ends inside a member.
+  virtual std::size_t run(std::string_view& in, std::span<char> out, bool last) = 0;
+};
+// `compression` must not be Compression::none.
+std::unique_ptr<Decompressor> make_decompressor(Compression compression);
 
 // The kind of content that a file's name suggests: its last ending in lower case, without that of a compression:
 // "jsonl" for "A.JSONL.gz". Empty if there is none.

@@ -1,5 +1,3 @@
-#include "text/pipeline/decoder.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "text/pipeline/pipeline.h"
 #include "text/split/pre_tokenizers.h"
 #include "text/unicode/byte_level.h"
 #include "text/unicode/utf8.h"

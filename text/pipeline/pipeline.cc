@@ -5,8 +5,8 @@
 #include <initializer_list>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "text/folder/class_components.h"
 #include "text/json/json.h"
 #include "text/split/border.h"

@@ -1,10 +1,11 @@
 #pragma once
 // text/pipeline/ is a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
 // name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.cc and
-// decoder.h are the stages around the model. sentence_piece.cc reads a tokenizer.model.
+// decoder.cc are the stages around the model. sentence_piece.cc reads a tokenizer.model.
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,8 +13,8 @@
 #include <vector>
 
 #include "text/folder/folder_settings.h"
+#include "text/json/json.h"
 #include "text/pipeline/added_tokens.h"
-#include "text/pipeline/decoder.h"
 #include "text/split/pre_tokenizers.h"
 #include "text/subwords/model.h"
 #include "text/subwords/vocabulary.h"
@@ -22,6 +23,12 @@
 #include "text/unicode/normalizer.h"
 
 namespace strata::text {
+
+// "decoder" of a tokenizer.json: rewrites a list of tokens so that, joined, it is the text. Immutable.
+using Decoder = std::function<void(std::vector<std::string>& tokens)>;
+
+// Builds the decoders; sequences are flattened. Throws Error{usage} if a component is not supported.
+std::vector<Decoder> make_decoders(const Json& json);
 
 // The tokenizer of a tokenizer.json. Added tokens are cut out; the text between them is normalized and split into
 // pieces; the model looks up each piece. Ids are those of the tokenizers library. "truncation" and "padding" are not

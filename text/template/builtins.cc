@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/beginning.h"
 #include "text/template/values/arguments.h"
 #include "text/unicode/utf8.h"
 
@@ -71,9 +72,7 @@ Value make_namespace(Runtime& runtime, Arguments& arguments) {
 Value raise(Runtime& runtime, Arguments& arguments) {
   const Parameters given("raise_exception", arguments, {"message"});
   constexpr std::size_t kMost = 1000;  // in bytes; longer texts are of no use
-  std::string text = given.at("message").to_text(runtime);
-  if (text.size() > kMost) text = text.substr(0, kMost) + " ...";
-  throw Fault("the template refuses it: " + text);
+  throw Fault("the template refuses it: " + excerpt(given.at("message").to_text(runtime), kMost));
 }
 
 Value time_text(Runtime& runtime, const std::tm& now, Arguments& arguments) {

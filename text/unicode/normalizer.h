@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "text/json/json.h"
-#include "text/split/pre_tokenizer.h"
+#include "text/split/pre_tokenizers.h"
 
 namespace strata::text {
 

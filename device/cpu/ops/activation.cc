@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/index.h"
 #include "device/cpu/grain.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/cpu/lane_impl.h"
@@ -22,13 +23,6 @@ void map(Lane& lane, ConstView a, ConstView b, View y, F f) {
       });
     });
   });
-}
-
-std::size_t index(Activation gelu) {
-  return static_cast<std::size_t>(gelu);
-}
-std::size_t index(Gate gate) {
-  return static_cast<std::size_t>(gate);
 }
 
 }  // namespace

@@ -288,7 +288,7 @@ void map_all_pairs(Lane& lane, ConstView a, ConstView b, View y) {
 
 void activation_forward(Lane& lane, Activation function, ConstView x, View y) {
   switch (function) {
-    case Activation::gelu:
+    case Activation::gelu_tanh:
       return run_forward<Tanh>(lane, x, y);
     case Activation::gelu_erf:
       return run_forward<Erf>(lane, x, y);
@@ -301,7 +301,7 @@ void activation_forward(Lane& lane, Activation function, ConstView x, View y) {
 
 void activation_backward(Lane& lane, Activation function, ConstView dy, ConstView given, View dx) {
   switch (function) {
-    case Activation::gelu:
+    case Activation::gelu_tanh:
       return run_backward<Tanh>(lane, dy, given, dx);
     case Activation::gelu_erf:
       return run_backward<Erf>(lane, dy, given, dx);

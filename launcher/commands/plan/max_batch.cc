@@ -75,7 +75,7 @@ const BatchSpeed* MaxBatch::fastest() const {
   return at == speeds.end() ? nullptr : &*at;
 }
 
-MaxBatch find_max_batch(const Setup& setup) {
+MaxBatch find_max_batch(const PlanSetup& setup) {
   const auto& [workload, ranks, capacity, machine, ranks_per_node] = setup;
   const Recipe& recipe = workload.recipe;
   MaxBatch found{

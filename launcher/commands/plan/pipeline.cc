@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
@@ -10,7 +9,7 @@
 #include "runtime/forecast/simulator.h"
 #include "runtime/forecast/stage_times.h"
 #include "runtime/plan/layout/stages.h"
-#include "runtime/plan/proof/stage_match.h"
+#include "runtime/plan/proof/proof.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/stage_traces.h"
 
@@ -71,7 +70,7 @@ std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& 
 
 }  // namespace
 
-std::vector<PlannedStage> plan_pipeline(const Setup& setup) {
+std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup) {
   std::vector<PlannedStage> stages;
   for (runtime::Job& job : runtime::jobs_of_stages(setup.workload, setup.ranks, setup.capacity))
     stages.push_back({std::move(job), std::nullopt, 0});
@@ -94,7 +93,7 @@ std::vector<PlannedStage> plan_pipeline(const Setup& setup) {
   return stages;
 }
 
-PlannedStep plan_step(const Setup& setup) {
+PlannedStep plan_step(const PlanSetup& setup) {
   if (setup.workload.recipe.parallel.stages > 1 && setup.machine) {
     std::vector<PlannedStage> stages = plan_pipeline(setup);
     const bool all = std::ranges::all_of(

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/json/json_writer.h"
@@ -29,10 +28,10 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/job/make_job.h"
+#include "runtime/job/requirements.h"
 #include "runtime/job/search/refusal.h"
 #include "runtime/job/search/suggestion.h"
 #include "runtime/job/seat.h"
-#include "runtime/job/shards.h"
 #include "runtime/objective/objective.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
@@ -179,7 +178,7 @@ void add_between_steps(Rows& rows, const char* what, const runtime::Job* job, st
   add_row(rows, what, job->plan.memory[tier], "");
 }
 
-void print_table(const runtime::Job& job, const Setup& setup) {
+void print_table(const runtime::Job& job, const PlanSetup& setup) {
   const runtime::Capacity& capacity = setup.capacity;
   const runtime::StepPlan& plan = job.plan;
   const std::string shape = fmt::format(
@@ -233,12 +232,12 @@ void print_epoch(const runtime::Job& job, runtime::OpenedData data) {
 }
 
 // Writes one page with the recipe's stage and the other stages for comparison.
-void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<Stage>& stages,
-                const Setup& setup) {
+void write_page(const PlanOptions& options, const runtime::Job& job, const std::vector<ZeroStage>& stages,
+                const PlanSetup& setup) {
   const auto& machine = setup.machine;
   const std::string speeds = speeds_text(machine.has_value(), machine && machine->measured);
   JsonArray all;
-  for (const Stage& stage : stages) {
+  for (const ZeroStage& stage : stages) {
     if (!stage.groups.empty()) continue;
     const runtime::MachineProfile profile = profile_for(machine, stage.job, setup.ranks_per_node);
     all.add(
@@ -306,7 +305,7 @@ int plan(const PlanOptions& options) {
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
   if (per_node < ranks)
     for (int rank = 0; rank < ranks; ++rank) workload.nodes.push_back(rank / per_node);
-  const Setup setup{workload, ranks, capacity, machine, per_node};
+  const PlanSetup setup{workload, ranks, capacity, machine, per_node};
   std::optional<MaxBatch> largest;
   if (options.max_batch) {
     largest = find_max_batch(setup);
@@ -328,7 +327,7 @@ int plan(const PlanOptions& options) {
   std::optional<Prediction> prediction;
   if (machine)
     prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node, simulated(pipeline));
-  std::vector<Stage> stages;
+  std::vector<ZeroStage> stages;
   if (options.stages || options.html) stages = plan_stages(setup);
   if (options.stages) add_group_stages(stages, setup);
   std::vector<PlannedSetting> settings;

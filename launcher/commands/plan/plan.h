@@ -20,7 +20,7 @@ namespace strata::launcher {
 
 // What is planned: a workload on so many ranks, each with that capacity, on machines with ranks_per_node of them each.
 // With a machine file, `machine` predicts times.
-struct Setup {
+struct PlanSetup {
   const runtime::Workload& workload;
   int ranks;
   const runtime::Capacity& capacity;
@@ -37,7 +37,7 @@ struct PlannedStage {
 };
 
 // Plans every stage. Without a machine, idle shares come from nominal speeds. Throws what make_job throws.
-std::vector<PlannedStage> plan_pipeline(const Setup& setup);
+std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup);
 // A setup as one row of a table: the job with the largest peak on the device of all stages, whether all stages fit, and
 // with a machine file the time of the slowest.
 struct PlannedStep {
@@ -45,7 +45,7 @@ struct PlannedStep {
   bool fits;
   std::optional<double> step_ms, tokens_per_s;
 };
-PlannedStep plan_step(const Setup& setup);
+PlannedStep plan_step(const PlanSetup& setup);
 // The stage of a rank; if none is given, the one with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 // The stages as forecast() takes them, which points into `stages`.
@@ -79,7 +79,7 @@ void print_prediction(const Prediction& p);
 JsonObject prediction_json(const Prediction& p, const runtime::StepPlan& plan);
 
 // The memory and time that the recipe needs at one ZeRO stage.
-struct Stage {
+struct ZeroStage {
   runtime::Job job;
   bool fits;
   std::optional<double> step_ms;  // only with a machine file
@@ -87,14 +87,14 @@ struct Stage {
 };
 
 // Plans stages 0 to 3 for a number of ranks. Throws what make_job throws.
-std::vector<Stage> plan_stages(const Setup& setup);
+std::vector<ZeroStage> plan_stages(const PlanSetup& setup);
 // Adds stages with state in groups, if there are several nodes with several ranks each: a node's ranks together hold
 // the parameters, or everything that the stage shards. Adds nothing if the recipe sets groups itself.
-void add_group_stages(std::vector<Stage>& stages, const Setup& setup);
+void add_group_stages(std::vector<ZeroStage>& stages, const PlanSetup& setup);
 // Prints one row per stage next to the ZeRO paper's arithmetic (Rajbhandari et al. 2020), with footnotes, to stdout.
-void print_stages(const std::vector<Stage>& stages);
+void print_stages(const std::vector<ZeroStage>& stages);
 // The same as a member of plan --json.
-JsonArray stages_json(const std::vector<Stage>& stages);
+JsonArray stages_json(const std::vector<ZeroStage>& stages);
 
 // A row of `plan --table`: one setting of a recipe, the memory of its plan, and with a machine file the time of a step.
 struct PlannedSetting {
@@ -108,7 +108,7 @@ struct PlannedSetting {
 
 // Plans the recipe in each precision and with each recomputation, including the blocks that it lists itself, and with
 // several ranks at each ZeRO stage. Skips settings that the recipe's other keys exclude. Runs nothing.
-std::vector<PlannedSetting> plan_settings(const Setup& setup);
+std::vector<PlannedSetting> plan_settings(const PlanSetup& setup);
 std::string settings_text(const std::vector<PlannedSetting>& settings);
 // ,"table":[{"stage":0,"precision":"bf16",...}]
 JsonArray settings_json(const std::vector<PlannedSetting>& settings);
@@ -133,7 +133,7 @@ struct MaxBatch {
   const BatchSpeed* fastest() const;
 };
 // Throws what largest_micro_batch() and forecast() throw.
-MaxBatch find_max_batch(const Setup& setup);
+MaxBatch find_max_batch(const PlanSetup& setup);
 
 // Lines for people: the largest size, what the next one would need, and which is fastest and why.
 std::string max_batch_text(const MaxBatch& found);

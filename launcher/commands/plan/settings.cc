@@ -40,7 +40,7 @@ std::string cell_of(const runtime::Recompute& recompute) {
 
 }  // namespace
 
-std::vector<PlannedSetting> plan_settings(const Setup& setup) {
+std::vector<PlannedSetting> plan_settings(const PlanSetup& setup) {
   const runtime::Recipe& recipe = setup.workload.recipe;
   std::vector<PlannedSetting> out;
   for (int stage = 0; stage < 4; ++stage) {

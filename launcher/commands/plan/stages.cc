@@ -22,15 +22,15 @@ double paper_bytes(const runtime::StepPlan& plan, double parameters) {
 }
 
 // Plans the setup with another workload.
-Stage plan_stage(const runtime::Workload& workload, const Setup& setup) {
+ZeroStage plan_stage(const runtime::Workload& workload, const PlanSetup& setup) {
   PlannedStep step = plan_step({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node});
   return {std::move(step.job), step.fits, step.step_ms};
 }
 
 }  // namespace
 
-std::vector<Stage> plan_stages(const Setup& setup) {
-  std::vector<Stage> out;
+std::vector<ZeroStage> plan_stages(const PlanSetup& setup) {
+  std::vector<ZeroStage> out;
   for (int stage = 0; stage < 4; ++stage) {
     runtime::Workload other = setup.workload;
     other.recipe.zero.stage = stage;
@@ -39,7 +39,7 @@ std::vector<Stage> plan_stages(const Setup& setup) {
   return out;
 }
 
-void add_group_stages(std::vector<Stage>& stages, const Setup& setup) {
+void add_group_stages(std::vector<ZeroStage>& stages, const PlanSetup& setup) {
   using Zero = runtime::Recipe::Zero;
   const Zero& asked = setup.workload.recipe.zero;
   const bool in_groups = asked.parameters_group != runtime::kAllRanks || asked.gradients_group != runtime::kAllRanks ||
@@ -63,7 +63,7 @@ void add_group_stages(std::vector<Stage>& stages, const Setup& setup) {
   }
 }
 
-void print_stages(const std::vector<Stage>& stages) {
+void print_stages(const std::vector<ZeroStage>& stages) {
   const auto bytes = [](const runtime::StepPlan& plan, std::size_t kind) {
     std::size_t sum = 0;
     for (const runtime::TierMemory& tier : plan.memory) sum += tier.by_kind[kind];
@@ -75,7 +75,7 @@ void print_stages(const std::vector<Stage>& stages) {
   const bool has_orders = stages[0].job.plan.accumulation > 1;
   if (has_orders) rows[0].emplace_back("order");
   bool in_groups = false;
-  for (const Stage& s : stages) {
+  for (const ZeroStage& s : stages) {
     const runtime::StepPlan& plan = s.job.plan;
     std::size_t peak = 0, rest = 0;
     for (const runtime::TierMemory& tier : plan.memory) {
@@ -107,9 +107,9 @@ void print_stages(const std::vector<Stage>& stages) {
     fmt::print("{}\n", folded(text, 4));
 }
 
-JsonArray stages_json(const std::vector<Stage>& stages) {
+JsonArray stages_json(const std::vector<ZeroStage>& stages) {
   JsonArray out;
-  for (const Stage& stage : stages) {
+  for (const ZeroStage& stage : stages) {
     const runtime::StepPlan& plan = stage.job.plan;
     JsonObject row;
     row.add("stage", stage.job.recipe.zero.stage);

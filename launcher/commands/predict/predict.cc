@@ -1,3 +1,5 @@
+#include "launcher/commands/predict/predict.h"
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -12,12 +14,11 @@
 #include "base/files/atomic_file.h"
 #include "base/json/json_writer.h"
 #include "comm/agreement.h"
+#include "comm/exchange_values.h"
 #include "device/algorithm_table.h"
 #include "device/cpu/isa.h"
 #include "launcher/adapter_option.h"
 #include "launcher/commands/commands.h"
-#include "launcher/commands/predict/predict_input.h"
-#include "launcher/commands/predict/predict_part.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"
 #include "launcher/rank/agreement.h"
@@ -318,7 +319,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
         objective == models::Objective::token_classification ? ": words that were cut off have the label null" : ""));
   recipe.data.any_tokenizer = true;  // it was checked here, and the tokens' sidecar names no folder
   // Rows are a fixed number (as many texts as fit in a sequence), so that products have one shape, whatever the texts.
-  least = std::stoull(world.exchange(std::to_string(least))[0]);
+  least = comm::exchange_value(world, least)[0];
   const std::uint64_t rows_of_loss =
       objective == models::Objective::token_classification ? 0 : (limit.tokens + least - 1) / least;
   const auto adjust = [&](runtime::Workload& settled, const runtime::Capacity&) {
@@ -349,7 +350,7 @@ void run(const PredictOptions& options, comm::World& world, const StopSignal& st
   agree(world, [&] {
     if (speaks) first = part.open();
   });
-  first = std::stoull(world.exchange(std::to_string(first))[0]);
+  first = comm::exchange_value(world, first)[0];
   if (first > 0 && speaks) say("resumes after {} of {} micro-batches", first, evaluator.micro_batches());
   bool stopped = false;
   Activity activity("predicting micro-batches", Activity::Unit::count, speaks);

@@ -1,5 +1,3 @@
-#include "launcher/commands/predict/predict_input.h"
-
 #include <optional>
 #include <span>
 #include <system_error>
@@ -7,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launcher/commands/predict/predict_part.h"
+#include "launcher/commands/predict/predict.h"
 #include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "launcher/token_output.h"

@@ -1,5 +1,3 @@
-#include "launcher/commands/predict/predict_part.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -16,6 +14,7 @@
 #include "base/files/input_file.h"
 #include "base/files/output_file.h"
 #include "base/files/refused_write.h"
+#include "launcher/commands/predict/predict.h"
 
 namespace strata::launcher {
 

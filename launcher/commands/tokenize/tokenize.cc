@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "base/shell_word.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/ordered_pipeline.h"

@@ -9,9 +9,9 @@
 #include <system_error>
 #include <thread>
 
-#include "base/counted.h"
 #include "base/error.h"
-#include "base/host/cpu_quota.h"
+#include "base/host/control_groups.h"
+#include "base/quantity.h"
 #include "base/shell_word.h"
 #include "launcher/commands/ordered_pipeline.h"
 #include "launcher/rank/cores.h"

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/quantity.h"
+#include "comm/exchange_values.h"
 #include "launcher/commands/train/training.h"
 #include "launcher/screen/printable.h"
 
@@ -95,7 +96,7 @@ bool Evaluations::after_round(std::int64_t step, std::uint64_t done, std::uint64
   if (done % kLook != 0 || done == all) return true;
   const std::uint64_t own = asked_() | (stop_.requested() ? runtime::kStop : 0);
   std::uint64_t any = 0;
-  for (const std::string& asked : world_.exchange(std::to_string(own))) any |= std::stoull(asked);
+  for (const std::uint64_t asked : comm::exchange_value(world_, own)) any |= asked;
   at_once_ = (any & runtime::kStopAtOnce) != 0;
   return any == 0;
 }

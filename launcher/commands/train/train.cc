@@ -8,6 +8,7 @@
 #include "base/files/atomic_file.h"
 #include "comm/agreement.h"
 #include "comm/communicator.h"
+#include "comm/exchange_values.h"
 #include "device/gpu.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/train/training.h"
@@ -46,13 +47,6 @@ std::uint64_t peak_rss() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
-
-std::vector<std::uint64_t> numbers(const std::vector<std::string>& texts) {
-  std::vector<std::uint64_t> out;
-  out.reserve(texts.size());
-  for (const std::string& text : texts) out.push_back(std::stoull(text));
-  return out;
 }
 
 // Prints how drives are read and written, once for ranks that do it alike: there is no silent fallback.
@@ -207,9 +201,8 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   summary.best = trainer.progress().best;
   summary.metric = recipe.evaluation.metric;
   summary.gpu_at_end = device::gpu_memory(job.plan.device);
-  summary.peak_rss = numbers(world.exchange(std::to_string(peak_rss())));
-  for (const std::string& text : world.exchange(fmt::format("{}", control.compute_ms())))
-    summary.compute_ms.push_back(std::stod(text));
+  summary.peak_rss = comm::exchange_value(world, peak_rss());
+  summary.compute_ms = comm::exchange_value(world, control.compute_ms());
   if (std::none_of(summary.compute_ms.begin(), summary.compute_ms.end(), [](double ms) { return ms > 0; }))
     summary.compute_ms.clear();
   summary.spans.assign(executor.spans().begin(), executor.spans().end());

@@ -21,7 +21,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/control/client/client.h"

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/index.h"
 #include "launcher/median.h"
 
 namespace strata::launcher::control {
@@ -17,10 +18,6 @@ namespace {
 constexpr double kStopped = 5;
 // Task times vary: only after this many medians does a task stand still.
 constexpr double kMedians = 10;
-
-std::size_t index(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 double or_never(double limit) {
   return limit > 0 ? limit : std::numeric_limits<double>::infinity();

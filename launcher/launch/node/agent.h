@@ -1,9 +1,13 @@
-// launcher/launch/node/ is what launch runs on every node: the agent (agent.h). It says what the node is (facts.h),
-// measures products and links (facts.h, link.h), and ends the ranks of a node that is cut off.
 #pragma once
+// launcher/launch/node/ is what launch runs on every node: the agent (here). It says what the node is (facts.h),
+// measures products (facts.h) and links (link.cc), and ends the ranks of a node that is cut off.
+
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "base/files/descriptor.h"
+#include "base/json/json_writer.h"
 
 namespace strata::launcher {
 
@@ -29,5 +33,32 @@ void end_older_agents(const std::string& run, const std::string& host);
 // Ends the processes on this node that the run's launch started, which it finds by their environment, and waits at most
 // that long until they are gone. Returns the IDs of those that remain: they wait for a device.
 std::vector<int> end_ranks(const std::string& run, double seconds);
+
+// The speed of one TCP connection between two nodes.
+struct LinkSpeed {
+  double gbit_per_s = 0;    // the slower direction's
+  double microseconds = 0;  // median round trip
+};
+// Members "gbit_per_s" and "microseconds".
+JsonObject json_of(const LinkSpeed& speed);
+
+// The listening end of one measurement. It serves the first connection that begins with the token and refuses all
+// others, so that the port, which is open for a few seconds, serves nobody else.
+class LinkListener {
+ public:
+  // Throws Error{failed} if no port can be opened.
+  explicit LinkListener(std::string token);
+  int port() const { return port_; }
+  // Returns after one measurement, or after that many seconds.
+  void serve_one(double seconds);
+
+ private:
+  std::string token_;
+  Descriptor socket_;
+  int port_ = 0;
+};
+
+// The connecting end. Throws Error{failed} with the address and the system's reason.
+LinkSpeed measure_link(const std::string& address, int port, const std::string& token);
 
 }  // namespace strata::launcher

@@ -30,7 +30,7 @@
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/rank/cores.h"
 #include "offload/swap.h"
-#include "runtime/job/available_memory.h"
+#include "runtime/job/capacity.h"
 
 namespace strata::launcher {
 namespace {

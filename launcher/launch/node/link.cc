@@ -1,5 +1,3 @@
-#include "launcher/launch/node/link.h"
-
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -18,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/host/look_up.h"
+#include "launcher/launch/node/agent.h"
 #include "launcher/median.h"
 
 namespace strata::launcher {

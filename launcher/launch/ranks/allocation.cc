@@ -11,10 +11,10 @@
 #include <numeric>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/host/host_name.h"
 #include "base/host/own_program.h"
+#include "base/quantity.h"
 #include "base/shell_word.h"
 
 namespace strata::launcher {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 #include "comm/agreement.h"
 #include "device/ops/products/product.h"
 #include "device/ops/step/gradient_sum.h"

@@ -1,6 +1,8 @@
 #pragma once
 // launcher/measure/bench/ compares parts of the program with the shortest time that this machine allows: one bench_*.cc
 // per part, on a Stand (bench_stand.h).
+
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -53,5 +55,17 @@ int bench_memory(const BenchOptions& options);
 void require_own_json(const BenchOptions& options);
 // Writes the figures as one JSON object to options.json, if given.
 void write_json(const BenchOptions& options, const std::string& text);
+
+// The labels of documents: `problem` as in TokenSidecar::Labels (empty: none), and the names of the classes.
+struct RandomLabels {
+  std::string problem;
+  std::vector<std::string> names;
+};
+
+// Writes a token file of random documents, with its sidecar and labels. Ids are below `vocabulary`, whose last id is
+// the mask; lengths are from an eighth of `longest` to all of it; there are `tokens` tokens in all. The same arguments
+// give the same file. Throws Error{failed}.
+void write_random_documents(const std::filesystem::path& path, std::int64_t vocabulary, std::int64_t longest,
+                            std::uint64_t tokens, const RandomLabels& labels = {});
 
 }  // namespace strata::launcher

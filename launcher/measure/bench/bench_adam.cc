@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/step/optimizer.h"
 #include "launcher/measure/bench/bench.h"

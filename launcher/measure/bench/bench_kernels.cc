@@ -89,10 +89,10 @@ class Kernels {
     const std::size_t n = elements(4), m = elements(6);
     const View x = random(n, DType::bf16), y = stand_.take(n, DType::bf16);
     add("gelu_forward", 4.0 * static_cast<double>(n),
-        [&] { activation_forward(stand_.lane(), device::Activation::gelu, x, y); });
+        [&] { activation_forward(stand_.lane(), device::Activation::gelu_tanh, x, y); });
     const View dy = random(m, DType::bf16), input = random(m, DType::bf16), dx = stand_.take(m, DType::bf16);
     add("gelu_backward", 6.0 * static_cast<double>(m),
-        [&] { activation_backward(stand_.lane(), device::Activation::gelu, dy, input, dx); });
+        [&] { activation_backward(stand_.lane(), device::Activation::gelu_tanh, dy, input, dx); });
     const std::size_t rows = bytes_ / 6 / kMlpWidth, back = bytes_ / 10 / kMlpWidth;
     const View gate_up = random(2 * rows * kMlpWidth, DType::bf16), out = stand_.take(rows * kMlpWidth, DType::bf16);
     add(fmt::format("swiglu_forward {}", kMlpWidth), 6.0 * static_cast<double>(out.size),

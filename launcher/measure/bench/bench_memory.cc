@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/abort.h"
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/host/own_program.h"
@@ -19,7 +18,6 @@
 #include "launcher/launch/ranks/child.h"
 #include "launcher/measure/bench/bench.h"
 #include "launcher/measure/bench/bench_stand.h"
-#include "launcher/measure/bench/random_documents.h"
 #include "launcher/measure/memory/memory.h"
 #include "launcher/outputs.h"
 #include "launcher/overwrite.h"

@@ -1,5 +1,3 @@
-#include "launcher/measure/bench/random_documents.h"
-
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -10,6 +8,7 @@
 
 #include "base/files/atomic_file.h"
 #include "base/json/json_writer.h"
+#include "launcher/measure/bench/bench.h"
 #include "runtime/data/files/tokens.h"
 #include "text/token_writer.h"
 

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 #include "launcher/measure/memory/memory.h"
 #include "runtime/plan/plan.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// models/layers/blocks/ holds transformer blocks: what all have in common (this header), those of decoders
-// (pre_norm_block.h) and of encoders (encoder_block.h), and their parts.
+// models/layers/blocks/ holds transformer blocks: what all have in common (this header), those of decoders and
+// of encoders (blocks.h), and their parts.
 #include <algorithm>
 #include <array>
 #include <cstddef>

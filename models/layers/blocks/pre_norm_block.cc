@@ -1,5 +1,3 @@
-#include "models/layers/blocks/pre_norm_block.h"
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -9,6 +7,7 @@
 #include "device/ops/elementwise.h"
 #include "models/layers/blocks/block_attention.h"
 #include "models/layers/blocks/block_unit.h"
+#include "models/layers/blocks/blocks.h"
 #include "models/layers/linear/split_linear.h"
 #include "models/layers/slots.h"
 

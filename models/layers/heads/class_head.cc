@@ -96,6 +96,7 @@ class ClassHead final : public LossUnit {
         scores_(run.device, forward_product()),
         input_(run.device, input_product()),
         weights_(run.device, weights_product()) {
+    STRATA_CHECK(spec.activation != device::Activation::gelu_tanh);
     freeze(run.freeze, run.adapter);
     const auto d = static_cast<std::int64_t>(spec.hidden), k = static_cast<std::int64_t>(spec.classes);
     if (!spec.norm_gain.empty()) {
@@ -107,7 +108,7 @@ class ClassHead final : public LossUnit {
     if (!spec.dense.empty()) {
       const std::size_t weight = add_parameter(spec.dense + ".weight", {d, d}, true, spec.init);
       const std::size_t bias = spec.dense_biased ? add_parameter(spec.dense + ".bias", {d}, false, {0, 0}) : 0;
-      const Gelu gelu = spec.squash == device::Activation::gelu_erf ? Gelu::erf : Gelu::none;
+      const Gelu gelu = spec.activation == device::Activation::gelu_erf ? Gelu::erf : Gelu::none;
       const LowRank low_rank = add_low_rank(spec.hidden, std::array{LinearShape{spec.dense, spec.hidden}})[0];
       dense_.emplace(Linear::Spec{rows_,
                                   spec.hidden,
@@ -151,12 +152,12 @@ class ClassHead final : public LossUnit {
     const View scratch = scratch_.of(c.workspace), inner = inner_.of(c.workspace), scores = fp32_.of(c.workspace);
     const ConstView dense_x = before_dense(lane, c, take(lane, c, x));
     if (dense_) {
-      dense_->forward(lane, c.parameters, dense_x, inner, scratch, curved() ? active_.of(c.workspace) : View{},
+      dense_->forward(lane, c.parameters, dense_x, inner, scratch, fuses_gelu() ? active_.of(c.workspace) : View{},
                       adapter_dropout(c, 0));
       // A GELU is part of the product.
-      if (!curved()) activation_forward(lane, spec_.squash, inner, inner);
+      if (!fuses_gelu()) activation_forward(lane, spec_.activation, inner, inner);
     }
-    ConstView features = !dense_ ? dense_x : ConstView((curved() ? active_ : inner_).of(c.workspace));
+    ConstView features = !dense_ ? dense_x : ConstView((fuses_gelu() ? active_ : inner_).of(c.workspace));
     if (dense_norm_) features = norm_dense(lane, c, features);
     if (spec_.dropout_after > 0) {
       const View dropped = dropped_after_.of(c.workspace);
@@ -182,10 +183,10 @@ class ClassHead final : public LossUnit {
     if (spec_.dropout_after > 0) dropout(lane, dropout_of(c, spec_.dropout_after, 1), d, {}, d);
     if (dense_) {
       if (dense_norm_) {
-        unnorm_dense(lane, c, d, (curved() ? active_ : inner_).of(c.workspace), other, own);
+        unnorm_dense(lane, c, d, (fuses_gelu() ? active_ : inner_).of(c.workspace), other, own);
         std::swap(d, other);
       }
-      activation_backward(lane, spec_.squash, d, inner, d);
+      activation_backward(lane, spec_.activation, d, inner, d);
       dense_->backward(lane, c.parameters, dense_x, d, other, own, scratch, {}, adapter_dropout(c, 0));
       std::swap(d, other);
       if (spec_.dropout_before > 0) dropout(lane, dropout_of(c, spec_.dropout_before, 0), d, {}, d);
@@ -214,7 +215,7 @@ class ClassHead final : public LossUnit {
   }
 
   bool learns_scores() const { return !is_frozen(weight_); }
-  bool curved() const { return spec_.squash == device::Activation::gelu_erf; }
+  bool fuses_gelu() const { return spec_.activation == device::Activation::gelu_erf; }
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
   std::int64_t width() const { return static_cast<std::int64_t>(spec_.hidden); }
   std::int64_t columns() const { return static_cast<std::int64_t>(spec_.classes); }
@@ -255,7 +256,7 @@ class ClassHead final : public LossUnit {
     d_means_ = work.add(mean_ && taken_.picks() && training_ ? tokens_ * spec_.hidden : 0, dtype_);
     dropped_before_ = work.add(if_any(dense_ && spec_.dropout_before > 0), dtype_);
     inner_ = work.add(if_any(dense_.has_value()), dtype_);
-    active_ = work.add(if_any(dense_ && curved()), dtype_);
+    active_ = work.add(if_any(dense_ && fuses_gelu()), dtype_);
     dense_normed_ = work.add(if_any(dense_norm_.has_value()), dtype_);
     dropped_after_ = work.add(if_any(spec_.dropout_after > 0), dtype_);
     fp32_ = work.add(rows_ * shape_.stride, DType::fp32);

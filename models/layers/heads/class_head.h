@@ -22,7 +22,7 @@ struct ClassHeadSpec {
   std::size_t mean_heads = 0;
   // A dense layer of the model's width before the scores; none if empty. Without ".weight" and ".bias".
   std::string dense = {};
-  device::Activation squash = device::Activation::tanh;  // after the dense layer: tanh, relu or gelu_erf
+  device::Activation activation = device::Activation::tanh;  // after the dense layer: tanh, relu or gelu_erf
   bool dense_biased = true;
   std::string dense_norm = {};  // a LayerNorm without a bias after it; none if empty
   std::string scores;           // the name of the layer that computes the scores

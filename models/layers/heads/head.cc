@@ -11,9 +11,8 @@
 #include "device/ops/products/matvec.h"
 #include "device/ops/products/product.h"
 #include "device/ops/tree_sum.h"
-#include "models/layers/heads/head_input.h"
+#include "models/layers/heads/head_parts.h"
 #include "models/layers/heads/head_places.h"
-#include "models/layers/heads/head_table.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "models/slice.h"
+#include "models/parameter.h"
 
 namespace strata::models {
 

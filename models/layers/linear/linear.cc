@@ -37,7 +37,7 @@ Epilogue gelu_gradient_epilogue(Gelu gelu) {
 }
 
 device::Activation activation(Gelu gelu) {
-  return gelu == Gelu::erf ? device::Activation::gelu_erf : device::Activation::gelu;
+  return gelu == Gelu::erf ? device::Activation::gelu_erf : device::Activation::gelu_tanh;
 }
 
 double norm_flops(const Linear::Spec& spec) {

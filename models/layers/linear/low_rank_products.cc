@@ -1,11 +1,10 @@
-#include "models/layers/linear/low_rank_products.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"
 #include "device/ops/products/matvec.h"
+#include "models/layers/linear/linear.h"
 #include "models/layers/linear/products.h"
 #include "models/layers/slots.h"
 

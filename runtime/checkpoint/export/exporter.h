@@ -1,14 +1,23 @@
 #pragma once
-// runtime/checkpoint/export/ reads and writes Hugging Face model directories: a checkpoint exported as one (here;
-// weights that stay quantised in quantised_export.h), and a directory or a checkpoint opened as a model
-// (model_folder.h).
+// runtime/checkpoint/export/ reads and writes Hugging Face model directories: a checkpoint exported as one (here), and
+// a directory or a checkpoint opened as a model (model_folder.h).
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/advance.h"
 #include "device/numeric/dtype.h"
+#include "models/files/config.h"
+#include "models/files/safetensors_writer.h"
+#include "models/model.h"
 #include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/weights/weights.h"
 
 namespace strata::runtime {
 
@@ -36,5 +45,34 @@ std::vector<std::string> export_model(const ModelFolder& folder, const std::file
 // notes for the user. Throws Error{usage} if the checkpoint has no adapter.
 std::vector<std::string> export_adapter(const ModelFolder& folder, const std::filesystem::path& to,
                                         const Advance& advance);
+
+// A model's quantised matrices as the tensors of bitsandbytes' NF4, which transformers loads: NAME holds the codes,
+// further tensors the scales.
+class QuantisedExport {
+ public:
+  // `dtype`: of the tensors that are not quantised.
+  QuantisedExport(const models::Model& model, const WeightSource& weights, device::DType dtype);
+
+  // Whether the parameter is quantised in the source.
+  bool has(std::size_t unit, std::size_t parameter) const { return formats_[unit][parameter].has_value(); }
+  bool any() const;
+  // The tensors of a parameter, in the order of write()'s index.
+  std::vector<models::TensorSpec> tensors(std::size_t unit, std::size_t parameter) const;
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  void write(std::size_t unit, std::size_t parameter, std::size_t tensor, const Sink& sink) const;
+  // Adds quantization_config to a config.json.
+  void describe(models::Config& config) const;
+
+ private:
+  const models::Parameter& parameter_of(std::size_t unit, std::size_t parameter) const {
+    return model_.units[unit]->parameters()[parameter];
+  }
+  std::string state_of(std::size_t unit, std::size_t parameter) const;
+
+  const models::Model& model_;
+  const WeightSource& weights_;
+  device::DType dtype_;
+  std::vector<std::vector<std::optional<device::StorageFormat>>> formats_;  // by unit and parameter
+};
 
 }  // namespace strata::runtime

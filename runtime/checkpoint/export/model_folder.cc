@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
+#include "base/quantity.h"
 #include "base/shell_word.h"
 #include "comm/agreement.h"
 #include "models/families/families.h"
@@ -20,7 +20,7 @@
 #include "runtime/checkpoint/readable_file.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/weights/adapter/magnitudes.h"
+#include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "runtime/weights/untie.h"
 
@@ -29,19 +29,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint's weights, which keep it open.
-class SharedCheckpoint final : public ForwardedWeights {
+struct OpenCheckpoint {
+  std::shared_ptr<const Checkpoint> checkpoint;
+};
+
+// A checkpoint's weights, which keep it open. It is the first base, because it must outlive the second, which reads it.
+class SharedCheckpoint final : private OpenCheckpoint, public ForwardedWeights {
  public:
   SharedCheckpoint(std::shared_ptr<const Checkpoint> checkpoint, const models::Model& model, std::uint64_t seed,
                    bool new_head)
-      : ForwardedWeights(checkpoint_weights(*checkpoint, model, seed, new_head)), checkpoint_(std::move(checkpoint)) {}
+      : OpenCheckpoint{std::move(checkpoint)},
+        ForwardedWeights(checkpoint_weights(*OpenCheckpoint::checkpoint, model, seed, new_head)) {}
   // The manifest contains the checksums of all other files.
   std::vector<comm::Seen> seen() const override {
-    return {comm::look_at(checkpoint_->path() / kManifestName, "weights")};
+    return {comm::look_at(checkpoint->path() / kManifestName, "weights")};
   }
-
- private:
-  std::shared_ptr<const Checkpoint> checkpoint_;
 };
 
 // Whether the path looks like a name on the Hub: ORGANISATION/MODEL, or an old model's single name.

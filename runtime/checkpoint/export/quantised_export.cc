@@ -1,5 +1,3 @@
-#include "runtime/checkpoint/export/quantised_export.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +7,7 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "device/numeric/nf4.h"
+#include "runtime/checkpoint/export/exporter.h"
 
 namespace strata::runtime {
 namespace {

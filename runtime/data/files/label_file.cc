@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/quantity.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "runtime/data/files/documents.h"
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/beginning.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/json/json_fault.h"
@@ -78,7 +79,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
       simdjson::dom::element found;
       const bool there = root[key].get(found) == simdjson::SUCCESS;
       corrupt_sidecar(path, fmt::format("{}: an integer from {} to {}", key, least, most),
-                      there ? simdjson::minify(found).substr(0, 64) : "none");
+                      there ? excerpt(simdjson::minify(found), 64) : "none");
     }
     return value;
   };
@@ -106,7 +107,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
     if (found[count_key].get_uint64().get(count) != simdjson::SUCCESS || count > out.count ||
         found["hash"].get_string().get(hash) != simdjson::SUCCESS)
       corrupt_sidecar(path, fmt::format("{}: {} up to {} and hash", key, count_key, out.count),
-                      simdjson::minify(found).substr(0, 64));
+                      excerpt(simdjson::minify(found), 64));
     return TokenSidecar::Companion{count, std::string(hash)};
   };
   out.documents = companion("documents", "count");
@@ -132,7 +133,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
     if (std::int64_t length = 0; found["max_length"].get_int64().get(length) == simdjson::SUCCESS && length > 0)
       labels.max_length = length;
     // An array that was not found has no elements.
-    if (!right) corrupt_sidecar(path, "labels: problem and a list of names", simdjson::minify(found).substr(0, 64));
+    if (!right) corrupt_sidecar(path, "labels: problem and a list of names", excerpt(simdjson::minify(found), 64));
     for (const simdjson::dom::element element : names) {
       right = right && element.get_string().get(name) == simdjson::SUCCESS;
       labels.names.emplace_back(name);
@@ -144,7 +145,7 @@ std::optional<TokenSidecar> read_sidecar(const fs::path& token_file) {
     out.special_tokens.emplace();
     simdjson::dom::array ids;
     if (found.get_array().get(ids) != simdjson::SUCCESS)
-      corrupt_sidecar(path, "special_tokens: a list of tokens", simdjson::minify(found).substr(0, 64));
+      corrupt_sidecar(path, "special_tokens: a list of tokens", excerpt(simdjson::minify(found), 64));
     for (const simdjson::dom::element id : ids) {
       std::uint64_t token = 0;
       if (id.get_uint64().get(token) != simdjson::SUCCESS || token >= static_cast<std::uint64_t>(out.vocab_size))

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/job/calls.h"
+#include "runtime/job/requirements.h"
 
 namespace strata::runtime {
 namespace {

@@ -11,8 +11,7 @@
 #include "base/quantity.h"
 #include "models/families/families.h"
 #include "runtime/checkpoint/choice.h"
-#include "runtime/job/calls.h"
-#include "runtime/job/shards.h"
+#include "runtime/job/requirements.h"
 #include "runtime/recipe/keys.h"
 
 namespace strata::runtime {

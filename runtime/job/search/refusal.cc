@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/counted.h"
 #include "base/quantity.h"
+#include "runtime/job/requirements.h"
 #include "runtime/job/search/candidate.h"
-#include "runtime/job/shards.h"
 
 namespace strata::runtime {
 namespace {

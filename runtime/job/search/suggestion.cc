@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/job/calls.h"
+#include "runtime/job/choices.h"
+#include "runtime/job/requirements.h"
 #include "runtime/job/search/candidate.h"
 #include "runtime/job/search/state_bytes.h"
-#include "runtime/job/split.h"
 
 namespace strata::runtime {
 namespace {

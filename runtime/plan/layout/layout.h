@@ -1,7 +1,7 @@
 #pragma once
 // runtime/plan/layout/ says who holds what, before there is a plan: which units are a stage's and which are run again
 // in backward (stages.h, segments.h), which elements of them are a rank's (mesh.h, box.h), which state of each lives
-// from step to step (state.h), and in which tier (placement.h, which alone knows ZeRO stages). A Layout (here) has it
+// from step to step and in which tier (placement.h, which alone knows ZeRO stages). A Layout (here) has it
 // for all units and ranks.
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include "models/model.h"
 #include "runtime/plan/layout/box.h"
 #include "runtime/plan/layout/mesh.h"
-#include "runtime/plan/layout/state.h"
+#include "runtime/plan/layout/placement.h"
 
 namespace strata::runtime {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <map>
 
-#include "base/counted.h"
 #include "base/error.h"
+#include "base/quantity.h"
 
 namespace strata::runtime {
 

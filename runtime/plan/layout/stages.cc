@@ -8,9 +8,9 @@
 #include <numeric>
 #include <tuple>
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/index.h"
+#include "base/quantity.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,5 +1,3 @@
-#include "runtime/plan/proof/stage_match.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "base/index.h"
+#include "runtime/plan/proof/proof.h"
 
 namespace strata::runtime {
 namespace {

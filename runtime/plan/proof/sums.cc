@@ -1,10 +1,10 @@
-#include "runtime/plan/proof/sums.h"
-
 #include <fmt/format.h>
 
 #include <map>
 #include <utility>
 #include <vector>
+
+#include "runtime/plan/proof/proof.h"
 
 namespace strata::runtime {
 namespace {

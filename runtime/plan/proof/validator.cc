@@ -1,5 +1,3 @@
-#include "runtime/plan/proof/validator.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +5,7 @@
 
 #include "base/index.h"
 #include "runtime/plan/proof/cells.h"
-#include "runtime/plan/proof/sums.h"
+#include "runtime/plan/proof/proof.h"
 
 namespace strata::runtime {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace strata::runtime {
@@ -55,6 +57,24 @@ std::string text_of(const NameElsewhere& name) {
   if (name.key.empty()) return std::string(name.note);
   const bool more = name.note.starts_with("and ") || name.note.starts_with("with ");
   return fmt::format("use {}{}{}", name.key, name.note.empty() ? "" : more ? ", " : ": ", name.note);
+}
+
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+bool is_slip(std::size_t edits, std::size_t letters, std::size_t per_edit) {
+  return edits <= std::max<std::size_t>(1, letters / per_edit);
 }
 
 }  // namespace strata::runtime

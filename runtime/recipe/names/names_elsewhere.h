@@ -1,8 +1,9 @@
 #pragma once
 // runtime/recipe/names/ answers a user who writes a name that Strata does not have: the counterpart of another
 // trainer's or framework's key (here; names_of_trainers.cc, names_of_frameworks.cc), and how far a word is from the one
-// that was meant (edits.h).
+// that was meant.
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,5 +34,18 @@ std::string folded(std::string_view name);
 const NameElsewhere* find_elsewhere(std::string_view key);
 // "use training.micro_batch_size: in sequences of data.seq_len tokens"
 std::string text_of(const NameElsewhere& name);
+
+// Phrases that several messages about names of other programs share: what the key here takes.
+inline constexpr std::string_view kSequences = "in sequences of data.seq_len tokens";
+inline constexpr std::string_view kTokenFile = "a token file that strata tokenize writes";
+inline constexpr std::string_view kPrecision = R"("bf16", "fp16" or "fp32")";
+inline constexpr std::string_view kUnits = "in units: embedding, a block, head";
+inline constexpr std::string_view kRecompute = R"("block", "sqrt", "none" or a list of blocks)";
+inline constexpr std::string_view kTier = R"("device", "host" or "nvme")";
+
+// The number of letters to insert, delete or replace to turn `a` into `b` (Levenshtein 1966).
+std::size_t edits(std::string_view a, std::string_view b);
+// Whether a word of `letters` with this many edits is still a typo: at most one edit, or one per `per_edit` letters.
+bool is_slip(std::size_t edits, std::size_t letters, std::size_t per_edit);
 
 }  // namespace strata::runtime

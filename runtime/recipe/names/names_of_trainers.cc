@@ -1,5 +1,4 @@
 #include "runtime/recipe/names/names_elsewhere.h"
-#include "runtime/recipe/names/value_phrases.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,15 +1,20 @@
 #pragma once
-// runtime/run/generation/ continues a prompt: the logits of the next token (here), the choice of a token (sampler.h),
-// and the prompts that an evaluation answers (prompts.h).
+// runtime/run/generation/ continues a prompt: the logits of the next token, the choice of a token, and the
+// prompts that an evaluation answers.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "runtime/execute/executor.h"
 #include "runtime/job/make_job.h"
+#include "runtime/plan/job.h"
 #include "runtime/weights/weights.h"
+#include "text/tokenizer.h"
 
 namespace strata::runtime {
 
@@ -40,5 +45,45 @@ class Generator {
   std::unique_ptr<Executor> executor_;
   std::size_t length_ = 0;
 };
+
+// Chooses the next token from logits. Temperature 0: the largest logit, the first if several are equal. Otherwise at
+// random by softmax(logits / temperature), restricted to the most likely tokens whose probabilities add up to top_p
+// (nucleus sampling, Holtzman et al. 2020). The random number of the n-th token is Philox's for (seed, n): the same on
+// all ranks and independent of earlier draws.
+class Sampler {
+ public:
+  // temperature >= 0, 0 < top_p <= 1.
+  Sampler(double temperature, double top_p, std::uint64_t seed);
+
+  std::uint32_t pick(std::span<const float> logits, std::uint64_t n);
+
+ private:
+  double temperature_, top_p_;
+  std::uint64_t seed_;
+  struct Candidate {
+    double weight;
+    std::uint32_t token;
+  };
+  std::vector<Candidate> candidates_;
+};
+
+// The prompts of evaluation.prompts, for Answers: one per line of the file. If the run's data are conversations that a
+// chat template wrote, a line is a user's turn; otherwise the model continues the line as it is. A line of a *.jsonl
+// file is always a conversation.
+struct Prompts {
+  struct Prompt {
+    std::string text;  // the line
+    std::vector<std::uint32_t> tokens;
+    std::vector<std::uint32_t> ends;  // tokens that end an answer
+  };
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::vector<Prompt> all;
+  std::vector<std::string> remarks;  // about the tokenizer and the template, for the user
+};
+
+// The prompts of the job's recipe, as tokens of its model. Throws AgreedError on all ranks if the file cannot be read,
+// differs between ranks or holds no prompt, if a prompt leaves no room below data.seq_len, or if the model has no
+// tokenizer, or has no chat template or another one than the data's when one is needed. Collective.
+Prompts read_prompts(const Job& job, comm::World& world);
 
 }  // namespace strata::runtime

@@ -1,5 +1,3 @@
-#include "runtime/run/generation/prompts.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -14,6 +12,7 @@
 #include "models/files/end_tokens.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
+#include "runtime/run/generation/generator.h"
 #include "text/chat/dialogue.h"
 
 namespace strata::runtime {

@@ -1,6 +1,6 @@
 #pragma once
 // runtime/run/metrics/ says how good a classifier is, with scikit-learn's metrics and seqeval's. This header knows no
-// model; score_collector.h takes a model's scores, and row_gather.h gathers the rows of all ranks.
+// model; score_collector.h gathers the scores of all ranks.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,9 +13,43 @@
 #include "models/classes.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/run/metrics/class_metrics.h"
-#include "runtime/run/metrics/row_gather.h"
 
 namespace strata::runtime {
+
+// A rank's buffer for a collective call, and the call itself: `gather` returns the buffers of all ranks, in rank order.
+struct RowExchange {
+  std::span<std::byte> own;
+  std::function<std::span<const std::byte>()> gather;
+};
+
+// Collects the rows of all ranks in the order of micro-batches. Each rank has one micro-batch per round. It sends few
+// large messages, whose number and size do not depend on the rows.
+class RowGather {
+ public:
+  // words: per row, its label and its predictions. label_words: of the label. of_round: the most rows of a round.
+  // rounds: how many are sent together. The exchange must be large enough (ScoreMemory::chunk_bytes) and outlive it.
+  RowGather(RowExchange exchange, std::size_t words, std::size_t label_words, std::size_t of_round, std::size_t rounds);
+
+  // Receives each row of every rank, in order.
+  using Take = std::function<void(std::span<const std::uint32_t> label, std::span<const float> predictions)>;
+  // Adds a row of this rank's round; `predictions` has words - label_words floats.
+  void add(std::span<const std::uint32_t> label, std::span<const float> predictions);
+  // Ends a round. If there is no room for another one, sends what was not sent yet, and `take` receives the rows.
+  // Collective.
+  void end_round(const Take& take);
+  // Does the same for the remaining rounds, if there are any (on all ranks alike). Collective.
+  void flush(const Take& take);
+  // Forgets rows that were added and not sent.
+  void clear();
+
+ private:
+  // The byte offset of a row in a chunk.
+  std::size_t place_of(std::size_t row) const;
+
+  RowExchange exchange_;
+  std::size_t words_, label_words_, of_round_, rounds_;
+  std::size_t rows_ = 0, round_ = 0, rows_of_round_ = 0;  // in the chunk so far
+};
 
 // An evaluation's results for a classifier, in addition to its loss.
 struct ClassReport {
@@ -32,7 +68,7 @@ class ScoreCollector {
   // words: classes are of words, and may be tags of entities. kept: layout.bytes, aligned to a page. `kept` and what
   // `exchange` refers to must outlive this object.
   ScoreCollector(models::Classes classes, bool words, const ScoreMemory& layout, std::span<std::byte> kept,
-                 Exchange exchange, int rank, int ranks);
+                 RowExchange exchange, int rank, int ranks);
 
   const models::Classes& classes() const { return classes_; }
   void clear();

@@ -10,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "base/files/file_lock.h"
@@ -18,6 +17,16 @@
 
 namespace strata::runtime {
 namespace {
+
+constexpr std::array<std::uint32_t, 256> kCrcTable = [] {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
+    std::uint32_t rest = byte;
+    for (int bit = 0; bit < 8; ++bit) rest = rest >> 1 ^ (rest & 1 ? 0x82f63b78u : 0);
+    table[byte] = rest;
+  }
+  return table;
+}();
 
 namespace fs = std::filesystem;
 
@@ -186,6 +195,12 @@ void cut(const fs::path& path, const std::optional<KeptLines>& keep) {
 }
 
 }  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  std::uint32_t sum = ~std::uint32_t{0};
+  for (const char c : bytes) sum = sum >> 8 ^ kCrcTable[(sum ^ static_cast<unsigned char>(c)) & 0xff];
+  return ~sum;
+}
 
 std::string record_of(std::string_view bytes) {
   std::string out;

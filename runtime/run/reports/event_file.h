@@ -36,6 +36,8 @@ class EventFile {
   bool begun_ = false;
 };
 
+// The CRC-32C (Castagnoli's polynomial, RFC 3720) of the bytes.
+std::uint32_t crc32c(std::string_view bytes);
 // Builds a record: length, its checksum, the bytes, their checksum.
 std::string record_of(std::string_view bytes);
 // The length of the beginning of an event file that consists of whole records and has only scalars that are kept.

@@ -11,11 +11,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/counted.h"
+#include "base/beginning.h"
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/json/json_fault.h"
 #include "base/json/json_writer.h"
+#include "base/quantity.h"
 
 namespace strata::runtime {
 namespace {
@@ -119,7 +120,7 @@ class Keys {
   }
 
   // A value as it is written in the file, shortened.
-  static std::string shown(element value) { return std::string(simdjson::minify(value)).substr(0, 64); }
+  static std::string shown(element value) { return excerpt(simdjson::minify(value), 64); }
   simdjson::dom::object all() const { return root_.get_object(); }
   std::string name() const { return path_.string(); }
   [[noreturn]] void wrong(std::string_view key, std::string_view expected) const {

@@ -1,9 +1,8 @@
-#include "base/host/cpu_quota.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "base/host/control_groups.h"
 #include "tests/scratch_folder.h"
 
 namespace strata {

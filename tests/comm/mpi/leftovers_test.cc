@@ -1,5 +1,3 @@
-#include "comm/mpi/leftovers.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
@@ -11,6 +9,7 @@
 
 #include "base/files/descriptor.h"
 #include "base/host/host_name.h"
+#include "comm/mpi/mpi.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::comm {

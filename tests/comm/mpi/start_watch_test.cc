@@ -1,5 +1,3 @@
-#include "comm/mpi/start_watch.h"
-
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -7,6 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/mpi/mpi.h"
 #include "tests/failure.h"
 
 namespace strata::comm {

@@ -1,8 +1,8 @@
-#include "device/numeric/stochastic_rounding.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "device/numeric/dtype.h"
 
 namespace strata::device {
 namespace {

@@ -64,7 +64,7 @@ void expect_elementwise(Activation function, double (*f)(double), double (*slope
 }
 
 TEST(Gelu, ForwardAndBackward) {
-  expect_elementwise(Activation::gelu, exact_gelu, gelu_slope);
+  expect_elementwise(Activation::gelu_tanh, exact_gelu, gelu_slope);
 }
 
 TEST(Gelu, LimitsAndNaN) {
@@ -73,8 +73,8 @@ TEST(Gelu, LimitsAndNaN) {
   const float values[] = {inf, std::nanf(""), 3e38f, -3e38f, -0.0f};
   for (std::size_t i = 0; i < 5; ++i) x.set(i, values[i]), dx.set(i, 1.0f);
   in_lane(1, [&](Lane& lane) {
-    activation_forward(lane, Activation::gelu, x.view(), y.view());
-    activation_backward(lane, Activation::gelu, dx.view(), x.view(), dx.view());
+    activation_forward(lane, Activation::gelu_tanh, x.view(), y.view());
+    activation_backward(lane, Activation::gelu_tanh, dx.view(), x.view(), dx.view());
   });
   EXPECT_EQ(y[0], inf);
   EXPECT_TRUE(std::isnan(y[1]) && std::isnan(dx[1]));

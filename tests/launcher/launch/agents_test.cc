@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "launcher/launch/preflight.h"
+#include "launcher/launch/launch.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {

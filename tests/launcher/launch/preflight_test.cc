@@ -1,7 +1,7 @@
-#include "launcher/launch/preflight.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/launch/launch.h"
 
 namespace strata::launcher {
 namespace {

@@ -1,9 +1,8 @@
-#include "launcher/launch/restart.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "launcher/launch/launch.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {

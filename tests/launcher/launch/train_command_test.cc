@@ -1,8 +1,7 @@
-#include "launcher/launch/train_command.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/launch/launch.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "base/counted.h"
-#include "base/host/cpu_quota.h"
+#include "base/host/control_groups.h"
+#include "base/quantity.h"
 #include "tests/comm/run_threads.h"
 
 namespace strata::launcher {

@@ -1,9 +1,9 @@
-#include "launcher/screen/class_text.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
+
+#include "launcher/screen/run_text.h"
 
 namespace strata::launcher {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "device/ops/losses/cross_entropy.h"
 #include "models/batch.h"
-#include "runtime/data/sequences/disjoint_sequences.h"
 #include "runtime/data/sequences/stream_sequences.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/data/data_figures.h"
-#include "runtime/data/sequences/disjoint_sequences.h"
+#include "runtime/data/sequences/stream_sequences.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"

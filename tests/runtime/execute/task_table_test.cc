@@ -1,9 +1,8 @@
-#include "runtime/execute/task_table.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "runtime/execute/executor.h"
 #include "runtime/tasks/collectives/reduce.h"
 #include "runtime/tasks/copy.h"
 #include "runtime/tasks/pass.h"

@@ -1,9 +1,8 @@
-#include "runtime/job/available_memory.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "runtime/job/capacity.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::runtime {

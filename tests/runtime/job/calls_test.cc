@@ -1,8 +1,7 @@
-#include "runtime/job/calls.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/job/requirements.h"
 #include "tests/failure.h"
 #include "tests/runtime/tiny_job.h"
 

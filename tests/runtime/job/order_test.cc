@@ -1,5 +1,3 @@
-#include "runtime/job/order.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -12,6 +10,7 @@
 
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/simulator.h"
+#include "runtime/job/choices.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/tiny_job.h"
 

@@ -1,5 +1,3 @@
-#include "runtime/job/shards.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/job/requirements.h"
 #include "tests/failure.h"
 #include "tests/runtime/tiny_job.h"
 

@@ -1,6 +1,4 @@
 // parallel.split = "auto": stages are balanced by the planner's costs, and fit.
-#include "runtime/job/split.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +9,7 @@
 
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/stage_times.h"
+#include "runtime/job/choices.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {

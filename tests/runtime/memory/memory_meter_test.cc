@@ -1,6 +1,6 @@
-#include "runtime/memory/memory_meter.h"
-
 #include <gtest/gtest.h>
+
+#include "runtime/memory/storage.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,5 +1,3 @@
-#include "runtime/objective/classification.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +13,7 @@
 #include "runtime/job/make_job.h"
 #include "runtime/job/score_memory.h"
 #include "runtime/objective/objective.h"
+#include "runtime/objective/rules.h"
 #include "tests/failure.h"
 #include "tests/runtime/data/token_folder.h"
 #include "tests/scratch_folder.h"

@@ -1,5 +1,3 @@
-#include "runtime/objective/masked_lm.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -15,6 +13,7 @@
 #include "runtime/data/open_data.h"
 #include "runtime/data/sequences/packed_sequences.h"
 #include "runtime/objective/objective.h"
+#include "runtime/objective/rules.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"

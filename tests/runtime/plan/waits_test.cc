@@ -1,10 +1,10 @@
-#include "runtime/plan/waits.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 #include <vector>
+
+#include "runtime/plan/passes.h"
 
 namespace strata::runtime {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "runtime/plan/offsets.h"
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/passes.h"
+#include "runtime/plan/proof/proof.h"
 #include "runtime/planner/planner.h"
 #include "tests/runtime/planner/random_case.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 #include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "runtime/execute/executor.h"
-#include "runtime/plan/offsets.h"
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/passes.h"
+#include "runtime/plan/proof/proof.h"
 #include "tests/runtime/planner/random_case.h"
 
 namespace strata::runtime {

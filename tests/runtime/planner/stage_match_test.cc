@@ -1,11 +1,9 @@
 // The plans of a pipeline's stages go together, for any model and request; plans that do not are refused.
-#include "runtime/plan/proof/stage_match.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 #include "tests/runtime/planner/random_case.h"
 
 namespace strata::runtime {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 #include "runtime/planner/planner.h"
 #include "tests/runtime/plan_case.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 #include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {

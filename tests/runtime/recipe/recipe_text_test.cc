@@ -15,7 +15,7 @@
 #include "runtime/recipe/assignment.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/recipe/toml_value.h"
+#include "runtime/recipe/toml_file.h"
 #include "tests/canonical_json.h"
 #include "tests/runtime/recipe/recipe_with.h"
 #include "tests/scratch_folder.h"

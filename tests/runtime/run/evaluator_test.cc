@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 #include "runtime/planner/planner.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"

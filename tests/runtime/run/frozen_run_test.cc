@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "models/freeze.h"
+#include "models/parameter.h"
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/runtime/same_bits.h"

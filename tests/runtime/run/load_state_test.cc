@@ -1,6 +1,4 @@
 // A checkpoint's bytes do not depend on the mesh that wrote it, and any mesh goes on from it with the same bits.
-#include "runtime/run/load_state.h"
-
 #include <gmock/gmock.h>
 #include <xxhash.h>
 
@@ -8,6 +6,7 @@
 #include <string>
 
 #include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/run/resume.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/cut_checkpoint.h"

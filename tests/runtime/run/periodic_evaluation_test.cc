@@ -7,7 +7,7 @@
 #include <set>
 
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/comm/run_threads.h"
 #include "tests/runtime/saved_run.h"

@@ -1,5 +1,3 @@
-#include "runtime/run/planned_beginning.h"
-
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/run/resume.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::runtime {

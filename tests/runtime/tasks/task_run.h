@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/execute/task_table.h"
+#include "runtime/execute/executor.h"
 #include "runtime/plan/step_state.h"
 #include "runtime/tasks/site.h"
 #include "tests/runtime/plan_case.h"

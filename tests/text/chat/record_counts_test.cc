@@ -1,7 +1,7 @@
-#include "text/chat/record_counts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "text/chat/part_tokenizer.h"
 
 namespace strata::text {
 namespace {

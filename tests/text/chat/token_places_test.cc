@@ -1,5 +1,3 @@
-#include "text/chat/token_places.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include <string>
 
 #include "tests/source_dir.h"
+#include "text/chat/labels.h"
 #include "text/chat/record.h"
 #include "text/json/json_value.h"
 #include "text/template/template.h"

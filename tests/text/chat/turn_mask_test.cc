@@ -1,5 +1,3 @@
-#include "text/chat/turn_mask.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

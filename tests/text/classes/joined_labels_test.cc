@@ -1,8 +1,8 @@
-#include "text/classes/joined_labels.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "text/classes/label_writer.h"
 
 namespace strata::text {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "text/input/decompressor.h"
+#include "text/input/input_bytes.h"
 
 namespace strata::text::tests {
 

@@ -1,5 +1,3 @@
-#include "text/input/decompressor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "tests/text/input/compressed.h"
+#include "text/input/input_bytes.h"
 
 namespace strata::text {
 namespace {

@@ -1,9 +1,9 @@
-#include "text/input/encoding.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
+
+#include "text/input/file_signature.h"
 
 namespace strata::text {
 namespace {

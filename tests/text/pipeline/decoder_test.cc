@@ -1,5 +1,3 @@
-#include "text/pipeline/decoder.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "tests/failure.h"
+#include "text/pipeline/pipeline.h"
 
 namespace strata::text {
 namespace {

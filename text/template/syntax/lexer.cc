@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/beginning.h"
 #include "text/template/values/python_text.h"
 #include "text/unicode/utf8.h"
 
@@ -289,7 +290,7 @@ std::string shown(const Token& token) {
     case Token::Kind::end:
       return "the end of the template";
     default:
-      return fmt::format("'{}'", token.text.substr(0, 64));
+      return fmt::format("'{}'", excerpt(token.text, 64));
   }
 }
 

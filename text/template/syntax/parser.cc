@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "base/beginning.h"
 #include "text/template/syntax/expression_parser.h"
 #include "text/template/syntax/lexer.h"
 #include "text/template/syntax/syntax.h"
@@ -89,7 +90,7 @@ class Parser {
       out.blocks.push_back(apart("endfilter", in_loop_));
       return out;
     }
-    throw SyntaxFault{fmt::format("the tag {{% {} %}} is not supported in a chat template", tag.substr(0, 64)), line};
+    throw SyntaxFault{fmt::format("the tag {{% {} %}} is not supported in a chat template", excerpt(tag, 64)), line};
   }
 
   // Parses a body from which an outer loop can or cannot be left.

@@ -2,10 +2,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "device/cpu/kernels/lanes/dynamic_map16.h"
 #include "device/cpu/kernels/lanes/lanes16.h"
+#include "device/cpu/kernels/lanes/moments16.h"
 #include "device/cpu/kernels/lanes/philox16.h"
-#include "device/cpu/kernels/lanes/stochastic16.h"
 #include "device/cpu/kernels/tables.h"
 #include "device/numeric/storage_format.h"
 

@@ -208,7 +208,7 @@ void TiledProduct::finish(const Operands& x, const Tile& t) const {
   if (!forward && !is_gelu_gradient(shape.epilogue)) return;
   const ActivationKernels& kernels = activation_kernels();
   const bool erf = shape.epilogue == Epilogue::gelu_erf || shape.epilogue == Epilogue::gelu_erf_gradient;
-  const auto kind = static_cast<std::size_t>(erf ? Activation::gelu_erf : Activation::gelu);
+  const auto kind = static_cast<std::size_t>(erf ? Activation::gelu_erf : Activation::gelu_tanh);
   const auto dtype = static_cast<std::size_t>(shape.out);
   const auto gelu = kernels.forward[kind][dtype];
   const auto gelu_gradient = kernels.backward[kind][dtype];

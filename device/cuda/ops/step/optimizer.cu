@@ -8,7 +8,7 @@
 #include "device/cuda/launch.h"
 #include "device/numeric/optimizer_update.h"
 #include "device/numeric/philox.h"
-#include "device/numeric/stochastic_rounding.h"
+#include "device/numeric/dtype.h"
 #include "device/ops/step/optimizer.h"
 
 namespace strata::device::cuda {

@@ -216,7 +216,7 @@ TEST(Product, GeluIsThatOfTheRoundedOutput) {
       Array want = x.second;
       x.run(3);
       EXPECT_EQ(x.c, without_epilogue(s).c) << "what gelu is applied to stays";
-      const Activation gelu = epilogue == Epilogue::gelu_tanh ? Activation::gelu : Activation::gelu_erf;
+      const Activation gelu = epilogue == Epilogue::gelu_tanh ? Activation::gelu_tanh : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
         for (std::int64_t i = 0; i < s.m; ++i) {
           const auto offset = static_cast<std::size_t>(i * s.ldc), count = static_cast<std::size_t>(s.n);
@@ -236,7 +236,7 @@ TEST(Product, GeluGradientIsThatOfTheRoundedOutput) {
       x.run(3);
       EXPECT_EQ(x.second, second) << "what gelu was applied to stays";
       Array want = without_epilogue(s).c;
-      const Activation gelu = epilogue == Epilogue::gelu_tanh_gradient ? Activation::gelu : Activation::gelu_erf;
+      const Activation gelu = epilogue == Epilogue::gelu_tanh_gradient ? Activation::gelu_tanh : Activation::gelu_erf;
       testing::in_lane(1, [&](Lane& lane) {
         for (std::int64_t i = 0; i < s.m; ++i) {
           const View row = want.view().sub(static_cast<std::size_t>(i * s.ldc), static_cast<std::size_t>(s.n));

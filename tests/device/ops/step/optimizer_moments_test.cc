@@ -1,7 +1,7 @@
 // Moments in bf16 and in 8 bits (device/numeric/storage_format.h), as the optimizer keeps them.
+#include "device/numeric/dtype.h"
 #include "device/numeric/dynamic_map.h"
 #include "device/numeric/philox.h"
-#include "device/numeric/stochastic_rounding.h"
 #include "tests/device/ops/step/optimizer_case.h"
 
 namespace strata::device {

@@ -1,5 +1,3 @@
-#include "launcher/commands/predict/predict_part.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "launcher/commands/predict/predict.h"
 #include "tests/failure.h"
 #include "tests/scratch_folder.h"
 

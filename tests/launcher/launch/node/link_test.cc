@@ -1,5 +1,3 @@
-#include "launcher/launch/node/link.h"
-
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "launcher/launch/node/agent.h"
 #include "tests/failure.h"
 
 namespace strata::launcher {

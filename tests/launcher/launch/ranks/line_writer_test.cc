@@ -1,5 +1,3 @@
-#include "launcher/launch/ranks/line_writer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,8 @@
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "launcher/launch/ranks/rank_output.h"
 
 namespace strata::launcher {
 namespace {

@@ -1,10 +1,9 @@
-#include "launcher/measure/bench/random_documents.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "launcher/measure/bench/bench.h"
 #include "runtime/data/files/tokens.h"
 #include "tests/scratch_folder.h"
 

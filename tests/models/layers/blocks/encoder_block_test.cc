@@ -1,11 +1,10 @@
-#include "models/layers/blocks/encoder_block.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "models/layers/blocks/blocks.h"
 #include "tests/models/block_checks.h"
 
 namespace strata::models {

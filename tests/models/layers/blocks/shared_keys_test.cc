@@ -1,10 +1,9 @@
-#include "models/layers/blocks/shared_keys.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
+#include "models/layers/blocks/block_attention.h"
 #include "tests/device/arrays.h"
 
 namespace strata::models {

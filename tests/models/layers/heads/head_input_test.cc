@@ -1,10 +1,9 @@
-#include "models/layers/heads/head_input.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 
 #include "device/ops/elementwise.h"
+#include "models/layers/heads/head_parts.h"
 #include "models/layers/heads/head_places.h"
 #include "tests/models/block_checks.h"
 

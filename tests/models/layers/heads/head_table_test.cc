@@ -1,6 +1,6 @@
-#include "models/layers/heads/head_table.h"
-
 #include <gtest/gtest.h>
+
+#include "models/layers/heads/head_parts.h"
 
 namespace strata::models {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "models/layers/linear/linear.h"
-#include "models/layers/linear/low_rank_products.h"
 #include "tests/device/arrays.h"
 #include "tests/models/unit_runner.h"
 

@@ -1,6 +1,4 @@
 // Linear layers with adapters: y = W x + s B(A x), and all gradients, against double precision.
-#include "models/layers/linear/low_rank_products.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,3 @@
-#include "runtime/checkpoint/export/quantised_export.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,5 +1,3 @@
-#include "runtime/data/sequences/best_fit.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -8,6 +6,8 @@
 #include <numeric>
 #include <random>
 #include <set>
+
+#include "runtime/data/sequences/packed_sequences.h"
 
 namespace strata::runtime {
 namespace {

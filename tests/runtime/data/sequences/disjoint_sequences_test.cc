@@ -1,5 +1,3 @@
-#include "runtime/data/sequences/disjoint_sequences.h"
-
 #include <gmock/gmock.h>
 
 #include <numeric>

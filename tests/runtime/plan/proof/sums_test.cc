@@ -1,11 +1,10 @@
-#include "runtime/plan/proof/sums.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
 
+#include "runtime/plan/proof/proof.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {

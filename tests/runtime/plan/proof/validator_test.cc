@@ -1,5 +1,3 @@
-#include "runtime/plan/proof/validator.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/plan/offsets.h"
+#include "runtime/plan/passes.h"
+#include "runtime/plan/proof/proof.h"
 #include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {

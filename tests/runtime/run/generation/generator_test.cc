@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/plan/proof/validator.h"
+#include "runtime/plan/proof/proof.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/evaluator.h"
 #include "tests/comm/run_threads.h"

@@ -1,5 +1,3 @@
-#include "runtime/run/generation/prompts.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -9,6 +7,7 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/recipe/load_recipe.h"
+#include "runtime/run/generation/generator.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/saved_run.h"

@@ -1,9 +1,9 @@
-#include "runtime/run/generation/sampler.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <set>
+
+#include "runtime/run/generation/generator.h"
 
 namespace strata::runtime {
 namespace {

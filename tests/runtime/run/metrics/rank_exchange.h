@@ -3,7 +3,7 @@
 #include <span>
 
 #include "comm/communicator.h"
-#include "runtime/run/metrics/row_gather.h"
+#include "runtime/run/metrics/score_collector.h"
 
 namespace strata::runtime {
 
@@ -17,7 +17,7 @@ class RankExchange {
         lane_("gather", 1, world.rank(), world.abort_token()),
         communicator_(world.open(lane_)) {}
 
-  Exchange exchange() {
+  RowExchange exchange() {
     return {{arena_.at(own()), bytes_}, [this]() -> std::span<const std::byte> {
               ++calls_;
               communicator_->all_gather({bytes_, 0, arena_.size()}, arena_.at(own()), arena_.data());

@@ -1,11 +1,10 @@
-#include "runtime/weights/adapter/magnitudes.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "runtime/weights/adapter/adapter_weights.h"
 #include "tests/runtime/weights/adapted_models.h"
 #include "tests/runtime/weights/index_weights.h"
 

@@ -1,6 +1,4 @@
 // W + s B A against double precision.
-#include "runtime/weights/adapter/merged_weights.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/quantised_weights.h"
 #include "tests/failure.h"
 #include "tests/runtime/weights/adapted_models.h"

@@ -1,0 +1,183 @@
+#include "models/layers/heads/head_parts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "device/ops/activation.h"
+#include "device/ops/elementwise.h"
+
+namespace strata::models {
+
+using device::ConstView;
+using device::Lane;
+using device::View;
+
+void HeadInput::set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run) {
+  transform_.emplace(Linear::Spec{.rows = rows(),
+                                  .in = hidden_,
+                                  .tensors = {tensor},
+                                  .bias = biased,
+                                  .input_major = false,
+                                  .dtype = run.dtype,
+                                  .device = run.device,
+                                  .gelu_after = Gelu::erf,
+                                  .adapter_dropout = run.adapter_dropout()});
+}
+
+std::size_t HeadInput::scratch_bytes(int threads) const {
+  const std::size_t most = std::max(norm_->scratch_bytes(), taken_.scratch_bytes());
+  return transform_ ? std::max(most, transform_->scratch_bytes(threads)) : most;
+}
+
+void HeadInput::list_products(std::vector<device::ProductShape>& out) const {
+  if (transform_) transform_->list_products(out);
+}
+
+double HeadInput::flops(bool forward, bool backward) const {
+  if (!transform_) return 0;
+  return (forward ? transform_->forward_flops() : 0) + (backward ? transform_->backward_flops() : 0);
+}
+
+ConstView HeadInput::taken(const Context& c, const HeadPlaces& p, ConstView x) const {
+  return picks() ? ConstView(p.picked.of(c.workspace)) : x;
+}
+
+ConstView HeadInput::entered(const Context& c, const HeadPlaces& p, ConstView x) const {
+  return entry_norm_ ? ConstView(p.entered.of(c.workspace)) : taken(c, p, x);
+}
+
+ConstView HeadInput::unnormed(const Context& c, const HeadPlaces& p, ConstView x) const {
+  return transform_ ? ConstView(p.active.of(c.workspace)) : taken(c, p, x);
+}
+
+void HeadInput::forward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x,
+                        const device::Dropout& adapter_dropout) const {
+  const View no_bias = p.no_bias.of(c.workspace);
+  const ConstView taken = taken_.pick(lane, c, x, p.picked.of(c.workspace));
+  if (entry_norm_)
+    entry_norm_->forward(lane, c.parameters, taken, p.entered.of(c.workspace), p.entry_mean.of(c.workspace),
+                         p.entry_rstd.of(c.workspace), no_bias);
+  if (transform_)
+    transform_->forward(lane, c.parameters, entered(c, p, x), p.inner.of(c.workspace), p.scratch.of(c.workspace),
+                        p.active.of(c.workspace), adapter_dropout);
+  norm_->forward(lane, c.parameters, unnormed(c, p, x), p.normed.of(c.workspace), p.mean.of(c.workspace),
+                 p.rstd.of(c.workspace), no_bias);
+}
+
+void HeadInput::backward(Lane& lane, const Context& c, const HeadPlaces& p, ConstView x, ConstView d_norm, View dx,
+                         const GradientRange& gradients, const device::Dropout& adapter_dropout) const {
+  const View scratch = p.scratch.of(c.workspace), no_bias = p.no_bias.of(c.workspace);
+  // The norm's output, and from then on its input, are not read again.
+  const View d_unnormed = transform_ || picks() ? p.normed.of(c.workspace) : dx;
+  const View d_taken = !picks()      ? dx
+                       : entry_norm_ ? p.entered.of(c.workspace)
+                       : transform_  ? p.active.of(c.workspace)
+                                     : d_unnormed;
+  norm_->backward(lane, c.parameters, d_norm, unnormed(c, p, x), p.mean.of(c.workspace), p.rstd.of(c.workspace), {},
+                  d_unnormed, gradients, scratch, no_bias);
+  const View d_entered = entry_norm_ ? p.active.of(c.workspace) : d_taken;
+  if (transform_) {
+    activation_backward(lane, device::Activation::gelu_erf, d_unnormed, p.inner.of(c.workspace), d_unnormed);
+    transform_->backward(lane, c.parameters, entered(c, p, x), d_unnormed, d_entered, gradients, scratch, {},
+                         adapter_dropout);
+  }
+  if (entry_norm_)
+    entry_norm_->backward(lane, c.parameters, d_entered, taken(c, p, x), p.entry_mean.of(c.workspace),
+                          p.entry_rstd.of(c.workspace), {}, d_taken, gradients, scratch, no_bias);
+  if (picks()) taken_.put_back(lane, c, d_taken, dx, scratch);
+}
+
+namespace {
+
+using device::DType;
+using device::ProductShape;
+
+// The most fp32 logits that exist at once, in bytes: enough for full-speed products, small compared to a model. A GPU's
+// products need thousands of rows, and each chunk reads and writes the table's gradient once.
+constexpr std::size_t logit_bytes(device::Kind kind) {
+  return kind == device::Kind::cpu ? std::size_t{64} << 20 : std::size_t{2} << 30;
+}
+// The smallest chunk, because the head's weights are read once per chunk. A GPU's is a multiple of the largest tiles of
+// its products.
+constexpr std::size_t kMinRows = 64, kGpuRows = 256;
+
+// Rows and columns of logits, and the inner size of their products.
+struct Sizes {
+  std::int64_t m, n, d;
+};
+
+ProductShape forward(const Sizes& s, DType t, bool bias) {
+  const auto stride = static_cast<std::int64_t>(logit_stride(static_cast<std::size_t>(s.n)));
+  return {s.m, s.n, s.d, false, true, s.d, s.d, stride, t, DType::fp32, bias, false};
+}
+std::int64_t gradient_stride(const Sizes& s, DType t) {
+  return static_cast<std::int64_t>(logit_stride(static_cast<std::size_t>(s.n)) * sizeof(float) / size_of(t));
+}
+ProductShape backward_input(const Sizes& s, DType t) {
+  return {s.m, s.d, s.n, false, false, gradient_stride(s, t), s.d, s.d, t, DType::fp32, false, true};
+}
+ProductShape backward_weights(const Sizes& s, DType t, bool accumulate) {
+  return {s.n, s.d, s.m, true, false, gradient_stride(s, t), s.d, s.d, t, DType::fp32, false, accumulate};
+}
+
+Sizes sizes(std::size_t rows, std::size_t columns, std::size_t hidden) {
+  return {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), static_cast<std::int64_t>(hidden)};
+}
+
+}  // namespace
+
+std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind) {
+  const std::size_t grain = kind == device::Kind::cpu ? 1 : kGpuRows;
+  const std::size_t most = std::max({kMinRows, grain, logit_bytes(kind) / sizeof(float) / vocabulary / grain * grain});
+  const std::size_t chunks = (tokens + most - 1) / most, even = (tokens + chunks - 1) / chunks;
+  return std::min(tokens, (even + grain - 1) / grain * grain);
+}
+
+TileProducts::TileProducts(std::size_t n_rows, std::size_t n_columns, std::size_t hidden, bool bias,
+                           const RunShape& run)
+    : rows(n_rows),
+      columns(n_columns),
+      logits(run.device, forward(sizes(rows, n_columns, hidden), run.dtype, bias)),
+      input(run.device, backward_input(sizes(rows, n_columns, hidden), run.dtype)),
+      weights_first(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, false)),
+      weights_more(run.device, backward_weights(sizes(rows, n_columns, hidden), run.dtype, true)) {}
+
+std::size_t TileProducts::workspace(int threads) const {
+  return std::max({logits.workspace_bytes(threads), input.workspace_bytes(threads),
+                   weights_first.workspace_bytes(threads), weights_more.workspace_bytes(threads)});
+}
+
+HeadTable::HeadTable(std::size_t vocabulary, std::size_t hidden, const RunShape& run)
+    : hidden_(hidden), tiles_(vocabulary, run.device.kind, run.shards) {}
+
+void HeadTable::place(std::vector<std::size_t> rows, std::vector<std::size_t> biases) {
+  rows_ = std::move(rows);
+  biases_ = std::move(biases);
+}
+
+void HeadTable::prepare(std::size_t rows, std::size_t chunk_rows, const RunShape& run) {
+  chunk_rows_ = chunk_rows;
+  for (const std::size_t some : {chunk_rows, rows % chunk_rows}) {
+    std::vector<TileProducts>& products = products_[some == chunk_rows ? 0 : 1];
+    if (some == 0 || !products.empty()) continue;
+    for (const std::size_t columns : tiles_.widths()) products.emplace_back(some, columns, hidden_, biased(), run);
+  }
+}
+
+std::size_t HeadTable::workspace(int threads) const {
+  std::size_t most = 0;
+  for (const auto& of_rows : products_)
+    for (const TileProducts& products : of_rows) most = std::max(most, products.workspace(threads));
+  return most;
+}
+
+std::size_t HeadTable::bias_workspace() const {
+  std::size_t most = 0;
+  for (const auto& of_rows : products_)
+    for (const TileProducts& products : of_rows)
+      most = std::max(most, device::column_sum_workspace(products.rows, products.columns));
+  return most;
+}
+
+}  // namespace strata::models

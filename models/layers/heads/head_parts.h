@@ -1,0 +1,165 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "device/ops/products/product.h"
+#include "device/view.h"
+#include "models/flat_range.h"
+#include "models/layers/heads/head_places.h"
+#include "models/layers/heads/loss_rows.h"
+#include "models/layers/heads/table_tiles.h"
+#include "models/layers/linear/linear.h"
+#include "models/layers/norm_part.h"
+#include "models/model.h"
+
+namespace strata::models {
+
+// The part of a head before its table: it selects the rows that enter the loss and applies the transform of a masked
+// language model (the GELU of erf of a dense layer), with a norm before it if it has one, and the final norm. A piece
+// of the head, in whose flat buffer its tensors lie.
+class HeadInput {
+ public:
+  HeadInput(const RunShape& run, std::size_t hidden) : taken_(run, hidden), hidden_(hidden) {}
+  void set_norm(NormPart norm) { norm_.emplace(std::move(norm)); }
+  void set_entry_norm(NormPart norm) { entry_norm_.emplace(std::move(norm)); }
+  // `tensor`: the place of the transform's dense layer.
+  void set_transform(const Linear::Tensor& tensor, bool biased, const RunShape& run);
+
+  std::size_t rows() const { return taken_.count(); }
+  bool picks() const { return taken_.picks(); }
+  bool transforms() const { return transform_.has_value(); }
+  bool has_entry_norm() const { return entry_norm_.has_value(); }
+  const NormPart& norm() const { return *norm_; }
+  std::size_t scratch_bytes(int threads) const;
+  void list_products(std::vector<device::ProductShape>& out) const;
+  double flops(bool forward, bool backward) const;  // of the transform
+
+  // From x, [tokens, hidden], to `normed` in the workspace.
+  void forward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x,
+               const device::Dropout& adapter_dropout) const;
+  // d_norm: the gradient of `normed`, whose memory is used. Writes dx and the gradients of the tensors.
+  void backward(device::Lane&, const Context&, const HeadPlaces&, device::ConstView x, device::ConstView d_norm,
+                device::View dx, const GradientRange& gradients, const device::Dropout& adapter_dropout) const;
+
+ private:
+  // taken(): the input of the first step. entered(): that of the transform. unnormed(): that of the final norm.
+  device::ConstView taken(const Context&, const HeadPlaces&, device::ConstView x) const;
+  device::ConstView entered(const Context&, const HeadPlaces&, device::ConstView x) const;
+  device::ConstView unnormed(const Context&, const HeadPlaces&, device::ConstView x) const;
+
+  LossRows taken_;
+  std::size_t hidden_;
+  std::optional<Linear> transform_;
+  std::optional<NormPart> norm_, entry_norm_;
+};
+
+// The rows in each chunk of a head's `tokens` rows, chosen so that the fp32 logits of a chunk stay small compared to a
+// model.
+std::size_t chunk_rows(std::size_t tokens, std::size_t vocabulary, device::Kind kind);
+
+// The stride between rows of a tile's logits, in elements. It avoids powers of two, with which all rows would share a
+// few cache sets.
+inline std::size_t logit_stride(std::size_t columns) {
+  return (columns + 15) / 16 * 16 + 16;
+}
+
+// The products of a chunk of a head's rows with a tile of its table. Gradients replace the fp32 logits in their rows.
+// The input's gradient is summed over tiles, the table's over chunks, in fp32.
+struct TileProducts {
+  TileProducts(std::size_t rows, std::size_t columns, std::size_t hidden, bool bias, const RunShape& run);
+
+  // In bytes, for the largest of them.
+  std::size_t workspace(int threads) const;
+
+  std::size_t rows, columns;
+  // weights_first: for the first chunk; it overwrites the sum.
+  device::Product logits, input, weights_first, weights_more;
+};
+
+// This rank's part of a head's table [vocabulary, hidden] and of the bias of its words: the tiles of its virtual
+// shards, their places in flat buffers, and their products with chunks of rows.
+class HeadTable {
+ public:
+  HeadTable(std::size_t vocabulary, std::size_t hidden, const RunShape& run);
+
+  // For each shard of this rank: the offsets of the table's rows, in the buffer of the unit that holds them, and of the
+  // bias of its words. `biases` is empty if there is no bias.
+  void place(std::vector<std::size_t> rows, std::vector<std::size_t> biases);
+  // Prepares the products of `rows` rows in chunks of chunk_rows.
+  void prepare(std::size_t rows, std::size_t chunk_rows, const RunShape& run);
+  // Bytes for the largest product, and for the sum of the bias's gradient over the rows of a chunk.
+  std::size_t workspace(int threads) const;
+  std::size_t bias_workspace() const;
+
+  const TableTiles& tiles() const { return tiles_; }
+  std::size_t count() const { return tiles_.count(); }
+  std::size_t rows(std::size_t tile) const { return tiles_.rows(tile); }
+  std::size_t shard(std::size_t tile) const { return tiles_.shard(tile); }
+  std::size_t size(std::size_t tile) const { return tiles_.rows(tile) * hidden_; }
+  bool biased() const { return !biases_.empty(); }
+  bool learns_rows() const { return !is_frozen(rows_[0]); }
+  bool learns_words() const { return biased() && !is_frozen(biases_[0]); }
+  const TileProducts& products(std::size_t rows, std::size_t tile) const {
+    return products_[rows == chunk_rows_ ? 0 : 1][tiles_.width(tile)];
+  }
+
+  // Calls f(products) for each tile, and then for widths that only tiles of other ranks have. Algorithms are chosen for
+  // the products listed here, and must not depend on the rank.
+  template <typename F>
+  void for_listed(std::size_t rows, F&& f) const {
+    std::vector<bool> seen(tiles_.widths().size());
+    for (std::size_t tile = 0; tile < count(); ++tile) {
+      f(products(rows, tile));
+      seen[tiles_.width(tile)] = true;
+    }
+    for (std::size_t width = 0; width < seen.size(); ++width)
+      if (!seen[width]) f(products_[rows == chunk_rows_ ? 0 : 1][width]);
+  }
+  // The words for which a vector over the words has room in each shard: every shard begins at a cache line, so that
+  // products see the same alignment on every rank.
+  std::size_t room() const { return (tiles_.shard_words() + 31) / 32 * 32; }
+
+  // The tile's rows in the holder's buffer, its part of the bias in the head's, its part of a vector with room() words
+  // for each shard, and its part of logits or of a matrix of rows, which are dense.
+  template <typename V>
+  V rows_in(const FlatRange<V>& holder, std::size_t tile) const {
+    return holder.sub(begin(tile), size(tile));
+  }
+  template <typename V>
+  V bias_in(const FlatRange<V>& head, std::size_t tile) const {
+    return head.sub(biases_[shard(tile)] + tiles_.row_in_shard(tile), rows(tile));
+  }
+  device::View words_in(device::View words, std::size_t tile) const {
+    return words.sub(shard(tile) * room() + tiles_.row_in_shard(tile), rows(tile));
+  }
+  device::View logits_in(device::View logits, std::size_t tile) const { return logits.sub(own_row(tile), rows(tile)); }
+  device::View rows_of_sum(device::View sum, std::size_t tile) const {
+    return sum.sub(own_row(tile) * hidden_, size(tile));
+  }
+  // Calls f(begin, end) for the stretches of the gradients of a shared table in which there are no rows.
+  template <typename F>
+  void for_gaps(const GradientRange& gradients, F&& f) const {
+    std::size_t end = gradients.begin;
+    for (std::size_t tile = 0; tile < count(); ++tile) {
+      if (end < begin(tile)) f(end, begin(tile));
+      end = begin(tile) + size(tile);
+    }
+    const std::size_t last = gradients.begin + gradients.values.size;
+    if (end < last) f(end, last);
+  }
+
+ private:
+  std::size_t begin(std::size_t tile) const { return rows_[shard(tile)] + tiles_.row_in_shard(tile) * hidden_; }
+  std::size_t own_row(std::size_t tile) const { return shard(tile) * tiles_.shard_words() + tiles_.row_in_shard(tile); }
+
+  std::size_t hidden_, chunk_rows_ = 0;
+  TableTiles tiles_;
+  std::vector<std::size_t> rows_, biases_;
+  // Full chunks come first, then the last one; each has the products of TableTiles::widths().
+  std::array<std::vector<TileProducts>, 2> products_;
+};
+
+}  // namespace strata::models

@@ -1,0 +1,175 @@
+#include "runtime/job/choices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "runtime/forecast/simulator.h"
+#include "runtime/forecast/stage_times.h"
+
+namespace strata::runtime {
+
+namespace {
+
+// A stage's memory grows with its units' parameters, their activations, and the largest unit.
+struct Load {
+  double parameters = 0, saved = 0, largest = 0;
+
+  bool covers(const Load& other) const {
+    return parameters >= other.parameters && saved >= other.saved && largest >= other.largest;
+  }
+};
+
+Load load_of(const models::Unit& unit) {
+  double size = 0;
+  for (const models::PoolKind pool : {models::PoolKind::trained, models::PoolKind::frozen, models::PoolKind::quantised})
+    size += static_cast<double>(unit.size(pool));
+  const models::UnitBytes bytes = unit.bytes();
+  return {
+      size, static_cast<double>(bytes.saved),
+      std::max({size, static_cast<double>(bytes.forward_workspace), static_cast<double>(bytes.backward_workspace)})};
+}
+
+// By first and last unit.
+using Loads = std::vector<std::vector<Load>>;
+Loads loads_of(const models::Model& model) {
+  const std::size_t units = model.units.size();
+  Loads out(units, std::vector<Load>(units));
+  for (std::size_t first = 0; first < units; ++first) {
+    Load sum;
+    for (std::size_t last = first; last < units; ++last) {
+      const Load one = load_of(*model.units[last]);
+      sum = {sum.parameters + one.parameters, sum.saved + one.saved, std::max(sum.largest, one.largest)};
+      out[first][last] = sum;
+    }
+  }
+  return out;
+}
+
+// Calls of units in a step that is planned as it is: this takes some milliseconds.
+constexpr std::size_t kShortStep = 2048;
+
+// Splits that are tried before the search gives up: most models fit at once or not at all.
+constexpr int kMostSplits = 64;
+
+}  // namespace
+
+Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least) {
+  const auto group = static_cast<int>(recipe.training.reduce_group);
+  const int of_group = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
+  const int run = recipe.parallel.chunks > 1 ? std::lcm(of_group, recipe.parallel.stages) : of_group;
+  Recipe few = recipe;
+  few.training.global_batch_size.reset();
+  few.training.gradient_accumulation_steps = std::min((least + run - 1) / run * run, recipe.accumulation_steps(ranks));
+  return few;
+}
+
+std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
+                                      const StageFits& fits) {
+  const auto units = static_cast<int>(model.units.size());
+  const Loads loads = loads_of(model);
+  const auto load_of_range = [&](const UnitRange& range) -> const Load& {
+    return loads[static_cast<std::size_t>(range.first)][static_cast<std::size_t>(range.last)];
+  };
+  std::vector<std::vector<Load>> too_much(static_cast<std::size_t>(stages * chunks));  // by piece
+  const auto may_have = [&](int piece, const UnitRange& range) {
+    return std::ranges::none_of(too_much[static_cast<std::size_t>(piece)],
+                                [&](const Load& known) { return load_of_range(range).covers(known); });
+  };
+  std::map<std::vector<int>, bool> known;  // by stage, first and last unit of each of its pieces
+  std::vector<UnitRange> fastest;
+  for (int tried = 0; tried < kMostSplits; ++tried) {
+    std::vector<UnitRange> split = fastest_split(units, stages, chunks, time, may_have);
+    if (split.empty()) break;
+    if (fastest.empty()) fastest = split;
+    bool all = true;
+    for (int stage = 0; stage < stages; ++stage) {
+      std::vector<int> key = {stage};
+      int largest = stage;  // piece
+      for (int piece = stage; piece < stages * chunks; piece += stages) {
+        const UnitRange& range = split[static_cast<std::size_t>(piece)];
+        key.insert(key.end(), {range.first, range.last});
+        if (load_of_range(range).parameters > load_of_range(split[static_cast<std::size_t>(largest)]).parameters)
+          largest = piece;
+      }
+      const auto [it, is_new] = known.try_emplace(std::move(key));
+      if (is_new) it->second = fits(stage, split);
+      if (it->second) continue;
+      all = false;
+      too_much[static_cast<std::size_t>(largest)].push_back(load_of_range(split[static_cast<std::size_t>(largest)]));
+    }
+    if (all) return split;
+  }
+  return fastest;
+}
+
+std::vector<UnitRange> choose_split(
+    const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
+    const std::function<bool(const Recipe&, int stage, const std::vector<UnitRange>&)>& fits_stage) {
+  const int stages = recipe.parallel.stages, chunks = static_cast<int>(recipe.parallel.chunks);
+  if (!recipe.parallel.split.empty()) return split_into_pieces(model, stages, chunks, recipe.parallel.split);
+  require_units(model, stages, chunks);
+  const int micro_batches = recipe.accumulation_steps(ranks);
+  const StepPlan plan = whole(with_few_micro_batches(recipe, ranks, 2));
+  StageTimes times(model.units.size());
+  times.add(plan, nominal_profile(plan), micro_batches);
+  // A stage keeps activations of at most as many micro-batches as there are stages, or about twice as many with several
+  // chunks, so a long step is planned with fewer.
+  const bool keeps_all = recipe.parallel.schedule == Schedule::all_forward_all_backward;
+  const bool is_short = static_cast<std::size_t>(micro_batches) * model.units.size() <= kShortStep;
+  const Recipe few =
+      keeps_all || is_short ? recipe : with_few_micro_batches(recipe, ranks, chunks == 1 ? stages + 1 : 4 * stages);
+  return balanced_split(
+      model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
+      [&](int stage, const std::vector<UnitRange>& split) { return fits_stage(few, stage, split); });
+}
+
+namespace {
+
+// The speedup that a relative growth of memory must bring, and the difference that the simulator hardly resolves.
+constexpr double kSpeedPerMemory = 0.5, kAlike = 0.01;
+
+double bytes_of(const StepPlan& plan) {
+  return static_cast<double>(plan.memory[0].peak + plan.memory[1].peak);
+}
+
+// Whether the extra memory of `more` brings enough speed over `less`.
+bool is_worth_it(const StepPlan& more, const StepPlan& less) {
+  const double growth = bytes_of(more) / bytes_of(less) - 1;
+  const MachineProfile machine = nominal_profile(less);
+  const auto seconds = [&](const StepPlan& plan) { return makespan_s(plan, simulate(plan, machine)); };
+  const double gain = seconds(less) / seconds(more) - 1;
+  const auto moved = [](const StepPlan& p) { return p.comm_bytes.total() + p.io_bytes.total(); };
+  if (growth <= kAlike && std::abs(gain) <= kAlike) return moved(more) < moved(less);
+  return gain >= kSpeedPerMemory * growth && gain > 0;
+}
+
+}  // namespace
+
+bool takes_vertical(const OrderedPlan& horizontal, const OrderedPlan& vertical,
+                    const std::function<std::size_t()>& device_limit) {
+  if (horizontal.fits != vertical.fits) return vertical.fits;
+  const bool vertical_is_less = bytes_of(vertical.plan) < bytes_of(horizontal.plan);
+  if (!vertical.fits) return vertical_is_less;
+  const StepPlan& less = (vertical_is_less ? vertical : horizontal).plan;
+  const StepPlan& more = (vertical_is_less ? horizontal : vertical).plan;
+  const bool takes_more = is_worth_it(more, less);
+  const std::size_t taken = (takes_more ? more : less).memory[0].peak, left = (takes_more ? less : more).memory[0].peak;
+  const bool too_much = taken > left && taken > device_limit();
+  return vertical_is_less != (takes_more != too_much);
+}
+
+std::vector<Recipe> with_less_moved(const Recipe& recipe, int ranks) {
+  std::vector<Recipe> out;
+  const Recipe::Zero& zero = recipe.zero;
+  if (ranks > 1 && zero.stage > 0) --out.emplace_back(recipe).zero.stage;
+  for (const auto at :
+       {&Recipe::Zero::parameters, &Recipe::Zero::gradients, &Recipe::Zero::optimizer, &Recipe::Zero::activations})
+    if (zero.*at != Tier::device)
+      out.emplace_back(recipe).zero.*at = zero.*at == Tier::nvme ? Tier::host : Tier::device;
+  return out;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,50 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "models/model.h"
+#include "runtime/plan/layout/stages.h"
+#include "runtime/plan/plan.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::runtime {
+
+// The recipe with at least `least` micro-batches per rank and step, if it has that many: a multiple of the runs of
+// training.reduce_group and of the interleaved schedule.
+Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least);
+
+// Plans a stage of a split and says whether it fits.
+using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& split)>;
+
+// parallel.split = "auto": of the splits of a model into pipeline stages that fit, the one whose slowest stage is the
+// fastest. Plans a split only if it is the fastest that is not yet known to be too large. If none was found to fit,
+// returns the fastest split; the refusal of its largest stage says what it needs.
+std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
+                                      const StageFits& fits);
+
+// The split that the recipe gives, or balanced_split(). For the latter, `whole` plans the model in one stage and
+// `fits_stage` a stage, with a recipe of fewer micro-batches than the run's: times and memory follow from these.
+std::vector<UnitRange> choose_split(
+    const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
+    const std::function<bool(const Recipe&, int stage, const std::vector<UnitRange>&)>& fits_stage);
+
+// memory.order = "auto": plans one step in both orders and takes one of them.
+//
+// The order with less memory (device and host together) wins, unless the other gains at least half as much speed as it
+// adds memory, on a nominal machine of the plan's kind: 5% for each 10%. If both are alike, the order that moves fewer
+// bytes wins. If only one order fits, it is taken; if neither does, the one with less memory. An order that needs more
+// device memory than the other must also stay within device_limit() bytes, which is called only in that case.
+struct OrderedPlan {
+  const StepPlan& plan;
+  bool fits;
+};
+bool takes_vertical(const OrderedPlan& horizontal, const OrderedPlan& vertical,
+                    const std::function<std::size_t()>& device_limit);
+
+// Returns the recipe with one choice of zero.* undone at a time: a lower stage, or one state a tier nearer to the
+// device. A recipe that moves or shards state to save device memory must not use more of it than any of these; they
+// give takes_vertical() its limit.
+std::vector<Recipe> with_less_moved(const Recipe& recipe, int ranks);
+
+}  // namespace strata::runtime

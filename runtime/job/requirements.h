@@ -1,0 +1,66 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "models/adapter.h"
+#include "models/model.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::runtime {
+
+// Throws Error{usage} if `ranks` ranks cannot share the recipe's model as parallel.* says, and for keys that
+// parallel.tensor_shards above 1 does not support in this version.
+void require_mesh(const Recipe& recipe, int ranks);
+
+// Throws Error{usage} for a pipeline schedule that the training cannot have, and for settings that exclude pipeline
+// stages.
+void require_stages(const Recipe& recipe, int ranks);
+
+// Whether the pipeline's schedule accepts this many micro-batches per rank and step: with several chunks, a multiple of
+// the stages.
+bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches);
+
+// Throws Error{usage} if the ranks that share each layer cannot divide the rows of a micro-batch (parallel.sequence).
+void require_divisible_rows(const Recipe& recipe, const models::Model& model);
+
+// Says how many virtual shards there are, and which values of parallel.tensor keep the bits.
+std::string note_of_shards(std::size_t shards);
+
+// Throws Error{usage} if the adapter does not fit the model: target_modules, exclude_modules, modules_to_save,
+// rank_pattern or alpha_pattern names something that no module is called (the nearest names are listed) or that is not
+// a linear layer; the model lacks a layer; a rank exceeds a layer's width; a tied table would be trained under one of
+// its two names; or nothing is left to train. `folder`: the adapter was read from peft's files, which may also list
+// names of other families.
+void require_adaptable(const models::Model& model, const models::Adapter& adapter,
+                       const std::optional<std::filesystem::path>& folder);
+
+// Throws Error{usage} if a pattern of training.freeze matches no tensor of the model (the nearest names are listed), or
+// if nothing is left to train.
+void require_freezable(const models::Model& model, std::span<const std::string> patterns);
+
+// Throws Error{usage} if model.frozen_format is set and the model has no tensor that it applies to.
+void require_quantised(const models::Model& model);
+
+// For a model whose layers are cut into virtual shards: throws Error{usage} if some are quantised without an adapter on
+// top, or cut within the 64 elements that share a scale.
+void require_whole_scales(const models::Model& model, std::size_t shards, bool adapted);
+
+// A sentence that says what full training trains in a model whose files hold matrices in 4 bits.
+std::string note_of_quantised_files(const models::Model& model);
+
+// A plan lists every call of a unit in a step. This many take a few seconds to plan; in vertical order a plan holds all
+// of them at once, so fewer are allowed.
+inline constexpr std::int64_t kMostCalls = 1 << 16, kMostVerticalCalls = 1 << 13;
+
+// The calls of a rank's units in a step of this many micro-batches through a model with this many units. The rank has
+// the largest stage of parallel.split or, if stages are balanced, about its share.
+std::int64_t calls_of(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
+bool plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches);
+// Throws Error{usage} for a recipe that needs more calls, of one of `ranks` or of all of them, than a plan may have.
+void require_plannable(const Recipe& recipe, std::size_t units, std::int64_t micro_batches, int ranks);
+
+}  // namespace strata::runtime

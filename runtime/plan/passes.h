@@ -1,0 +1,27 @@
+#pragma once
+#include <vector>
+
+#include "runtime/plan/plan.h"
+
+namespace strata::runtime {
+
+// The first and the last task that use a buffer, in issue order. A buffer that lives from step to step spans all tasks.
+struct Lifetime {
+  int first, last;
+};
+std::vector<Lifetime> lifetimes_of(const StepPlan& plan);
+// The lifetimes by which memory is assigned. A reduction should overlap with the call issued before it, so its buffers
+// occupy memory from that call on: in memory that the call releases, the reduction would have to wait for it.
+std::vector<Lifetime> occupations_of(const StepPlan& plan);
+
+// Gives every buffer its offset in its tier's arena. `memory_of`: a plan with offsets, between whose steps this one
+// runs in the same memory. It then uses that plan's parameters in place, and puts everything else after the buffers
+// that live from step to step.
+void assign_offsets(StepPlan& plan, const StepPlan* memory_of);
+// Fills in plan.memory. The plan must have offsets.
+void predict_memory(StepPlan& plan);
+
+// Fills in the waits of every task. The plan must have offsets. The rule is in waits.cc.
+void derive_waits(StepPlan& plan);
+
+}  // namespace strata::runtime
