@@ -14,10 +14,9 @@
 #include "base/error.h"
 #include "device/gpu.h"
 #include "launcher/command_line/commands.h"
+#include "launcher/command_line/wrong_arguments.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/screen/printable.h"
-#include "runtime/recipe/keys.h"
-#include "runtime/recipe/names/names_elsewhere.h"
 
 namespace {
 
@@ -47,28 +46,6 @@ bool is_of_one_process(std::string_view command) {
   constexpr std::string_view kCommands[] = {"plan",   "export", "tokenize",   "inspect", "doctor", "keys",
                                             "report", "launch", "node-agent", "ctl",     "top"};
   return std::find(std::begin(kCommands), std::end(kCommands), command) != std::end(kCommands);
-}
-
-// The first argument of the form KEY=VALUE, with a key of the recipe, that does not follow --set; empty if there is
-// none.
-std::string assignment_among(int argc, char** argv) {
-  for (int i = 2; i < argc; ++i) {
-    std::string_view text = argv[i];
-    if (std::string_view(argv[i - 1]) == "--set") continue;
-    text.remove_prefix(std::min(text.find_first_not_of('-'), text.size()));
-    const std::string_view key = text.substr(0, text.find('='));
-    for (const auto& known : strata::runtime::recipe_keys())
-      if (key.size() < text.size() && known.name == key) return std::string(text);
-  }
-  return {};
-}
-
-// The command that an unknown word was meant to be, as the end of a sentence; empty if none is like it.
-std::string command_meant(std::string_view word, const std::vector<CLI::App*>& commands) {
-  for (const CLI::App* command : commands)
-    if (strata::runtime::is_slip(strata::runtime::edits(word, command->get_name()), word.size(), 3))
-      return ": did you mean " + command->get_name() + "?";
-  return {};
 }
 
 // For launch: the words after the first --, which form another command.
@@ -109,20 +86,22 @@ int run(int argc, char** argv) {
   const auto named = [&](const CLI::App* known) { return argc > 1 && known->get_name() == argv[1]; };
   try {
     if (argc > 1 && argv[1][0] != '-' && std::none_of(commands.begin(), commands.end(), named))
-      return strata::launcher::refuse_as_rank({Exit::usage, fmt::format("there is no command {}{} (see strata --help)",
-                                                                        argv[1], command_meant(argv[1], commands))});
+      return strata::launcher::refuse_as_rank({Exit::usage, strata::launcher::unknown_command(argv[1], commands)});
     const bool launches = argc > 1 && argv[1] == std::string_view("launch");
     app.parse(launches ? argc - static_cast<int>(after_dashes(argc, argv).size()) : argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return is_another_rank() ? 0 : app.exit(error);  // --help, --version
-    std::string hint = "see strata --help";
-    if (const auto it = std::find_if(commands.begin(), commands.end(), named); it != commands.end())
-      hint = "see strata " + (*it)->get_name() + " --help";
-    if (const std::string key = assignment_among(argc, argv); !key.empty()) hint = "a key of the recipe: --set " + key;
-    if (argc > 1 && argv[1] == std::string_view("launch") && after_dashes(argc, argv).empty())
-      hint = "the command of the ranks follows two dashes: launch ... -- train RECIPE";
-    const strata::Error wrong(Exit::usage, fmt::format("{} ({})", error.what(), hint));
-    if (argc > 1 && is_of_one_process(argv[1])) throw wrong;
+    const auto command = std::find_if(commands.begin(), commands.end(), named);
+    if (command == commands.end())
+      return strata::launcher::refuse_as_rank(
+          {Exit::usage, fmt::format("{} (see strata --help)",
+                                    argc > 1 ? error.what() : "strata needs a command, such as strata train RECIPE")});
+    const std::vector<std::string> words(argv + 2, argv + argc);
+    std::string what = strata::launcher::wrong_arguments(**command, error, words);
+    if (argv[1] == std::string_view("launch") && after_dashes(argc, argv).empty())
+      what += "; the command of the ranks follows two dashes: launch ... -- train RECIPE";
+    const strata::Error wrong(Exit::usage, what);
+    if (is_of_one_process(argv[1])) throw wrong;
     return strata::launcher::refuse_as_rank(wrong);
   }
   std::cout.flush();

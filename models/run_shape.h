@@ -10,6 +10,7 @@
 #include "models/adapter.h"
 #include "models/flat_range.h"
 #include "models/objective.h"
+#include "models/parameter.h"
 
 namespace strata::models {
 

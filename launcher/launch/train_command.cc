@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/shell_word.h"
+#include "launcher/command_line/wrong_arguments.h"
 #include "launcher/launch/launch.h"
 #include "launcher/rank/planned_run.h"
 #include "launcher/screen/printable.h"
@@ -56,7 +57,7 @@ TrainCommand read_train_command(std::span<const std::string> words) {
   try {
     app.parse(rest);
   } catch (const CLI::ParseError& error) {
-    fail(Exit::usage, "{} (after --; see strata train --help)", error.what());
+    fail(Exit::usage, "after --, {}", wrong_arguments(app, error, std::span(words).subspan(1)));
   }
   if (!recipe.empty()) out.recipe = runtime::user_path(recipe);
   return out;

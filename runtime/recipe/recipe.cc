@@ -63,10 +63,13 @@ offload::IoOptions Recipe::io_options() const {
 }
 
 void require_trainable(const Recipe& recipe) {
-  if (!recipe.training.max_steps) fail(Exit::usage, "training.max_steps is missing: how many steps to train");
-  if (*recipe.training.max_steps > 0 && recipe.data.train.empty()) {
-    fail(Exit::usage, "data.train is missing: the token files to train on (strata tokenize makes them)");
-  }
+  const bool steps = recipe.training.max_steps.has_value();
+  const bool data = !recipe.data.train.empty() || recipe.training.max_steps == 0;
+  constexpr std::string_view kData = "the token files to train on (strata tokenize makes them)";
+  if (!steps && !data)
+    fail(Exit::usage, "training.max_steps and data.train are missing: how many steps to train, and {}", kData);
+  if (!steps) fail(Exit::usage, "training.max_steps is missing: how many steps to train");
+  if (!data) fail(Exit::usage, "data.train is missing: {}", kData);
   const Recipe::Evaluation& evaluation = recipe.evaluation;
   if (evaluation.asked() && recipe.data.validation.empty())
     fail(Exit::usage,

@@ -72,7 +72,11 @@ toml::table read_toml(const std::filesystem::path& path, std::string_view what) 
   } catch (const toml::parse_error& error) {
     const bool json =
         text.find_first_not_of(" \t\r\n") != std::string::npos && text[text.find_first_not_of(" \t\r\n")] == '{';
-    if (json) fail(Exit::usage, "{} {} looks like JSON: a {} is written in TOML", what, path.string(), what);
+    if (json)
+      fail(Exit::usage,
+           "{} {} looks like JSON: a {} is written in TOML; docs/coming-from.md has the keys for those of "
+           "DeepSpeed, Accelerate and others",
+           what, path.string(), what);
     const auto line = error.source().begin.line;
     fail(Exit::usage, "{} {}, line {}, column {}: {}{}", what, path.string(), line, error.source().begin.column,
          error.description(), hint_for(line_of(text, line)));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/error.h"
 #include "device/ops/attention/attention.h"
 #include "device/ops/dropout.h"
 #include "device/ops/elementwise.h"

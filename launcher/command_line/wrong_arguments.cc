@@ -1,0 +1,94 @@
+#include "launcher/command_line/wrong_arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "runtime/recipe/keys.h"
+#include "runtime/recipe/names/names_elsewhere.h"
+
+namespace strata::launcher {
+namespace {
+
+// The option without its dashes and value: "max-steps" for --max-steps=3.
+std::string_view name_in(std::string_view word) {
+  word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));
+  return word.substr(0, word.find('='));
+}
+
+// The key with this name, or with this last part if no other key has it; null if there is none.
+const runtime::RecipeKey* key_called(std::string_view name) {
+  const runtime::RecipeKey* found = nullptr;
+  for (const runtime::RecipeKey& key : runtime::recipe_keys()) {
+    if (key.name == name) return &key;
+    const std::string_view whole = key.name;
+    if (whole.substr(whole.rfind('.') + 1) != name) continue;
+    if (found) return nullptr;
+    found = &key;
+  }
+  return found;
+}
+
+// The longest name of the command's option that has the fewest edits to `name`; empty if all are too far.
+std::string option_meant(const CLI::App& command, std::string_view name) {
+  std::string nearest;
+  std::size_t fewest = name.size();
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& known : option->get_lnames()) {
+      const std::size_t edits = runtime::edits(name, known);
+      if (edits >= fewest || !runtime::is_slip(edits, name.size(), 4)) continue;
+      nearest = known;
+      fewest = edits;
+    }
+  return nearest;
+}
+
+// What an option that the command does not have was meant to be, as the end of a sentence.
+std::string meaning_of(const CLI::App& command, std::string_view word, std::string_view value) {
+  const std::string_view name = name_in(word);
+  if (const std::string option = option_meant(command, name); !option.empty())
+    return fmt::format(": did you mean --{}?", option);
+  const std::string key_name = runtime::folded(name);
+  const runtime::RecipeKey* key = key_called(key_name);
+  if (const runtime::NameElsewhere* other = key ? nullptr : runtime::find_elsewhere(key_name))
+    return fmt::format(": {}", runtime::text_of(*other));
+  if (!key) key = runtime::similar_key(key_name);
+  if (key && command.get_option_no_throw("--set"))
+    return fmt::format(": it is a key of the recipe, --set {}={}", key->name, value);
+  return fmt::format(" (see strata {} --help)", command.get_name());
+}
+
+}  // namespace
+
+std::string wrong_arguments(const CLI::App& command, const CLI::ParseError& error, std::span<const std::string> words) {
+  const std::string name = command.get_name(), text = error.what(), hint = fmt::format("(see strata {} --help)", name);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.starts_with("--"))
+    return fmt::format("{} needs a value {}", text.substr(0, text.find(':')), hint);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return fmt::format("{} {}", text, hint);
+  const std::vector<std::string> extras = command.remaining(true);
+  const auto unexpected = [&](const std::string& word) { return std::ranges::find(extras, word) != extras.end(); };
+  const auto word = std::ranges::find_if(words, unexpected);
+  if (word == words.end()) return fmt::format("{} {}", text, hint);
+  const std::size_t equals = word->find('=');
+  const auto next = word + 1;
+  const std::string value = equals != std::string::npos                      ? word->substr(equals + 1)
+                            : next != words.end() && !next->starts_with('-') ? *next
+                                                                             : "VALUE";
+  if (word->starts_with('-'))
+    return fmt::format("strata {} has no option {}{}", name, word->substr(0, equals),
+                       meaning_of(command, *word, value));
+  if (const runtime::RecipeKey* key = equals == std::string::npos ? nullptr : key_called(name_in(*word)))
+    return fmt::format("{}: a key of the recipe follows --set, as in --set {}={}", *word, key->name, value);
+  return fmt::format("strata {} takes no further argument {} {}", name, *word, hint);
+}
+
+std::string unknown_command(std::string_view word, std::span<CLI::App* const> commands) {
+  const auto edits = [&](const CLI::App* command) { return runtime::edits(word, command->get_name()); };
+  const CLI::App* const nearest = *std::ranges::min_element(commands, {}, edits);
+  const bool meant = runtime::is_slip(edits(nearest), word.size(), 2);
+  return fmt::format("there is no command {}{} (see strata --help)", word,
+                     meant ? ": did you mean " + nearest->get_name() + "?" : "");
+}
+
+}  // namespace strata::launcher

@@ -1,0 +1,65 @@
+#include "launcher/command_line/wrong_arguments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace strata::launcher {
+namespace {
+
+// What `strata plan` says of these words.
+std::string said(std::vector<std::string> words) {
+  CLI::App command("", "plan");
+  std::vector<std::string> sets;
+  std::string recipe, json;
+  int ranks = 0;
+  command.add_option("RECIPE", recipe);
+  command.add_option("--set", sets)->expected(1)->allow_extra_args(false);
+  command.add_option("--ranks-per-node", ranks);
+  command.add_option("--json", json);
+  try {
+    command.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::ParseError& error) {
+    return wrong_arguments(command, error, words);
+  }
+  return "";
+}
+
+TEST(WrongArguments, NamesTheOptionThatWasMeant) {
+  EXPECT_EQ(said({"a.toml", "--rank-per-node", "3"}),
+            "strata plan has no option --rank-per-node: did you mean --ranks-per-node?");
+}
+
+TEST(WrongArguments, SayHowAKeyOfTheRecipeIsSet) {
+  EXPECT_EQ(said({"a.toml", "--training.max_steps", "3"}),
+            "strata plan has no option --training.max_steps: it is a key of the recipe, --set training.max_steps=3");
+  EXPECT_EQ(said({"--max-steps=3"}),
+            "strata plan has no option --max-steps: it is a key of the recipe, --set training.max_steps=3");
+  EXPECT_EQ(said({"--max_steps", "--json", "x"}),
+            "strata plan has no option --max_steps: it is a key of the recipe, --set training.max_steps=VALUE");
+  EXPECT_EQ(said({"a.toml", "training.max_steps=3"}),
+            "training.max_steps=3: a key of the recipe follows --set, as in --set training.max_steps=3");
+}
+
+TEST(WrongArguments, GiveTheKeyForAnotherProgramsOption) {
+  EXPECT_THAT(said({"--per_device_train_batch_size", "4"}), testing::HasSubstr("use training.micro_batch_size"));
+}
+
+TEST(WrongArguments, OfOtherWordsPointToTheHelp) {
+  EXPECT_EQ(said({"--qqqq"}), "strata plan has no option --qqqq (see strata plan --help)");
+  EXPECT_EQ(said({"a.toml", "b.toml"}), "strata plan takes no further argument b.toml (see strata plan --help)");
+  EXPECT_EQ(said({"--json"}), "--json needs a value (see strata plan --help)");
+}
+
+TEST(UnknownCommand, NamesTheOneThatWasMeant) {
+  CLI::App app, *train = app.add_subcommand("train"), *plan = app.add_subcommand("plan");
+  const std::vector<CLI::App*> commands = {train, plan};
+  EXPECT_EQ(unknown_command("trian", commands), "there is no command trian: did you mean train? (see strata --help)");
+  EXPECT_EQ(unknown_command("pln", commands), "there is no command pln: did you mean plan? (see strata --help)");
+  EXPECT_EQ(unknown_command("x", commands), "there is no command x (see strata --help)");
+}
+
+}  // namespace
+}  // namespace strata::launcher
