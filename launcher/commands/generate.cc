@@ -98,6 +98,7 @@ std::unique_ptr<text::Tokenizer> own_tokenizer(const std::filesystem::path& fold
 Question read_question(const GenerateOptions& options, const runtime::ModelFolder& folder, const std::string& chat,
                        bool typed, bool speaks) {
   Question out{.prompt = options.prompt_tokens, .typed = typed};
+  folder.require_base();
   const auto beside = folder.hugging_face();
   if (beside) out.ends = models::end_tokens(*beside);
   if (options.prompt || options.chat) {

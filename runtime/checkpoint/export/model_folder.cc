@@ -301,11 +301,19 @@ std::unique_ptr<WeightSource> ModelFolder::base_weights(const models::Model& mod
   constexpr std::string_view kKeys[] = {"training.seed", "model.init", "model.new_head"};
   const Recipe began = stored_keys(manifest.recipe, kKeys);
   if (began.model.init == Init::random) return random_weights(model, began.training.seed);
+  require_base();
+  return ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
+}
+
+void ModelFolder::require_base() const {
+  if (!checkpoint_) return;
+  const Manifest manifest = open_ ? open_->manifest() : read_manifest(path_);
+  constexpr std::string_view kKeys[] = {"model.init"};
+  if (manifest.base_hash.empty() || stored_keys(manifest.recipe, kKeys).model.init == Init::random) return;
   if (type_at(manifest.base_path) == fs::file_type::not_found)
     fail(Exit::usage,
          "{} holds an adapter, and its base model is no longer at {}: put the model back there, or a link to it",
          path_.string(), manifest.base_path);
-  return ModelFolder(manifest.base_path).weights(model, began.training.seed, began.model.new_head);
 }
 
 device::DType ModelFolder::dtype() const {

@@ -44,6 +44,8 @@ class ModelFolder {
   // For a checkpoint with an adapter: the weights of the model that it was trained on, without the adapter.
   // Thread-safe.
   std::unique_ptr<WeightSource> base_weights(const models::Model& model) const;
+  // Throws Error{usage} if this is a checkpoint with an adapter and the model that it was trained on has moved.
+  void require_base() const;
   // The dtype of the largest stored tensor.
   device::DType dtype() const;
   // The folder with the tokenizer and generation_config.json: the directory itself, or the one that the checkpoint's
