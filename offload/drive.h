@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "offload/io_options.h"
-#include "offload/stripes.h"
 #include "offload/submitter.h"
 #include "offload/swap_file.h"
 

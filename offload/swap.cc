@@ -15,7 +15,6 @@
 #include "device/memory.h"
 #include "offload/drive.h"
 #include "offload/io_options.h"
-#include "offload/stripes.h"
 #include "offload/swap_file.h"
 #include "offload/transfer.h"
 

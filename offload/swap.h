@@ -1,7 +1,7 @@
 #pragma once
 // offload/ moves one tier's bytes to drives and back. It knows nothing of plans or tensors, and of ranks only a number
 // for messages. The runtime sees only Swap (this header). Below it are an unnamed file per drive (swap_file.h), blocks
-// of 1 MiB striped over drives (stripes.h), an I/O thread with a queue per drive (drive.h), and three Submitters
+// of 1 MiB striped over drives, an I/O thread with a queue per drive (drive.h), and three Submitters
 // (submitter.h): io_uring, libaio and a thread pool. climb() finds out at the start which of them works; io_options.h
 // holds what the recipe may force.
 

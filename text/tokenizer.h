@@ -7,6 +7,7 @@
 // pipeline/load.cc, which builds all of it from a tokenizer.json.
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -17,9 +18,38 @@
 #include <utility>
 #include <vector>
 
-#include "text/text_template.h"
-
 namespace strata::text {
+
+// How a tokenizer writes a text, or a pair of texts: the special tokens with their places, and the token type of each
+// piece.
+struct TextTemplate {
+  enum class Kind : std::uint8_t { token, first, second };
+  struct Piece {
+    Kind kind;
+    std::uint32_t id = 0;  // for a token
+    std::uint32_t type = 0;
+  };
+  std::vector<Piece> single = {{Kind::first}};
+  std::vector<Piece> pair = {};  // empty: the tokenizer has no template for pairs
+  bool cuts_front = false;       // a text that is too long loses its beginning (`truncation_side`)
+
+  // The number of tokens that it adds.
+  static std::size_t added(const std::vector<Piece>& pieces) {
+    std::size_t sum = 0;
+    for (const Piece& piece : pieces) sum += piece.kind == Kind::token ? 1 : 0;
+    return sum;
+  }
+};
+
+// The id of a token that has none assigned yet.
+inline constexpr std::uint32_t kNextId = ~std::uint32_t{0};
+
+// A token that is matched as a unit, before the text is cut into pieces.
+struct AddedToken {
+  std::uint32_t id = kNextId;
+  std::string content = {};
+  bool special = false, normalized = false, left_strip = false, right_strip = false, single_word = false;
+};
 
 // Converts text to token ids and back. Immutable: any number of threads may use one Tokenizer, each with a Workspace of
 // its own. Text is UTF-8. Invalid bytes are read as U+FFFD, one for each longest valid part of a character (like

@@ -12,4 +12,14 @@ std::string host_name() {
   return name.data();
 }
 
+Found look_up(const std::string& host, std::optional<int> port, int flags) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  const std::string service = port ? std::to_string(*port) : "";
+  if (const int error = ::getaddrinfo(host.c_str(), port ? service.c_str() : nullptr, &hints, &list); error != 0)
+    return {nullptr, ::gai_strerror(error)};
+  return {AddressList(list), ""};
+}
+
 }  // namespace strata

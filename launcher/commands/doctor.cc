@@ -27,7 +27,7 @@
 #include "device/gpu.h"
 #include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
-#include "launcher/screen/folded.h"
+#include "launcher/screen/printable.h"
 #include "offload/swap.h"
 #include "runtime/job/capacity.h"
 

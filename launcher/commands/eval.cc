@@ -22,7 +22,6 @@
 #include "launcher/rank/planned_run.h"
 #include "launcher/rank/run_as_rank.h"
 #include "launcher/rank/stop_signal.h"
-#include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
 #include "launcher/screen/progress.h"
 #include "launcher/screen/run_text.h"

@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "launcher/commands/commands.h"
 #include "launcher/rank/cores.h"
-#include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/progress.h"
 #include "runtime/checkpoint/export/exporter.h"
 
 namespace strata::launcher {

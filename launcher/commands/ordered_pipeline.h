@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "launcher/screen/activity.h"
+#include "launcher/screen/progress.h"
 #include "text/documents.h"
 
 namespace strata::launcher {

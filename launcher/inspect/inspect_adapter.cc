@@ -12,7 +12,6 @@
 #include "base/quantity.h"
 #include "launcher/inspect/inspect.h"
 #include "launcher/screen/printable.h"
-#include "models/files/nf4_tensor.h"
 #include "models/files/quantisation.h"
 #include "runtime/weights/adapter/peft_folder.h"
 

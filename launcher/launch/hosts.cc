@@ -19,7 +19,6 @@
 #include "base/error.h"
 #include "base/files/input_file.h"
 #include "base/host/host_name.h"
-#include "base/host/look_up.h"
 #include "base/quantity.h"
 #include "launcher/launch/ranks/child.h"
 

@@ -19,7 +19,7 @@
 #include "base/note.h"
 #include "device/device.h"
 #include "launcher/launch/agents.h"
-#include "launcher/launch/node/recipe_files.h"
+#include "launcher/launch/node/facts.h"
 #include "launcher/launch/ranks/allocation.h"
 #include "launcher/launch/ranks/attempt.h"
 #include "runtime/recipe/recipe.h"

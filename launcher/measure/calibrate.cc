@@ -16,7 +16,6 @@
 #include "launcher/overwrite.h"
 #include "launcher/rank/cores.h"
 #include "launcher/rank/run_as_rank.h"
-#include "launcher/screen/folded.h"
 #include "launcher/screen/printable.h"
 
 namespace strata::launcher {

@@ -7,7 +7,7 @@
 #include "comm/communicator.h"
 #include "device/lane.h"
 #include "launcher/measure/reference_block.h"
-#include "launcher/screen/activity.h"
+#include "launcher/screen/progress.h"
 
 namespace strata::launcher {
 

@@ -6,7 +6,7 @@
 
 #include "comm/communicator.h"
 #include "launcher/rank/stop_signal.h"
-#include "runtime/job/seat.h"
+#include "runtime/job/capacity.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::launcher {

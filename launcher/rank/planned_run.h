@@ -4,8 +4,8 @@
 #include "base/note.h"
 #include "comm/communicator.h"
 #include "runtime/data/open_data.h"
+#include "runtime/job/capacity.h"
 #include "runtime/job/make_job.h"
-#include "runtime/job/seat.h"
 
 namespace strata::launcher {
 

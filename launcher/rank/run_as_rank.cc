@@ -20,7 +20,7 @@
 #include "comm/agreement.h"
 #include "comm/nccl/nccl.h"
 #include "launcher/screen/printable.h"
-#include "runtime/job/seat.h"
+#include "runtime/job/capacity.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 

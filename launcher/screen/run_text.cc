@@ -17,7 +17,7 @@
 #include "launcher/screen/printable.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/data/batches.h"
-#include "runtime/data/data_figures.h"
+#include "runtime/data/data_facts.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/objective/objective.h"
 

@@ -8,7 +8,6 @@
 #include "models/classes.h"
 #include "models/families/families.h"
 #include "models/layers/embedding.h"
-#include "models/layers/embedding_norm.h"
 #include "models/layers/heads/head.h"
 
 namespace strata::models {

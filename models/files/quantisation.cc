@@ -1,8 +1,17 @@
 #include "models/files/quantisation.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
 
 #include "base/error.h"
+#include "models/files/config.h"
 
 namespace strata::models {
 
@@ -27,6 +36,117 @@ bool lies_in(std::span<const std::string> modules, std::string_view tensor) {
   if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
   return std::ranges::any_of(
       modules, [&](const std::string& module) { return tensor.starts_with(module) || tensor.ends_with(module); });
+}
+
+namespace {
+
+using device::kNf4Block, device::kNf4Scales, device::kScaleBlock;
+
+constexpr const char* kQuantState = ".quant_state.bitsandbytes__nf4";
+constexpr std::array<std::string_view, 5> kEndings = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
+                                                      kQuantState};
+
+[[noreturn]] void wrong(const StoredTensor& tensor, const std::string& expected, const std::string& found) {
+  fail(Exit::corrupt, "{}: expected {} of tensor {}, found {}", tensor.file.string(), expected, tensor.name, found);
+}
+
+const StoredTensor& part(const Safetensors& file, const StoredTensor& codes, std::string_view ending,
+                         std::string_view dtype, std::uint64_t elements) {
+  const StoredTensor* found = file.find(codes.name + std::string(ending));
+  if (!found) wrong(codes, fmt::format("the companion {}", ending), "none");
+  if (found->dtype != dtype || found->elements() != elements)
+    wrong(*found, fmt::format("{} elements in {}", elements, dtype),
+          fmt::format("{} in {}", found->elements(), found->dtype));
+  return *found;
+}
+
+// The map must equal bitsandbytes' own, bit for bit.
+template <typename Value>
+void require_map(const StoredTensor& map, unsigned entries, Value&& value) {
+  for (unsigned code = 0; code < entries; ++code) {
+    float there;
+    std::memcpy(&there, map.bytes.data() + code * sizeof there, sizeof there);
+    if (std::bit_cast<std::uint32_t>(there) != std::bit_cast<std::uint32_t>(value(code)))
+      fail(Exit::usage, "{}: {} has {} for code {}, and bitsandbytes' own map {}: another map is not supported",
+           map.file.string(), map.name, there, code, value(code));
+  }
+}
+
+void copy(const StoredTensor& from, std::uint64_t begin, std::size_t most, std::byte* to) {
+  const std::uint64_t count = std::min<std::uint64_t>(most, from.bytes.size() - begin);
+  std::memcpy(to, from.bytes.data() + begin, count);
+}
+
+}  // namespace
+
+std::uint64_t Nf4Tensor::elements() const {
+  std::uint64_t n = 1;
+  for (const std::uint64_t d : shape) n *= d;
+  return n;
+}
+
+void Nf4Tensor::read_block(std::uint64_t begin, std::span<std::byte> block) const {
+  STRATA_CHECK_EQ(begin % kNf4Block, 0u);
+  STRATA_CHECK_EQ(block.size(), stored_bytes(format(), kNf4Block));
+  std::ranges::fill(block, std::byte{0});
+  const std::uint64_t number = begin / kNf4Block;
+  std::byte* const to = block.data();
+  if (shared) {
+    copy(*shared, number * sizeof(float), sizeof(float), to);
+    std::memcpy(to + sizeof(float), &offset, sizeof offset);
+    copy(*scales, number * kNf4Scales, kNf4Scales, to + device::kNf4ScaleBytes);
+  } else {
+    copy(*scales, number * kNf4Scales * sizeof(float), kNf4Scales * sizeof(float), to);
+  }
+  copy(*codes, begin / 2, device::kNf4CodeBytes, to + (shared ? device::kNf4Codes : device::kNf4PlainCodes));
+  MappedFile::release(codes_of(begin, kNf4Block));
+}
+
+std::span<const std::byte> Nf4Tensor::codes_of(std::uint64_t begin, std::uint64_t count) const {
+  const std::uint64_t first = begin / 2, last = std::min<std::uint64_t>((begin + count + 1) / 2, codes->bytes.size());
+  return codes->bytes.subspan(first, last - std::min(first, last));
+}
+
+bool is_nf4(const Safetensors& file, const std::string& name) {
+  return file.find(name + kQuantState) != nullptr;
+}
+
+bool belongs_to_nf4(const Safetensors& file, std::string_view name) {
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) {
+    return name.ends_with(ending) && is_nf4(file, std::string(name.substr(0, name.size() - ending.size())));
+  });
+}
+
+Nf4Tensor nf4_tensor(const Safetensors& file, const std::string& name) {
+  const StoredTensor* const codes = file.find(name);
+  const StoredTensor* const state = file.find(name + kQuantState);
+  STRATA_CHECK(codes && state);
+  const std::string_view json(reinterpret_cast<const char*>(state->bytes.data()), state->bytes.size());
+  const Config settings = Config::parse(json, fmt::format("{} of {}", state->name, state->file.string()));
+  if (settings.text_or("quant_type", "") != "nf4" || settings.int_or("blocksize", 0) != kScaleBlock)
+    fail(Exit::usage, "{}: {} has blocks of {} in \"{}\"; only blocks of {} in \"nf4\" are supported",
+         state->file.string(), name, settings.int_or("blocksize", 0), settings.text_or("quant_type", ""), kScaleBlock);
+  Nf4Tensor out{codes, nullptr};
+  for (const std::int64_t d : settings.integers("shape")) out.shape.push_back(static_cast<std::uint64_t>(d));
+  const std::uint64_t n = out.elements(), blocks = (n + kScaleBlock - 1) / kScaleBlock;
+  if (out.shape.empty() || codes->bytes.size() != (n + 1) / 2)
+    wrong(*codes, fmt::format("{} bytes of codes for [{}]", (n + 1) / 2, fmt::join(out.shape, ", ")),
+          fmt::format("{}", codes->bytes.size()));
+  require_map(part(file, *codes, ".quant_map", "F32", 16), 16, [](unsigned code) { return device::kNf4Values[code]; });
+  const bool nested = file.find(name + ".nested_absmax") != nullptr;
+  out.scales = &part(file, *codes, ".absmax", nested ? "U8" : "F32", blocks);
+  if (!nested) return out;
+  if (const std::int64_t size = settings.int_or("nested_blocksize", 0); size != static_cast<std::int64_t>(kNf4Scales))
+    fail(Exit::usage, "{}: the scales of {} have blocks of {}; only blocks of {} are supported", state->file.string(),
+         name, size, kNf4Scales);
+  out.shared = &part(file, *codes, ".nested_absmax", "F32", (blocks + kNf4Scales - 1) / kNf4Scales);
+  require_map(part(file, *codes, ".nested_quant_map", "F32", 256), 256,
+              [](unsigned code) { return device::scale_value(static_cast<std::uint8_t>(code)); });
+  out.offset = static_cast<float>(settings.require_number("nested_offset"));
+  constexpr float kMostOffset = 65504;  // the largest number of fp16
+  if (!(std::abs(out.offset) <= kMostOffset))
+    wrong(*state, "a nested_offset (the mean of the weights' scales) of at most 65504", fmt::format("{}", out.offset));
+  return out;
 }
 
 }  // namespace strata::models

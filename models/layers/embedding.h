@@ -1,5 +1,7 @@
 #pragma once
 // models/layers/ holds the parts of models: embeddings (this header), blocks and heads, each a Unit or a part of one.
+
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -24,5 +26,16 @@ struct EmbeddingSpec {
 // positions, the position and token-type tables. In several virtual shards, each has a part of the vocabulary, and the
 // other tables are whole.
 std::unique_ptr<Unit> make_embedding(const EmbeddingSpec& spec, const RunShape& run);
+
+struct EmbeddingNormSpec {
+  std::string name;  // the LayerNorm's name, without ".weight" and ".bias"
+  std::size_t hidden;
+  float eps;
+  float dropout;
+  bool bias = true;
+};
+
+// An encoder's step after the sum of its embeddings: y = dropout(LayerNorm(x)).
+std::unique_ptr<Unit> make_embedding_norm(const EmbeddingNormSpec& spec, const RunShape& run);
 
 }  // namespace strata::models

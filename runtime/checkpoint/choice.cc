@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/checkpoint/readable_file.h"
+#include "runtime/checkpoint/file_system.h"
 
 namespace strata::runtime {
 

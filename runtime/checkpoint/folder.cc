@@ -16,8 +16,8 @@
 #include "base/files/refused_write.h"
 #include "base/random_name.h"
 #include "comm/agreement.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/hold.h"
-#include "runtime/checkpoint/readable_file.h"
 #include "runtime/checkpoint/shard.h"
 
 namespace strata::runtime {

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/readable_file.h"
 #include "runtime/weights/floats.h"
 #include "runtime/weights/tensor_match.h"
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/json/json_writer.h"
 #include "models/files/safetensors.h"
-#include "runtime/checkpoint/readable_file.h"
+#include "runtime/checkpoint/file_system.h"
 
 namespace strata::runtime {
 namespace {

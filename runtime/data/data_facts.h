@@ -4,6 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/batches.h"
+#include "runtime/data/sequences/packed_sequences.h"
+#include "runtime/recipe/recipe.h"
+
 namespace strata::runtime {
 
 // What a plan has to know about the recipe's files. Made once, when the data are opened (settle_data), and passed on as
@@ -21,5 +25,15 @@ struct DataFacts {
   std::uint64_t scored_rows = 0;
   std::vector<std::string> notes;  // one-sentence notes for the user about the files
 };
+
+// Describes how packing went for `sequences` of seq_len rows: "1.2% of positions unused", "2 documents longer than ..."
+std::vector<std::string> packing_texts(const PackingFigures& figures, std::uint64_t sequences, std::int64_t seq_len);
+
+// A run's report on its sources, one line each: "data of a.bin: 120 sequences of 950 documents, 1.2% of positions
+// unused, 30.0% of the run, 2.50 epochs". `micro_batches`: of the whole run.
+std::vector<std::string> describe_data(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches);
+
+// The same as JSON, one object per source, for the first `micro_batches` of the run.
+std::string data_json(const Batches& batches, const Recipe& recipe, std::uint64_t micro_batches);
 
 }  // namespace strata::runtime

@@ -17,10 +17,10 @@
 #include "base/quantity.h"
 #include "models/classes.h"
 #include "models/files/config.h"
+#include "runtime/job/capacity.h"
 #include "runtime/job/choices.h"
 #include "runtime/job/requirements.h"
 #include "runtime/job/score_memory.h"
-#include "runtime/job/seat.h"
 #include "runtime/planner/planner.h"
 
 namespace strata::runtime {

@@ -1,6 +1,6 @@
 #pragma once
-// runtime/job/ turns a recipe into a job that can run: the model and its plan, the memory that is available
-// (capacity.h), and the device that a rank computes on (seat.h). search/ makes jobs to find one that fits or is
+// runtime/job/ turns a recipe into a job that can run: the model and its plan, the device that a rank
+// computes on, and the memory that is available (capacity.h). search/ makes jobs to find one that fits or is
 // fast. `strata plan` ends here; `train`, `eval` and `generate` run the same Job.
 
 #include <cstddef>

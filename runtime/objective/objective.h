@@ -5,7 +5,7 @@
 // models/.
 
 #include "runtime/data/open_data.h"
-#include "runtime/data/sequences/labelling.h"
+#include "runtime/data/sequences/sequences.h"
 #include "runtime/plan/workload.h"
 
 namespace strata::runtime {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/data/sequences/labelling.h"
+#include "runtime/data/sequences/sequences.h"
 #include "runtime/plan/workload.h"
 #include "runtime/recipe/evaluation_metric.h"
 

@@ -5,7 +5,6 @@
 #include "device/ops/step/optimizer.h"
 #include "models/model.h"
 #include "runtime/plan/layout/placement.h"
-#include "runtime/plan/layout/segments.h"
 #include "runtime/plan/layout/stages.h"
 
 namespace strata::runtime {

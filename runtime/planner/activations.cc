@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/index.h"
-#include "runtime/planner/transfers.h"
+#include "runtime/planner/fetches.h"
 #include "runtime/tasks/collectives/exchange.h"
 #include "runtime/tasks/collectives/rows.h"
 

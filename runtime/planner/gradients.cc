@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/index.h"
-#include "runtime/planner/transfers.h"
+#include "runtime/planner/fetches.h"
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/collectives/reduce.h"
 #include "runtime/tasks/local_sum.h"

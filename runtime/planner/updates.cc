@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "device/memory.h"
-#include "runtime/planner/transfers.h"
+#include "runtime/planner/fetches.h"
 #include "runtime/tasks/collectives/gather.h"
 #include "runtime/tasks/stage_link.h"
 #include "runtime/tasks/update.h"

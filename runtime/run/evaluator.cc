@@ -15,7 +15,7 @@
 #include "models/files/config.h"
 #include "runtime/checkpoint/choice.h"
 #include "runtime/checkpoint/export/model_folder.h"
-#include "runtime/checkpoint/readable_file.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/data/files/tokens.h"
 #include "runtime/data/open_data.h"
 #include "runtime/objective/objective.h"

@@ -1,12 +1,15 @@
 #pragma once
 #include <cstddef>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "models/files/config.h"
 #include "models/model.h"
+#include "models/objective.h"
 
 namespace strata::runtime {
 
@@ -31,5 +34,15 @@ TensorMatch match_tensors(const models::Model& model, std::span<const std::strin
 // The prefix that a wrapper around the saved model left before every name, and before `wanted` in one of them:
 // "module." of DistributedDataParallel, "_orig_mod." of torch.compile. Empty if there is none.
 std::string prefix_of_wrapper(std::span<const std::string> names, std::string_view wanted);
+
+// A model's folder may hold an output layer whose values differ from the token table that config.json ties it to. If
+// so, sets tie_word_embeddings = false in `config`, with a remark, because transformers 5 leaves such layers untied
+// (tie_weights). Does nothing if a file is missing or wrong: the code that reads it reports that. Without an objective,
+// the model's own one counts.
+void untie_what_differs(models::Config& config, const std::filesystem::path& folder,
+                        std::optional<models::Objective> objective);
+
+// The command that saves a copy of a decoder's folder with an output layer of its own, which transformers reads too.
+std::string command_to_untie(const std::filesystem::path& folder);
 
 }  // namespace strata::runtime

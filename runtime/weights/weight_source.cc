@@ -18,11 +18,10 @@
 #include "base/shell_word.h"
 #include "comm/exchange_values.h"
 #include "device/numeric/philox.h"
-#include "models/files/nf4_tensor.h"
+#include "models/files/quantisation.h"
 #include "models/files/safetensors.h"
 #include "runtime/weights/floats.h"
 #include "runtime/weights/tensor_match.h"
-#include "runtime/weights/untie.h"
 
 namespace strata::runtime {
 namespace {

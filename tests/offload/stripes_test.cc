@@ -1,10 +1,10 @@
-#include "offload/stripes.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <set>
 #include <vector>
+
+#include "offload/swap_file.h"
 
 namespace strata::offload {
 namespace {

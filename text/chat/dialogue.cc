@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "text/chat/unread.h"
 #include "text/chat/written.h"
 #include "text/json/json_value.h"
 #include "text/template/values/python_text.h"

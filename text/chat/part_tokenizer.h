@@ -21,7 +21,6 @@ class parser;
 #include "text/chat/labels.h"
 #include "text/chat/part_records.h"
 #include "text/chat/record.h"
-#include "text/chat/unread.h"
 #include "text/chat/written.h"
 #include "text/documents.h"
 #include "text/tokenizer.h"

@@ -8,7 +8,6 @@
 #include "text/classes/record_labels.h"
 #include "text/classes/truncation.h"
 #include "text/documents.h"
-#include "text/text_template.h"
 #include "text/tokenizer.h"
 
 namespace strata::text {

@@ -8,7 +8,7 @@
 
 #include "text/folder/folder_settings.h"
 #include "text/json/json.h"
-#include "text/text_template.h"
+#include "text/tokenizer.h"
 
 namespace strata::text {
 

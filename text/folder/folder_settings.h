@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "text/added_token.h"
 #include "text/folder/folder_files.h"
-#include "text/text_template.h"
+#include "text/tokenizer.h"
 
 namespace strata::text {
 

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "text/added_token.h"
 #include "text/json/json.h"
 #include "text/subwords/byte_trie.h"
+#include "text/tokenizer.h"
 
 namespace strata::text {
 

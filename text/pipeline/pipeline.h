@@ -18,7 +18,6 @@
 #include "text/split/pre_tokenizers.h"
 #include "text/subwords/model.h"
 #include "text/subwords/vocabulary.h"
-#include "text/text_template.h"
 #include "text/tokenizer.h"
 #include "text/unicode/normalizer.h"
 

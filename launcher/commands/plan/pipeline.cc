@@ -5,13 +5,13 @@
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
-#include "launcher/screen/folded.h"
+#include "launcher/screen/printable.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/forecast/stage_times.h"
 #include "runtime/plan/layout/stages.h"
 #include "runtime/plan/proof/proof.h"
 #include "runtime/run/reports/report.h"
-#include "runtime/run/reports/stage_traces.h"
+#include "runtime/run/reports/trace.h"
 
 namespace strata::launcher {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
-#include "launcher/screen/folded.h"
+#include "launcher/screen/printable.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/run/reports/report.h"
-#include "runtime/run/reports/stage_traces.h"
+#include "runtime/run/reports/trace.h"
 
 namespace strata::launcher {
 

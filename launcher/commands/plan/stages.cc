@@ -5,7 +5,7 @@
 
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
-#include "launcher/screen/folded.h"
+#include "launcher/screen/printable.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "launcher/commands/predict/predict.h"
-#include "launcher/screen/activity.h"
 #include "launcher/screen/printable.h"
+#include "launcher/screen/progress.h"
 #include "launcher/token_output.h"
 #include "text/classes/class_tokenizer.h"
 #include "text/documents.h"

@@ -22,7 +22,6 @@
 #include "base/json/json_writer.h"
 #include "base/thread.h"
 #include "launcher/launch/node/facts.h"
-#include "launcher/launch/node/recipe_files.h"
 #include "launcher/launch/ranks/child.h"
 
 namespace strata::launcher {

@@ -17,7 +17,7 @@
 #include "launcher/measure/bench/bench_stand.h"
 #include "launcher/median.h"
 #include "launcher/rank/cores.h"
-#include "runtime/job/seat.h"
+#include "runtime/job/capacity.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe.h"
 #include "runtime/recipe/value.h"

@@ -11,7 +11,7 @@
 #include "device/ops/elementwise.h"
 #include "device/ops/losses/cross_entropy.h"
 #include "device/ops/products/product.h"
-#include "models/layers/heads/loss_rows.h"
+#include "models/layers/heads/head_parts.h"
 #include "models/layers/linear/linear.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"

@@ -12,7 +12,6 @@
 #include "device/ops/products/product.h"
 #include "device/ops/tree_sum.h"
 #include "models/layers/heads/head_parts.h"
-#include "models/layers/heads/head_places.h"
 #include "models/layers/norm_part.h"
 #include "models/layers/slots.h"
 

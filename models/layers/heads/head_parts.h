@@ -5,17 +5,70 @@
 #include <utility>
 #include <vector>
 
+#include "device/lane.h"
+#include "device/numeric/dtype.h"
 #include "device/ops/products/product.h"
 #include "device/view.h"
 #include "models/flat_range.h"
-#include "models/layers/heads/head_places.h"
-#include "models/layers/heads/loss_rows.h"
 #include "models/layers/heads/table_tiles.h"
 #include "models/layers/linear/linear.h"
 #include "models/layers/norm_part.h"
+#include "models/layers/slots.h"
 #include "models/model.h"
 
 namespace strata::models {
+
+// The rows of a micro-batch that enter a head's loss: those that the batch lists (RunShape::loss_rows), or all.
+class LossRows {
+ public:
+  LossRows(const RunShape& run, std::size_t width)
+      : tokens_(run.tokens()), width_(width), picks_(run.loss_rows > 0), count_(picks_ ? run.loss_rows : tokens_) {}
+
+  bool picks() const { return picks_; }  // otherwise it takes all rows in place
+  std::size_t count() const { return count_; }
+  // Bytes of scratch that put_back() needs.
+  std::size_t scratch_bytes() const;
+
+  // The selected rows of x, [tokens, width], without gaps: in `picked`, or x itself.
+  device::ConstView pick(device::Lane&, const Context&, device::ConstView x, device::View picked) const;
+  // If it picks: dx, [tokens, width], is d in the rows that entered the loss, and 0 elsewhere.
+  void put_back(device::Lane&, const Context&, device::ConstView d, device::View dx, device::View scratch) const;
+
+ private:
+  std::size_t tokens_, width_;
+  bool picks_;
+  std::size_t count_;
+};
+
+// The places of a head's values in the workspace of its call.
+struct HeadPlaces {
+  struct Shape {
+    std::size_t rows, chunk_rows, hidden;
+    device::DType dtype;
+    std::size_t scratch_bytes;
+    // The sum of the strides of tiles whose logits exist at once; the rows of tiles whose sums of gradients do.
+    std::size_t logit_stride, table_rows;
+    std::size_t words, most_words;  // with a bias: all, and the most of a tile
+    bool learns, learns_table, learns_words;
+    bool picks, transforms, enters, centred;  // rows, a transform, a norm before it, a norm without a bias
+    std::size_t shards;                       // of the vocabulary, of this rank; 0: it is not cut
+    bool shared;                              // by ranks, which add the gradients of the norm's output
+  };
+  HeadPlaces() = default;
+  explicit HeadPlaces(const Shape& s);
+
+  // The rows that enter the loss; the output of the norm before the transform; the transform's inner and final values.
+  Slot picked, entered, inner, active;
+  Slot entry_mean, entry_rstd;
+  Slot no_bias;  // for norms without a bias
+  Slot scratch, mean, rstd, losses, statistics, normed, d_normed, d_normed_rounded, logits, d_weight;
+  // The logit biases, and the sum of their gradients: if the table is gathered by tiles, the unit's own parameters are
+  // not available in between.
+  Slot logit_bias, d_logit_bias, chunk_bias;
+  // For one chunk of rows, by virtual shard: the gradients of the norm's output, and the statistics.
+  Slot d_normed_of_shards, of_shards;
+  std::size_t bytes = 0;
+};
 
 // The part of a head before its table: it selects the rows that enter the loss and applies the transform of a masked
 // language model (the GELU of erf of a dense layer), with a norm before it if it has one, and the final norm. A piece

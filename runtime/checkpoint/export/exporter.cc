@@ -19,7 +19,7 @@
 #include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
 #include "runtime/weights/quantised_weights.h"
-#include "runtime/weights/untie.h"
+#include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
 namespace {

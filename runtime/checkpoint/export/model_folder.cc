@@ -17,12 +17,12 @@
 #include "models/files/presets.h"
 #include "models/files/safetensors.h"
 #include "runtime/checkpoint/choice.h"
-#include "runtime/checkpoint/readable_file.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
-#include "runtime/weights/untie.h"
+#include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "runtime/data/files/documents.h"
 #include "runtime/data/files/tokens.h"
-#include "runtime/data/sequences/labelling.h"
 #include "runtime/data/sequences/sequences.h"
 #include "runtime/recipe/recipe.h"
 

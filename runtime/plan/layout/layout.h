@@ -1,6 +1,6 @@
 #pragma once
 // runtime/plan/layout/ says who holds what, before there is a plan: which units are a stage's and which are run again
-// in backward (stages.h, segments.h), which elements of them are a rank's (mesh.h, box.h), which state of each lives
+// in backward (stages.h), which elements of them are a rank's (mesh.h, box.h), which state of each lives
 // from step to step and in which tier (placement.h, which alone knows ZeRO stages). A Layout (here) has it
 // for all units and ranks.
 

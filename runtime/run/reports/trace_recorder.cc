@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/host/host_name.h"
 #include "base/index.h"
-#include "runtime/run/reports/stage_traces.h"
+#include "runtime/run/reports/trace.h"
 
 namespace strata::runtime {
 namespace {

@@ -1,10 +1,10 @@
-#include "base/host/look_up.h"
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 
 #include <cstring>
+
+#include "base/host/host_name.h"
 
 namespace strata {
 namespace {

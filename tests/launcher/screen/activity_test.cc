@@ -1,5 +1,3 @@
-#include "launcher/screen/activity.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -9,6 +7,8 @@
 #include <chrono>
 #include <string>
 #include <thread>
+
+#include "launcher/screen/progress.h"
 
 namespace strata::launcher {
 namespace {

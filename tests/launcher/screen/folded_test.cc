@@ -1,9 +1,9 @@
-#include "launcher/screen/folded.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "launcher/screen/printable.h"
 
 namespace strata::launcher {
 namespace {

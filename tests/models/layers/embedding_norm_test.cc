@@ -1,9 +1,8 @@
-#include "models/layers/embedding_norm.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
 
+#include "models/layers/embedding.h"
 #include "tests/models/block_checks.h"
 
 namespace strata::models {

@@ -1,12 +1,11 @@
 // Distinguishes damaged files from files that cannot be examined.
-#include "runtime/checkpoint/readable_file.h"
-
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
 
 #include <array>
 #include <cerrno>
 
+#include "runtime/checkpoint/file_system.h"
 #include "tests/failure.h"
 #include "tests/refusing_system.h"
 #include "tests/scratch_folder.h"

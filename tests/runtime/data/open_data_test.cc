@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/data/data_figures.h"
+#include "runtime/data/data_facts.h"
 #include "runtime/data/sequences/stream_sequences.h"
 #include "runtime/recipe/load_recipe.h"
 #include "tests/failure.h"

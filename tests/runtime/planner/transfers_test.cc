@@ -1,7 +1,6 @@
-#include "runtime/planner/transfers.h"
-
 #include <gtest/gtest.h>
 
+#include "runtime/planner/fetches.h"
 #include "tests/runtime/plan_case.h"
 
 namespace strata::runtime {

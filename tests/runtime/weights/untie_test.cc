@@ -1,5 +1,3 @@
-#include "runtime/weights/untie.h"
-
 #include <gmock/gmock.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "models/files/safetensors_writer.h"
 #include "models/model.h"
+#include "runtime/weights/tensor_match.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::runtime {

@@ -1,10 +1,9 @@
-#include "text/chat/unread.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "text/chat/written.h"
 #include "text/json/json_value.h"
 
 namespace strata::text {

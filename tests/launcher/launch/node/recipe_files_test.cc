@@ -1,8 +1,7 @@
-#include "launcher/launch/node/recipe_files.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/launch/node/facts.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::launcher {

@@ -4,7 +4,6 @@
 
 #include "device/ops/elementwise.h"
 #include "models/layers/heads/head_parts.h"
-#include "models/layers/heads/head_places.h"
 #include "tests/models/block_checks.h"
 
 namespace strata::models {

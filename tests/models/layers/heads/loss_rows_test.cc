@@ -1,9 +1,8 @@
-#include "models/layers/heads/loss_rows.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "models/layers/heads/head_parts.h"
 #include "tests/models/unit_runner.h"
 
 namespace strata::models {

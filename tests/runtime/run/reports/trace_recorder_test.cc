@@ -10,7 +10,7 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/simulator.h"
 #include "runtime/recipe/load_recipe.h"
-#include "runtime/run/reports/stage_traces.h"
+#include "runtime/run/reports/trace.h"
 #include "tests/comm/run_threads.h"
 #include "tests/failure.h"
 #include "tests/runtime/rows.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "runtime/forecast/simulator.h"
-#include "runtime/run/reports/stage_traces.h"
 #include "tests/runtime/rows.h"
 #include "tests/runtime/tiny_job.h"
 #include "tests/trace_events.h"

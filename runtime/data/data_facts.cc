@@ -1,4 +1,4 @@
-#include "runtime/data/data_figures.h"
+#include "runtime/data/data_facts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,6 +9,7 @@
 #include "base/quantity.h"
 
 namespace strata::runtime {
+
 namespace {
 
 // A source's share of the first micro-batches of a run.
