@@ -95,12 +95,12 @@ class TemporaryFolder {
 };
 
 // A parameter by its place in the model and, if it is quantised, the index of one of its tensors.
-struct Source {
+struct TensorSource {
   std::size_t unit, parameter;
   std::optional<std::size_t> tensor = {};
 };
 
-void write_tensor(Sequential& file, const WeightSource& weights, const Source& source, std::size_t size,
+void write_tensor(Sequential& file, const WeightSource& weights, const TensorSource& source, std::size_t size,
                   device::DType dtype, Advancing& advancing) {
   std::vector<float> values(std::min(size, kPiece));
   std::vector<std::byte> stored(values.size() * size_of(dtype));
@@ -123,7 +123,7 @@ void write_tensor(Sequential& file, const WeightSource& weights, const Source& s
 void write_weights(FileSystem& system, const fs::path& folder, const models::Model& model, const WeightSource& weights,
                    const QuantisedExport* quantised, const ExportOptions& options) {
   std::vector<models::TensorSpec> tensors;
-  std::vector<Source> sources;
+  std::vector<TensorSource> sources;
   for (std::size_t unit = 0; unit < model.units.size(); ++unit)
     for (std::size_t p = 0; p < model.units[unit]->parameters().size(); ++p) {
       if (quantised && quantised->has(unit, p)) {
@@ -148,7 +148,7 @@ void write_weights(FileSystem& system, const fs::path& folder, const models::Mod
     Sequential file(system, folder / shard.name);
     file.write(models::safetensors_header(in_file));
     for (const std::size_t i : shard.tensors) {
-      const Source& source = sources[i];
+      const TensorSource& source = sources[i];
       if (quantised && source.tensor)
         quantised->write(source.unit, source.parameter, *source.tensor, [&](std::span<const std::byte> piece) {
           file.write(piece);
@@ -342,7 +342,7 @@ std::vector<std::string> export_adapter(const ModelFolder& folder, const fs::pat
   bool every = targets.pattern && *targets.pattern == models::kAllLinear;
   if (every) targets = {};
   std::vector<models::TensorSpec> tensors;
-  std::vector<Source> sources;
+  std::vector<TensorSource> sources;
   std::uint64_t bytes = 0;
   for (std::size_t unit = 0; unit < model->units.size(); ++unit) {
     for (const auto& layer : model->units[unit]->linear_layers()) {

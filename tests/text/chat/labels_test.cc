@@ -100,11 +100,11 @@ TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
       "{% if add_generation_prompt %}assistant: {% endif %}";
   EXPECT_EQ(shown(kForgets, kTwo), "user: p;\nassistant: [q;\n]user: r;\nassistant: [(thinks) s;\n]");
   EXPECT_EQ(shown(kForgets, kTwo, TrainOn::last), "user: p;\nassistant: q;\nuser: r;\nassistant: [(thinks) s;\n]");
-  const auto retold = [&](TrainOn on) {
-    return labelled_text(made(kForgets), conversation_of(parse_json(kTwo), DataFormat::chat), on).retold;
+  const auto written_differently = [&](TrainOn on) {
+    return labelled_text(made(kForgets), conversation_of(parse_json(kTwo), DataFormat::chat), on).written_differently;
   };
-  EXPECT_EQ(retold(TrainOn::assistant), 1u);
-  EXPECT_EQ(retold(TrainOn::last), 0u);
+  EXPECT_EQ(written_differently(TrainOn::assistant), 1u);
+  EXPECT_EQ(written_differently(TrainOn::last), 0u);
   // Calls follow the text, and belong to the turn.
   EXPECT_EQ(shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}"
                   "{{ m.calls }};\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",

@@ -14,7 +14,7 @@ using testing::IsEmpty;
 TEST(RecordCounts, AddUpAndAreSaidInSentences) {
   RecordCounts all, part;
   EXPECT_THAT(all.remarks("t", 4), IsEmpty());
-  part.tools_left_out = part.decoded_calls = part.null_arguments = part.retold = part.unlabelled = 1;
+  part.tools_left_out = part.decoded_calls = part.null_arguments = part.written_differently = part.unlabelled = 1;
   part.unread["id"] = part.unread_in_turns["name"] = part.roles_left_out["developer"] = 1;
   part.roles = {"user"};
   all.add(part);
