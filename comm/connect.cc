@@ -5,6 +5,7 @@
 #include "comm/agreement.h"
 #include "comm/communicator.h"
 #include "comm/mpi/mpi.h"
+#include "comm/mpi/start.h"
 
 namespace strata::comm {
 namespace {

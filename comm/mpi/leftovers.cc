@@ -16,7 +16,7 @@
 
 #include "base/files/descriptor.h"
 #include "base/host/host_name.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi/start.h"
 
 namespace strata::comm {
 namespace {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "comm/mpi/start.h"
 
 namespace strata::comm {
 

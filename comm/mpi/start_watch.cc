@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "comm/agreement.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi/start.h"
 
 namespace strata::comm {
 namespace {

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "comm/mpi/mpi.h"
+#include "comm/mpi/start.h"
 
 namespace strata::tests {
 

@@ -9,7 +9,7 @@
 
 #include "base/files/descriptor.h"
 #include "base/host/host_name.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi/start.h"
 #include "tests/scratch_folder.h"
 
 namespace strata::comm {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "comm/mpi/mpi.h"
+#include "comm/mpi/start.h"
 #include "tests/failure.h"
 
 namespace strata::comm {
