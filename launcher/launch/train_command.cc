@@ -17,6 +17,7 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/recipe/user_path.h"
+#include "runtime/run/resume.h"
 
 namespace strata::launcher {
 
@@ -72,6 +73,7 @@ void settle_micro_batch(TrainCommand& command, runtime::Recipe& recipe, int rank
   } else {
     runtime::Workload workload = runtime::open_workload(settled);
     (void)settle_as_far_as_seen(workload, unseen);
+    (void)runtime::take_shards(workload.recipe, runtime::resumed_shards(workload.recipe));
     settle_batch(workload, ranks, {kind, 0});
     settled = std::move(workload.recipe);
   }

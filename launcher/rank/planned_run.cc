@@ -68,16 +68,19 @@ runtime::Beginning agree_on_beginning(const runtime::Recipe& recipe, comm::World
   return comm::exchange_value(world, from)[0];
 }
 
+// The checkpoint's number of virtual shards, as rank 0 sees it, if the recipe names none.
+void agree_on_shards(runtime::Recipe& recipe, comm::World& world) {
+  const std::int64_t seen = world.rank() == 0 ? runtime::resumed_shards(recipe) : 0;
+  const std::int64_t shards = comm::exchange_value(world, seen)[0];
+  std::string taken;
+  agree(world, [&] { taken = runtime::take_shards(recipe, shards); });
+  if (world.rank() == 0 && !taken.empty()) note(taken);
+}
+
 runtime::Job plan_job(runtime::Workload& workload, const runtime::Capacity& capacity, comm::World& world,
                       Purpose purpose) {
   const runtime::Beginning from =
       purpose == Purpose::train ? agree_on_beginning(workload.recipe, world) : runtime::Beginning{};
-  if (purpose == Purpose::train && !workload.recipe.parallel.tensor_shards) {
-    // The checkpoint's number of shards, as rank 0 sees it.
-    const std::int64_t seen = world.rank() == 0 ? runtime::resumed_shards(workload.recipe) : 0;
-    const std::int64_t shards = comm::exchange_value(world, seen)[0];
-    if (shards > 0) workload.recipe.parallel.tensor_shards = shards;
-  }
   runtime::Job job;
   agree(world, [&] {
     job = runtime::make_job(workload, world.size(), capacity, purpose, from, world.rank());
@@ -110,6 +113,22 @@ void require_same_plan(const runtime::Job& job, comm::World& world) {
   }
 }
 
+void look_at_all_data(const runtime::Recipe& recipe, bool trains) {
+  if (trains)
+    for (const runtime::DataSource& source : recipe.data.train) runtime::look_at_data(source.files, "data.train");
+  if (!recipe.data.validation.empty()) runtime::look_at_data(recipe.data.validation, "data.validation");
+}
+
+// Whether all data files of a training are on this machine.
+bool sees_data(const runtime::Recipe& recipe) {
+  try {
+    look_at_all_data(recipe, true);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning) {
@@ -130,6 +149,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
   };
   // A training settles its batch by its data. An evaluation takes the training's batch, which is settled differently.
   if (planning.purpose == Purpose::train) settle();
+  if (!generates) agree_on_shards(workload.recipe, world);
   if (!generates) agree_on_micro_batch(workload, planning, run.seat, world);
   if (planning.purpose == Purpose::evaluate) settle();
   if (planning.adjust) planning.adjust(workload, run.capacity);
@@ -139,17 +159,14 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
 }
 
 void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world) {
-  agree(world, [&] {
-    if (trains)
-      for (const runtime::DataSource& source : recipe.data.train) runtime::look_at_data(source.files, "data.train");
-    if (!recipe.data.validation.empty()) runtime::look_at_data(recipe.data.validation, "data.validation");
-  });
+  agree(world, [&] { look_at_all_data(recipe, trains); });
 }
 
 runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note) {
   try {
     return runtime::settle(workload, false);
   } catch (const Error& error) {
+    if (error.code() == Exit::usage && sees_data(workload.recipe)) throw;
     note(fmt::format("the index of packed documents is not counted: {}", error.what()));
     return {};
   }

@@ -45,8 +45,9 @@ void require_mesh(const Recipe& recipe, int ranks) {
                              : parallel.stages == 1 ? fmt::format("parallel.tensor = {}", parallel.tensor)
                                                     : fmt::format("parallel.tensor = {} times parallel.stages = {}",
                                                                   parallel.tensor, parallel.stages);
-    fail(Exit::usage, "{} cannot be divided into {}: start a multiple of {}",
-         counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica());
+    fail(Exit::usage, "{} cannot be divided into {}: use a multiple of {} (mpirun -n {}, or --ranks {} for a plan)",
+         counted(static_cast<std::uint64_t>(ranks), "rank"), keys, parallel.replica(), parallel.replica(),
+         parallel.replica());
   }
   if (parallel.stages == 1 && !parallel.split.empty())
     fail(Exit::usage,

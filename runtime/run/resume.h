@@ -56,5 +56,9 @@ Beginning planned_beginning(const Recipe& recipe, int threads);
 
 // parallel.tensor_shards of the newest checkpoint that the recipe resumes from; 0: there is none, or it cannot be read.
 std::int64_t resumed_shards(const Recipe& recipe);
+// Takes `shards` (resumed_shards) if there are any and the recipe names none: they are part of the numerics. Returns a
+// sentence for the user if blocks are therefore computed in shards, or nothing. Throws Error{usage} if parallel.tensor
+// ranks cannot share them.
+std::string take_shards(Recipe& recipe, std::int64_t shards);
 
 }  // namespace strata::runtime

@@ -35,6 +35,7 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/recipe/recipe_text.h"
 #include "runtime/run/reports/report.h"
+#include "runtime/run/resume.h"
 
 namespace strata::launcher {
 namespace {
@@ -304,6 +305,7 @@ int plan(const PlanOptions& options) {
   const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, per_node, seat);
   if (per_node < ranks)
     for (int rank = 0; rank < ranks; ++rank) workload.nodes.push_back(rank / per_node);
+  (void)runtime::take_shards(recipe, runtime::resumed_shards(recipe));
   const PlanSetup setup{workload, ranks, capacity, machine, per_node};
   std::optional<MaxBatch> largest;
   if (options.max_batch) {

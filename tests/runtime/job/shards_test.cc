@@ -51,11 +51,14 @@ TEST(Shards, RanksThatCannotShareTheModelAreRefused) {
   refused({"parallel.tensor=4", "parallel.tensor_shards=2"}, 4,
           "parallel.tensor = 4 does not divide parallel.tensor_shards = 2, which is part of the numerics: use at most "
           "2 ranks per block");
-  refused({"parallel.tensor=2"}, 3, "3 ranks cannot be divided into parallel.tensor = 2: start a multiple of 2");
+  refused(
+      {"parallel.tensor=2"}, 3,
+      "3 ranks cannot be divided into parallel.tensor = 2: use a multiple of 2 (mpirun -n 2, or --ranks 2 for a plan)");
   refused({"parallel.tensor=2", "zero.stage=3", "zero.optimizer_group=4"}, 4,
           "zero.optimizer_group = 4 does not divide the run's 2 data ranks: give 1 or \"all\"");
   refused({"parallel.tensor=2", "parallel.stages=2"}, 6,
-          "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: start a multiple of 4");
+          "6 ranks cannot be divided into parallel.tensor = 2 times parallel.stages = 2: use a multiple of 4 (mpirun "
+          "-n 4, or --ranks 4 for a plan)");
   refused(
       {"parallel.split=[1, 1]"}, 2,
       "parallel.split = [1, 1] says how many blocks each stage has, and parallel.stages is 1: set parallel.stages = 2");

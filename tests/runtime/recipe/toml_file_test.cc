@@ -40,7 +40,7 @@ TEST_F(TomlFileTest, CommonMistakesAreExplained) {
   EXPECT_FAILURE(read("a = 1\nb = gpt2\n"), Exit::usage, EndsWith("(strings need quotes: KEY = \"TEXT\")"));
   EXPECT_FAILURE(read("b = ./model\n"), Exit::usage, EndsWith("(strings need quotes: KEY = \"TEXT\")"));
   EXPECT_FAILURE(read("a: 1\n"), Exit::usage, HasSubstr("is this YAML?"));
-  EXPECT_FAILURE(read(" \n{\"a\": 1}"), Exit::usage, EndsWith("looks like JSON: a recipe is written in TOML"));
+  EXPECT_FAILURE(read(" \n{\"a\": 1}"), Exit::usage, HasSubstr("looks like JSON: a recipe is written in TOML"));
   EXPECT_FAILURE(read_toml(folder_.path(), "recipe"), Exit::usage,
                  AllOf(HasSubstr("is a folder"), HasSubstr("--set model.path=")));
 }

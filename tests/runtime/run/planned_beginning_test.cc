@@ -6,6 +6,7 @@
 
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/resume.h"
+#include "tests/failure.h"
 #include "tests/runtime/saved_run.h"
 
 namespace strata::runtime {
@@ -67,6 +68,24 @@ TEST_F(PlannedBeginning, OutOfPatienceThePlanIsThatOfAnyRun) {
   std::filesystem::remove_all(run_.checkpoints());
   run_.run(1, sets({"checkpoint.resume=none", patient[0], patient[1]}), 5, {4});
   EXPECT_TRUE(comes(patient));
+}
+
+TEST_F(PlannedBeginning, TakesTheCheckpointsShardsUnlessTheRecipeNamesSome) {
+  Recipe recipe = load_recipe(std::nullopt, sets());
+  EXPECT_EQ(resumed_shards(recipe), 1);
+  EXPECT_EQ(take_shards(recipe, 1), "");
+  EXPECT_EQ(recipe.parallel.tensor_shards, 1);
+  recipe.parallel.tensor_shards.reset();
+  recipe.parallel.tensor = 2;
+  EXPECT_EQ(take_shards(recipe, 4), "parallel.tensor_shards = 4, as in the checkpoint");
+  EXPECT_EQ(recipe.parallel.tensor_shards, 4);
+  EXPECT_EQ(take_shards(recipe, 8), "");
+  EXPECT_EQ(recipe.parallel.tensor_shards, 4) << "the recipe named it";
+  recipe.parallel.tensor_shards.reset();
+  EXPECT_EQ(take_shards(recipe, 0), "");
+  EXPECT_FALSE(recipe.parallel.tensor_shards) << "there is no checkpoint";
+  EXPECT_FAILURE((void)take_shards(recipe, 1), Exit::usage,
+                 testing::HasSubstr("parallel.tensor = 2 does not divide it: use at most 1 rank per block"));
 }
 
 }  // namespace
