@@ -1,5 +1,6 @@
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "comm/agreement.h"
@@ -42,7 +43,19 @@ void open_two_connections(int ranks) {
   if (ranks <= kMost) (void)setenv("OMPI_MCA_btl_tcp_links", "2", 0);
 }
 
+// MPI_Init ends such a process itself, with advice on how to build Slurm.
+void require_pmi(const Launch& launch) {
+  if (std::string_view(launch.launcher) != "srun") return;
+  for (const char* name : {"PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD"})
+    if (std::getenv(name)) return;
+  throw AgreedError(Exit::usage,
+                    fmt::format("srun started {} ranks without PMIx, so MPI cannot connect them: start them by srun "
+                                "--mpi=pmix or strata launch",
+                                launch.ranks));
+}
+
 std::unique_ptr<World> connect_mpi(const Launch& launch, Transport transport) {
+  require_pmi(launch);
   open_two_connections(launch.ranks);
   std::unique_ptr<MpiSession> session;
   {

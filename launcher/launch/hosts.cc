@@ -209,9 +209,18 @@ void require_addresses(const std::vector<Host>& hosts, const std::string& origin
     if (const auto folder = std::find_if(missing.begin(), missing.end(), is_folder); folder != missing.end())
       fail(Exit::usage, "{} in {} is a folder here, and a node without an address: give a host file, or names of nodes",
            *folder, origin);
-    fail(Exit::usage, "{} {} no address: correct the name in {}, or make it known (/etc/hosts, DNS)",
-         fmt::join(missing, ", "), for_count(missing.size(), "has", "have"), origin);
+    fail(Exit::usage, "{} {} no address{}: correct the name in {}, or make it known (/etc/hosts, DNS)",
+         fmt::join(missing, ", "), for_count(missing.size(), "has", "have"),
+         hosts.size() == 1 && origin == "--hosts" ? ", and there is no file of that name" : "", origin);
   }
+}
+
+void require_network_names(const std::vector<Host>& hosts, const std::string& origin) {
+  if (hosts.size() > 1 && std::ranges::any_of(hosts, [](const Host& host) { return host.name == "localhost"; }))
+    fail(Exit::usage,
+         "{} names localhost next to other nodes, and each of them calls itself so: write {} instead, or another name "
+         "that all nodes know",
+         origin, host_name());
 }
 
 }  // namespace strata::launcher

@@ -31,6 +31,8 @@ std::vector<std::string> slurm_names(const std::string& list);
 // Throws Error{usage} that names the hosts without an address and `origin`, where they come from. Retries for that many
 // seconds.
 void require_addresses(const std::vector<Host>& hosts, const std::string& origin, double seconds);
+// Throws Error{usage} if localhost is one of several hosts.
+void require_network_names(const std::vector<Host>& hosts, const std::string& origin);
 
 // Whether the name leads to this machine.
 bool is_this_machine(const std::string& name);

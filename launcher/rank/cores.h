@@ -1,16 +1,17 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/host/control_groups.h"
 #include "comm/communicator.h"
 
 namespace strata::launcher {
 
-// Binds this process to its share of the node's cores: rank `node_rank` of `node_size` gets neighbouring cores (of one
-// NUMA node if they fit); a rank that is alone gets all of them. Undoes mpirun's own binding, which gives a rank of
-// several threads one core. With more ranks than cores nothing is bound. Returns the number of cores, limited by a
-// quota.
+// Binds this process to its share of the node's cores that mpirun or Slurm's daemon may use: rank `node_rank` of
+// `node_size` gets neighbouring cores (of one NUMA node if they fit); a rank that is alone gets all of them. Undoes
+// mpirun's own binding, which gives a rank of several threads one core. With more ranks than cores nothing is bound.
+// Returns the number of cores, limited by a quota and by the processors of a Slurm job.
 struct CoreShare {
   int cores;
   std::string note;  // what was done, for the report
@@ -19,7 +20,11 @@ CoreShare bind_cores(int node_rank, int node_size);
 
 // Limits the share to the rank's part of a quota of processor time, such as a container's (cpu_quota): more threads
 // would only wait for it.
-CoreShare within_quota(CoreShare share, std::optional<double> quota, int node_rank, int node_size);
+// `limit`: what sets it, for the note.
+CoreShare within_quota(CoreShare share, std::optional<double> quota, int node_rank, int node_size,
+                       std::string_view limit);
+// The processors of each node in SLURM_JOB_CPUS_PER_NODE ("16", "16(x2)"); nullopt if nodes differ.
+std::optional<double> slurm_processors(std::string_view text);
 
 // "1 thread per rank (1 core each)", over all ranks, whose shares may differ. Collective.
 std::string threads_text(const CoreShare& share, int threads, comm::World& world);

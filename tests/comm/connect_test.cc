@@ -62,5 +62,12 @@ TEST_F(Connect, SoloAmongSeveralIsAMistake) {
   expect_usage_error(Backend::solo, "srun started 2 ranks");
 }
 
+// MPI_Init would end the process itself, with advice on how to build Slurm.
+TEST_F(Connect, SrunWithoutPmixIsAMistake) {
+  setenv("SLURM_PROCID", "0", 1);
+  setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+  expect_usage_error(Backend::automatic, "srun --mpi=pmix");
+}
+
 }  // namespace
 }  // namespace strata::comm

@@ -179,6 +179,15 @@ TEST_F(Train, NoStepsToTake) {
   }
 }
 
+// The user's binding of mpirun itself holds for its ranks, through a shell too; mpirun's binding of a rank does not.
+TEST_F(Train, KeepsToTheProcessorsOfMpirun) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two processors";
+  std::vector<std::string> bound = under_mpirun(1, run_.train({"training.max_steps=0"}));
+  EXPECT_THAT(run(bound).errors, testing::Not(testing::HasSubstr("1 thread per rank")));
+  bound.insert(bound.begin(), {"taskset", "-c", "1"});
+  EXPECT_THAT(run(bound).errors, testing::HasSubstr("1 thread per rank (1 core that its starter may use)"));
+}
+
 TEST_F(Train, APatienceThatIsUsedUpEndsAResumedRunAtOnce) {
   run_.write_tokens("validation.bin", 200);
   const auto command =

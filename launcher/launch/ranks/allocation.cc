@@ -130,6 +130,14 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
     const bool job = !variable("K_MPI_JOB_ROLE").empty();
     out.origin = job ? "the MPIJob's hostfile" : set;
     if (job) patience = 60;  // its workers get their names while they start
+  } else if (const auto [queue, list] = first_set({"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}); !list.empty()) {
+    out.hosts = read_hosts(list);
+    out.origin = queue;
+  } else if (!variable("PE_HOSTFILE").empty()) {
+    fail(Exit::usage,
+         "this is a Grid Engine job, whose list of nodes ({}) launch does not read: give --hosts a file with NAME "
+         "slots=N in each line",
+         variable("PE_HOSTFILE"));
   } else {
     out.hosts = {{host_name(), std::nullopt}};
     out.origin = "this machine";
@@ -139,6 +147,7 @@ Allocation find_allocation(const std::optional<std::string>& hosts) {
       fail(Exit::usage, "there is no mpirun in PATH: install Open MPI (apt-get install openmpi-bin)");
     out.starter = starter_of(run_program({{"mpirun", "--version"}}, 20).out);
   }
+  if (!out.in_slurm) require_network_names(out.hosts, out.origin);
   if (out.origin != "this machine") require_addresses(out.hosts, out.origin, patience);
   return out;
 }

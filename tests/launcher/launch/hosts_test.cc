@@ -156,5 +156,17 @@ TEST(Hosts, ThisMachineByAnyOfItsNames) {
   EXPECT_FALSE(is_this_machine("198.51.100.1"));
 }
 
+TEST(Hosts, LocalhostNextToOthersIsRefused) {
+  require_network_names({{"localhost", 4}}, "--hosts");
+  require_network_names({{"127.0.0.1", 1}, {"127.0.0.2", 1}}, "--hosts");
+  EXPECT_FAILURE(require_network_names({{"n2", 1}, {"localhost", 1}}, "--hosts"), Exit::usage,
+                 AllOf(HasSubstr("--hosts names localhost next to other nodes"), HasSubstr("write ")));
+}
+
+TEST(Hosts, AWordWithoutAnAddressMayHaveBeenAFile) {
+  EXPECT_FAILURE(require_addresses({{"nodes.invalid", 1}}, "--hosts", 0), Exit::usage,
+                 HasSubstr("has no address, and there is no file of that name: "));
+}
+
 }  // namespace
 }  // namespace strata::launcher

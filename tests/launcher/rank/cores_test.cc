@@ -45,7 +45,7 @@ TEST(BindCores, ARankWithoutMpirunKeepsTheCoresItMayUse) {
 
 std::vector<int> shared_out(double quota, int cores_each, int ranks) {
   std::vector<int> out;
-  for (int rank = 0; rank < ranks; ++rank) out.push_back(within_quota({cores_each, ""}, quota, rank, ranks).cores);
+  for (int rank = 0; rank < ranks; ++rank) out.push_back(within_quota({cores_each, ""}, quota, rank, ranks, "").cores);
   return out;
 }
 
@@ -63,10 +63,17 @@ TEST(WithinQuota, IsSharedOutBetweenTheRanksOfANode) {
 }
 
 TEST(WithinQuota, IsSaidIfItBounds) {
-  EXPECT_EQ(within_quota({8, "all 8 cores"}, 1.5, 0, 1).note,
+  EXPECT_EQ(within_quota({8, "all 8 cores"}, 1.5, 0, 1, "a quota of the control group").note,
             "all 8 cores; a quota of the control group allows 1.5 on the node");
-  EXPECT_EQ(within_quota({8, "all 8 cores"}, 8, 0, 1).note, "all 8 cores");
-  EXPECT_EQ(within_quota({8, "all 8 cores"}, {}, 0, 1).cores, 8);
+  EXPECT_EQ(within_quota({8, "all 8 cores"}, 8, 0, 1, "").note, "all 8 cores");
+  EXPECT_EQ(within_quota({8, "all 8 cores"}, {}, 0, 1, "").cores, 8);
+}
+
+TEST(SlurmProcessors, AreThoseOfEachNodeIfAllHaveAsMany) {
+  EXPECT_EQ(slurm_processors("16"), 16);
+  EXPECT_EQ(slurm_processors("16(x4)"), 16);
+  for (const char* differ : {"16,8", "16(x2),8", "", "x", "0"})
+    EXPECT_EQ(slurm_processors(differ), std::nullopt) << differ;
 }
 
 TEST(CoresHere, AreBoundedByAQuota) {

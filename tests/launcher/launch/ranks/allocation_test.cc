@@ -171,5 +171,22 @@ TEST(Allocation, ThisMachineNeedsNoSsh) {
   EXPECT_THAT(program.environment, ElementsAre("A=b"));
 }
 
+// The lists of nodes of other queues: one line per rank.
+TEST(FindAllocation, ReadsTheNodesOfPbsAndLsf) {
+  const tests::ScratchFolder folder;
+  const std::string nodes = folder.write("nodes", "127.0.0.1\n127.0.0.1\n127.0.0.2\n");
+  for (const char* name : {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}) {
+    setenv(name, nodes.c_str(), 1);
+    const Allocation job = find_allocation(std::nullopt);
+    EXPECT_THAT(job.hosts, ElementsAre(Host{"127.0.0.1", 2}, Host{"127.0.0.2", std::nullopt}));
+    EXPECT_EQ(job.origin, name);
+    EXPECT_THAT(find_allocation("127.0.0.3:4").hosts, ElementsAre(Host{"127.0.0.3", 4})) << "--hosts has precedence";
+    unsetenv(name);
+  }
+  setenv("PE_HOSTFILE", nodes.c_str(), 1);
+  EXPECT_FAILURE(find_allocation(std::nullopt), Exit::usage, HasSubstr("give --hosts a file"));
+  unsetenv("PE_HOSTFILE");
+}
+
 }  // namespace
 }  // namespace strata::launcher
