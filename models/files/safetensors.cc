@@ -164,10 +164,11 @@ class Header {
     }
     // A later dimension of 0 cannot hide an overflow: the check above sees it first, and no file is that long.
     if (size != range[1] - range[0]) {
+      const bool overflows = size == std::numeric_limits<std::uint64_t>::max();
       corrupt(path_, data_offset() + range[0],
-              fmt::format("{} bytes for tensor {} of shape [{}] in {}", range[1] - range[0], out.name,
-                          fmt::join(out.shape, ", "), out.dtype),
-              size == std::numeric_limits<std::uint64_t>::max() ? "a shape that overflows" : counted(size, "byte"));
+              fmt::format("{} for tensor {} of shape [{}] in {}", overflows ? "more bytes" : counted(size, "byte"),
+                          out.name, fmt::join(out.shape, ", "), out.dtype),
+              counted(range[1] - range[0], "byte"));
     }
     out.file_offset = data_offset() + range[0];
     out.bytes = bytes_.subspan(out.file_offset, size);
