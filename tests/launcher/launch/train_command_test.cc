@@ -34,7 +34,7 @@ TEST(TrainCommand, WhatIsNotTrainIsRefused) {
 
 TEST(TrainCommand, TheRecipeIsReadBeforeAnythingStarts) {
   EXPECT_FAILURE(read({"train", "--set", "model.preset=tiny-gpt2"}).load(), Exit::usage,
-                 HasSubstr("training.max_steps is missing"));
+                 HasSubstr("training.max_steps and data.train are missing"));
   const runtime::Recipe recipe =
       read({"train", "--set", "model.preset=tiny-gpt2", "--set", "training.max_steps=3", "--set", "data.train=x.bin"})
           .load();
