@@ -62,7 +62,7 @@ TEST(ReadRecipe, AMistakeOfOneRankIsThrownOnAll) {
 
 TEST(ReadRecipe, OnlyATrainingNeedsSteps) {
   const std::vector<std::string> model = {"model.preset=tiny-gpt2"};
-  EXPECT_THAT(refusals({model, model}), Each(HasSubstr("training.max_steps is missing")));
+  EXPECT_THAT(refusals({model, model}), Each(HasSubstr("training.max_steps and data.train are missing")));
   EXPECT_THAT(refusals({model, model}, {false, false}), Each(""));
 }
 
