@@ -361,6 +361,7 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
                     "sharded nor offloaded (see zero.stage and zero.parameters)",
                     bytes_text(*recipe.memory.tile)));
   if (auto note = note_of_runs(job.plan); note && purpose == Purpose::train) job.notes.push_back(*std::move(note));
+  if (auto note = note_of_layers_over_nodes(mesh, workload.nodes)) job.notes.push_back(*std::move(note));
   if (evaluation) job.evaluation = std::move(*evaluation).job(job);
   if (generation) job.generation = std::move(*generation).job(job);
   return job;

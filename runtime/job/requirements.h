@@ -5,9 +5,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "models/adapter.h"
 #include "models/model.h"
+#include "runtime/plan/layout/mesh.h"
 #include "runtime/recipe/recipe.h"
 
 namespace strata::runtime {
@@ -27,6 +29,9 @@ bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_ba
 // Throws Error{usage} if the ranks that share each layer cannot divide the rows of a micro-batch (parallel.sequence).
 void require_divisible_rows(const Recipe& recipe, const models::Model& model);
 
+// A sentence if ranks that share each layer are on several nodes; otherwise nothing. `nodes`: the node of each rank, as
+// in comm::World; empty: all are on one.
+std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std::vector<int>& nodes);
 // Says how many virtual shards there are, and which values of parallel.tensor keep the bits.
 std::string note_of_shards(std::size_t shards);
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -101,6 +104,28 @@ void require_divisible_rows(const Recipe& recipe, const models::Model& model) {
     fail(Exit::usage,
          "parallel.sequence needs a model whose width is a multiple of 4, and this one has {}: leave it out",
          model.hidden);
+}
+
+std::optional<std::string> note_of_layers_over_nodes(const Mesh& mesh, const std::vector<int>& nodes) {
+  if (mesh.tensor == 1 || nodes.empty()) return {};
+  const auto spread = [&](int tensor) {  // the most nodes that neighbouring ranks are on, of as many as share a layer
+    int most = 1;
+    for (std::size_t first = 0; first < nodes.size(); first += static_cast<std::size_t>(tensor)) {
+      const auto group = std::span(nodes).subspan(first, static_cast<std::size_t>(tensor));
+      most = std::max(most, static_cast<int>(std::set<int>(group.begin(), group.end()).size()));
+    }
+    return most;
+  };
+  const int over = spread(mesh.tensor);
+  if (over == 1) return {};
+  int within = mesh.tensor / 2;
+  while (within > 1 && spread(within) > 1) within /= 2;
+  return fmt::format(
+      "parallel.tensor = {}: ranks that share a layer are on {} nodes, so the sums of every block cross the network "
+      "several times per micro-batch; {}",
+      mesh.tensor, over,
+      within > 1 ? fmt::format("with {} they would stay within a node", within)
+                 : "start as many ranks on each node as share a layer, or use parallel.stages across nodes");
 }
 
 std::string note_of_shards(std::size_t shards) {

@@ -227,5 +227,18 @@ TEST(Shards, MomentsAreThoseOfTheWholeTensor) {
   }
 }
 
+TEST(ShardsOverNodes, AreSaidWithADegreeThatStaysInANode) {
+  using testing::HasSubstr;
+  const auto note = [](int tensor, const std::vector<int>& nodes) {
+    return note_of_layers_over_nodes({.world = static_cast<int>(nodes.size()), .tensor = tensor}, nodes).value_or("");
+  };
+  EXPECT_EQ(note(4, {}), "");
+  EXPECT_EQ(note(1, {0, 1, 2, 3}), "");
+  EXPECT_EQ(note(2, {0, 0, 1, 1}), "");
+  EXPECT_THAT(note(4, {0, 0, 1, 1}), testing::AllOf(HasSubstr("on 2 nodes"), HasSubstr("with 2 they would stay")));
+  EXPECT_THAT(note(2, {0, 1, 2, 3}), HasSubstr("start as many ranks on each node"));
+  EXPECT_THAT(note(4, {0, 0, 0, 1, 1, 1, 2, 2}), HasSubstr("on 2 nodes")) << "nodes that differ";
+}
+
 }  // namespace
 }  // namespace strata::runtime
