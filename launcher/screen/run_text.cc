@@ -194,6 +194,18 @@ std::vector<std::string> tensor_text(const runtime::Recipe::Parallel& parallel) 
   return parts;
 }
 
+// ", of which 37.4K are trained (LoRA of rank 4), frozen matrices in nf4"; empty if all are trained.
+std::string trained_text(const runtime::Job& job) {
+  const std::size_t trained = job.model->trained_parameters();
+  if (trained == job.model->parameters()) return {};
+  const runtime::Recipe::AdapterKeys& adapter = job.recipe.adapter;
+  std::string kind;
+  if (adapter.kind == runtime::AdapterKind::lora)
+    kind = fmt::format(" ({} of rank {})", adapter.lora.dora ? "DoRA" : "LoRA", adapter.lora.rank);
+  return fmt::format(", of which {} are trained{}{}", count_text(trained), kind,
+                     job.recipe.model.quantised() ? ", frozen matrices in nf4" : "");
+}
+
 }  // namespace
 
 void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm::World& world,
@@ -202,14 +214,11 @@ void describe_run(const runtime::Job& job, const runtime::Seat& seat, const comm
   const runtime::Recipe& recipe = job.recipe;
   const auto sequences =
       static_cast<std::uint64_t>(recipe.training.micro_batch_size * plan.accumulation * plan.mesh().data());
-  const std::size_t trained = job.model->trained_parameters();
-  const std::string of_them =
-      trained == job.model->parameters() ? "" : fmt::format(", of which {} are trained", count_text(trained));
-  say_wrapped("model",
-              {fmt::format("{} of {} parameters{}", job.model->family, count_text(job.model->parameters()), of_them),
-               std::string(device::name_of(recipe.training.precision)),
-               fmt::format("ZeRO-{} over {}", recipe.zero.stage,
-                           plural(static_cast<std::uint64_t>(plan.mesh().data()), "rank", "ranks"))});
+  say_wrapped("model", {fmt::format("{} of {} parameters{}", job.model->family, count_text(job.model->parameters()),
+                                    trained_text(job)),
+                        std::string(device::name_of(recipe.training.precision)),
+                        fmt::format("ZeRO-{} over {}", recipe.zero.stage,
+                                    plural(static_cast<std::uint64_t>(plan.mesh().data()), "rank", "ranks"))});
   say_wrapped("step",
               {fmt::format("{} of {} tokens per step", plural(sequences, "sequence", "sequences"), recipe.data.seq_len),
                fmt::format("{} of {} per rank",

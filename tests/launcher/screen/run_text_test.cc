@@ -68,6 +68,15 @@ TEST_F(RunTextTest, TheStartSaysWhatRunsWhereAndWhatIsLost) {
                           HasSubstr("cosine after 1 step of warm-up")));
 }
 
+TEST_F(RunTextTest, TheStartSaysWhatIsTrained) {
+  EXPECT_THAT(start(job()), Not(HasSubstr("are trained")));
+  EXPECT_THAT(start(job({"training.freeze=[\"wte.*\", \"transformer.wte.*\"]"})),
+              AllOf(HasSubstr(" are trained, "), Not(HasSubstr("rank "))));
+  EXPECT_THAT(start(job({"adapter.kind=lora", "adapter.rank=4"})), HasSubstr(" are trained (LoRA of rank 4), "));
+  EXPECT_THAT(start(job({"adapter.kind=lora", "adapter.dora=true", "model.frozen_format=nf4"})),
+              HasSubstr(" are trained (DoRA of rank 8), frozen matrices in nf4, "));
+}
+
 TEST_F(RunTextTest, TheStartSaysHowTheModelIsSplit) {
   EXPECT_THAT(start(job({"parallel.tensor=2", "parallel.stages=2", "parallel.tensor_shards=4"}, 4)),
               AllOf(HasSubstr("strata: stages    2 of 2 ranks each, one forward, one backward, 2 and 2 units\n"),
