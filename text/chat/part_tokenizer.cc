@@ -184,7 +184,7 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
             labelled_text(*rules_.made, conversation, completed ? TrainOn::completion : rules_.train_on);
         out.seen.written_differently += document.written_differently;
         labelled(document, place, out);
-        written_->find_left_out(conversation, out.seen.roles_left_out);
+        written_->find_left_out(conversation, document.text, out.seen.roles_left_out);
       } catch (const Error& error) {
         fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
       }
@@ -277,8 +277,8 @@ std::vector<std::string> RecordCounts::remarks(const std::string& made, std::uin
                     some(tools_left_out), made));
   if (decoded_calls > 0)
     out.push_back(
-        fmt::format("{} tool calls whose arguments are JSON in a text, which {} would write as JSON in JSON: the "
-                    "objects in these texts are written",
+        fmt::format("{} tool calls whose arguments are JSON in a text, which {} would refuse or write as JSON in "
+                    "JSON: the objects in these texts are written",
                     some(decoded_calls), made));
   if (null_arguments > 0)
     out.push_back(
