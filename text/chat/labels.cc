@@ -59,8 +59,11 @@ class Turns {
     if (!begin && answer)
       if (const auto at = beginning(turn, false)) begin = after_prompt(turn, *at);
     if (!begin && turn > 0)
-      if (const auto at = end_by_content(turn - 1)) begin = answer ? after_prompt(turn, *at) : *at;
-    if (!end && (end = end_by_content(turn)) && answer) ++written_differently_;
+      if (const auto at = end_of(turn - 1)) begin = answer ? after_prompt(turn, *at) : *at;
+    if (!end) {
+      end = end_of(turn);
+      if (end && answer && end_by_content(turn)) ++written_differently_;
+    }
     if (!begin || !end || *end < *begin)
       throw RecordFault{fmt::format(
           "turn {} cannot be located in the text: {} does not mark it with {{% generation %}}, and writes it or the "
@@ -124,6 +127,19 @@ class Turns {
     const std::string* part = prefix(turns, add_generation_prompt);
     return part && whole_.text.starts_with(*part) ? std::optional(part->size()) : std::nullopt;
   }
+  // The end of a turn if the turns up to it are no beginning of the text.
+  std::optional<std::size_t> end_of(std::size_t turn) {
+    const auto end = end_by_content(turn);
+    return end ? end : end_without_token(turn);
+  }
+  // The end of a turn that an end-of-text token follows if it is the last (Phi-3 writes one after all turns).
+  std::optional<std::size_t> end_without_token(std::size_t turn) {
+    const std::string* part = prefix(turn + 1, false);
+    const std::string_view token = made_.end_token();
+    if (!part || token.empty() || !part->ends_with(token)) return std::nullopt;
+    const std::string_view turns = std::string_view(*part).substr(0, part->size() - token.size());
+    return whole_.text.starts_with(turns) ? std::optional(turns.size()) : std::nullopt;
+  }
   // The end of a turn that the template writes differently when it is the last (Qwen3 puts an empty thought before its
   // text). What follows a turn's text stays, but for white space (which Qwen3.5 puts between a text and calls): it is
   // what the turns up to this one end with.
@@ -158,7 +174,9 @@ class Turns {
   }
   // Where the text of the turn begins, if that follows the prompt for an answer.
   std::optional<std::size_t> begin_by_content(std::size_t turn) {
-    const std::string_view prompt = prompt_for(turn);
+    // Some templates do not write a conversation without a turn.
+    const bool none = turn == 0 && !prefix(turn, false) && !prefix(turn, true);
+    const std::string_view prompt = prompt_for(none ? conversation_.answers.size() : turn);
     const auto text = jinja::strip(prompt, jinja::Side::both).empty() ? std::nullopt : content_begin(turn);
     return text && std::string_view(whole_.text).substr(0, *text).ends_with(prompt) ? text : std::nullopt;
   }

@@ -33,9 +33,11 @@ class LabelsTest : public testing::Test {
     folder_.write("t.jinja", source);
     return *ChatTemplate::find("byte", folder_.path() / "t.jinja", *tokenizer_);
   }
-  // The text with labelled parts in brackets.
+  // Texts have their labelled parts in brackets.
   std::string shown(const std::string& source, std::string_view json, TrainOn on = TrainOn::assistant) {
-    const auto out = labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on);
+    return bracketed(labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on));
+  }
+  static std::string bracketed(const LabelledText& out) {
     std::string text = out.text;
     for (auto it = out.labels.rbegin(); it != out.labels.rend(); ++it) text.insert(it->end, "]").insert(it->begin, "[");
     return text;
@@ -136,6 +138,27 @@ TEST_F(LabelsTest, AnAnswerAfterATurnThatIsClosedByTheNextBeginsWithItsText) {
       R"({"messages": [{"role": "assistant", "content": "f"}, {"role": "tool", "content": "r"},
           {"role": "assistant", "content": "s"}]})";
   EXPECT_EQ(shown(kCloses, kTool), "assistant: [f; end\n]tool: r; end\nassistant: [s; end\n]");
+}
+
+// Phi-3's templates write the end-of-text token once, after all turns.
+TEST_F(LabelsTest, TheEndOfTextTokenAfterAllTurnsIsTheLastTurns) {
+  std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
+                        folder_.path() / "tokenizer.json");
+  folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "chat_template":
+      "{% for m in messages %}{{ m.role }}: {{ m.content }};\n{% endfor %}{{ 'assistant: ' if add_generation_prompt else eos_token }}"})");
+  const auto tokenizer = load_tokenizer(folder_.path());
+  const auto out = labelled_text(*ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer),
+                                 conversation_of(parse_json(kTwo), DataFormat::chat), TrainOn::assistant);
+  EXPECT_EQ(bracketed(out), "user: p;\nassistant: [q;\n]user: r;\nassistant: [s;\n<|im_end|>]");
+  EXPECT_EQ(out.written_differently, 0u);
+}
+
+TEST_F(LabelsTest, TheFirstTurnMayBeAnAnswer) {
+  EXPECT_EQ(shown("{% if messages[0].role != 'system' %}<{{ messages[0].role }}>{% endif %}{% for m in messages %}"
+                  "{{ m.role }}: {{ m.content }};\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",
+                  R"({"messages": [{"role": "assistant", "content": "p"}, {"role": "user", "content": "q"},
+                      {"role": "assistant", "content": "r"}]})"),
+            "<assistant>assistant: [p;\n]user: q;\nassistant: [r;\n]");
 }
 
 // A prompt may begin a thought, which templates leave out of earlier answers: these begin after the rest of it.
