@@ -44,6 +44,7 @@ PIECES = r"""
 {% with x = 5, y = x %}{{ x }}{{ y is defined }}{% endwith %}{{ x is defined }}
 {% macro m(x, y=2, z=x) %}[{{ x }}{{ y }}{{ z }}{{ varargs }}{{ kwargs }}]{% endmacro %}{{ m(1) }}{{ m(1, 3, 4) }}{{ m(x=9, y=8) }}{{ m(1, 2, 3, 4) }}{{ m(1, q=2) }}
 {% macro m(x) %}{{ x }}{{ t }}{{ i is defined }}{% endmacro %}{% for i in [1] %}{{ m(i) }}{% endfor %}
+{% macro m() %}<{{ caller('a', 2) }}>{% endmacro %}{% call(x, y) m() %}{{ x * y }}{% endcall %}
 {% macro m(x) %}{{ m.name }}{% endmacro %}{{ m(1) }}
 {% macro r(k) %}{{ k }}{% if k > 0 %}{{ r(k - 1) }}{% endif %}{% endmacro %}{{ r(4) }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ m(1, 2) }}

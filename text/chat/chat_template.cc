@@ -244,6 +244,12 @@ bool ChatTemplate::names(std::string_view field) const {
   return has_word(source_, field);
 }
 
+std::string_view ChatTemplate::end_token() const {
+  const auto found = std::find_if(special_tokens_.begin(), special_tokens_.end(),
+                                  [](const auto& named) { return named.first.text() == "eos_token"; });
+  return found == special_tokens_.end() ? std::string_view() : std::string_view(found->second.text());
+}
+
 bool ChatTemplate::leaves_out_tools(const Conversation& conversation) const {
   const auto& turns = conversation.messages.items();
   const bool calls = std::any_of(turns.begin(), turns.end(), [](const Value& message) {

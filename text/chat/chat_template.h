@@ -33,6 +33,8 @@ class ChatTemplate {
   bool marks_answers(const Conversation& conversation) const { return of(conversation).has_generation(); }
   // Whether the templates' texts contain that name: a template cannot write a field that it does not name.
   bool names(std::string_view field) const;
+  // The text of eos_token; empty if the folder names none.
+  std::string_view end_token() const;
   // Whether the conversation has tools, or calls them, and the template reads none.
   bool leaves_out_tools(const Conversation& conversation) const;
   // A note for the user if the templates write "<|user|>" and the like, which are plain text to the tokenizer.

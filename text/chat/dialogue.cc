@@ -98,10 +98,12 @@ void Dialogue::read(std::string_view json, const std::string& name) {
 }
 
 void Dialogue::look_at_contents(const std::string& name) {
-  if (auto decoded = with_decoded_arguments(made_, conversation_)) conversation_ = std::move(*decoded);
   UnreadFields roles;
   try {
-    WrittenContents(made_).find_left_out(conversation_, roles);
+    if (auto decoded = with_decoded_arguments(made_, conversation_)) conversation_ = std::move(*decoded);
+    const std::string whole = made_.render(conversation_, conversation_.answers.size(), false).text;
+    WrittenContents(made_).find_left_out(conversation_, whole, roles);
+  } catch (const Error&) {  // prompt() says what the template refuses
   } catch (const RecordFault& fault) {
     fail(Exit::corrupt, "{}: {}", name, fault.message);
   }

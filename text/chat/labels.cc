@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -46,13 +49,21 @@ class Turns {
   Turns(const ChatTemplate& made, const Conversation& conversation, const Rendered& whole)
       : made_(made), conversation_(conversation), whole_(whole) {}
 
-  // Renders the turns before it, and those up to and including it.
+  // Renders the turns before it, and those up to and including it. Asked for turns in order.
   Stretch by_prefixes(std::size_t turn) {
     const bool answer = conversation_.answers[turn];
+    std::erase_if(prefixes_, [&](const auto& known) { return known.first.first < turn; });
+    std::erase_if(changed_, [&](const auto& known) { return known.first.first + 1 < turn; });
     std::optional<std::size_t> begin = beginning(turn, answer), end = beginning(turn + 1, false);
-    if (!begin && answer) begin = beginning(turn, false);
-    if (!begin && turn > 0) begin = beginning_after(turn, answer);
-    if (!end && (end = end_by_content(turn)) && answer) ++written_differently_;
+    if (!begin && answer) begin = begin_by_content(turn);
+    if (!begin && answer)
+      if (const auto at = beginning(turn, false)) begin = after_prompt(turn, *at);
+    if (!begin && turn > 0)
+      if (const auto at = end_of(turn - 1)) begin = answer ? after_prompt(turn, *at) : *at;
+    if (!end) {
+      end = end_of(turn);
+      if (end && answer && end_by_content(turn)) ++written_differently_;
+    }
     if (!begin || !end || *end < *begin)
       throw RecordFault{fmt::format(
           "turn {} cannot be located in the text: {} does not mark it with {{% generation %}}, and writes it or the "
@@ -85,60 +96,105 @@ class Turns {
   }
 
  private:
-  // The number of bytes of the first `turns` in the whole rendering, if their own rendering is its beginning.
-  std::optional<std::size_t> beginning(std::size_t turns, bool add_generation_prompt) const {
-    if (turns == conversation_.answers.size()) return whole_.text.size();
-    try {
-      const Rendered part = made_.render(conversation_, turns, add_generation_prompt);
-      if (whole_.text.starts_with(part.text)) return part.text.size();
-    } catch (const Error&) {  // a template that accepts a conversation need not accept every part of it
+  // The text of the first `turns`; nullptr if the template refuses them.
+  const std::string* prefix(std::size_t turns, bool add_generation_prompt) {
+    if (turns == conversation_.answers.size() && !add_generation_prompt) return &whole_.text;
+    return rendered_once(prefixes_, {turns, add_generation_prompt},
+                         [&] { return made_.render(conversation_, turns, add_generation_prompt).text; });
+  }
+  // The same if `turn` has another text.
+  const std::string* changed(std::size_t turn, std::size_t turns) {
+    return rendered_once(changed_, {turn, turns}, [&] {
+      return made_.render(with_content(conversation_, turn, jinja::Value(std::string(kOtherText))), turns, false).text;
+    });
+  }
+  template <typename Texts, typename Render>
+  const std::string* rendered_once(Texts& texts, const typename Texts::key_type& key, const Render& render) {
+    auto known = texts.find(key);
+    if (known == texts.end()) {
+      std::optional<std::string> text;
+      try {
+        text = render();
+      } catch (const Error&) {  // a template that accepts a conversation need not accept every part of it
+      }
+      known = texts.emplace(key, std::move(text)).first;
     }
-    return std::nullopt;
+    return known->second ? &*known->second : nullptr;
+  }
+  // The number of bytes of the first `turns` in the whole rendering, if their own rendering is its beginning.
+  std::optional<std::size_t> beginning(std::size_t turns, bool add_generation_prompt) {
+    if (turns == conversation_.answers.size()) return whole_.text.size();
+    const std::string* part = prefix(turns, add_generation_prompt);
+    return part && whole_.text.starts_with(*part) ? std::optional(part->size()) : std::nullopt;
+  }
+  // The end of a turn if the turns up to it are no beginning of the text.
+  std::optional<std::size_t> end_of(std::size_t turn) {
+    const auto end = end_by_content(turn);
+    return end ? end : end_without_token(turn);
+  }
+  // The end of a turn that an end-of-text token follows if it is the last (Phi-3 writes one after all turns).
+  std::optional<std::size_t> end_without_token(std::size_t turn) {
+    const std::string* part = prefix(turn + 1, false);
+    const std::string_view token = made_.end_token();
+    if (!part || token.empty() || !part->ends_with(token)) return std::nullopt;
+    const std::string_view turns = std::string_view(*part).substr(0, part->size() - token.size());
+    return whole_.text.starts_with(turns) ? std::optional(turns.size()) : std::nullopt;
   }
   // The end of a turn that the template writes differently when it is the last (Qwen3 puts an empty thought before its
-  // text). What follows a turn's text stays: it is what the turns up to this one end with.
-  std::optional<std::size_t> end_by_content(std::size_t turn) const {
-    const auto after = bytes_after_content(turn, conversation_.answers.size(), whole_.text);
-    if (!after) return std::nullopt;
-    try {
-      const std::string alone = made_.render(conversation_, turn + 1, false).text;
-      const auto ending = bytes_after_content(turn, turn + 1, alone);
-      if (!ending || *ending > *after) return std::nullopt;
-      const std::size_t at = whole_.text.size() - *after;
-      const std::string_view last = std::string_view(alone).substr(alone.size() - *ending);
-      return std::string_view(whole_.text).substr(at).starts_with(last) ? std::optional(at + *ending) : std::nullopt;
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+  // text). What follows a turn's text stays, but for white space (which Qwen3.5 puts between a text and calls): it is
+  // what the turns up to this one end with.
+  std::optional<std::size_t> end_by_content(std::size_t turn) {
+    const std::size_t turns = conversation_.answers.size();
+    const auto after = bytes_after_content(turn, turns), ending = bytes_after_content(turn, turn + 1);
+    if (!after || !ending) return std::nullopt;
+    const std::string& alone = *prefix(turn + 1, false);
+    const std::string_view last = std::string_view(alone).substr(alone.size() - *ending);
+    const std::string_view rest = std::string_view(whole_.text).substr(whole_.text.size() - *after);
+    if (rest.starts_with(last)) return whole_.text.size() - rest.size() + last.size();
+    const std::string_view last_word = jinja::strip(last, jinja::Side::left);
+    const std::string_view rest_word = jinja::strip(rest, jinja::Side::left);
+    if (last_word.empty() || !rest_word.starts_with(last_word)) return std::nullopt;
+    return whole_.text.size() - rest_word.size() + last_word.size();
   }
-  // The end of the turn before, with the prompt for an answer if the text goes on with it.
-  std::optional<std::size_t> beginning_after(std::size_t turn, bool answer) const {
-    const auto begin = end_by_content(turn - 1);
-    if (!begin || !answer) return begin;
-    try {
-      const std::string before = made_.render(conversation_, turn, false).text;
-      const std::string asked = made_.render(conversation_, turn, true).text;
-      if (!asked.starts_with(before)) return begin;
-      const std::string_view prompt = std::string_view(asked).substr(before.size());
-      return std::string_view(whole_.text).substr(*begin).starts_with(prompt) ? *begin + prompt.size() : *begin;
-    } catch (const Error&) {
-      return begin;
-    }
+  // What the template adds for an answer at this turn; empty: nothing, or it writes the turns before otherwise.
+  std::string_view prompt_for(std::size_t turn) {
+    const std::string *before = prefix(turn, false), *asked = prefix(turn, true);
+    return before && asked && asked->starts_with(*before) ? std::string_view(*asked).substr(before->size())
+                                                          : std::string_view();
   }
-  // The number of bytes that follow the text of `turn` in `rendered`, which is the rendering of the first `turns`:
-  // those that stay if the turn has another text. Nullopt if the template does not write the text.
-  std::optional<std::size_t> bytes_after_content(std::size_t turn, std::size_t turns,
-                                                 const std::string& rendered) const {
-    try {
-      const std::string other =
-          made_.render(with_content(conversation_, turn, jinja::Value(std::string(kOtherText))), turns, false).text;
-      const std::size_t most = std::min(other.size(), rendered.size());
-      std::size_t same = 0;
-      while (same < most && other[other.size() - 1 - same] == rendered[rendered.size() - 1 - same]) ++same;
-      return other == rendered ? std::nullopt : std::optional(same);
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+  // Where the answer of the turn that begins at `at` begins: after the prompt for it or, if the text goes on otherwise
+  // (without the thought that the prompt begins), after what both have in common before the answer's own text.
+  std::size_t after_prompt(std::size_t turn, std::size_t at) {
+    const std::string_view prompt = prompt_for(turn), rest = std::string_view(whole_.text).substr(at);
+    const std::size_t same = common_beginning(prompt, rest);
+    if (same == prompt.size()) return at + same;
+    if (jinja::strip(rest.substr(0, same), jinja::Side::both).empty()) return at;
+    const auto text = content_begin(turn);
+    return text && *text >= at ? std::min(at + same, *text) : at;
+  }
+  // Where the text of the turn begins, if that follows the prompt for an answer.
+  std::optional<std::size_t> begin_by_content(std::size_t turn) {
+    // Some templates do not write a conversation without a turn.
+    const bool none = turn == 0 && !prefix(turn, false) && !prefix(turn, true);
+    const std::string_view prompt = prompt_for(none ? conversation_.answers.size() : turn);
+    const auto text = jinja::strip(prompt, jinja::Side::both).empty() ? std::nullopt : content_begin(turn);
+    return text && std::string_view(whole_.text).substr(0, *text).ends_with(prompt) ? text : std::nullopt;
+  }
+  // The number of bytes before the text of the turn: those that stay if it has another text. Nullopt if the template
+  // does not write the text.
+  std::optional<std::size_t> content_begin(std::size_t turn) {
+    const std::string* other = changed(turn, conversation_.answers.size());
+    return other && *other != whole_.text ? std::optional(common_beginning(*other, whole_.text)) : std::nullopt;
+  }
+  // The number of bytes that follow the text of the turn in the rendering of the first `turns`. Nullopt as above.
+  std::optional<std::size_t> bytes_after_content(std::size_t turn, std::size_t turns) {
+    const std::string *rendered = prefix(turns, false), *other = rendered ? changed(turn, turns) : nullptr;
+    if (!other || *other == *rendered) return std::nullopt;
+    const auto first = std::mismatch(rendered->rbegin(), rendered->rend(), other->rbegin(), other->rend()).first;
+    return static_cast<std::size_t>(first - rendered->rbegin());
+  }
+  static std::size_t common_beginning(std::string_view a, std::string_view b) {
+    return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
   }
   // The number of marks in the first `turns`.
   std::size_t marks_before(std::size_t turns) const {
@@ -160,6 +216,9 @@ class Turns {
   const Conversation& conversation_;
   const Rendered& whole_;
   std::size_t written_differently_ = 0;
+  // By the number of turns, and whether an answer is asked for; by the turn with another text, and the number of turns.
+  std::map<std::pair<std::size_t, bool>, std::optional<std::string>> prefixes_;
+  std::map<std::pair<std::size_t, std::size_t>, std::optional<std::string>> changed_;
 };
 
 // In order, without empty ones; adjoining ones are joined.
@@ -174,6 +233,15 @@ std::vector<Stretch> joined(std::vector<Stretch> stretches) {
       out.push_back(one);
   }
   return out;
+}
+
+// Whether the last turn is an answer with whose text the rendering ends.
+bool ends_openly(const Conversation& conversation, std::string_view rendered) {
+  const jinja::Value* content =
+      conversation.answers.back() ? conversation.messages.items().back().find("content") : nullptr;
+  if (!content || !content->is(jinja::Kind::text)) return false;
+  const std::string_view text = jinja::strip(content->text(), jinja::Side::right);
+  return !text.empty() && rendered.ends_with(text);
 }
 
 std::vector<Stretch> complement(const std::vector<Stretch>& stretches, std::size_t size) {
@@ -220,7 +288,9 @@ LabelledText labelled_text(const ChatTemplate& made, const Conversation& convers
     }
     labels = joined(std::move(labels));
   }
-  return {std::move(whole.text), std::move(labels), turns.written_differently()};
+  const bool open_end =
+      ends_openly(conversation, whole.text) && !labels.empty() && labels.back().end == whole.text.size();
+  return {std::move(whole.text), std::move(labels), turns.written_differently(), open_end};
 }
 
 namespace {

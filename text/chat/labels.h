@@ -28,12 +28,14 @@ struct LabelledText {
   std::string text;
   std::vector<jinja::Stretch> labels;
   std::size_t written_differently = 0;  // answers that the template writes otherwise when they are the last turn
+  bool open_end = false;  // whether the text ends with that of an answer that counts: no token says that it is over
 };
 
 // Renders a conversation with its template. The stretches of a turn are those that {% generation %} marks. If the
 // template marks nothing, they follow from two renderings: with the turns before this one (with add_generation_prompt,
-// if that is a beginning of the whole), and with this one added; if the template writes this one otherwise when it is
-// the last, its end is what follows its text there. A turn's `train` and `weight` take precedence over `on`. Throws
+// if that is a beginning of the whole), and with this one added. If the template writes this one or the one before
+// otherwise when it is the last, its end is what follows its text there, and it begins where its text does, after the
+// prompt for it. A turn's `train` and `weight` take precedence over `on`. Throws
 // RecordFault if neither way finds the turn, and Error{usage} as the template does.
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on);
 

@@ -183,8 +183,9 @@ void PartTokenizer::record(const Value& record, const RecordPlace& place, PartTo
         const LabelledText document =
             labelled_text(*rules_.made, conversation, completed ? TrainOn::completion : rules_.train_on);
         out.seen.written_differently += document.written_differently;
+        if (document.open_end) ++out.seen.open_ends;
         labelled(document, place, out);
-        written_->find_left_out(conversation, out.seen.roles_left_out);
+        written_->find_left_out(conversation, document.text, out.seen.roles_left_out);
       } catch (const Error& error) {
         fail(error.code(), "{}{}", error.what(), content_that_is_no_text(conversation));
       }
@@ -254,6 +255,7 @@ void RecordCounts::add(const RecordCounts& more) {
   decoded_calls += more.decoded_calls;
   null_arguments += more.null_arguments;
   written_differently += more.written_differently;
+  open_ends += more.open_ends;
   for (const auto& [field, records] : more.unread) unread[field] += records;
   for (const auto& [field, records] : more.unread_in_turns) unread_in_turns[field] += records;
   for (const auto& [role, turns] : more.roles_left_out) roles_left_out[role] += turns;
@@ -277,14 +279,19 @@ std::vector<std::string> RecordCounts::remarks(const std::string& made, std::uin
                     some(tools_left_out), made));
   if (decoded_calls > 0)
     out.push_back(
-        fmt::format("{} tool calls whose arguments are JSON in a text, which {} would write as JSON in JSON: the "
-                    "objects in these texts are written",
+        fmt::format("{} tool calls whose arguments are JSON in a text, which {} would refuse or write as JSON in "
+                    "JSON: the objects in these texts are written",
                     some(decoded_calls), made));
   if (null_arguments > 0)
     out.push_back(
         fmt::format("{} null arguments in tool calls, which are written: if the file was a table, where each call has "
                     "the arguments of every tool, remove them with jq -c 'del(.. | nulls)'",
                     some(null_arguments)));
+  if (open_ends > 0)
+    out.push_back(
+        fmt::format("{} a last answer after which {} writes nothing, so that a model does not learn from it to end its "
+                    "answers: --chat-template takes a template that writes a token there",
+                    some(open_ends), made));
   if (written_differently > 0)
     out.push_back(
         fmt::format("{} {} trained on as {} writes {} before other turns, which differs from how it writes a last "

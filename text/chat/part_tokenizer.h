@@ -34,6 +34,7 @@ struct RecordCounts {
   std::uint64_t decoded_calls = 0;        // with arguments of calls as JSON texts, which were decoded
   std::uint64_t null_arguments = 0;       // with arguments of calls that are null
   std::uint64_t written_differently = 0;  // answers that the template writes otherwise when they are the last turn
+  std::uint64_t open_ends = 0;            // whose last answer nothing ends
   UnreadFields unread;                    // fields of records that are not read; unused if --field is given
   UnreadFields unread_in_turns;           // fields of turns that the template does not name
   UnreadFields roles_left_out;            // roles of turns whose text the template does not write

@@ -59,7 +59,7 @@ Value turn(std::string_view role, std::string content) {
 Value stored(const Value& value, std::string_view what) {
   if (!value.is(Kind::text) || value.text().empty()) return value;
   try {
-    return parse_json(value.text());
+    return exact_json(value.text());
   } catch (const JsonFault& fault) {
     wrong("expected a list in {}, found a text that is no JSON ({})", what, fault.message);
   }
@@ -126,7 +126,7 @@ Fields function_calls(std::string text, std::size_t turn) {
   }
   Value calls;
   try {
-    calls = parse_json(text);
+    calls = exact_json(text);
   } catch (const JsonFault& fault) {
     wrong("turn {}: a function_call that is no JSON ({})", turn, fault.message);
   }
@@ -283,6 +283,18 @@ std::string other_names(const Value& record) {
 }
 
 }  // namespace
+
+Value exact_json(std::string_view text) {
+  std::vector<OddNumber> odd;
+  Value out = parse_json(text, RepeatedKeys::refused, &odd);
+  for (const auto& [field, written, at] : odd)
+    throw JsonFault{fmt::format("{} is {}", excerpt(written, 40),
+                                written.ends_with('N') || written.ends_with('y')
+                                    ? "not a JSON number: leave the record out"
+                                    : "out of range (64-bit integers, doubles): make it a string"),
+                    at};
+  return out;
+}
 
 void refuse_formats_of_two(const Value& record) {
   (void)the_format_of(record);

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/quantity.h"
 #include "text/json/json_value.h"
+#include "text/template/values/json_text.h"
 
 namespace strata::text {
 
@@ -41,23 +43,73 @@ const Value* arguments_of(const Value& call) {
   return function && function->is(Kind::dict) ? function->find("arguments") : call.find("arguments");
 }
 
-// The object that a call's arguments hold as JSON; nullopt if they are no such text.
-std::optional<Value> decoded(const Value& call) {
+// The object that a call's arguments hold as JSON, and why it is not what the text says; empty: it is.
+struct DecodedArguments {
+  Value object;
+  std::string fault;
+};
+
+// Nullopt if the arguments are not a text with an object.
+std::optional<DecodedArguments> decoded(const Value& call) {
   const Value* arguments = arguments_of(call);
   if (!arguments || !arguments->is(Kind::text)) return std::nullopt;
+  DecodedArguments out;
   try {
-    Value value = parse_json(arguments->text());
-    if (value.is(Kind::dict)) return value;
-  } catch (const JsonFault&) {  // a text of another kind stays one
+    std::vector<OddNumber> odd;
+    out.object = parse_json(arguments->text(), RepeatedKeys::last_counts, &odd);
+    (void)exact_json(arguments->text());
+  } catch (const JsonFault& fault) {  // a text of another kind stays one
+    out.fault = fault.message;
   }
-  return std::nullopt;
+  if (!out.object.is(Kind::dict)) return std::nullopt;
+  return out;
 }
 
-// How a JSON text begins inside another: up to its second quotation mark, with both escaped.
+// How a JSON text begins inside another: up to its second quotation mark, escaped.
 std::string beginning_in_json(const std::string& text) {
-  const std::size_t first = text.find('"'), second = text.find('"', first + 1);
-  if (first == std::string::npos || second == std::string::npos) return "\"" + text + "\"";
-  return text.substr(0, first) + "\\\"" + text.substr(first + 1, second - first - 1) + "\\\"";
+  const std::size_t first = text.find('"'), second = first == std::string::npos ? first : text.find('"', first + 1);
+  if (second == std::string::npos) return jinja::json_text(Value(text), {});
+  const std::string json = jinja::json_text(Value(text.substr(0, second + 1)), {});
+  return json.substr(1, json.size() - 2);
+}
+
+std::size_t times_in(std::string_view text, std::string_view part) {
+  std::size_t out = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++out;
+  return out;
+}
+
+// The text of the whole conversation; nullopt if the template refuses it.
+std::optional<std::string> text_with(const ChatTemplate& made, const Conversation& conversation) {
+  try {
+    return made.render(conversation, conversation.answers.size(), false).text;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// The text of a part of a content; nullptr if it is none (an image).
+const std::string* text_of_part(const Value& part) {
+  if (part.is(Kind::text)) return &part.text();
+  const Value *type = part.is(Kind::dict) ? part.find("type") : nullptr,
+              *text = part.is(Kind::dict) ? part.find("text") : nullptr;
+  if (!text || !text->is(Kind::text) || (type && !(type->is(Kind::text) && type->text() == "text"))) return nullptr;
+  return &text->text();
+}
+
+std::string text_of_parts(const Value& parts) {
+  std::string out;
+  for (const Value& part : parts.items())
+    if (const std::string* text = text_of_part(part)) out += *text;
+  return out;
+}
+
+bool has_no_text(const Value& content) {
+  if (!content.is(Kind::list)) return says_nothing(content);
+  return std::all_of(content.items().begin(), content.items().end(), [](const Value& part) {
+    const std::string* text = text_of_part(part);
+    return text && text->empty();
+  });
 }
 
 Value with_arguments(const Value& call, const Value& arguments) {
@@ -74,45 +126,51 @@ Conversation with_content(const Conversation& conversation, std::size_t turn, co
   return with_messages(conversation, std::move(messages));
 }
 
-bool WrittenContents::writes(const Conversation& conversation, std::size_t turn) {
-  const std::size_t turns = conversation.answers.size();
-  const bool parts = conversation.messages.items()[turn].find("content")->is(Kind::list);
-  const Value other = parts ? Value::list({}) : Value(std::string(kOtherText));
+bool WrittenContents::writes(const Conversation& conversation, std::size_t turn, std::string_view whole,
+                             const Value& other) const {
   try {
-    return made_.render(conversation, turns, false).text !=
-           made_.render(with_content(conversation, turn, other), turns, false).text;
-  } catch (const Error&) {  // a template that looks at texts reads them
+    return whole != made_.render(with_content(conversation, turn, other), conversation.answers.size(), false).text;
+  } catch (const Error&) {  // a template that looks at contents reads them
     return true;
   }
 }
 
-void WrittenContents::require_parts_written(const Conversation& conversation, std::size_t turn) {
-  const std::string parts = conversation.messages.items()[turn].find("content")->to_text();
-  const std::string whole = made_.render(conversation, conversation.answers.size(), false).text;
-  const bool as_python = whole.find(parts) != std::string::npos;
-  if (as_python || !writes(conversation, turn))
-    throw RecordFault{
-        fmt::format("the content of turn {} is a list of parts, of which {} writes {}: make it a string, or give a "
-                    "template that takes parts with --chat-template FILE",
-                    turn + 1, made_.name(), as_python ? "Python's text" : "nothing")};
+bool WrittenContents::writes_parts(const Conversation& conversation, std::size_t turn, std::string_view whole) const {
+  const Value& parts = *conversation.messages.items()[turn].find("content");
+  const bool as_python = whole.find(parts.to_text()) != std::string_view::npos;
+  if (!as_python && writes(conversation, turn, whole, Value::list({}))) return true;
+  const std::string text = text_of_parts(parts);
+  if (!as_python && !text.empty()) {
+    const Conversation with_text = with_content(conversation, turn, Value(text));
+    const auto written = text_with(made_, with_text);
+    if (written && !writes(with_text, turn, *written, Value(std::string(kOtherText)))) return false;
+  }
+  throw RecordFault{
+      fmt::format("the content of turn {} is a list of parts, of which {} writes {}: make it a string, or give a "
+                  "template that takes parts with --chat-template FILE",
+                  turn + 1, made_.name(), as_python ? "Python's text" : "nothing")};
 }
 
-void WrittenContents::find_left_out(const Conversation& conversation, UnreadFields& roles) {
-  constexpr int kSure = 3;  // a template may write some turns of a role and leave out others
+void WrittenContents::find_left_out(const Conversation& conversation, std::string_view whole, UnreadFields& roles) {
+  // A template may write some turns of a role and leave out others.
+  constexpr int kSure = 3, kSureLeftOut = 16;
   const auto& messages = conversation.messages.items();
   for (std::size_t turn = 0; turn < messages.size(); ++turn) {
     const Value* content = messages[turn].find("content");
-    if (!content || says_nothing(*content)) continue;
+    if (!content || !(content->is(Kind::text) || content->is(Kind::list)) || has_no_text(*content)) continue;
     const std::string& role = messages[turn].find("role")->text();
-    if (content->is(Kind::list)) require_parts_written(conversation, turn);
-    if (!content->is(Kind::text)) continue;
     const int place = turn == 0 ? 0 : turn + 1 == messages.size() ? 2 : 1;
-    int& written = written_[{role, place}];
+    const bool parts = content->is(Kind::list), calls = messages[turn].find("tool_calls") != nullptr;
+    auto& [written, left_out] = asked_[{role, place, parts, calls}];
     if (written >= kSure) continue;
-    if (writes(conversation, turn))
+    const bool known = written == 0 && left_out >= kSureLeftOut;
+    if (!known && (parts ? writes_parts(conversation, turn, whole)
+                         : writes(conversation, turn, whole, Value(std::string(kOtherText))))) {
       ++written;
-    else
+    } else {
+      ++left_out;
       count_unread(roles, role);
+    }
   }
 }
 
@@ -132,24 +190,36 @@ bool has_null_arguments(const Conversation& conversation) {
 }
 
 std::optional<Conversation> with_decoded_arguments(const ChatTemplate& made, const Conversation& conversation) {
-  std::optional<std::string> whole;
-  bool doubled = false;
+  std::vector<std::string> beginnings;
+  std::string fault;
   std::vector<Value> messages = conversation.messages.items();
-  for (Value& message : messages) {
-    const Value* calls = message.find("tool_calls");
+  for (std::size_t turn = 0; turn < messages.size(); ++turn) {
+    const Value* calls = messages[turn].find("tool_calls");
     if (!calls || !calls->is(Kind::list)) continue;
     std::vector<Value> out = calls->items();
     for (Value& call : out) {
-      const auto value = decoded(call);
-      if (!value) continue;
-      if (!whole) whole = made.render(conversation, messages.size(), false).text;
-      doubled = doubled || whole->find(beginning_in_json(arguments_of(call)->text())) != std::string::npos;
-      call = with_arguments(call, *value);
+      const auto found = decoded(call);
+      if (!found) continue;
+      if (fault.empty() && !found->fault.empty())
+        fault = fmt::format("turn {}: the JSON in the arguments of a call cannot be read as an object: {}", turn + 1,
+                            found->fault);
+      beginnings.push_back(beginning_in_json(arguments_of(call)->text()));
+      call = with_arguments(call, found->object);
     }
-    message = with_field(message, "tool_calls", Value::list(std::move(out)));
+    messages[turn] = with_field(messages[turn], "tool_calls", Value::list(std::move(out)));
   }
-  if (!doubled) return std::nullopt;
-  return with_messages(conversation, std::move(messages));
+  if (beginnings.empty()) return std::nullopt;
+  Conversation objects = with_messages(conversation, std::move(messages));
+  const auto with_objects = text_with(made, objects);
+  if (!with_objects) return std::nullopt;
+  // The same beginning may occur elsewhere, as an example in a system turn.
+  const auto as_given = text_with(made, conversation);
+  if (as_given && std::none_of(beginnings.begin(), beginnings.end(), [&](const std::string& beginning) {
+        return times_in(*with_objects, beginning) < times_in(*as_given, beginning);
+      }))
+    return std::nullopt;
+  if (!fault.empty()) throw RecordFault{fault};
+  return objects;
 }
 
 namespace {

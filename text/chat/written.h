@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,25 +41,31 @@ Conversation with_content(const Conversation& conversation, std::size_t turn, co
 inline constexpr std::string_view kOtherText = "\x02";
 
 // Finds out which contents of turns a template writes, by rendering with another text in their place. It asks for each
-// role and place until it knows; one per thread.
+// kind of turn until it knows; one per thread.
 class WrittenContents {
  public:
   explicit WrittenContents(const ChatTemplate& made) : made_(made) {}
 
-  // Adds the roles of turns whose text the template leaves out. Throws RecordFault if a content is a list, and the
-  // template writes nothing of it, or Python's text of it.
-  void find_left_out(const Conversation& conversation, UnreadFields& roles);
+  // Adds the roles of turns whose text the template leaves out; `whole` is the text of the conversation. Throws
+  // RecordFault if a content is a list, and the template writes Python's text of it, or nothing although it writes such
+  // a turn's text.
+  void find_left_out(const Conversation& conversation, std::string_view whole, UnreadFields& roles);
 
  private:
-  bool writes(const Conversation& conversation, std::size_t turn);
-  void require_parts_written(const Conversation& conversation, std::size_t turn);
+  // Whether the text changes if the turn has the content `other`.
+  bool writes(const Conversation& conversation, std::size_t turn, std::string_view whole,
+              const jinja::Value& other) const;
+  bool writes_parts(const Conversation& conversation, std::size_t turn, std::string_view whole) const;
 
   const ChatTemplate& made_;
-  std::map<std::pair<std::string, int>, int> written_;  // role and place, and how often its text was written
+  // By role, place, whether the content is a list, and whether the turn has calls: how often it was written, and how
+  // often it was not.
+  std::map<std::tuple<std::string, int, bool, bool>, std::pair<int, int>> asked_;
 };
 
-// OpenAI's API has the arguments of a call as a JSON text, and most templates write what they are given as JSON, which
-// would be JSON in JSON. Then the conversation with the values that the texts hold; otherwise nullopt.
+// OpenAI's API has the arguments of a call as a JSON text. If the template would write that as JSON in JSON, or refuses
+// it and takes objects, this is the conversation with the objects in the texts; otherwise nullopt. Throws RecordFault
+// if such an object names a field twice, or holds a number that is out of range.
 std::optional<Conversation> with_decoded_arguments(const ChatTemplate& made, const Conversation& conversation);
 
 // Whether a call has an argument that is null. Tables write all fields of all records, so that each call has the

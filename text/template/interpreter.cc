@@ -24,7 +24,7 @@ class Interpreter::Deeper {
   Runtime& runtime_;
 };
 
-// A {% macro %}.
+// A {% macro %}, or the caller() of a {% call %} block.
 class Interpreter::Macro : public Object {
  public:
   Macro(Interpreter& interpreter, const Statement& statement, ScopePtr scope)
@@ -33,7 +33,7 @@ class Interpreter::Macro : public Object {
   std::string_view type_name() const override { return "macro"; }
   bool callable() const override { return true; }
   Value attribute(const std::string& name) override {
-    return name == "name" ? Value(statement_.text) : Object::attribute(name);
+    return name == "name" ? Value(shown_name()) : Object::attribute(name);
   }
   Value call(Arguments& arguments) override {
     const Deeper deeper(interpreter_.runtime_);
@@ -47,6 +47,8 @@ class Interpreter::Macro : public Object {
   }
 
  private:
+  std::string shown_name() const { return statement_.kind == K::call ? "caller" : statement_.text; }
+
   void bind(Arguments& arguments, Scope& scope) const {
     const auto& parameters = statement_.parameters;
     std::vector<bool> used(arguments.named.size());
@@ -58,17 +60,21 @@ class Interpreter::Macro : public Object {
       }
       return nullptr;
     };
+    if (statement_.uses_caller) {
+      const Value* caller = take_named("caller");
+      scope.set("caller", caller ? *caller : Value::undefined("the macro is not called by a {% call %} block"));
+    }
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& parameter = parameters[i];
       const Value* named = take_named(parameter.name);
       if (named && i < arguments.positional.size())
-        throw Fault(fmt::format("the macro '{}' is given '{}' twice", statement_.text, parameter.name));
+        throw Fault(fmt::format("the macro '{}' is given '{}' twice", shown_name(), parameter.name));
       scope.set(parameter.name, named                             ? *named
                                 : i < arguments.positional.size() ? arguments.positional[i]
                                 : parameter.otherwise
                                     ? interpreter_.evaluate(*parameter.otherwise, scope)
                                     : Value::undefined(fmt::format("the macro '{}' was called without '{}'",
-                                                                   statement_.text, parameter.name)));
+                                                                   shown_name(), parameter.name)));
     }
     rest(arguments, used, scope);
   }
@@ -79,14 +85,14 @@ class Interpreter::Macro : public Object {
       for (std::size_t i = known; i < given; ++i) more.push_back(arguments.positional[i]);
       scope.set("varargs", Value::tuple(std::move(more)));
     } else if (given > known) {
-      throw Fault(fmt::format("the macro '{}' takes at most {} arguments, not {}", statement_.text, known, given));
+      throw Fault(fmt::format("the macro '{}' takes at most {} arguments, not {}", shown_name(), known, given));
     }
     std::vector<std::pair<Value, Value>> more;
     for (std::size_t i = 0; i < used.size(); ++i) {
       if (used[i]) continue;
       const auto& [name, value] = arguments.named[i];
-      if (!statement_.uses_kwargs)
-        throw Fault(fmt::format("the macro '{}' has no parameter '{}'", statement_.text, name));
+      if (!statement_.uses_kwargs || name == "caller")
+        throw Fault(fmt::format("the macro '{}' has no parameter '{}'", shown_name(), name));
       more.emplace_back(Value(name), value);
     }
     if (statement_.uses_kwargs) scope.set("kwargs", Value::dict(std::move(more)));
@@ -158,6 +164,9 @@ Interpreter::Flow Interpreter::execute(const Statement& statement, const ScopePt
     case K::macro:
       scope->set(statement.text, Value::object(runtime_.keep(std::make_unique<Macro>(*this, statement, scope))));
       return Flow::next;
+    case K::call:
+      call_block(statement, scope, out);
+      return Flow::next;
     case K::with: {
       const auto inner = std::make_shared<Scope>(scope);
       with(statement, *scope, *inner);
@@ -214,6 +223,15 @@ Interpreter::Flow Interpreter::generation(const Statement& statement, const Scop
   else
     rendered_.lost = true;
   return flow;
+}
+
+void Interpreter::call_block(const Statement& statement, const ScopePtr& scope, std::string& out) {
+  const Expression& call = *statement.expressions[0];
+  const Value callee = evaluate(*call.parts[0], *scope);
+  Arguments given = arguments(call.arguments, *scope);
+  given.named.emplace_back("caller", Value::object(runtime_.keep(std::make_unique<Macro>(*this, statement, scope))));
+  line_ = call.line;
+  write(runtime_.call(callee, given), out);
 }
 
 void Interpreter::with(const Statement& statement, Scope& outer, Scope& inner) {

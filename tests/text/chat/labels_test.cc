@@ -33,9 +33,11 @@ class LabelsTest : public testing::Test {
     folder_.write("t.jinja", source);
     return *ChatTemplate::find("byte", folder_.path() / "t.jinja", *tokenizer_);
   }
-  // The text with labelled parts in brackets.
+  // Texts have their labelled parts in brackets.
   std::string shown(const std::string& source, std::string_view json, TrainOn on = TrainOn::assistant) {
-    const auto out = labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on);
+    return bracketed(labelled_text(made(source), conversation_of(parse_json(json), DataFormat::chat), on));
+  }
+  static std::string bracketed(const LabelledText& out) {
     std::string text = out.text;
     for (auto it = out.labels.rbegin(); it != out.labels.rend(); ++it) text.insert(it->end, "]").insert(it->begin, "[");
     return text;
@@ -113,6 +115,78 @@ TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
                       {"role": "tool", "content": "r"}, {"role": "assistant", "content": "s"}]
 })"),
             "user: p;\nassistant: [f[];\n]tool: r;\nassistant: [(thinks) s;\n]");
+}
+
+// Qwen3.5's templates put line breaks between a text and calls, so that the other text, which finds the end, adds them.
+TEST_F(LabelsTest, LineBreaksBeforeCallsDoNotHideTheEnd) {
+  EXPECT_EQ(
+      shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}"
+            "{% if m.calls %}{% if m.content %}{{ '\\n\\n' }}{% endif %}{{ m.calls }}{% endif %};\n{% endfor %}"
+            "{% if add_generation_prompt %}assistant: {% endif %}",
+            R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "", "calls": "f[]"},
+                      {"role": "tool", "content": "r"}, {"role": "assistant", "content": "s"}]})"),
+      "user: p;\nassistant: [f[];\n]tool: r;\nassistant: [(thinks) s;\n]");
+}
+
+// Hermes' templates close the results of tools only before another turn, so that the turns before an answer are not the
+// beginning of the text.
+TEST_F(LabelsTest, AnAnswerAfterATurnThatIsClosedByTheNextBeginsWithItsText) {
+  constexpr const char* kCloses =
+      "{% for m in messages %}{{ m.role }}: {{ m.content }};{% if m.role != 'tool' or not loop.last %} end\n{% endif %}"
+      "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
+  constexpr const char* kTool =
+      R"({"messages": [{"role": "assistant", "content": "f"}, {"role": "tool", "content": "r"},
+          {"role": "assistant", "content": "s"}]})";
+  EXPECT_EQ(shown(kCloses, kTool), "assistant: [f; end\n]tool: r; end\nassistant: [s; end\n]");
+}
+
+// Phi-3's templates write the end-of-text token once, after all turns.
+TEST_F(LabelsTest, TheEndOfTextTokenAfterAllTurnsIsTheLastTurns) {
+  std::filesystem::copy(tests::source_dir() / "tests/golden/tokenizers/smollm/tokenizer.json",
+                        folder_.path() / "tokenizer.json");
+  folder_.write("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "chat_template":
+      "{% for m in messages %}{{ m.role }}: {{ m.content }};\n{% endfor %}{{ 'assistant: ' if add_generation_prompt else eos_token }}"})");
+  const auto tokenizer = load_tokenizer(folder_.path());
+  const auto out = labelled_text(*ChatTemplate::find(folder_.path(), std::nullopt, *tokenizer),
+                                 conversation_of(parse_json(kTwo), DataFormat::chat), TrainOn::assistant);
+  EXPECT_EQ(bracketed(out), "user: p;\nassistant: [q;\n]user: r;\nassistant: [s;\n<|im_end|>]");
+  EXPECT_EQ(out.written_differently, 0u);
+}
+
+TEST_F(LabelsTest, TheFirstTurnMayBeAnAnswer) {
+  EXPECT_EQ(shown("{% if messages[0].role != 'system' %}<{{ messages[0].role }}>{% endif %}{% for m in messages %}"
+                  "{{ m.role }}: {{ m.content }};\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}",
+                  R"({"messages": [{"role": "assistant", "content": "p"}, {"role": "user", "content": "q"},
+                      {"role": "assistant", "content": "r"}]})"),
+            "<assistant>assistant: [p;\n]user: q;\nassistant: [r;\n]");
+}
+
+// A prompt may begin a thought, which templates leave out of earlier answers: these begin after the rest of it.
+TEST_F(LabelsTest, APromptThatBeginsAThoughtIsNoLabel) {
+  constexpr const char* kThinks =
+      "{% for m in messages %}{{ m.role }}: {% if loop.last %}<think></think>{% endif %}{{ m.content }};\n{% endfor %}"
+      "{% if add_generation_prompt %}assistant: <think>{% endif %}";
+  EXPECT_EQ(shown(kThinks, kTwo), "user: p;\nassistant: [q;\n]user: r;\nassistant: <think>[</think>s;\n]");
+  // What the answer itself begins with is its own.
+  EXPECT_EQ(
+      shown(kThinks, R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "<tool>"},
+                               {"role": "user", "content": "r"}, {"role": "assistant", "content": "s"}]})"),
+      "user: p;\nassistant: [<tool>;\n]user: r;\nassistant: <think>[</think>s;\n]");
+  // White space in common does not make a prompt.
+  EXPECT_EQ(
+      shown("{% for m in messages %}  {{ m.content }};{% endfor %}{% if add_generation_prompt %}  >{% endif %}", kTwo),
+      "  p;[  q;]  r;[  s;]");
+}
+
+TEST_F(LabelsTest, NothingEndsAnAnswer) {
+  const auto open = [&](const char* source, TrainOn on = TrainOn::assistant) {
+    return labelled_text(made(source), conversation_of(parse_json(kTwo), DataFormat::chat), on).open_end;
+  };
+  constexpr const char* kBetween =
+      "{% for m in messages %}{{ m.content }}{% if not loop.last %};{% endif %}{% endfor %}";
+  EXPECT_TRUE(open(kBetween));
+  EXPECT_TRUE(open(kBetween, TrainOn::all));
+  EXPECT_FALSE(open("{% for m in messages %}{{ m.content }};{% endfor %}"));
 }
 
 TEST_F(LabelsTest, WhatIsNotSoundIsRefused) {

@@ -14,7 +14,8 @@ using testing::IsEmpty;
 TEST(RecordCounts, AddUpAndAreSaidInSentences) {
   RecordCounts all, part;
   EXPECT_THAT(all.remarks("t", 4), IsEmpty());
-  part.tools_left_out = part.decoded_calls = part.null_arguments = part.written_differently = part.unlabelled = 1;
+  part.tools_left_out = part.decoded_calls = part.null_arguments = part.written_differently = part.open_ends =
+      part.unlabelled = 1;
   part.unread["id"] = part.unread_in_turns["name"] = part.roles_left_out["developer"] = 1;
   part.roles = {"user"};
   all.add(part);
@@ -29,6 +30,7 @@ TEST(RecordCounts, AddUpAndAreSaidInSentences) {
                   HasSubstr("2 of 4 documents have tools or calls of them, which t.jinja does not write"),
                   HasSubstr("2 of 4 documents have tool calls whose arguments are JSON in a text"),
                   AllOf(HasSubstr("2 of 4 documents have null arguments"), HasSubstr("jq -c 'del(.. | nulls)'")),
+                  HasSubstr("2 of 4 documents have a last answer after which t.jinja writes nothing"),
                   AllOf(HasSubstr("2 answers are trained on as t.jinja writes them"), HasSubstr("--train-on last"))));
 }
 

@@ -151,6 +151,10 @@ TEST(RecordTest, AFunctionCallMayBeAListAfterAThought) {
             R"([{"thinking": "hm", "role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": )"
             R"([{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}]}])");
   EXPECT_THAT(fault([&] { return calls(R"("[1]")"); }), HasSubstr("expected an object in a function_call"));
+  EXPECT_THAT(fault([&] { return calls(R"("{\"name\": \"f\", \"arguments\": {\"a\": 1, \"a\": 2}}")"); }),
+              HasSubstr("\"a\" occurs twice"));
+  EXPECT_THAT(fault([&] { return calls(R"("{\"name\": \"f\", \"arguments\": {\"a\": 1e400}}")"); }),
+              HasSubstr("1e400 is out of range"));
   EXPECT_THAT(fault([&] { return calls("\"f = 1\""); }), HasSubstr("turn 1: a function_call that is no JSON"));
 }
 

@@ -30,8 +30,13 @@ class WrittenTest : public testing::Test {
   UnreadFields left_out(const std::string& source, std::string_view json) {
     UnreadFields out;
     const ChatTemplate written_by = made(source);
-    WrittenContents(written_by).find_left_out(chat(json), out);
+    WrittenContents contents(written_by);
+    find(written_by, contents, json, out);
     return out;
+  }
+  static void find(const ChatTemplate& made, WrittenContents& contents, std::string_view json, UnreadFields& out) {
+    const Conversation conversation = chat(json);
+    contents.find_left_out(conversation, made.render(conversation, conversation.answers.size(), false).text, out);
   }
   std::string fault(const std::string& source, std::string_view json) {
     try {
@@ -70,9 +75,10 @@ TEST_F(WrittenTest, PlacesDiffer) {
   WrittenContents contents(first);
   UnreadFields out;
   for (int i = 0; i < 5; ++i)
-    contents.find_left_out(chat(R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "p"},
-                                    {"role": "system", "content": "t"}, {"role": "assistant", "content": "q"}]})"),
-                           out);
+    find(first, contents,
+         R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "p"},
+             {"role": "system", "content": "t"}, {"role": "assistant", "content": "q"}]})",
+         out);
   EXPECT_THAT(out, ElementsAre(Pair("system", 5u)));
 }
 
@@ -88,6 +94,34 @@ TEST_F(WrittenTest, ListsThatTheTemplateDoesNotTakeAreRefused) {
                   "{% for part in m.content %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}",
                   kParts),
             "no fault");
+}
+
+TEST_F(WrittenTest, ListsWithoutTextAreNotRefused) {
+  EXPECT_THAT(left_out(kKnown, R"({"messages": [{"role": "user", "content": "p"},
+                                   {"role": "assistant", "content": [{"type": "text", "text": ""}, ""]}]})"),
+              IsEmpty());
+  EXPECT_THAT(fault(kKnown, R"({"messages": [{"role": "user", "content": [{"type": "image"}]},
+                                {"role": "assistant", "content": "q"}]})"),
+              HasSubstr("writes nothing"));
+}
+
+TEST_F(WrittenTest, ListsInRolesThatAreNotWrittenAreCounted) {
+  EXPECT_THAT(left_out(kKnown, R"({"messages": [{"role": "developer", "content": [{"type": "text", "text": "d"}]},
+                                   {"role": "user", "content": "p"}, {"role": "assistant", "content": "q"}]})"),
+              ElementsAre(Pair("developer", 1u)));
+}
+
+// A role is asked for until it is known; the counts stay right.
+TEST_F(WrittenTest, RolesAreLeftOutAnyNumberOfTimes) {
+  const ChatTemplate known = made(kKnown);
+  WrittenContents contents(known);
+  UnreadFields out;
+  for (int i = 0; i < 40; ++i)
+    find(known, contents,
+         R"({"messages": [{"role": "user", "content": "p"}, {"role": "developer", "content": "d"},
+             {"role": "assistant", "content": "q"}]})",
+         out);
+  EXPECT_THAT(out, ElementsAre(Pair("developer", 40u)));
 }
 
 TEST_F(WrittenTest, ArgumentsAreNotJsonInJson) {
@@ -107,6 +141,62 @@ TEST_F(WrittenTest, ArgumentsAreNotJsonInJson) {
                                       chat(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f",
                                               "arguments": "not JSON"}]}]})"))
                    .has_value());
+}
+
+TEST_F(WrittenTest, ArgumentsAreNotJsonInJsonHoweverTheyAreWritten) {
+  const ChatTemplate whole =
+      made("{% for m in messages %}{% for c in m.tool_calls %}{{ c | tojson }}{% endfor %}{% endfor %}");
+  for (const char* arguments : {R"({\n  \"city\": \"Paris\"\n})", R"({\"\\u00e9\": 1})", "{}"})
+    EXPECT_TRUE(with_decoded_arguments(whole, chat(R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f",
+                                              "arguments": ")" +
+                                                   std::string(arguments) + "\"}]}]}"))
+                    .has_value())
+        << arguments;
+}
+
+// As DeepSeek's and axolotl's, which join texts, and as GLM's and Qwen3.5's, which read fields.
+TEST_F(WrittenTest, ArgumentsAreWhatTheTemplateTakes) {
+  constexpr const char* kExample =
+      R"({"messages": [{"role": "system", "content": "Call {\"name\": \"f\", \"arguments\": \"{\\\"city\\\": 1}\"}"},
+          {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{\"city\": 2}"}]}]})";
+  const std::string each = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}",
+                    end = "{% endfor %}{% endfor %}";
+  EXPECT_FALSE(with_decoded_arguments(made(each + "{{ 'f: ' + c.arguments }}" + end), chat(kExample)).has_value());
+  EXPECT_FALSE(
+      with_decoded_arguments(made(each + "{{ c.arguments if c.arguments is string else c.arguments | tojson }}" + end),
+                             chat(kExample))
+          .has_value());
+  EXPECT_TRUE(with_decoded_arguments(made(each + "{{ c | tojson }}" + end), chat(kExample)).has_value());
+  EXPECT_TRUE(with_decoded_arguments(
+                  made(each + "{% for k, v in c.arguments.items() %}{{ k }}={{ v }}{% endfor %}" + end), chat(kExample))
+                  .has_value());
+}
+
+// The object would have other values than the text.
+TEST_F(WrittenTest, ArgumentsThatAnObjectCannotHoldAreRefused) {
+  const auto fault = [&](const char* writes, std::string_view arguments) {
+    try {
+      return with_decoded_arguments(
+                 made("{% for m in messages %}{% for c in m.tool_calls %}{{ c" + std::string(writes) +
+                      " }}{% endfor %}{% endfor %}"),
+                 chat(R"({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f",
+                          "arguments": ")" +
+                      std::string(arguments) + "\"}}]}]}"))
+                     .has_value()
+                 ? std::string("decoded")
+                 : std::string("as given");
+    } catch (const RecordFault& found) {
+      return found.message;
+    }
+  };
+  constexpr const char *kWhole = " | tojson", *kText = ".function.arguments";
+  EXPECT_THAT(fault(kWhole, R"({\"id\": 123456789012345678901234})"),
+              AllOf(HasSubstr("turn 1: "), HasSubstr("123456789012345678901234 is out of range")));
+  EXPECT_THAT(fault(kWhole, R"({\"id\": [1E400]})"), HasSubstr("1E400 is out of range"));
+  EXPECT_THAT(fault(kWhole, R"({\"id\": NaN})"), HasSubstr("NaN is not a JSON number"));
+  EXPECT_THAT(fault(kWhole, R"({\"id\": 1, \"id\": 2})"), HasSubstr("\"id\" occurs twice"));
+  EXPECT_EQ(fault(kWhole, R"({\"id\": 9223372036854775807})"), "decoded");
+  EXPECT_EQ(fault(kText, R"({\"id\": 123456789012345678901234})"), "as given");
 }
 
 TEST_F(WrittenTest, NullArgumentsAreFoundInside) {

@@ -103,7 +103,9 @@ TEST(TemplateTest, MistakesAreNamedWithTheirLine) {
                  AllOf(HasSubstr("line 3"), HasSubstr("the template refuses it: Roles must alternate")));
   EXPECT_FAILURE(rendered("{% macro m() %}\n{{ 'a' + 1 }}\n{% endmacro %}\n\n{{ m() }}"), Exit::usage,
                  HasSubstr("line 2"));
-  EXPECT_FAILURE(rendered("{% call m() %}{% endcall %}"), Exit::usage, HasSubstr("{% call %} is not supported"));
+  EXPECT_FAILURE(rendered("{% macro m() %}{{ caller() }}{% endmacro %}\n{{ m() }}"), Exit::usage,
+                 HasSubstr("is not called by a {% call %} block"));
+  EXPECT_FAILURE(rendered("{% call m %}{% endcall %}"), Exit::usage, HasSubstr("{% call %} needs a call"));
   EXPECT_FAILURE(rendered("{{ [1]|batch(2) }}"), Exit::usage, HasSubstr("there is no filter 'batch'"));
   EXPECT_FAILURE(rendered("{{ 4 is divisibleby 2 }}"), Exit::usage, HasSubstr("there is no test 'divisibleby'"));
   EXPECT_FAILURE(rendered("{{ cycler(1) }}"), Exit::usage, HasSubstr("'cycler' is undefined"));

@@ -77,6 +77,7 @@ class Parser {
     if (tag == "for") return loop(line);
     if (tag == "set") return set(line);
     if (tag == "macro") return macro(line);
+    if (tag == "call") return call(line);
     if (tag == "generation") return generation(line);
     if (tag == "with") return with(line);
     if (tag == "print") return print(line);
@@ -147,14 +148,27 @@ class Parser {
   Statement macro(int line) {
     Statement out{K::macro, line, tokens_.any_name("the name of a macro")};
     signature(out);
+    macro_body(out, "endmacro");
+    return out;
+  }
+  Statement call(int line) {
+    Statement out{K::call, line};
+    if (tokens_.is_sign("(")) signature(out);
+    out.expressions.push_back(expressions_.expression());
+    if (out.expressions.back()->kind != Expression::Kind::call)
+      throw SyntaxFault{"{% call %} needs a call, such as {% call name() %}", line};
+    macro_body(out, "endcall");
+    return out;
+  }
+  void macro_body(Statement& out, std::string_view end) {
     auto outer = std::exchange(expressions_.names(), {});
-    out.blocks.push_back(apart("endmacro", false));
+    out.blocks.push_back(apart(end, false));
     const auto& names = expressions_.names();
     out.uses_varargs = names.contains("varargs");
     out.uses_kwargs = names.contains("kwargs");
+    out.uses_caller = names.contains("caller");
     outer.merge(expressions_.names());
     expressions_.names() = std::move(outer);
-    return out;
   }
   void signature(Statement& out) {
     tokens_.expect_sign("(");

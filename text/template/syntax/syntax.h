@@ -75,6 +75,7 @@ struct Statement {
     loop,          // target in expressions[0] if expressions[1] (or null): blocks[0], else blocks[1]
     condition,     // expressions[i]: blocks[i]; one more block is the else
     macro,         // text(parameters): blocks[0]
+    call,          // expressions[0] with a caller(parameters): blocks[0]
     filter,        // expressions[0]: blocks[0]
     with,          // targets = expressions: blocks[0]
     generation,    // blocks[0]
@@ -88,7 +89,7 @@ struct Statement {
   std::vector<ExpressionPtr> expressions = {};
   std::vector<Block> blocks = {};
   std::vector<Parameter> parameters = {};
-  bool uses_varargs = false, uses_kwargs = false;  // macro: names that occur in its body
+  bool uses_varargs = false, uses_kwargs = false, uses_caller = false;  // macro: names that occur in its body
 };
 
 // Parses a template as Jinja does, with loop controls and {% generation %} (parser.cc). `source` is UTF-8. Throws
