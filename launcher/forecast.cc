@@ -68,20 +68,22 @@ Bound Forecast::bound() const {
 }
 
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
-                  std::span<const SimulatedStage> stages) {
+                  std::span<const runtime::SimulatedStage> stages) {
   const runtime::MachineProfile profile = profile_of(machine, job, ranks_per_node);
   Forecast f;
+  std::vector<std::int64_t> departures;
   if (stages.size() > 1) {
     for (const auto& [plan, spans] : stages) f.step_ms = std::max(f.step_ms, 1e3 * makespan_s(*plan, spans));
     const std::span<const runtime::Span> own = stages[static_cast<std::size_t>(job.plan.stage)].spans;
     f.spans.assign(own.begin(), own.end());
+    departures = runtime::departures(stages, job.plan.stage);
   } else {
     f.spans = simulate(job.plan, profile);
     f.step_ms = 1e3 * makespan_s(job.plan, f.spans);
   }
   f.tokens_per_s =
       static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.plan.mesh().data() / f.step_ms * 1e3;
-  f.path = critical_path(job.plan, profile, f.spans);
+  f.path = critical_path(job.plan, profile, f.spans, -1, departures);
   return f;
 }
 
@@ -114,7 +116,7 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
   return out;
 }
 
-std::string advice(Bound bound, bool on_gpu) {
+std::string advice(Bound bound, bool on_gpu, bool interleaved) {
   switch (bound) {
     case Bound::products:
     case Bound::attention:
@@ -130,7 +132,8 @@ std::string advice(Bound bound, bool on_gpu) {
     case Bound::disk:
       return "another drive in memory.nvme";
     case Bound::stages:
-      return "more micro-batches per step, or parallel.schedule = \"interleaved\"";
+      return interleaved ? "more micro-batches per step, or more parallel.chunks"
+                         : "more micro-batches per step, or parallel.schedule = \"interleaved\"";
     case Bound::waking:
       break;
   }

@@ -24,15 +24,10 @@ struct Forecast {
 runtime::MachineProfile profile_for(const std::optional<runtime::Machine>& machine, const runtime::Job& job,
                                     int ranks_per_node);
 
-// A pipeline stage, simulated together with the others on the machine. Points into the caller's plans and spans.
-struct SimulatedStage {
-  const runtime::StepPlan* plan;
-  std::span<const runtime::Span> spans;
-};
 // Predicts a step with that many ranks on each machine. Throws Error{usage} if the job needs a speed that was not
-// measured. `stages`: all pipeline stages, if there are several; the job is one of them.
+// measured. `stages`: all pipeline stages, if there are several; the job is one of them, whose path it is.
 Forecast forecast(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node,
-                  std::span<const SimulatedStage> stages = {});
+                  std::span<const runtime::SimulatedStage> stages = {});
 
 // A setting that is predicted to make the step faster.
 struct Gain {
@@ -46,7 +41,8 @@ std::vector<Gain> gains(const std::optional<std::filesystem::path>& recipe, cons
                         const runtime::Job& job, const runtime::Capacity& capacity, const runtime::Machine& machine,
                         int ranks_per_node);
 
-// The upgrade that would help if no setting does, such as "another drive in memory.nvme".
-std::string advice(runtime::Bound bound, bool on_gpu = false);
+// The upgrade that would help if no setting does, such as "another drive in memory.nvme". `interleaved`: the pipeline's
+// schedule.
+std::string advice(runtime::Bound bound, bool on_gpu = false, bool interleaved = false);
 
 }  // namespace strata::launcher

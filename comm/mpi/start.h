@@ -6,7 +6,6 @@
 #include <mutex>
 #include <thread>
 
-
 namespace strata::comm {
 
 // While one of these lives, this process is waiting for the other ranks that its launcher started. MPI waits forever

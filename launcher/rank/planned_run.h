@@ -36,8 +36,8 @@ PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const Run
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});
 
 // The same for a training that is planned here but runs elsewhere or later, without ranks. Data that cannot be read
-// here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and the
-// recipe asks for something that they do not have.
+// here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
+// the recipe asks for something that they do not have.
 runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note);
 // Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and says which.
 void settle_batch(runtime::Workload& workload, int ranks, device::Device device);

@@ -1,6 +1,6 @@
 #pragma once
-// launcher/screen/ is what a user sees: printable texts (here), the live line and the progress of long work (progress.h),
-// and what a run prints at its start and end (run_text.h).
+// launcher/screen/ is what a user sees: printable texts (here), the live line and the progress of long work
+// (progress.h), and what a run prints at its start and end (run_text.h).
 
 #include <fmt/format.h>
 

@@ -253,4 +253,8 @@ std::unique_ptr<Unit> make_embedding_norm(const EmbeddingNormSpec& spec, const R
   return std::make_unique<EmbeddingNorm>(spec, run);
 }
 
+bool is_embedding_norm(const Unit& unit) {
+  return dynamic_cast<const EmbeddingNorm*>(&unit) != nullptr;
+}
+
 }  // namespace strata::models

@@ -37,5 +37,6 @@ struct EmbeddingNormSpec {
 
 // An encoder's step after the sum of its embeddings: y = dropout(LayerNorm(x)).
 std::unique_ptr<Unit> make_embedding_norm(const EmbeddingNormSpec& spec, const RunShape& run);
+bool is_embedding_norm(const Unit& unit);
 
 }  // namespace strata::models

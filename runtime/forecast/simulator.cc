@@ -330,8 +330,23 @@ std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span
   return exposed;
 }
 
+std::vector<std::int64_t> departures(std::span<const SimulatedStage> stages, int stage) {
+  std::map<std::pair<int, LaneId>, std::vector<std::int64_t>> sent;  // by sender and lane
+  for (const auto& [plan, spans] : stages)
+    for (std::size_t t = 0; t < plan->tasks.size(); ++t)
+      if (const Task& task = plan->tasks[t]; task.kind == TaskKind::send && task.peer == stage)
+        sent[{plan->stage, task.lane}].push_back(spans[t].begin);
+  const StepPlan& own = *stages[index(stage)].plan;
+  std::map<std::pair<int, LaneId>, std::size_t> received;
+  std::vector<std::int64_t> out(own.tasks.size());
+  for (std::size_t t = 0; t < own.tasks.size(); ++t)
+    if (const Task& task = own.tasks[t]; task.kind == TaskKind::receive)
+      out[t] = sent[{task.peer, task.lane}].at(received[{task.peer, task.lane}]++);
+  return out;
+}
+
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
-                           int last_task) {
+                           int last_task, std::span<const std::int64_t> departures) {
   BoundSeconds path{};
   const auto add = [&](int task, double seconds) {
     const BoundSeconds alone = seconds_of(plan.tasks[index(task)], machine);
@@ -354,8 +369,10 @@ BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, 
       add(at, alone);
       const std::int64_t arrived = span.end - static_cast<std::int64_t>(alone * 1e9);
       const int own = last_compute(plan, spans, at, arrived);
-      path[static_cast<std::size_t>(Bound::stages)] +=
-          static_cast<double>(arrived - (own < 0 ? std::min<std::int64_t>(0, arrived) : spans[index(own)].end)) * 1e-9;
+      const std::int64_t free = own < 0 ? std::min<std::int64_t>(0, arrived) : spans[index(own)].end;
+      const std::int64_t sent = departures.empty() ? arrived : std::clamp(departures[index(at)], free, arrived);
+      path[static_cast<std::size_t>(Bound::stages)] += static_cast<double>(sent - free) * 1e-9;
+      path[static_cast<std::size_t>(Bound::communication)] += static_cast<double>(arrived - sent) * 1e-9;
       at = own;
       continue;
     }

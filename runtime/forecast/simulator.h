@@ -91,9 +91,18 @@ double idle_share(const StepPlan& plan, std::span<const Span> spans, double step
 // first task is not counted.
 std::array<double, kLanes> exposed_ms(const StepPlan& plan, std::span<const Span> spans, std::int64_t begin = -1);
 
+// A pipeline stage, simulated together with the others. Points into the caller's plans and spans.
+struct SimulatedStage {
+  const StepPlan* plan;
+  std::span<const Span> spans;
+};
+// When the messages that a stage receives began to be sent, by task, in ns; of other tasks 0.
+std::vector<std::int64_t> departures(std::span<const SimulatedStage> stages, int stage);
+
 // The step's time by resource, over the tasks of its critical path: each is the last for which the next one waited. The
-// path ends with `last_task`; -1: with last_awaited().
+// path ends with `last_task`; -1: with last_awaited(). With `departures`, a wait for a message that is already on its
+// way is communication, and not a wait for another stage.
 BoundSeconds critical_path(const StepPlan& plan, const MachineProfile& machine, std::span<const Span> spans,
-                           int last_task = -1);
+                           int last_task = -1, std::span<const std::int64_t> departures = {});
 
 }  // namespace strata::runtime

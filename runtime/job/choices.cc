@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "runtime/forecast/simulator.h"
 #include "runtime/forecast/stage_times.h"
+#include "runtime/job/requirements.h"
 
 namespace strata::runtime {
 
@@ -57,9 +57,7 @@ constexpr int kMostSplits = 64;
 }  // namespace
 
 Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least) {
-  const auto group = static_cast<int>(recipe.training.reduce_group);
-  const int of_group = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
-  const int run = recipe.parallel.chunks > 1 ? std::lcm(of_group, recipe.parallel.stages) : of_group;
+  const int run = multiple_of_micro_batches(recipe, ranks);
   Recipe few = recipe;
   few.training.global_batch_size.reset();
   few.training.gradient_accumulation_steps = std::min((least + run - 1) / run * run, recipe.accumulation_steps(ranks));

@@ -26,6 +26,20 @@ void require_stages(const Recipe& recipe, int ranks);
 // the stages.
 bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_batches);
 
+// The number of micro-batches per rank and step is a multiple of this: whole runs of training.reduce_group, and as many
+// at a time as there are stages in the interleaved schedule.
+int multiple_of_micro_batches(const Recipe& recipe, int ranks);
+
+// The number of sequences in a micro-batch is a multiple of this if parallel.sequence divides its rows.
+std::int64_t multiple_of_sequences(const Recipe& recipe);
+
+// Whether the recipe's micro-batches have a number and a size that are such multiples, and divide
+// training.global_batch_size if the recipe has it.
+bool takes_micro_batches(const Recipe& recipe, int ranks);
+
+// Whether parallel.sequence can divide the rows of a model of this width at all.
+bool is_divisible_width(std::size_t width);
+
 // Throws Error{usage} if the ranks that share each layer cannot divide the rows of a micro-batch (parallel.sequence).
 void require_divisible_rows(const Recipe& recipe, const models::Model& model);
 

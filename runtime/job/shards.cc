@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -93,14 +94,38 @@ bool takes_micro_batches(const Recipe::Parallel& parallel, std::int64_t micro_ba
   return parallel.chunks == 1 || micro_batches % parallel.stages == 0;
 }
 
+int multiple_of_micro_batches(const Recipe& recipe, int ranks) {
+  const auto group = static_cast<int>(recipe.training.reduce_group);
+  const int of_group = group / std::gcd(group, recipe.parallel.data_ranks(ranks));
+  return recipe.parallel.chunks > 1 ? std::lcm(of_group, recipe.parallel.stages) : of_group;
+}
+
+std::int64_t multiple_of_sequences(const Recipe& recipe) {
+  const std::int64_t tensor = recipe.parallel.tensor;
+  return recipe.parallel.sequence ? tensor / std::gcd(tensor, recipe.data.seq_len) : 1;
+}
+
+bool takes_micro_batches(const Recipe& recipe, int ranks) {
+  const std::int64_t size = recipe.training.micro_batch_size, at_once = size * recipe.parallel.data_ranks(ranks);
+  if (size % multiple_of_sequences(recipe) != 0) return false;
+  const auto& global = recipe.training.global_batch_size;
+  if (global && *global % at_once != 0) return false;
+  const std::int64_t steps = global ? *global / at_once : recipe.training.gradient_accumulation_steps.value_or(1);
+  return steps % multiple_of_micro_batches(recipe, ranks) == 0;
+}
+
+bool is_divisible_width(std::size_t width) {
+  return width % 4 == 0;
+}
+
 void require_divisible_rows(const Recipe& recipe, const models::Model& model) {
   const std::int64_t batch = recipe.training.micro_batch_size, length = recipe.data.seq_len;
-  if (batch * length % recipe.parallel.tensor != 0)
+  if (batch % multiple_of_sequences(recipe) != 0)
     fail(Exit::usage,
          "parallel.sequence divides the rows of a micro-batch, {} x {} tokens, over parallel.tensor = {} ranks: make "
          "training.micro_batch_size or data.seq_len a multiple of {}, or leave parallel.sequence out",
          batch, length, recipe.parallel.tensor, recipe.parallel.tensor);
-  if (model.hidden % 4 != 0)
+  if (!is_divisible_width(model.hidden))
     fail(Exit::usage,
          "parallel.sequence needs a model whose width is a multiple of 4, and this one has {}: leave it out",
          model.hidden);

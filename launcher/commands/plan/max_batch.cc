@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/json/json_writer.h"
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
+#include "runtime/job/requirements.h"
 #include "runtime/run/reports/report.h"
 
 namespace strata::launcher {
@@ -18,24 +22,36 @@ constexpr int kMostMicroBatches = 256;
 // The sizes, up to the largest, whose speeds are predicted.
 std::vector<std::int64_t> sizes_to_compare(const Recipe& recipe, int ranks, std::int64_t largest) {
   std::vector<std::int64_t> sizes;
+  Recipe of_size = recipe;
+  std::int64_t& size = of_size.training.micro_batch_size;
   const auto& global = recipe.training.global_batch_size;
-  for (std::int64_t size = 1; size < largest; size = global ? size + 1 : 2 * size)
-    if (!global || *global / recipe.parallel.data_ranks(ranks) % size == 0) sizes.push_back(size);
+  for (size = 1; size < largest; size = global ? size + 1 : 2 * size)
+    if (runtime::takes_micro_batches(of_size, ranks)) sizes.push_back(size);
   sizes.push_back(largest);
   return sizes;
 }
 
-BatchSpeed speed_of(const runtime::Job& job, const runtime::Machine& machine, int ranks_per_node) {
-  const Forecast f = forecast(job, machine, ranks_per_node);
+BatchSpeed speed_of(const runtime::Job& job, const runtime::Memory& memory, const Forecast& f) {
   const double tokens = static_cast<double>(job.plan.tokens) * job.plan.accumulation * job.plan.mesh().data();
-  BatchSpeed speed{job.recipe.training.micro_batch_size,
-                   runtime::order_name(job.plan),
-                   job.plan.memory,
-                   f.step_ms,
-                   f.tokens_per_s,
-                   f.path};
+  BatchSpeed speed{
+      job.recipe.training.micro_batch_size, runtime::order_name(job.plan), memory, f.step_ms, f.tokens_per_s, f.path};
   for (double& seconds : speed.path_per_token) seconds /= tokens;
   return speed;
+}
+
+// Empty if it does not fit. Of a pipeline, the memory of the largest stage and the path of the slowest.
+std::optional<BatchSpeed> find_speed(const PlanSetup& setup) {
+  const auto fits = [&](const runtime::Job& job) { return runtime::fits(job.plan, setup.capacity); };
+  if (setup.workload.recipe.parallel.stages == 1) {
+    const runtime::Job job = runtime::make_job(setup.workload, setup.ranks, setup.capacity);
+    if (!fits(job)) return std::nullopt;
+    return speed_of(job, job.plan.memory, forecast(job, *setup.machine, setup.ranks_per_node));
+  }
+  const std::vector<PlannedStage> stages = plan_pipeline(setup);
+  if (!std::ranges::all_of(stages, fits, &PlannedStage::job)) return std::nullopt;
+  const runtime::Job& slowest = stages[slowest_of(stages, std::nullopt)].job;
+  return speed_of(slowest, stages[stage_of(stages, std::nullopt)].job.plan.memory,
+                  forecast(slowest, *setup.machine, setup.ranks_per_node, simulated(stages)));
 }
 
 // The part of a step that accounts for most of the difference between two speeds: "mostly optimizer (0.21 and 0.01
@@ -85,8 +101,9 @@ MaxBatch find_max_batch(const PlanSetup& setup) {
     Recipe of_size = recipe;
     of_size.training.micro_batch_size = size;
     if (recipe.training.global_batch_size && of_size.accumulation_steps(ranks) > kMostMicroBatches) continue;
-    const runtime::Job job = runtime::make_job(workload.with(std::move(of_size)), ranks, capacity);
-    if (runtime::memory_of_stages(job, capacity)) found.speeds.push_back(speed_of(job, *machine, ranks_per_node));
+    const runtime::Workload other = workload.with(std::move(of_size));
+    if (auto speed = find_speed({other, ranks, capacity, machine, ranks_per_node}))
+      found.speeds.push_back(*std::move(speed));
   }
   return found;
 }

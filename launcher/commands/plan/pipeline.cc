@@ -118,8 +118,13 @@ PlannedStep plan_step(const PlanSetup& setup) {
   return out;
 }
 
-std::vector<SimulatedStage> simulated(const std::vector<PlannedStage>& stages) {
-  std::vector<SimulatedStage> all;
+std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<int> rank) {
+  if (rank) return stage_of(stages, rank);
+  return static_cast<std::size_t>(std::ranges::max_element(stages, {}, &PlannedStage::step_ms) - stages.begin());
+}
+
+std::vector<runtime::SimulatedStage> simulated(const std::vector<PlannedStage>& stages) {
+  std::vector<runtime::SimulatedStage> all;
   for (const PlannedStage& stage : stages) all.push_back({&stage.job.plan, stage.spans});
   return all;
 }

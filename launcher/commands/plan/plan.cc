@@ -310,7 +310,7 @@ int plan(const PlanOptions& options) {
   std::optional<MaxBatch> largest;
   if (options.max_batch) {
     largest = find_max_batch(setup);
-    recipe.training.micro_batch_size = largest->largest.fits ? largest->largest.fits->size : 1;
+    recipe.training.micro_batch_size = largest->largest.size();
   } else {
     settle_batch(workload, ranks, seat.device);
   }
@@ -325,9 +325,10 @@ int plan(const PlanOptions& options) {
   const auto fits_stage = [&](const PlannedStage& stage) { return runtime::fits(stage.job.plan, capacity); };
   const bool fits = pipeline.empty() ? runtime::fits(job.plan, capacity) : std::ranges::all_of(pipeline, fits_stage);
   const auto nearest = fits ? std::vector<runtime::Suggestion>{} : runtime::nearest_that_fit(job, capacity);
+  const runtime::Job& slowest = pipeline.empty() || !machine ? job : pipeline[slowest_of(pipeline, options.rank)].job;
   std::optional<Prediction> prediction;
   if (machine)
-    prediction = predict(options.recipe, options.sets, *machine, job, capacity, per_node, simulated(pipeline));
+    prediction = predict(options.recipe, options.sets, *machine, slowest, capacity, per_node, simulated(pipeline));
   std::vector<ZeroStage> stages;
   if (options.stages || options.html) stages = plan_stages(setup);
   if (options.stages) add_group_stages(stages, setup);
@@ -369,7 +370,7 @@ int plan(const PlanOptions& options) {
         .add("tile_bytes", job.plan.tile_bytes)
         .add("tasks", std::accumulate(counts.begin(), counts.end(), std::size_t{0}))
         .add("nearest", nearest_json(nearest));
-    if (prediction) json.add_all(prediction_json(*prediction, job.plan));
+    if (prediction) json.add_all(prediction_json(*prediction, slowest.plan));
     if (options.stages)
       json.add("stages", stages_json(stages));
     else if (!pipeline.empty())

@@ -48,8 +48,10 @@ struct PlannedStep {
 PlannedStep plan_step(const PlanSetup& setup);
 // The stage of a rank; if none is given, the one with the largest peak on the device.
 std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
+// The stage for which the step's end waits; of a rank, if one is given, its stage. Only with a machine file.
+std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 // The stages as forecast() takes them, which points into `stages`.
-std::vector<SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
+std::vector<runtime::SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
 // A row per stage, and the split that would balance them better.
 std::string pipeline_text(const std::vector<PlannedStage>& stages);
 // The step of all stages (docs/formats.md, "Traces").
@@ -62,15 +64,16 @@ struct Prediction {
   Forecast forecast;
   std::vector<Gain> gains;
   bool gpu;                      // the machine's ranks compute on GPUs
+  bool interleaved;              // the pipeline's schedule
   int measured_ranks;            // ranks with which the machine file was measured
   bool measured;                 // false: computed from data sheets
   std::optional<double> spread;  // between the measurements
   std::string scaling;           // how speeds were scaled to this job's ranks; empty: they were not
 };
-// Looks for gains in the recipe as the user gave it. `stages`: as for forecast().
+// Looks for gains in the recipe as the user gave it. `job`, `stages`: as for forecast().
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
-                   int ranks_per_node, std::span<const SimulatedStage> stages);
+                   int ranks_per_node, std::span<const runtime::SimulatedStage> stages);
 // The step of a job without stages (docs/formats.md, "Traces"), at nominal speeds if there is no prediction.
 std::string step_trace(const runtime::Job& job, const std::optional<Prediction>& prediction);
 // Prints to stdout, for people.

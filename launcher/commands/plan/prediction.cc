@@ -13,11 +13,12 @@ namespace strata::launcher {
 
 Prediction predict(const std::optional<std::filesystem::path>& recipe, const std::vector<std::string>& sets,
                    const runtime::Machine& machine, const runtime::Job& job, const runtime::Capacity& capacity,
-                   int ranks_per_node, std::span<const SimulatedStage> stages) {
+                   int ranks_per_node, std::span<const runtime::SimulatedStage> stages) {
   Forecast of_job = forecast(job, machine, ranks_per_node, stages);
   return {std::move(of_job),
           gains(recipe, sets, job, capacity, machine, ranks_per_node),
           machine.gpu,
+          job.recipe.parallel.schedule == runtime::Schedule::interleaved,
           machine.ranks,
           machine.measured,
           machine.spread,
@@ -51,10 +52,10 @@ void print_prediction(const Prediction& p) {
   for (const Gain& gain : p.gains)
     fmt::print("faster: {} = {}: {}{}\n", gain.key, gain.value, tokens_rate_text(gain.tokens_per_s),
                gain.same_numbers ? "" : " (losses change)");
-  std::string faster = advice(f.bound(), p.gpu);
+  std::string faster = advice(f.bound(), p.gpu, p.interleaved);
   constexpr double kMuch = 0.15;
   if (f.bound() != runtime::Bound::stages && f.path[static_cast<std::size_t>(runtime::Bound::stages)] > kMuch * all)
-    faster += "; against waits for other stages: " + advice(runtime::Bound::stages, p.gpu);
+    faster += "; against waits for other stages: " + advice(runtime::Bound::stages, p.gpu, p.interleaved);
   fmt::print("{}\n", folded("to go faster: " + faster, 2));
 }
 

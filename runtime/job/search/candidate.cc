@@ -20,21 +20,33 @@ bool has_change(const Changes& changes, const char* key) {
   return std::ranges::any_of(changes, [&](const auto& change) { return change.first == key; });
 }
 
-// Whether ranks that share each layer could divide the rows of any micro-batch, and do not yet.
-bool may_divide_rows(const Recipe& recipe, Purpose purpose) {
-  return purpose == Purpose::train && recipe.parallel.tensor > 1 && !recipe.parallel.sequence &&
-         recipe.data.seq_len % recipe.parallel.tensor == 0;
+// Whether ranks that share each layer could divide the rows of micro-batches of this size, and do not yet.
+bool may_divide_rows(const Recipe& recipe, const Scope& scope, std::int64_t size) {
+  if (scope.purpose != Purpose::train || recipe.parallel.tensor == 1 || recipe.parallel.sequence) return false;
+  Recipe divided = recipe;
+  divided.parallel.sequence = true;
+  return is_divisible_width(scope.width) && size % multiple_of_sequences(divided) == 0;
+}
+
+// What the number of sequences in a micro-batch stays a multiple of.
+std::int64_t fewest_sequences(const Recipe& recipe, Purpose purpose) {
+  return purpose == Purpose::train ? multiple_of_sequences(recipe) : 1;
 }
 
 }  // namespace
 
-Numbers numbers_with(const Changes& changes) {
-  if (has_change(changes, "training.precision")) return Numbers::other;
-  return has_change(changes, "training.micro_batch_size") || has_change(changes, "parallel.tensor") ? Numbers::rounded
-                                                                                                    : Numbers::same;
+Numbers numbers_with(const Recipe& recipe, const Changes& changes) {
+  const auto has = [&](const char* key) { return has_change(changes, key); };
+  if (has("training.precision")) return Numbers::other;
+  if (has("training.micro_batch_size")) return Numbers::other_dropout;  // they are drawn for each micro-batch
+  // Virtual shards keep the bits, and so does the order of micro-batches, unless data ranks add up their own first.
+  const bool other_shards = has("parallel.tensor_shards") || (has("parallel.tensor") && recipe.parallel.shards() == 1);
+  const bool other_sums = recipe.training.reduce == Reduce::fast && (has("parallel.tensor") || has("parallel.stages"));
+  return other_shards || other_sums ? Numbers::rounded : Numbers::same;
 }
 
-void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, std::vector<Candidate>& out) {
+void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidate>& out) {
+  const auto& [ranks, purpose, bf16, width] = scope;
   const auto add = [&](const char* key, std::string value, auto&& change) {
     if (has_change(from.changes, key)) return;
     Candidate& c = out.emplace_back(from);
@@ -50,12 +62,14 @@ void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, s
       add("training.recompute", "\"sqrt\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::sqrt, {}}; });
     add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
   }
-  if (may_divide_rows(r, purpose)) add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
+  if (may_divide_rows(r, scope, r.training.micro_batch_size))
+    add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
   // Half, a quarter, ... of the micro-batch with as many more accumulation steps, so that the global batch stays.
   for (std::int64_t divide = 2; divide <= r.training.micro_batch_size; divide *= 2) {
     if (r.training.micro_batch_size % divide != 0 || has_change(from.changes, "training.gradient_accumulation_steps"))
       break;
     const std::int64_t size = r.training.micro_batch_size / divide;
+    if (size % fewest_sequences(r, purpose) != 0) break;
     if (purpose != Purpose::train) {
       add("training.micro_batch_size", std::to_string(size), [&](Recipe& c) { c.training.micro_batch_size = size; });
       continue;
@@ -127,8 +141,8 @@ std::vector<Tiers> choices_of_tiers(const Recipe& recipe, Purpose purpose) {
   return all;
 }
 
-std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, const Tiers& tiers, bool one_by_one,
-                            bool bf16) {
+std::vector<Step> all_steps(const Recipe& recipe, const Scope& scope, const Tiers& tiers, bool one_by_one) {
+  const auto& [ranks, purpose, bf16, width] = scope;
   std::vector<Step> steps;
   const auto add = [&](const char* key, std::string value, std::function<void(Recipe&)> make) {
     steps.push_back({{{key, std::move(value)}}, std::move(make)});
@@ -136,20 +150,23 @@ std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, co
   if (ranks > 1 && recipe.zero.stage < 3) add("zero.stage", "3", [](Recipe& c) { c.zero.stage = 3; });
   if (purpose == Purpose::train && recipe.training.recompute.kind != Recompute::Kind::block)
     add("training.recompute", "\"block\"", [](Recipe& c) { c.training.recompute = {Recompute::Kind::block, {}}; });
-  if (may_divide_rows(recipe, purpose)) add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
+  const std::int64_t now = recipe.training.micro_batch_size;
+  const std::int64_t size = one_by_one ? fewest_sequences(recipe, purpose) : now;
+  if (may_divide_rows(recipe, scope, size))
+    add("parallel.sequence", "true", [](Recipe& c) { c.parallel.sequence = true; });
   for (std::size_t state = 0; state < kStates.size(); ++state) {
     const auto [key, at] = kStates[state];
     if (recipe.zero.*at == tiers[state]) continue;
     add(key, fmt::format("\"{}\"", kTierNames[static_cast<std::size_t>(tiers[state])]),
         [at = at, tier = tiers[state]](Recipe& c) { c.zero.*at = tier; });
   }
-  if (const std::int64_t size = recipe.training.micro_batch_size; size > 1 && one_by_one) {
-    add("training.micro_batch_size", "1", [](Recipe& c) { c.training.micro_batch_size = 1; });
+  if (size < now) {
+    add("training.micro_batch_size", std::to_string(size), [size](Recipe& c) { c.training.micro_batch_size = size; });
     if (purpose == Purpose::train && !recipe.training.global_batch_size) {
-      const std::int64_t times = recipe.accumulation_steps(ranks) * size;
+      const std::int64_t times = recipe.accumulation_steps(ranks) * now / size;
       steps.back().changes.emplace_back("training.gradient_accumulation_steps", std::to_string(times));
-      steps.back().make = [times](Recipe& c) {
-        c.training.micro_batch_size = 1;
+      steps.back().make = [size, times](Recipe& c) {
+        c.training.micro_batch_size = size;
         c.training.gradient_accumulation_steps = times;
       };
     }

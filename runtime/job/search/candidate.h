@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -17,15 +18,24 @@ struct Candidate {
   Changes changes;
 };
 
-// What changes do to a run's numbers: nothing, a different rounding of the same sums, or different losses.
-enum class Numbers : std::uint8_t { same, rounded, other };
-Numbers numbers_with(const Changes& changes);
+// What changes do to a recipe's numbers: nothing, a different rounding of the same sums, the same with other random
+// numbers for dropout, or different losses.
+enum class Numbers : std::uint8_t { same, rounded, other_dropout, other };
+Numbers numbers_with(const Recipe& recipe, const Changes& changes);
 
 // A change of this key lets the plan choose the tile size; its value is empty until there is a plan.
 inline constexpr const char* kTileKey = "memory.tile";
 
-// Appends every candidate that has one change more than `from`. `bf16`: the precision may be changed as well.
-void add_changes(const Candidate& from, int ranks, Purpose purpose, bool bf16, std::vector<Candidate>& out);
+// What is searched for, and what may be changed.
+struct Scope {
+  int ranks = 1;
+  Purpose purpose = Purpose::train;
+  bool bf16 = false;      // the precision may be changed as well
+  std::size_t width = 0;  // of the model (Model::hidden)
+};
+
+// Appends every candidate that has one change more than `from`.
+void add_changes(const Candidate& from, const Scope& scope, std::vector<Candidate>& out);
 
 // The tiers that hold parameters, gradients, optimizer state and activations.
 using Tiers = std::array<Tier, 4>;
@@ -38,10 +48,10 @@ struct Step {
   std::function<void(Recipe&)> make;
 };
 // Returns all changes that save memory, as steps of which each can be left out again: sharding, recomputation, the
-// given tiers, no prefetch. `one_by_one` adds micro-batches of one sequence at the same global batch; that takes more
-// memory if the step had a single micro-batch, whose gradients need no sums.
-std::vector<Step> all_steps(const Recipe& recipe, int ranks, Purpose purpose, const Tiers& tiers, bool one_by_one,
-                            bool bf16);
+// given tiers, no prefetch. `one_by_one` adds micro-batches of one sequence, or of the fewest whose rows ranks can
+// divide, at the same global batch; that takes more memory if the step had a single micro-batch, whose gradients need
+// no sums.
+std::vector<Step> all_steps(const Recipe& recipe, const Scope& scope, const Tiers& tiers, bool one_by_one);
 Candidate candidate_of(const Recipe& recipe, const std::vector<Step>& steps);
 
 }  // namespace strata::runtime

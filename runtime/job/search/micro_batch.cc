@@ -47,10 +47,14 @@ class MicroBatchSearch {
     return std::clamp<std::int64_t>(of_tokens, 1, kMostSequences);
   }
 
-  bool fits_with(std::int64_t size) {
+  Recipe of_size(std::int64_t size) const {
     Recipe recipe = recipe_;
     recipe.training.micro_batch_size = size;
-    const std::vector<Job> stages = jobs_of_stages(workload_.with(std::move(recipe)), ranks_, capacity_);
+    return recipe;
+  }
+
+  bool fits_with(std::int64_t size) {
+    const std::vector<Job> stages = jobs_of_stages(workload_.with(of_size(size)), ranks_, capacity_);
     const bool all = std::ranges::all_of(stages, [&](const Job& stage) { return fits(stage.plan, capacity_); });
     const Job& largest =
         *std::ranges::max_element(stages, {}, [](const Job& stage) { return stage.plan.memory[0].peak; });
@@ -68,9 +72,8 @@ class MicroBatchSearch {
         if (part / size != size && part / size <= most()) sizes.push_back(part / size);
       }
     std::sort(sizes.rbegin(), sizes.rend());
-    // make_job() refuses the sizes that are removed here. Size 1 stays, so that its refusal says what would do.
-    std::erase_if(sizes,
-                  [&](std::int64_t size) { return size > 1 && !takes_micro_batches(recipe_.parallel, part / size); });
+    std::erase_if(sizes, [&](std::int64_t size) { return !takes_micro_batches(of_size(size), ranks_); });
+    if (sizes.empty()) sizes.push_back(1);  // make_job() says which key allows none
     for (const std::int64_t size : sizes) {
       if (size < sizes.front() && part / size > kMostCalls) return;  // make_job() would refuse so long a task list
       if (fits_with(size)) return;
@@ -79,19 +82,21 @@ class MicroBatchSearch {
 
   // Memory grows with the micro-batch: double it until a step does not fit, then bisect. The growth is not strict,
   // because the buffers of a larger micro-batch may happen to pack more tightly, so the next few sizes are tried as
-  // well.
+  // well. Sizes are multiples of one, and counted in it.
   void among_all() {
     constexpr std::int64_t kLook = 8;
+    const std::int64_t one = multiple_of_sequences(recipe_), largest = std::max<std::int64_t>(1, most() / one);
+    const auto fits_with = [&](std::int64_t size) { return this->fits_with(size * one); };
     std::int64_t fitting = 0, above = 1;
-    while (above <= most() && fits_with(above)) fitting = std::exchange(above, 2 * above);
-    above = std::min(above, most() + 1);
+    while (above <= largest && fits_with(above)) fitting = std::exchange(above, 2 * above);
+    above = std::min(above, largest + 1);
     while (above - fitting > 1) {
       const std::int64_t middle = fitting + (above - fitting) / 2;
       (fits_with(middle) ? fitting : above) = middle;
     }
-    for (std::int64_t size = fitting + 2; size <= std::min(fitting + kLook, most()); ++size)
+    for (std::int64_t size = fitting + 2; size <= std::min(fitting + kLook, largest); ++size)
       if (fits_with(size)) fitting = size;
-    if (fitting < most()) (void)fits_with(fitting + 1);  // fills too_large
+    if (fitting < largest) (void)fits_with(fitting + 1);  // fills too_large
   }
 
   const Workload& workload_;
@@ -148,7 +153,7 @@ std::string settle_micro_batch(Workload& workload, int ranks, device::Device dev
   if (size != kAutomaticBatch) return {};
   if (std::string text = resume_micro_batch(recipe); !text.empty()) return text;
   const LargestBatch found = largest_micro_batch(workload, ranks, capacity_given(recipe.memory, device));
-  size = found.fits ? found.fits->size : 1;
+  size = found.size();
   return sentence(found, recipe);
 }
 

@@ -19,17 +19,21 @@ struct PlannedBatch {
 // much, `too_large` if no larger size is allowed.
 struct LargestBatch {
   std::optional<PlannedBatch> fits, too_large;
+
+  // The size of a plan that shows what was found: the largest that fits, or the smallest that was tried.
+  std::int64_t size() const { return (fits ? fits : too_large)->size; }
 };
 // Tries any size if the recipe has training.gradient_accumulation_steps or neither key, and the divisors of a rank's
-// share if it has training.global_batch_size. Throws Error{usage} if that batch does not divide evenly over the ranks,
+// share if it has training.global_batch_size, but none that training.reduce_group, the interleaved schedule or
+// parallel.sequence excludes. Throws Error{usage} if that batch does not divide evenly over the ranks,
 // and what make_job() throws.
 LargestBatch largest_micro_batch(const Workload& workload, int ranks, const Capacity& capacity);
 
 // Replaces training.micro_batch_size = auto by a number: the one in the checkpoint that the run resumes from, else the
-// largest that fits memory.device (and memory.host, if the recipe sets it), or 1 if none fits, which make_job() then
-// refuses like any recipe. Memory that happens to be free now does not count, so that the number is the same tomorrow.
-// Returns a sentence about the choice; empty if the recipe has a number or none fits. Throws as largest_micro_batch(),
-// and if a checkpoint cannot be read.
+// largest that fits memory.device (and memory.host, if the recipe sets it), or the smallest if none fits, which the
+// caller then refuses like any recipe. Memory that happens to be free now does not count, so that the number is the
+// same tomorrow. Returns a sentence about the choice; empty if the recipe has a number or none fits. Throws as
+// largest_micro_batch(), and if a checkpoint cannot be read.
 std::string settle_micro_batch(Workload& workload, int ranks, device::Device device);
 // As settle_micro_batch(), but needs no model: only takes the number of the checkpoint that the run resumes from. If
 // there is none, it changes nothing and returns an empty string.

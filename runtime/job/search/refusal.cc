@@ -6,12 +6,23 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/error.h"
 #include "base/quantity.h"
 #include "runtime/job/requirements.h"
 #include "runtime/job/search/candidate.h"
 
 namespace strata::runtime {
 namespace {
+
+// The workload's job with more ranks, as many on each node as now.
+Workload on_more_nodes(const Job& job, Recipe recipe, int ranks) {
+  Workload more = job.with(std::move(recipe));
+  if (job.nodes.empty()) return more;
+  const auto per_node = static_cast<int>(std::ranges::count(job.nodes, job.nodes[0]));
+  more.nodes.clear();
+  for (int rank = 0; rank < ranks; ++rank) more.nodes.push_back(rank / per_node);
+  return more;
+}
 
 // Returns the fewest ranks, of 2, 4, ... 64 times the job's, on which a step fits at ZeRO-3 with this capacity each, as
 // found by planning; with the same batch if it divides over that many ranks. Empty if none fits.
@@ -20,17 +31,27 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
   const std::int64_t batch =
       training.micro_batch_size * job.recipe.accumulation_steps(job.ranks) * job.recipe.parallel.data_ranks(job.ranks);
   for (int ranks = 2 * job.ranks; ranks <= 64 * job.ranks; ranks *= 2) {
-    const Recipe::Parallel& parallel = job.recipe.parallel;
-    const std::int64_t at_once = training.micro_batch_size * parallel.data_ranks(ranks);
-    const bool same = batch % at_once == 0 && takes_micro_batches(parallel, batch / at_once);
+    const int fewest = multiple_of_micro_batches(job.recipe, ranks);
+    const std::int64_t at_once = training.micro_batch_size * job.recipe.parallel.data_ranks(ranks);
+    const bool same = batch % (at_once * fewest) == 0;
     Recipe recipe = job.recipe;
     recipe.zero.stage = 3;
     recipe.training.global_batch_size.reset();
-    const std::int64_t fewest = parallel.chunks > 1 ? parallel.stages : 1;
-    recipe.training.gradient_accumulation_steps = same ? batch / at_once : fewest;
-    if (memory_of_stages(make_job(job.with(std::move(recipe)), ranks, capacity), capacity))
-      return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}", ranks,
-                         same ? "" : " (losses change, as the batch grows)");
+    const std::int64_t steps = same ? batch / at_once : fewest;
+    recipe.training.gradient_accumulation_steps = steps;
+    try {
+      if (!memory_of_stages(make_job(on_more_nodes(job, std::move(recipe), ranks), ranks, capacity), capacity))
+        continue;
+    } catch (const Error&) {
+      break;  // another key does not allow so many
+    }
+    const auto& global = training.global_batch_size;
+    const bool as_asked = global ? same : steps == training.gradient_accumulation_steps.value_or(1);
+    return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}{}", ranks,
+                       as_asked ? "" : fmt::format(", with training.gradient_accumulation_steps = {}", steps),
+                       !same                             ? " (losses change, as the batch grows)"
+                       : training.reduce == Reduce::fast ? " (same batch, rounded differently)"
+                                                         : "");
   }
   return "";
 }
@@ -74,8 +95,11 @@ std::string refusal(const Job& job, const Capacity& capacity, const std::vector<
       std::erase(plain, '"');
       text += fmt::format(" --set {}={}", key, plain);
     }
-    constexpr const char* kNumbers[] = {"", "; same batch, rounded differently", "; losses change"};
-    text += fmt::format("  ({}{})", memory_text(s.memory), kNumbers[static_cast<std::size_t>(numbers_with(s.changes))]);
+    constexpr const char* kNumbers[] = {"", "; same batch, rounded differently",
+                                        "; same batch, rounded differently, with other dropout if there is any",
+                                        "; losses change"};
+    text += fmt::format("  ({}{})", memory_text(s.memory),
+                        kNumbers[static_cast<std::size_t>(numbers_with(job.recipe, s.changes))]);
   }
   return text;
 }

@@ -78,12 +78,12 @@ class Search {
          std::size_t& planned)
       : workload_(workload),
         recipe_(workload.recipe),
+        scope_{refused.ranks, purpose, bf16, refused.model->hidden},
         ranks_(refused.ranks),
         units_(refused.model->units.size()),
         layout_(refused.plan.layout),
         capacity_(capacity),
         purpose_(purpose),
-        bf16_(bf16),
         planned_(planned) {}
 
   std::vector<Suggestion> run() {
@@ -97,8 +97,8 @@ class Search {
     std::vector<Suggestion> nearest;
     std::copy_if(found.begin(), found.end(), std::back_inserter(nearest),
                  [&](const Suggestion& s) { return says_more(s, found); });
-    std::stable_sort(nearest.begin(), nearest.end(), [](const Suggestion& a, const Suggestion& b) {
-      return numbers_with(a.changes) < numbers_with(b.changes);
+    std::stable_sort(nearest.begin(), nearest.end(), [&](const Suggestion& a, const Suggestion& b) {
+      return numbers_with(recipe_, a.changes) < numbers_with(recipe_, b.changes);
     });
     if (nearest.size() > kWanted) nearest.resize(kWanted);
     return nearest;
@@ -116,7 +116,7 @@ class Search {
   static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
   static constexpr std::size_t kMostInAll = std::size_t{1} << 18;
 
-  // What the candidate needs, if it can be planned and fits.
+  // What the candidate needs, if it can be planned and fits. Keys of the recipe may exclude some values of others.
   std::optional<Fit> fit(const Candidate& c) {
     const Recipe::Zero& zero = c.recipe.zero;
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
@@ -128,7 +128,12 @@ class Search {
     if (purpose_ == Purpose::train && known && !is_worth_planning(c.recipe, layout_, capacity_)) return std::nullopt;
     if (planned_ > kMostInAll) return std::nullopt;
     const std::size_t before = tasks_;
-    std::optional<Fit> found = find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
+    std::optional<Fit> found;
+    try {
+      found = find_fit(workload_.with(c.recipe), ranks_, capacity_, purpose_, tasks_);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
     planned_ += tasks_ - before;
     return found;
   }
@@ -138,13 +143,16 @@ class Search {
     for (const Tier tier : {Tier::nvme, Tier::host, Tier::device})
       for (const Tier activations : {tier, Tier::device})
         for (const bool one_by_one : {true, false}) {
-          Recipe least = candidate_of(recipe_, all_steps(recipe_, ranks_, purpose_, {tier, tier, tier, activations},
-                                                         one_by_one, bf16_))
-                             .recipe;
+          Recipe least =
+              candidate_of(recipe_, all_steps(recipe_, scope_, {tier, tier, tier, activations}, one_by_one)).recipe;
           if (least.memory.nvme.empty()) least.memory.nvme = {"FOLDER"};
           if (purpose_ == Purpose::train) least = with_few_micro_batches(least, ranks_, 2);
-          const Job job = make_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
-          if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
+          try {
+            const Job job = make_job(workload_.with(std::move(least)), ranks_, capacity_, purpose_);
+            if (job.plan.memory[0].peak <= capacity_[Tier::device]) return false;
+          } catch (const Error&) {
+            return false;  // keys exclude each other, and a recipe with fewer changes may fit
+          }
         }
     return true;
   }
@@ -154,7 +162,7 @@ class Search {
     for (const Tiers& tiers : choices_of_tiers(recipe_, purpose_))
       for (const bool one_by_one : {false, true}) {
         if (one_by_one && recipe_.training.micro_batch_size == 1) break;
-        std::vector<Step> steps = all_steps(recipe_, ranks_, purpose_, tiers, one_by_one, bf16_);
+        std::vector<Step> steps = all_steps(recipe_, scope_, tiers, one_by_one);
         if (fit(candidate_of(recipe_, steps))) return steps;
       }
     return std::nullopt;
@@ -178,7 +186,7 @@ class Search {
     tasks_ = 0;
     const auto keeps_the_bits = [&] {
       return std::any_of(found.begin(), found.end(),
-                         [](const Suggestion& s) { return numbers_with(s.changes) == Numbers::same; });
+                         [&](const Suggestion& s) { return numbers_with(recipe_, s.changes) == Numbers::same; });
     };
     bool last = false;  // look one change deeper than the first solutions, unless one of them keeps the bits
     for (std::size_t depth = 0; depth < kMostChanges && !last && !keeps_the_bits(); ++depth) {
@@ -186,7 +194,7 @@ class Search {
       std::vector<Candidate> next;
       for (const Candidate& candidate : level) {
         std::vector<Candidate> changed;
-        add_changes(candidate, ranks_, purpose_, bf16_, changed);
+        add_changes(candidate, scope_, changed);
         for (Candidate& c : changed) {
           auto key = c.changes;
           std::sort(key.begin(), key.end());
@@ -204,12 +212,12 @@ class Search {
 
   const Workload& workload_;
   const Recipe& recipe_;
+  Scope scope_;
   int ranks_;
   std::size_t units_;
   const Layout& layout_;
   const Capacity& capacity_;
   Purpose purpose_;
-  bool bf16_;
   std::size_t tasks_ = 0;  // planned so far; a count instead of a time limit, so that every rank finds the same
   std::size_t& planned_;   // by all searches
 };

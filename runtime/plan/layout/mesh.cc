@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <ranges>
 
+#include "base/error.h"
+
 namespace strata::runtime {
 namespace {
 
@@ -90,6 +92,7 @@ std::vector<int> Mesh::nodes() const {
 
 int ranks_per_node(const std::vector<int>& nodes, int ranks) {
   if (nodes.empty()) return ranks;
+  STRATA_CHECK_EQ(nodes.size(), static_cast<std::size_t>(ranks));
   const auto each = static_cast<int>(std::ranges::count(nodes, nodes[0]));
   for (int rank = 0; rank < ranks; ++rank)
     if (nodes[static_cast<std::size_t>(rank)] != rank / each) return 0;

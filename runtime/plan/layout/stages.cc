@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/index.h"
 #include "base/quantity.h"
+#include "models/layers/embedding.h"
 
 namespace strata::runtime {
 
@@ -103,17 +104,26 @@ StageUnits units_of_stage(std::span<const UnitRange> pieces, int stages, int sta
   return out;
 }
 
+namespace {
+
+// The unit that is block 0: those before it are the embedding and, in some encoders, its norm.
+int first_block(const models::Model& model) {
+  return model.units.size() > 1 && models::is_embedding_norm(*model.units[1]) ? 2 : 1;
+}
+
+}  // namespace
+
 void require_units(const models::Model& model, int stages, int chunks) {
   const auto units = static_cast<int>(model.units.size());
   if (stages * chunks <= units) return;
+  const int first = first_block(model);
+  const std::string all =
+      fmt::format("{} units (embedding, {}{} blocks, head)", units, first > 1 ? "its norm, " : "", units - 1 - first);
   if (chunks > 1)
     fail(Exit::usage,
-         "parallel.stages = {} with parallel.chunks = {} are {} pieces, and this model has {} units (embedding, {} "
-         "blocks, head): set at most {} pieces",
-         stages, chunks, stages * chunks, units, units - 2, units);
-  fail(Exit::usage,
-       "parallel.stages = {}, and this model has {} units (embedding, {} blocks, head): set at most {} stages", stages,
-       units, units - 2, units);
+         "parallel.stages = {} with parallel.chunks = {} are {} pieces, and this model has {}: set at most {} pieces",
+         stages, chunks, stages * chunks, all, units);
+  fail(Exit::usage, "parallel.stages = {}, and this model has {}: set at most {} stages", stages, all, units);
 }
 
 double slowest_stage(std::span<const UnitRange> pieces, int stages, const PieceTime& time) {
@@ -130,21 +140,21 @@ std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages,
                                          std::span<const std::int64_t> blocks) {
   require_units(model, stages, chunks);
   const int pieces = stages * chunks;
-  const auto units = static_cast<int>(model.units.size());
+  const int before = first_block(model), all = static_cast<int>(model.units.size()) - 1 - before;
   const std::string of = chunks == 1 ? counted(static_cast<std::uint64_t>(stages), "stage")
                                      : fmt::format("{} of {}", counted(static_cast<std::uint64_t>(stages), "stage"),
                                                    counted(static_cast<std::uint64_t>(chunks), "chunk"));
   const std::int64_t sum = std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0});
-  if (static_cast<int>(blocks.size()) != pieces || sum != units - 2)
+  if (static_cast<int>(blocks.size()) != pieces || sum != all)
     fail(Exit::usage,
          "parallel.split = [{}] has {} for {} and {} blocks for the model's {}: give {} with the sum {}, or \"auto\"",
-         fmt::join(blocks, ", "), counted(blocks.size(), "number"), of, sum, units - 2,
-         counted(static_cast<std::uint64_t>(pieces), "number"), units - 2);
+         fmt::join(blocks, ", "), counted(blocks.size(), "number"), of, sum, all,
+         counted(static_cast<std::uint64_t>(pieces), "number"), all);
   std::vector<UnitRange> out;
   int first = 0;
   for (int p = 0; p < pieces; ++p) {
     const int own =
-        static_cast<int>(blocks[static_cast<std::size_t>(p)]) + (p == 0 ? 1 : 0) + (p + 1 == pieces ? 1 : 0);
+        static_cast<int>(blocks[static_cast<std::size_t>(p)]) + (p == 0 ? before : 0) + (p + 1 == pieces ? 1 : 0);
     if (own == 0)
       fail(Exit::usage,
            "parallel.split = [{}] leaves {} {} without units: the first {} also has the embedding and the last one the "
@@ -331,11 +341,13 @@ std::vector<Segment> all_segments(const Recompute& recompute, const models::Mode
     return segments;
   }
   for (int unit = begin; unit < end; ++unit) segments.push_back({unit, unit, recompute.kind == Recompute::Kind::block});
+  // The list names blocks, and of the units only those count.
+  const int before = std::max(begin, first_block(model)) - begin;
   if (recompute.kind == Recompute::Kind::list)
     for (const std::int64_t block : recompute.blocks) {
-      if (block < 0 || block >= n)
-        fail(Exit::usage, "training.recompute names block {}, but the model has blocks 0 to {}", block, n - 1);
-      segments[static_cast<std::size_t>(block)].recompute = true;
+      if (block < 0 || block >= n - before)
+        fail(Exit::usage, "training.recompute names block {}, but the model has blocks 0 to {}", block, n - before - 1);
+      segments[static_cast<std::size_t>(before + block)].recompute = true;
     }
   return segments;
 }

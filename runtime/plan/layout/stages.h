@@ -15,7 +15,8 @@ struct Segment {
   int first, last;
   bool recompute;
 };
-// Cuts the model's blocks (the units with an input and an output) into segments, as training.recompute says. Units
+// Cuts the units with an input and an output, the model's blocks and in some encoders the norm of the embedding, into
+// segments, as training.recompute says; a list names blocks, and block 0 is the first layer of config.json. Units
 // below the lowest that trains have no backward, so they are in no segment. Throws Error{usage} for a block that does
 // not exist.
 std::vector<Segment> segments_of(const Recompute& recompute, const models::Model& model);
@@ -45,8 +46,8 @@ StageUnits units_of_stage(std::span<const UnitRange> pieces, int stages, int sta
 void require_units(const models::Model& model, int stages, int chunks = 1);
 
 // The pieces of the model. `blocks` (parallel.split) has the number of blocks per piece; the first piece also has the
-// embedding, the last one the head. Throws Error{usage} if there are more pieces than units, or if `blocks` does not
-// have the model's blocks.
+// embedding with its norm, the last one the head. Throws Error{usage} if there are more pieces than units, or if
+// `blocks` does not have the model's blocks.
 std::vector<UnitRange> split_into_pieces(const models::Model& model, int stages, int chunks,
                                          std::span<const std::int64_t> blocks);
 

@@ -159,8 +159,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"checkpoint.interval", "checkpoint.every", ""},
     {"data_parallel_shard_degree", "zero.stage", "3"},
     {"data_parallel_replicate_degree", "zero.optimizer_group", "the ranks that share a copy of the state"},
-    {"local_batch_size pipeline_parallel_microbatch_size", "training.micro_batch_size",
-     kSequences},
+    {"local_batch_size pipeline_parallel_microbatch_size", "training.micro_batch_size", kSequences},
     {"activation_checkpoint", "training.recompute", kRecompute},
     {"num_layers_in_first_pipeline_stage num_layers_in_last_pipeline_stage pipeline_parallel_layers_per_stage "
      "partition_method account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split",

@@ -6,55 +6,10 @@
 #include <cmath>
 #include <random>
 
+#include "tests/runtime/forecast/unit_plan.h"
+
 namespace strata::runtime {
 namespace {
-
-// Speeds of one unit a second, so that costs are seconds; no overhead.
-MachineProfile unit_speeds(double cores) {
-  MachineProfile m;
-  for (double* speed :
-       {&m.flops_per_s, &m.attention_flops_per_s, &m.bytes_per_s, &m.loss_bytes_per_s, &m.update_bytes_per_s,
-        &m.sum_bytes_per_s, &m.norm_bytes_per_s, &m.host_bytes_per_s, &m.all_gather_bytes_per_s,
-        &m.all_to_all_bytes_per_s, &m.read_bytes_per_s, &m.write_bytes_per_s})
-    *speed = 1;
-  m.task_overhead_s = m.read_latency_s = m.write_latency_s = 0;
-  m.cores = cores;
-  m.memory_bytes_per_s = 1e9;  // never the limit
-  return m;
-}
-
-Task task_in(LaneId lane, double seconds, std::vector<int> waits = {}) {
-  Task task{};
-  task.lane = lane;
-  task.waits = std::move(waits);
-  const auto is = [&](TaskKind kind, double Cost::*cost) {
-    task.kind = kind;
-    task.cost.*cost = seconds;
-    return task;
-  };
-  switch (lane) {
-    case LaneId::compute:
-      return is(TaskKind::forward, &Cost::flops);
-    case LaneId::gather:
-      return is(TaskKind::gather, &Cost::sent_bytes);
-    case LaneId::reduce:
-      return is(TaskKind::norm, &Cost::bytes);
-    case LaneId::host_compute:
-      return is(TaskKind::update, &Cost::bytes);
-    case LaneId::disk_read:
-      return is(TaskKind::read, &Cost::read_bytes);
-    case LaneId::disk_write:
-      return is(TaskKind::write, &Cost::written_bytes);
-    default:
-      return is(lane == LaneId::upload ? TaskKind::upload : TaskKind::download, &Cost::host_bytes);
-  }
-}
-
-StepPlan plan_of(std::vector<Task> tasks) {
-  StepPlan plan{};
-  plan.tasks = std::move(tasks);
-  return plan;
-}
 
 // Any plan: tasks of any lanes, each waiting for a few earlier ones of others.
 StepPlan random_plan(std::mt19937& random, std::size_t lanes) {
@@ -94,7 +49,6 @@ double end_of(const std::vector<Span>& spans) {
 double length(const Span& span) {
   return static_cast<double>(span.end - span.begin) * 1e-9;
 }
-constexpr double kClock = 1e-6;  // spans are whole nanoseconds; a few hundred of them add up
 
 TEST(Simulator, ATransferOfADriveTakesItsLatencyBesidesItsBytes) {
   MachineProfile machine = unit_speeds(0);
@@ -335,55 +289,6 @@ TEST(Simulator, CostsAddUpInATask) {
   EXPECT_EQ(s[static_cast<std::size_t>(Bound::attention)], 2);
   EXPECT_EQ(s[static_cast<std::size_t>(Bound::memory)], 4);
   EXPECT_EQ(s[static_cast<std::size_t>(Bound::waking)], 8);
-}
-
-Task message(TaskKind kind, LaneId lane, int peer, double seconds, std::vector<int> waits = {}) {
-  Task task{};
-  task.kind = kind;
-  task.lane = lane;
-  task.peer = peer;
-  task.cost.sent_bytes = kind == TaskKind::send ? seconds : 0;
-  task.waits = std::move(waits);
-  return task;
-}
-StepPlan stage_of(int stage, std::vector<Task> tasks) {
-  StepPlan plan = plan_of(std::move(tasks));
-  plan.stage = stage;
-  return plan;
-}
-// When each task begins, in seconds, of two stages that run against each other.
-std::vector<std::vector<double>> begins(const StepPlan& first, const StepPlan& second) {
-  const StepPlan* const plans[] = {&first, &second};
-  std::vector<std::vector<double>> out;
-  for (const std::vector<Span>& spans : simulate(plans, unit_speeds(0))) {
-    auto& of_stage = out.emplace_back();
-    for (const Span& span : spans) of_stage.push_back(static_cast<double>(span.begin) * 1e-9);
-  }
-  return out;
-}
-
-TEST(SimulatorOfStages, AReceiverStartsWhenTheMessageHasArrived) {
-  const StepPlan first =
-      stage_of(0, {task_in(LaneId::compute, 2), message(TaskKind::send, LaneId::stage_forward, 1, 1, {0}),
-                   task_in(LaneId::compute, 2), message(TaskKind::send, LaneId::stage_forward, 1, 1, {2})});
-  // It waits for the first message, and computes when the second one arrives.
-  const StepPlan second =
-      stage_of(1, {message(TaskKind::receive, LaneId::stage_forward, 0, 0), task_in(LaneId::compute, 4, {0}),
-                   message(TaskKind::receive, LaneId::stage_forward, 0, 0), task_in(LaneId::compute, 1, {2})});
-  EXPECT_EQ(begins(first, second), (std::vector<std::vector<double>>{{0, 2, 2, 4}, {3, 3, 5, 7}}));
-}
-
-TEST(SimulatorOfStages, MessagesThatEndTogetherWakeBoth) {
-  const auto plan = [](int stage) {
-    const LaneId out = stage == 0 ? LaneId::stage_forward : LaneId::stage_backward;
-    const LaneId in = stage == 0 ? LaneId::stage_backward : LaneId::stage_forward;
-    return stage_of(stage, {message(TaskKind::send, out, 1 - stage, 2), message(TaskKind::receive, in, 1 - stage, 0),
-                            task_in(LaneId::compute, 1, {1}), task_in(LaneId::compute, 0),
-                            message(TaskKind::send, out, 1 - stage, 1, {3}),
-                            message(TaskKind::receive, in, 1 - stage, 0), task_in(LaneId::compute, 1, {5})});
-  };
-  const std::vector<double> both = {0, 2, 2, 3, 3, 4, 4};
-  EXPECT_EQ(begins(plan(0), plan(1)), (std::vector<std::vector<double>>{both, both}));
 }
 
 }  // namespace

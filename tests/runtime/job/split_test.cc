@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/forecast/stage_times.h"
 #include "runtime/job/choices.h"
+#include "tests/failure.h"
 #include "tests/runtime/tiny_job.h"
 
 namespace strata::runtime {
@@ -98,6 +99,41 @@ TEST(Split, KeepsTheMemoryOfEachStage) {
   const std::vector<Job> refused = stages_of(and_more(sets, {fmt::format("memory.device={}", least - 1)}), 2);
   EXPECT_EQ(refused[0].plan.pieces, balanced[0].plan.pieces);
   EXPECT_FALSE(memory_of_stages(refused[0], capacity_of(refused[0].recipe.memory, 1)).has_value());
+}
+
+// Blocks are the layers of config.json, also in an encoder, whose embedding has a norm in a unit of its own.
+TEST(Split, OfAnEncoderCountsItsLayers) {
+  const std::vector<std::string> sets = {"model.preset=bert-base",
+                                         "model.config.num_hidden_layers=3",
+                                         "model.config.hidden_size=32",
+                                         "model.config.num_attention_heads=2",
+                                         "model.config.intermediate_size=64",
+                                         "model.config.vocab_size=96",
+                                         "training.objective=masked_lm",
+                                         "training.micro_batch_size=1"};
+  const auto units = [&](const char* split) {
+    std::vector<std::vector<std::string>> out;
+    for (const Job& stage : stages_of(and_more(sets, {"parallel.stages=2", split}), 2))
+      for (auto& names = out.emplace_back(); const int unit : stage.plan.own.all())
+        names.push_back(stage.model->units[static_cast<std::size_t>(unit)]->name());
+    return out;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_THAT(
+      units("parallel.split=[2, 1]"),
+      testing::ElementsAre(Names{"embedding", "embedding norm", "block 0", "block 1"}, testing::Contains("block 2")));
+  EXPECT_EQ(units("parallel.split=[0, 3]")[0], (Names{"embedding", "embedding norm"}));
+  EXPECT_FAILURE(units("parallel.split=[3, 1]"), Exit::usage, testing::HasSubstr("4 blocks for the model's 3"));
+
+  const auto recomputed = [&](const char* list) {
+    Names names;
+    const Job job = std::move(stages_of(and_more(sets, {list}), 1)[0]);
+    for (const Segment& segment : segments_of(job.recipe.training.recompute, *job.model))
+      if (segment.recompute) names.push_back(job.model->units[static_cast<std::size_t>(segment.first)]->name());
+    return names;
+  };
+  EXPECT_EQ(recomputed("training.recompute=[0, 2]"), (Names{"block 0", "block 2"}));
+  EXPECT_FAILURE(recomputed("training.recompute=[3]"), Exit::usage, testing::HasSubstr("has blocks 0 to 2"));
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 #include "device/cuda/launch.h"
+#include "device/numeric/dtype.h"
 #include "device/numeric/optimizer_update.h"
 #include "device/numeric/philox.h"
-#include "device/numeric/dtype.h"
 #include "device/ops/step/optimizer.h"
 
 namespace strata::device::cuda {

@@ -80,5 +80,28 @@ TEST(MaxBatchTest, TheFastestAndWhy) {
   EXPECT_EQ(of_twelve.fastest()->size, 12);
 }
 
+// A micro-batch is compared with smaller ones that the pipeline's schedule takes.
+TEST(MaxBatchTest, SizesThatOtherKeysExcludeAreNotCompared) {
+  runtime::Machine machine = slow_to_start();
+  machine.ranks = 2;
+  machine.threads = 2;
+  machine.collectives = {10, 5};
+  const runtime::Recipe recipe = runtime::load_recipe(
+      {}, {"device.kind=cpu", "model.preset=tiny-gpt2", "model.config.n_layer=4", "data.seq_len=16",
+           "parallel.stages=2", "parallel.chunks=2", "parallel.schedule=interleaved", "training.global_batch_size=12"});
+  const MaxBatch most =
+      find_max_batch({runtime::open_workload(recipe), 2, runtime::capacity_of(recipe.memory, 1), machine, 2});
+  EXPECT_EQ(sizes(most), (std::vector<std::int64_t>{1, 2, 3, 6})) << "three micro-batches of 4 are no pairs";
+  // Their times are those of all stages together.
+  for (const BatchSpeed& speed : most.speeds) {
+    runtime::Recipe of_size = recipe;
+    of_size.training.micro_batch_size = speed.size;
+    const runtime::Workload workload = runtime::open_workload(of_size);
+    const runtime::Capacity capacity = runtime::capacity_of(recipe.memory, 1);
+    EXPECT_EQ(speed.step_ms, plan_step({workload, 2, capacity, machine, 2}).step_ms) << speed.size;
+    EXPECT_NEAR(runtime::sum_of(speed.path_per_token) * 12 * 16, speed.step_ms / 1e3, 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace strata::launcher

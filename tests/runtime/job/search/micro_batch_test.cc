@@ -153,6 +153,28 @@ TEST(MicroBatchTest, OfAnInterleavedPipelineLeavesWholeGroups) {
   EXPECT_FAILURE(largest(3), Exit::usage, HasSubstr("no multiple of parallel.stages = 2: make them 4"));
 }
 
+// Sizes that leave no whole runs of training.reduce_group, or rows that ranks cannot divide, are passed over.
+TEST(MicroBatchTest, SizesThatOtherKeysExcludeAreLeftOut) {
+  const auto largest = [](const std::vector<std::string>& sets, int ranks) {
+    const Recipe recipe = recipe_of(sets);
+    return largest_micro_batch(open_workload(recipe), ranks, capacity_of(recipe.memory, 1));
+  };
+  const std::vector<std::string> runs = {"training.global_batch_size=8", "training.reduce_group=2"};
+  EXPECT_EQ(largest(runs, 1).fits->size, 4) << "one of 8 is no run of two";
+  EXPECT_FAILURE(largest({"training.global_batch_size=8", "training.reduce_group=3"}, 1), Exit::usage,
+                 HasSubstr("training.reduce_group = 3"));
+  const std::vector<std::string> rows = {"parallel.tensor=2", "parallel.sequence=true", "data.seq_len=15"};
+  const auto of_four = with(sized(rows, 4), "memory.host=1GiB");
+  const std::size_t needed = tiny_job(of_four, 2).plan.memory[0].peak;
+  const LargestBatch found = largest(with(rows, fmt::format("memory.device={}", needed)), 2);
+  EXPECT_EQ(found.fits->size, 4);
+  EXPECT_EQ(found.too_large->size, 6);
+  EXPECT_EQ(largest(with(rows, "training.global_batch_size=12"), 2).fits->size, 12);
+  const LargestBatch none = largest(with(rows, "memory.device=1KB"), 2);
+  EXPECT_FALSE(none.fits);
+  EXPECT_EQ(none.size(), 2);
+}
+
 // In one case nothing fits, in the other everything up to the largest micro-batch.
 TEST(MicroBatchTest, BothEnds) {
   const auto largest = [](const std::vector<std::string>& sets) {

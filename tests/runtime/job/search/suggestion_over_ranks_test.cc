@@ -153,5 +153,36 @@ TEST(SuggestionOverRanks, DividedRowsAreSuggested) {
   EXPECT_THAT(refusal(refused, capacity, nearest), HasSubstr("--set parallel.sequence=true"));
 }
 
+// What would leave rows that the ranks of a layer cannot divide is not tried, so that the refusal speaks of memory.
+TEST(SuggestionOverRanks, RowsThatCannotBeDividedAreLeftOut) {
+  const auto refused = [](std::vector<std::string> sets) {
+    sets.insert(sets.end(), {"parallel.tensor=2", "model.config.n_layer=3", "training.micro_batch_size=2",
+                             "training.precision=fp32", "memory.device=100KB", "memory.host=100KB"});
+    const Job job = tiny_job(sets, 2);
+    const Capacity capacity = capacity_of(job.recipe.memory, 1);
+    return refusal(job, capacity, nearest_that_fit(job, capacity));
+  };
+  EXPECT_THAT(refused({"data.seq_len=15", "parallel.sequence=true"}), HasSubstr("memory.device is"));
+  EXPECT_THAT(refused({"data.seq_len=15"}), HasSubstr("memory.device is"));
+  EXPECT_THAT(refused({"model.config.n_embd=18", "model.config.n_inner=64", "model.config.n_head=2"}),
+              HasSubstr("memory.device is"));
+}
+
+// With divided rows, a smaller micro-batch has the fewest sequences whose rows the ranks of a layer can divide.
+TEST(SuggestionOverRanks, SmallerMicroBatchesKeepRowsThatCanBeDivided) {
+  std::vector<std::string> sets = {
+      "parallel.tensor=2",        "parallel.sequence=true", "data.seq_len=127", "model.config.n_positions=128",
+      "training.recompute=block", "zero.optimizer=device",  "memory.host=1KiB"};
+  auto least = sets;
+  least.insert(least.end(), {"training.micro_batch_size=2", "training.gradient_accumulation_steps=8"});
+  sets.push_back(fmt::format("memory.device={}", tiny_job(least, 2).plan.memory[0].peak));
+  sets.insert(sets.end(), {"training.micro_batch_size=8", "training.gradient_accumulation_steps=2"});
+  const Job refused = tiny_job(sets, 2);
+  const Capacity capacity = capacity_of(refused.recipe.memory, 1);
+  ASSERT_FALSE(fits(refused.plan, capacity));
+  EXPECT_THAT(refusal(refused, capacity, nearest_that_fit(refused, capacity)),
+              HasSubstr("--set training.micro_batch_size=2 --set training.gradient_accumulation_steps=8"));
+}
+
 }  // namespace
 }  // namespace strata::runtime

@@ -1,0 +1,83 @@
+#include "runtime/job/search/refusal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/tiny_job.h"
+
+namespace strata::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Of a job that does not fit, and for which no change was found.
+std::string refused(const Workload& workload, int ranks) {
+  const Capacity capacity = capacity_of(workload.recipe.memory, 1);
+  return refusal(make_job(workload, ranks, capacity), capacity, {});
+}
+
+Workload tiny_workload(std::vector<std::string> sets) {
+  sets.insert(sets.begin(), {"model.preset=tiny-gpt2", "data.seq_len=16", "memory.host=1GiB"});
+  return open_workload(load_recipe({}, sets));
+}
+
+// More ranks are on more nodes, with as many on each.
+TEST(RefusalTest, MoreRanksAreOnMoreNodes) {
+  const auto on_nodes = [](const std::string& device) {
+    Workload workload = tiny_workload({"zero.optimizer_group=node", "zero.stage=2", "memory.device=" + device});
+    workload.nodes = {0, 0, 1, 1};
+    return workload;
+  };
+  EXPECT_THAT(refused(on_nodes("30KB"), 4), HasSubstr("and more ranks do not help"));
+  Workload more = on_nodes("1GiB");
+  more.recipe.zero.stage = 3;
+  more.nodes = {0, 0, 1, 1, 2, 2, 3, 3};
+  const std::size_t needed = make_job(more, 8, capacity_of({}, 1)).plan.memory[0].peak;
+  EXPECT_THAT(refused(on_nodes(std::to_string(needed)), 4), HasSubstr("use 8 ranks, each with as much memory"));
+}
+
+// A step of more ranks has whole runs of training.reduce_group.
+TEST(RefusalTest, MoreRanksTakeWholeRuns) {
+  const std::vector<std::string> sets = {"training.reduce_group=3", "training.gradient_accumulation_steps=3"};
+  auto more = tiny_workload(sets);
+  more.recipe.zero.stage = 3;
+  const std::size_t needed = make_job(more, 2, capacity_of({}, 1)).plan.memory[0].peak;
+  auto tight = sets;
+  tight.push_back("memory.device=" + std::to_string(needed));
+  EXPECT_THAT(
+      refused(tiny_workload(tight), 1),
+      HasSubstr("use 2 ranks, each with as much memory, and zero.stage = 3 (losses change, as the batch grows)"));
+  tight.back() = "memory.device=10KB";
+  EXPECT_THAT(refused(tiny_workload(tight), 1), HasSubstr("and more ranks do not help"));
+}
+
+// What is said of the numbers holds for the recipe.
+TEST(RefusalTest, SaysWhatChangesDoToTheNumbers) {
+  const auto said = [](std::vector<std::string> sets, std::vector<std::pair<std::string, std::string>> changes) {
+    sets.insert(sets.end(), {"memory.device=30KB", "training.gradient_accumulation_steps=2"});
+    const Workload workload = tiny_workload(sets);
+    const Capacity capacity = capacity_of(workload.recipe.memory, 1);
+    const Job job = make_job(workload, 2, capacity);
+    return refusal(job, capacity, {{std::move(changes), job.plan.memory}});
+  };
+  const auto rounded = HasSubstr("; same batch, rounded differently)");
+  EXPECT_THAT(said({}, {{"parallel.tensor", "2"}}), rounded);
+  EXPECT_THAT(said({"parallel.tensor_shards=2"}, {{"parallel.tensor", "2"}}), Not(HasSubstr("rounded")));
+  EXPECT_THAT(said({"parallel.tensor_shards=2"}, {{"parallel.tensor", "4"}, {"parallel.tensor_shards", "4"}}), rounded);
+  EXPECT_THAT(said({"parallel.tensor_shards=2", "training.reduce=fast"}, {{"parallel.tensor", "2"}}), rounded);
+  EXPECT_THAT(said({}, {{"parallel.stages", "2"}}), Not(HasSubstr("rounded")));
+  EXPECT_THAT(said({"training.reduce=fast"}, {{"parallel.stages", "2"}}), rounded);
+  EXPECT_THAT(said({}, {{"training.micro_batch_size", "1"}}),
+              HasSubstr("; same batch, rounded differently, with other dropout if there is any)"));
+  EXPECT_THAT(said({}, {{"training.precision", "\"bf16\""}}), HasSubstr("; losses change)"));
+}
+
+}  // namespace
+}  // namespace strata::runtime
