@@ -120,12 +120,12 @@ TEST_F(LabelsTest, ATurnThatIsWrittenOtherwiseWhenItIsTheLast) {
 // Qwen3.5's templates put line breaks between a text and calls, so that the other text, which finds the end, adds them.
 TEST_F(LabelsTest, LineBreaksBeforeCallsDoNotHideTheEnd) {
   EXPECT_EQ(
-      shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}(thinks) {% endif %}{{ m.content }}"
+      shown("{% for m in messages %}{{ m.role }}: {% if loop.last %}{{ '(thinks)\\n\\n' }}{% endif %}{{ m.content }}"
             "{% if m.calls %}{% if m.content %}{{ '\\n\\n' }}{% endif %}{{ m.calls }}{% endif %};\n{% endfor %}"
             "{% if add_generation_prompt %}assistant: {% endif %}",
             R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "", "calls": "f[]"},
                       {"role": "tool", "content": "r"}, {"role": "assistant", "content": "s"}]})"),
-      "user: p;\nassistant: [f[];\n]tool: r;\nassistant: [(thinks) s;\n]");
+      "user: p;\nassistant: [f[];\n]tool: r;\nassistant: [(thinks)\n\ns;\n]");
 }
 
 // Hermes' templates close the results of tools only before another turn, so that the turns before an answer are not the
