@@ -48,7 +48,9 @@ std::string ranks_that_fit(const Job& job, const Capacity& capacity) {
     const auto& global = training.global_batch_size;
     const bool as_asked = global ? same : steps == training.gradient_accumulation_steps.value_or(1);
     return fmt::format("{} ranks, each with as much memory, and zero.stage = 3{}{}", ranks,
-                       as_asked ? "" : fmt::format(", with training.gradient_accumulation_steps = {}", steps),
+                       as_asked ? ""
+                                : fmt::format(", with training.gradient_accumulation_steps = {}{}", steps,
+                                              global ? " instead of training.global_batch_size" : ""),
                        !same                             ? " (losses change, as the batch grows)"
                        : training.reduce == Reduce::fast ? " (same batch, rounded differently)"
                                                          : "");

@@ -86,9 +86,10 @@ TEST(MaxBatchTest, SizesThatOtherKeysExcludeAreNotCompared) {
   machine.ranks = 2;
   machine.threads = 2;
   machine.collectives = {10, 5};
-  const runtime::Recipe recipe = runtime::load_recipe(
-      {}, {"device.kind=cpu", "model.preset=tiny-gpt2", "model.config.n_layer=4", "data.seq_len=16",
-           "parallel.stages=2", "parallel.chunks=2", "parallel.schedule=interleaved", "training.global_batch_size=12"});
+  const std::vector<std::string> sets = {
+      "device.kind=cpu",   "model.preset=tiny-gpt2", "model.config.n_layer=4",        "data.seq_len=16",
+      "parallel.stages=2", "parallel.chunks=2",      "parallel.schedule=interleaved", "training.global_batch_size=12"};
+  const runtime::Recipe recipe = runtime::load_recipe({}, sets);
   const MaxBatch most =
       find_max_batch({runtime::open_workload(recipe), 2, runtime::capacity_of(recipe.memory, 1), machine, 2});
   EXPECT_EQ(sizes(most), (std::vector<std::int64_t>{1, 2, 3, 6})) << "three micro-batches of 4 are no pairs";

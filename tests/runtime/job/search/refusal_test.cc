@@ -54,6 +54,10 @@ TEST(RefusalTest, MoreRanksTakeWholeRuns) {
   EXPECT_THAT(
       refused(tiny_workload(tight), 1),
       HasSubstr("use 2 ranks, each with as much memory, and zero.stage = 3 (losses change, as the batch grows)"));
+  tight[1] = "training.global_batch_size=3";
+  EXPECT_THAT(refused(tiny_workload(tight), 1),
+              HasSubstr("zero.stage = 3, with training.gradient_accumulation_steps = 3 instead of "
+                        "training.global_batch_size (losses change, as the batch grows)"));
   tight.back() = "memory.device=10KB";
   EXPECT_THAT(refused(tiny_workload(tight), 1), HasSubstr("and more ranks do not help"));
 }

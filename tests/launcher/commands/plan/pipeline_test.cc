@@ -1,0 +1,49 @@
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/commands/plan/plan.h"
+#include "runtime/checkpoint/export/model_folder.h"
+#include "runtime/recipe/load_recipe.h"
+#include "tests/runtime/forecast/even_machine.h"
+
+namespace strata::launcher {
+namespace {
+
+// The last stage has most of the memory, whichever ends last.
+TEST(PipelineTest, ThePathIsThatOfTheSlowestStage) {
+  runtime::Machine even = runtime::even_machine();
+  even.ranks = even.threads = 2;
+  even.collectives = {10, 5};
+  const std::optional<runtime::Machine> machine = even;
+  const std::vector<std::string> sets = {"device.kind=cpu",
+                                         "model.preset=tiny-gpt2",
+                                         "model.config.vocab_size=8192",
+                                         "model.config.tie_word_embeddings=false",
+                                         "data.seq_len=64",
+                                         "parallel.stages=2",
+                                         "parallel.split=[3, 1]",
+                                         "training.micro_batch_size=16",
+                                         "training.gradient_accumulation_steps=4"};
+  const runtime::Recipe recipe = runtime::load_recipe({}, sets);
+  const runtime::Workload workload = runtime::open_workload(recipe);
+  const runtime::Capacity capacity = runtime::capacity_of({.device = 1 << 30, .host = 1 << 30}, 1);
+  const std::vector<PlannedStage> stages = plan_pipeline({workload, 2, capacity, machine, 2});
+  ASSERT_EQ(stage_of(stages, std::nullopt), 1u);
+  const std::size_t slowest = slowest_of(stages, std::nullopt);
+  EXPECT_GE(stages[slowest].step_ms, stages[1 - slowest].step_ms);
+  EXPECT_EQ(slowest_of(stages, 1), 1u) << "as --rank says";
+  const Forecast f = forecast(stages[slowest].job, even, 2, simulated(stages));
+  EXPECT_NEAR(runtime::sum_of(f.path), f.step_ms / 1e3, 1e-6);
+}
+
+TEST(PipelineTest, WhoInterleavesIsNotToldTo) {
+  EXPECT_NE(advice(runtime::Bound::stages).find("parallel.schedule = \"interleaved\""), std::string::npos);
+  EXPECT_EQ(advice(runtime::Bound::stages, true, true).find("parallel.schedule"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace strata::launcher
