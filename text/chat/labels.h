@@ -35,8 +35,8 @@ struct LabelledText {
 // template marks nothing, they follow from two renderings: with the turns before this one (with add_generation_prompt,
 // if that is a beginning of the whole), and with this one added. If the template writes this one or the one before
 // otherwise when it is the last, its end is what follows its text there, and it begins where its text does, after the
-// prompt for it. A turn's `train` and `weight` take precedence over `on`. Throws
-// RecordFault if neither way finds the turn, and Error{usage} as the template does.
+// prompt for it. A turn's `train` and `weight` take precedence over `on`. Throws RecordFault if neither way finds the
+// turn, and Error{usage} as the template does.
 LabelledText labelled_text(const ChatTemplate& made, const Conversation& conversation, TrainOn on);
 
 // Finds the tokens of a text that lie in its labels, for any tokenizer: by the text that each token stands for or, if
