@@ -1,6 +1,6 @@
 #pragma once
 // text/template/ runs chat templates: Jinja as transformers runs it, on texts and without knowledge of tokens. The
-// source is cut into tokens (lexer.h) and parsed into a tree (parser.h, syntax.h). Each rendering walks the tree
+// source is cut into tokens (lexer.h) and parsed into a tree (parser.cc, syntax.h). Each rendering walks the tree
 // (interpreter.h) over Python's values (value.h), within limits (runtime.h). Open next: interpreter.h.
 
 #include <ctime>
