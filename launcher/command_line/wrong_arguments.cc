@@ -44,7 +44,7 @@ std::string option_meant(const CLI::App& command, std::string_view name) {
   return nearest;
 }
 
-// What an option that the command does not have was meant to be, as the end of a sentence.
+// The end of a sentence about an option that the command does not have: what the user probably meant.
 std::string meaning_of(const CLI::App& command, std::string_view word, std::string_view value) {
   const std::string_view name = name_in(word);
   if (const std::string option = option_meant(command, name); !option.empty())

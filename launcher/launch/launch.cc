@@ -330,7 +330,8 @@ class Launch {
     return shares;
   }
 
-  // Asked on a node, because its memory counts.
+  // Whether the run can continue so: as `plan` answers on a node, whose memory counts. Ranks may not divide into
+  // groups.
   bool plan_fits(const std::vector<Share>& shares, std::int64_t batch) {
     std::vector<std::string> words = command_.words(batch_sets(recipe_, batch, total(shares)));
     words[0] = "plan";
@@ -340,7 +341,7 @@ class Launch {
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
     const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
                                   [this] { agents_.attend(0); });
-    return said.code != static_cast<int>(Exit::does_not_fit);
+    return said.code != static_cast<int>(Exit::does_not_fit) && said.code != static_cast<int>(Exit::usage);
   }
 
   void wait(double seconds) {

@@ -149,9 +149,13 @@ std::string idle_text(const std::vector<Host>& hosts, int room, const std::vecto
   const int ranks = total(idle);
   if (ranks == 0) return {};
   const int replica = recipe.parallel.replica();
-  return fmt::format("{} {} idle, on {}: a run has as many {} as divide a step of {} sequences and fit",
+  const runtime::Recipe::Zero& zero = recipe.zero;
+  const bool grouped = zero.parameters_group != runtime::kAllRanks || zero.gradients_group != runtime::kAllRanks ||
+                       zero.optimizer_group != runtime::kAllRanks;
+  return fmt::format("{} {} idle, on {}: a run has as many {} as divide a step of {} sequences{} and fit",
                      counted_ranks(ranks), for_count(ranks, "stays", "stay"), describe(idle),
-                     replica > 1 ? fmt::format("whole replicas of {}", counted_ranks(replica)) : "ranks", batch);
+                     replica > 1 ? fmt::format("whole replicas of {}", counted_ranks(replica)) : "ranks", batch,
+                     grouped ? ", make whole groups (zero.*_group)" : "");
 }
 
 BetweenStarts stopped_between_starts(bool kept, bool started, int times, std::string_view resume) {

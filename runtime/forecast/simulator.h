@@ -30,7 +30,7 @@ struct MachineProfile {
   double read_bytes_per_s = 2e9, write_bytes_per_s = 2e9;  // the drives of the nvme tier
   double read_latency_s = 1e-4, write_latency_s = 1e-4;    // per transfer, in addition to its bytes
   double task_overhead_s = 20e-6;                          // for issuing a task and waking its lane
-  // What lanes share on the CPU. cores 0: nothing, as on a GPU.
+  // The resources that lanes share on the CPU. cores 0: none, as on a GPU.
   double cores = 0, memory_bytes_per_s = 2e10;
   double disk_core_share = 0;       // share of the cores that the drives use while they are busy; 1 is all of them
   double disk_both_ways = 1;        // throughput of a simultaneous read and write, relative to either alone

@@ -60,6 +60,20 @@ TEST_F(LostNode, OfAPipelineWholeReplicasGoOn) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
+// Three ranks would divide a step, but not into groups of two.
+TEST_F(LostNode, WholeGroupsGoOn) {
+  const std::string bits = untouched();
+  const Cluster cluster(3);
+  Running running(cluster.in(
+      "n1", launch({"--hosts", "n1:2,n2:1,n3:1", "--no-preflight"}, {"zero.stage=2", "zero.optimizer_group=2"})));
+  ASSERT_TRUE(running.wait_until(at_step(50), 120));
+  cluster.kill("n3");
+  const Outcome outcome = running.wait(300);
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.errors, HasSubstr("restart 1 of 3: 2 ranks on n1 (1), n2 (1)"));
+  EXPECT_EQ(weights_hash(), bits);
+}
+
 TEST_F(LostNode, OfAPipelineLessThanAReplicaEnds) {
   const Cluster cluster(2);
   Running running(cluster.in("n1", launch({"--hosts", "n1:1,n2:1", "--no-preflight"}, {"parallel.stages=2"})));

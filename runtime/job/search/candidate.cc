@@ -28,7 +28,7 @@ bool may_divide_rows(const Recipe& recipe, const Scope& scope, std::int64_t size
   return is_divisible_width(scope.width) && size % multiple_of_sequences(divided) == 0;
 }
 
-// What the number of sequences in a micro-batch stays a multiple of.
+// The smallest number of sequences that a micro-batch may have; every other number is a multiple of it.
 std::int64_t fewest_sequences(const Recipe& recipe, Purpose purpose) {
   return purpose == Purpose::train ? multiple_of_sequences(recipe) : 1;
 }

@@ -18,15 +18,15 @@ struct Candidate {
   Changes changes;
 };
 
-// What changes do to a recipe's numbers: nothing, a different rounding of the same sums, the same with other random
-// numbers for dropout, or different losses.
+// How changes affect a run's numbers: not at all, by a different rounding of the same sums, by that and other random
+// numbers for dropout, or by different losses.
 enum class Numbers : std::uint8_t { same, rounded, other_dropout, other };
 Numbers numbers_with(const Recipe& recipe, const Changes& changes);
 
 // A change of this key lets the plan choose the tile size; its value is empty until there is a plan.
 inline constexpr const char* kTileKey = "memory.tile";
 
-// What is searched for, and what may be changed.
+// What a search looks for, and which changes it may make.
 struct Scope {
   int ranks = 1;
   Purpose purpose = Purpose::train;

@@ -116,7 +116,8 @@ class Search {
   static constexpr std::size_t kWanted = 4, kMostChanges = 4, kMostPlans = 160, kMostTasks = std::size_t{1} << 18;
   static constexpr std::size_t kMostInAll = std::size_t{1} << 18;
 
-  // What the candidate needs, if it can be planned and fits. Keys of the recipe may exclude some values of others.
+  // Returns the memory that the candidate needs, or nothing if it does not fit or another key of the recipe excludes
+  // it.
   std::optional<Fit> fit(const Candidate& c) {
     const Recipe::Zero& zero = c.recipe.zero;
     if (zero.activations != Tier::device && c.recipe.training.recompute.kind == Recompute::Kind::none)
