@@ -233,6 +233,9 @@ TEST_P(DriveFault, ASignalInItsWaitDoesNotBreakIt) {
   Swap swap(options_, kBytes, 7, abort_);
   const bool ends = GetParam().engine != Engine::threads;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (state.waits == 0 && std::chrono::steady_clock::now() < deadline) {  // no signal begins the first wait
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   for (int round = 0; round < 3; ++round) {
     const int waits = state.waits;
     do {  // the thread may not be in its wait yet

@@ -60,8 +60,8 @@ const std::vector<std::string> kSomeDora =
                     R"(adapter.target_modules=["q_proj", "k_proj", "down_proj", "gate_proj"])"});
 // On a base in 4 bits: the 64 elements that share a scale lie in one shard, the blocks of 16,384 do not.
 const std::vector<std::string> kOn4Bits =
-    joined(kGpt2, {"model.config.n_embd=256", "model.config.n_head=4", "model.frozen_format=nf4", "adapter.kind=lora",
-                   "adapter.rank=3"});
+    joined(kGpt2, {"model.config.n_embd=256", "model.config.n_layer=1", "model.config.n_head=4",
+                   "model.frozen_format=nf4", "adapter.kind=lora", "adapter.rank=3"});
 const std::vector<std::string> kOnPlain4Bits =
     joined(kLlama, {"model.config.hidden_size=256", "model.config.head_dim=32", "model.config.num_hidden_layers=1",
                     "model.config.intermediate_size=512", "model.frozen_format=nf4", "model.double_quant=false",
