@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "runtime/forecast/simulator.h"
 #include "runtime/forecast/stage_times.h"
@@ -54,6 +57,28 @@ constexpr std::size_t kShortStep = 2048;
 // Splits that are tried before the search gives up: most models fit at once or not at all.
 constexpr int kMostSplits = 64;
 
+// Splits that are simulated, and the least that one must gain: the simulator hardly resolves less.
+constexpr int kMostSimulated = 24;
+constexpr double kLeastGain = 0.01;
+
+// `split` with one unit less in stage `from` and one more in stage `to`; the stages between shift by a unit. Empty if
+// `from` has one unit alone.
+std::vector<UnitRange> with_unit_moved(std::vector<UnitRange> split, std::size_t from, std::size_t to) {
+  if (split[from].first == split[from].last) return {};
+  for (std::size_t cut = std::min(from, to); cut < std::max(from, to); ++cut) {
+    const int by = from < to ? -1 : 1;
+    split[cut].last += by;
+    split[cut + 1].first += by;
+  }
+  return split;
+}
+
+// The simulated step of a split's stages.
+struct SimulatedSplit {
+  double step_s = 0;
+  std::vector<double> idle;  // share of the step, by stage
+};
+
 }  // namespace
 
 Recipe with_few_micro_batches(const Recipe& recipe, int ranks, int least) {
@@ -103,9 +128,53 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
   return fastest;
 }
 
+std::vector<UnitRange> improved_split(std::vector<UnitRange> split, const PlanStage& plan_stage) {
+  const std::size_t stages = split.size();
+  std::map<std::tuple<std::size_t, int, int>, StagePlan> plans;  // by stage, its first and its last unit
+  // Nothing if a stage does not fit.
+  const auto simulated = [&](const std::vector<UnitRange>& of) -> std::optional<SimulatedSplit> {
+    std::vector<const StepPlan*> all;
+    for (std::size_t stage = 0; stage < stages; ++stage) {
+      const auto key = std::make_tuple(stage, of[stage].first, of[stage].last);
+      auto it = plans.find(key);
+      if (it == plans.end()) it = plans.emplace(key, plan_stage(static_cast<int>(stage), of)).first;
+      if (!it->second.fits) return std::nullopt;
+      all.push_back(&it->second.plan);
+    }
+    const auto spans = simulate(all, nominal_profile(*all[0]));
+    SimulatedSplit out;
+    for (std::size_t stage = 0; stage < stages; ++stage)
+      out.step_s = std::max(out.step_s, makespan_s(*all[stage], spans[stage]));
+    for (std::size_t stage = 0; stage < stages; ++stage)
+      out.idle.push_back(idle_share(*all[stage], spans[stage], 1e3 * out.step_s));
+    return out;
+  };
+  std::optional<SimulatedSplit> best = simulated(split);
+  if (!best) return split;
+  int tried = 1;
+  for (bool improves = true; improves;) {
+    improves = false;
+    std::vector<std::size_t> by_idle(stages);
+    std::iota(by_idle.begin(), by_idle.end(), std::size_t{0});
+    std::ranges::stable_sort(by_idle, {}, [&](std::size_t stage) { return best->idle[stage]; });
+    for (std::size_t most_idle = stages; most_idle-- > 1 && !improves;)
+      for (std::size_t busier = 0; busier < most_idle && !improves; ++busier) {
+        const std::vector<UnitRange> moved = with_unit_moved(split, by_idle[busier], by_idle[most_idle]);
+        if (moved.empty()) continue;
+        if (++tried > kMostSimulated) return split;
+        std::optional<SimulatedSplit> next = simulated(moved);
+        if (!next || next->step_s > (1 - kLeastGain) * best->step_s) continue;
+        best = std::move(next);
+        split = moved;
+        improves = true;
+      }
+  }
+  return split;
+}
+
 std::vector<UnitRange> choose_split(
     const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
-    const std::function<bool(const Recipe&, int stage, const std::vector<UnitRange>&)>& fits_stage) {
+    const std::function<StagePlan(const Recipe&, int stage, const std::vector<UnitRange>&)>& plan_stage) {
   const int stages = recipe.parallel.stages, chunks = static_cast<int>(recipe.parallel.chunks);
   if (!recipe.parallel.split.empty()) return split_into_pieces(model, stages, chunks, recipe.parallel.split);
   require_units(model, stages, chunks);
@@ -119,9 +188,11 @@ std::vector<UnitRange> choose_split(
   const bool is_short = static_cast<std::size_t>(micro_batches) * model.units.size() <= kShortStep;
   const Recipe few =
       keeps_all || is_short ? recipe : with_few_micro_batches(recipe, ranks, chunks == 1 ? stages + 1 : 4 * stages);
-  return balanced_split(
+  const auto plan_few = [&](int stage, const std::vector<UnitRange>& split) { return plan_stage(few, stage, split); };
+  const std::vector<UnitRange> balanced = balanced_split(
       model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
-      [&](int stage, const std::vector<UnitRange>& split) { return fits_stage(few, stage, split); });
+      [&](int stage, const std::vector<UnitRange>& split) { return plan_few(stage, split).fits; });
+  return is_short && chunks == 1 ? improved_split(balanced, plan_few) : balanced;
 }
 
 namespace {

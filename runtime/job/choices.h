@@ -23,11 +23,24 @@ using StageFits = std::function<bool(int stage, const std::vector<UnitRange>& sp
 std::vector<UnitRange> balanced_split(const models::Model& model, int stages, int chunks, const PieceTime& time,
                                       const StageFits& fits);
 
-// The split that the recipe gives, or balanced_split(). For the latter, `whole` plans the model in one stage and
-// `fits_stage` a stage, with a recipe of fewer micro-batches than the run's: times and memory follow from these.
+// The plan of a stage of a split, and whether it fits.
+struct StagePlan {
+  StepPlan plan;
+  bool fits;
+};
+using PlanStage = std::function<StagePlan(int stage, const std::vector<UnitRange>& split)>;
+
+// Moves single units from stage to stage, of one piece each, as long as all stages fit and the simulated step becomes
+// shorter: a stage takes longer than its busiest lane if its lanes wait for each other. Tries a bounded number of
+// splits. All plans are of the same micro-batches.
+std::vector<UnitRange> improved_split(std::vector<UnitRange> split, const PlanStage& plan_stage);
+
+// The split that the recipe gives, or balanced_split(), improved if the step is short. For the latter two, `whole`
+// plans the model in one stage and `plan_stage` a stage, with a recipe of fewer micro-batches than the run's: times and
+// memory follow from these.
 std::vector<UnitRange> choose_split(
     const Recipe& recipe, const models::Model& model, int ranks, const std::function<StepPlan(const Recipe&)>& whole,
-    const std::function<bool(const Recipe&, int stage, const std::vector<UnitRange>&)>& fits_stage);
+    const std::function<StagePlan(const Recipe&, int stage, const std::vector<UnitRange>&)>& plan_stage);
 
 // memory.order = "auto": plans one step in both orders and takes one of them.
 //

@@ -345,14 +345,15 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
     const auto whole = [&](const Recipe& few) {
       return make_plan(request_of(few, workload.data, *job.model, shape, mesh.in_one_stage(), false, 0, {}, 0));
     };
-    const auto fits_stage = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
+    const auto plan_few = [&](const Recipe& few, int stage, const std::vector<UnitRange>& pieces) {
       StepPlan plan = plan_stage(few, stage, pieces);
       // Only the batch takes memory for all micro-batches of a step at once.
       const int left_out = recipe.accumulation_steps(ranks) - plan.accumulation;
       plan.memory[0].peak += static_cast<std::size_t>(left_out) * job.model->batch.bytes();
-      return fits(plan, capacity);
+      const bool fits_capacity = fits(plan, capacity);
+      return StagePlan{std::move(plan), fits_capacity};
     };
-    split = choose_split(recipe, *job.model, ranks, whole, fits_stage);
+    split = choose_split(recipe, *job.model, ranks, whole, plan_few);
   }
   job.plan = plan_stage(recipe, mesh.at(rank).stage, split);
   if (recipe.memory.tile && job.plan.tile_bytes == 0 && purpose == Purpose::train)
