@@ -57,8 +57,9 @@ constexpr std::size_t kShortStep = 2048;
 // Splits that are tried before the search gives up: most models fit at once or not at all.
 constexpr int kMostSplits = 64;
 
-// Splits that are simulated, and the least that one must gain: the simulator hardly resolves less.
-constexpr int kMostSimulated = 24;
+// Splits that are simulated: as many as this many calls of units make, and at most so many. The least that one must
+// gain: the simulator hardly resolves less.
+constexpr std::size_t kSimulatedCalls = 16384, kMostSimulated = 48;
 constexpr double kLeastGain = 0.01;
 
 // `split` with one unit less in stage `from` and one more in stage `to`; the stages between shift by a unit. Empty if
@@ -128,7 +129,7 @@ std::vector<UnitRange> balanced_split(const models::Model& model, int stages, in
   return fastest;
 }
 
-std::vector<UnitRange> improved_split(std::vector<UnitRange> split, const PlanStage& plan_stage) {
+std::vector<UnitRange> improved_split(std::vector<UnitRange> split, std::size_t most, const PlanStage& plan_stage) {
   const std::size_t stages = split.size();
   std::map<std::tuple<std::size_t, int, int>, StagePlan> plans;  // by stage, its first and its last unit
   // Nothing if a stage does not fit.
@@ -151,7 +152,7 @@ std::vector<UnitRange> improved_split(std::vector<UnitRange> split, const PlanSt
   };
   std::optional<SimulatedSplit> best = simulated(split);
   if (!best) return split;
-  int tried = 1;
+  std::size_t tried = 1;
   for (bool improves = true; improves;) {
     improves = false;
     std::vector<std::size_t> by_idle(stages);
@@ -161,7 +162,7 @@ std::vector<UnitRange> improved_split(std::vector<UnitRange> split, const PlanSt
       for (std::size_t busier = 0; busier < most_idle && !improves; ++busier) {
         const std::vector<UnitRange> moved = with_unit_moved(split, by_idle[busier], by_idle[most_idle]);
         if (moved.empty()) continue;
-        if (++tried > kMostSimulated) return split;
+        if (++tried > most) return split;
         std::optional<SimulatedSplit> next = simulated(moved);
         if (!next || next->step_s > (1 - kLeastGain) * best->step_s) continue;
         best = std::move(next);
@@ -185,14 +186,16 @@ std::vector<UnitRange> choose_split(
   // A stage keeps activations of at most as many micro-batches as there are stages, or about twice as many with several
   // chunks, so a long step is planned with fewer.
   const bool keeps_all = recipe.parallel.schedule == Schedule::all_forward_all_backward;
-  const bool is_short = static_cast<std::size_t>(micro_batches) * model.units.size() <= kShortStep;
+  const std::size_t calls = static_cast<std::size_t>(micro_batches) * model.units.size();
+  const bool is_short = calls <= kShortStep;
   const Recipe few =
       keeps_all || is_short ? recipe : with_few_micro_batches(recipe, ranks, chunks == 1 ? stages + 1 : 4 * stages);
   const auto plan_few = [&](int stage, const std::vector<UnitRange>& split) { return plan_stage(few, stage, split); };
   const std::vector<UnitRange> balanced = balanced_split(
       model, stages, chunks, [&](const UnitRange& units) { return times.of(units); },
       [&](int stage, const std::vector<UnitRange>& split) { return plan_few(stage, split).fits; });
-  return is_short && chunks == 1 ? improved_split(balanced, plan_few) : balanced;
+  if (!is_short || chunks > 1) return balanced;
+  return improved_split(balanced, std::min(kMostSimulated, kSimulatedCalls / calls), plan_few);
 }
 
 namespace {

@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/quantity.h"
 #include "launcher/commands/plan/plan.h"
 #include "launcher/screen/printable.h"
 #include "runtime/forecast/simulator.h"
-#include "runtime/forecast/stage_times.h"
-#include "runtime/plan/layout/stages.h"
 #include "runtime/plan/proof/proof.h"
 #include "runtime/run/reports/report.h"
 #include "runtime/run/reports/trace.h"
@@ -37,26 +36,6 @@ std::string units_text(const runtime::Job& job) {
   return text;
 }
 
-// The time that a list of parallel.split loses against "auto".
-std::string balance_text(const std::vector<PlannedStage>& stages) {
-  const runtime::StepPlan& plan = stages[0].job.plan;
-  if (stages[0].job.recipe.parallel.split.empty()) return "";
-  runtime::StageTimes times(stages[0].job.model->units.size());
-  const runtime::MachineProfile profile = runtime::nominal_profile(plan);
-  for (const PlannedStage& stage : stages) times.add(stage.job.plan, profile, plan.accumulation);
-  const auto of = [&](const runtime::UnitRange& units) { return times.of(units); };
-  const auto units = static_cast<int>(stages[0].job.model->units.size());
-  const int count = plan.mesh().stages, chunks = static_cast<int>(plan.pieces.size()) / count;
-  const auto time = [&](const std::vector<runtime::UnitRange>& split) {
-    return chunks == 1 ? runtime::slowest_stage(split, count, of) : runtime::schedule_time(split, count, of);
-  };
-  const double asked = time(plan.pieces), best = time(runtime::fastest_split(units, count, chunks, of));
-  if (asked <= 1.03 * best) return "";
-  return fmt::format(
-      "parallel.split = \"auto\" would balance better, if it fits: its {} takes {:.0f}% of the time of this one's",
-      chunks == 1 ? "slowest stage" : "schedule", 100 * best / asked);
-}
-
 void require_match(std::span<const runtime::StepPlan* const> plans) {
   if (const auto mismatch = runtime::find_mismatch(plans))
     invariant_failed(__FILE__, __LINE__, "the stages of the pipeline go together", *mismatch);
@@ -66,6 +45,12 @@ std::vector<const runtime::StepPlan*> plans_of(const std::vector<PlannedStage>& 
   std::vector<const runtime::StepPlan*> plans;
   for (const PlannedStage& stage : stages) plans.push_back(&stage.job.plan);
   return plans;
+}
+
+double simulated_step_s(const std::vector<PlannedStage>& stages) {
+  double step = 0;
+  for (const PlannedStage& stage : stages) step = std::max(step, runtime::makespan_s(stage.job.plan, stage.spans));
+  return step;
 }
 
 }  // namespace
@@ -83,12 +68,11 @@ std::vector<PlannedStage> plan_pipeline(const PlanSetup& setup) {
   }
   const runtime::MachineProfile profile = profile_for(setup.machine, stages[0].job, setup.ranks_per_node);
   const auto spans = runtime::simulate(plans, profile);
-  double step = 0;
-  for (std::size_t s = 0; s < plans.size(); ++s) step = std::max(step, runtime::makespan_s(*plans[s], spans[s]));
-  for (std::size_t s = 0; s < plans.size(); ++s) {
-    stages[s].idle_share = runtime::idle_share(*plans[s], spans[s], 1e3 * step);
-    if (setup.machine) stages[s].step_ms = 1e3 * runtime::makespan_s(*plans[s], spans[s]);
-    stages[s].spans = spans[s];
+  for (std::size_t s = 0; s < plans.size(); ++s) stages[s].spans = spans[s];
+  const double step_ms = 1e3 * simulated_step_s(stages);
+  for (PlannedStage& stage : stages) {
+    stage.idle_share = runtime::idle_share(stage.job.plan, stage.spans, step_ms);
+    if (setup.machine) stage.step_ms = 1e3 * runtime::makespan_s(stage.job.plan, stage.spans);
   }
   return stages;
 }
@@ -135,7 +119,24 @@ std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int>
   return static_cast<std::size_t>(std::ranges::max_element(stages, {}, peak) - stages.begin());
 }
 
-std::string pipeline_text(const std::vector<PlannedStage>& stages) {
+namespace {
+
+// What a list of parallel.split loses against "auto".
+std::string balance_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
+  runtime::Recipe recipe = setup.workload.recipe;
+  if (std::exchange(recipe.parallel.split, {}).empty()) return "";
+  const runtime::Workload workload = setup.workload.with(std::move(recipe));
+  const double asked = simulated_step_s(stages);
+  const double best =
+      simulated_step_s(plan_pipeline({workload, setup.ranks, setup.capacity, setup.machine, setup.ranks_per_node}));
+  if (asked <= 1.03 * best) return "";
+  return fmt::format("parallel.split = \"auto\" would balance better: its step takes {:.0f}% of the time of this one's",
+                     100 * best / asked);
+}
+
+}  // namespace
+
+std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages) {
   const runtime::StepPlan& plan = stages[0].job.plan;
   std::vector<std::vector<std::string>> rows = {{"stage", "units", "device", "host", "nvme", "time", "idle", "sends"}};
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -153,7 +154,7 @@ std::string pipeline_text(const std::vector<PlannedStage>& stages) {
                                  counted(static_cast<std::uint64_t>(plan.mesh().data()), "rank"),
                                  stages[0].step_ms ? "" : ", at nominal speeds")));
   text += table(rows);
-  if (const std::string balance = balance_text(stages); !balance.empty()) text += folded(balance, 2) + "\n";
+  if (const std::string balance = balance_text(setup, stages); !balance.empty()) text += folded(balance, 2) + "\n";
   if (plan.sharded_parameters() && plan.accumulation > 1)
     text += folded("each micro-batch gathers a stage's parameters again: with zero.stage = 2 they are there once", 2) +
             "\n";

@@ -335,7 +335,7 @@ int plan(const PlanOptions& options) {
   std::vector<PlannedSetting> settings;
   if (options.table) settings = plan_settings({job, ranks, capacity, machine, per_node});
   print_table(job, setup);
-  if (!pipeline.empty()) fmt::print("\n{}\n", pipeline_text(pipeline));
+  if (!pipeline.empty()) fmt::print("\n{}\n", pipeline_text(setup, pipeline));
   print_epoch(job, std::move(data));
   if (largest) fmt::print("\n{}", max_batch_text(*largest));
   if (options.verbose) print_task_counts(job.plan);

@@ -52,8 +52,8 @@ std::size_t stage_of(const std::vector<PlannedStage>& stages, std::optional<int>
 std::size_t slowest_of(const std::vector<PlannedStage>& stages, std::optional<int> rank);
 // The stages as forecast() takes them, which points into `stages`.
 std::vector<runtime::SimulatedStage> simulated(const std::vector<PlannedStage>& stages);
-// A row per stage, and the split that would balance them better.
-std::string pipeline_text(const std::vector<PlannedStage>& stages);
+// A row per stage, and whether parallel.split = "auto" would balance them better.
+std::string pipeline_text(const PlanSetup& setup, const std::vector<PlannedStage>& stages);
 // The step of all stages (docs/formats.md, "Traces").
 std::string pipeline_trace(const std::vector<PlannedStage>& stages);
 // The table as a member of plan --json.
