@@ -76,10 +76,15 @@ double simulated_step(const std::vector<Job>& stages) {
 // A stage's lanes wait for each other: with the head's gradients on their way, the last stage takes longer than its
 // busiest lane. On a GPU, the split with the fastest busiest lanes takes a tenth longer than the fastest split.
 TEST(Split, NoOtherIsSimulatedFaster) {
-  const std::vector<std::string> sets = {
-      "model.preset=llama-1b",   "model.config.num_hidden_layers=6",       "data.seq_len=1024",
-      "training.precision=bf16", "training.gradient_accumulation_steps=4", "parallel.stages=3",
-      "device.kind=cuda"};
+  const std::vector<std::string> sets = {"model.preset=llama-1b",
+                                         "model.config.num_hidden_layers=6",
+                                         "data.seq_len=1024",
+                                         "training.precision=bf16",
+                                         "training.gradient_accumulation_steps=4",
+                                         "parallel.stages=3",
+                                         "device.kind=cuda",
+                                         "memory.device=140GiB",
+                                         "memory.host=200GiB"};
   const Recipe recipe = load_recipe({}, sets);
   const auto step_of = [&](const std::vector<std::string>& more) {
     const Recipe asked = load_recipe({}, and_more(sets, more));
