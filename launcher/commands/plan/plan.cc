@@ -387,8 +387,10 @@ int plan(const PlanOptions& options) {
     file.close();
   }
   if (fits) return static_cast<int>(Exit::done);
-  const auto too_large = std::ranges::find_if_not(pipeline, fits_stage);
-  complain(runtime::refusal(pipeline.empty() ? job : too_large->job, capacity, nearest), Exit::does_not_fit);
+  // The stage with the largest peak on the device, unless another tier is what is too small.
+  const runtime::Job& refused =
+      runtime::fits(job.plan, capacity) ? std::ranges::find_if_not(pipeline, fits_stage)->job : job;
+  complain(runtime::refusal(refused, capacity, nearest), Exit::does_not_fit);
   return static_cast<int>(Exit::does_not_fit);
 }
 
