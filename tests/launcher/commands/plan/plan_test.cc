@@ -24,9 +24,7 @@
 namespace strata::launcher {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using testing::AllOf, testing::HasSubstr, testing::Not;
 
 class Plan : public testing::Test {
  protected:
