@@ -40,10 +40,10 @@ pb::Status status() {
   return s;
 }
 
-// Reads give up after five seconds.
+// Reads give up after half a minute.
 Descriptor connected(int port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  const timeval wait{5, 0};
+  const timeval wait{30, 0};
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
   sockaddr_in address{};
   address.sin_family = AF_INET;
