@@ -39,7 +39,7 @@ using Step = std::array<double, kStepColumns.size()>;
 struct Evaluation {
   double step, loss;
 };
-struct Event {
+struct RunEvent {
   double step, time;
   std::string what, more;
 };
@@ -82,7 +82,7 @@ void for_lines(const fs::path& path, Use&& use) {
 struct Lines {
   std::vector<Step> steps;
   std::vector<Evaluation> evaluations;
-  std::vector<Event> events;
+  std::vector<RunEvent> events;
 };
 
 Lines steps_of(const fs::path& path) {
@@ -106,8 +106,8 @@ Lines steps_of(const fs::path& path) {
   return lines;
 }
 
-std::vector<Event> events_of(const fs::path& path) {
-  std::vector<Event> events;
+std::vector<RunEvent> events_of(const fs::path& path) {
+  std::vector<RunEvent> events;
   for_lines(path, [&](const element& line) {
     std::string_view what;
     if (line["event"].get(what) != simdjson::SUCCESS) what = "?";
@@ -323,10 +323,10 @@ RunFiles files_of_run(const fs::path& from) {
 std::string run_data(const RunFiles& files, std::size_t most) {
   Parts parts;
   Lines lines = parts.read(files.steps, steps_of);
-  const std::vector<Event> of_file = parts.read(files.events, events_of);
+  const std::vector<RunEvent> of_file = parts.read(files.events, events_of);
   lines.events.insert(lines.events.end(), of_file.begin(), of_file.end());
   std::stable_sort(lines.events.begin(), lines.events.end(),
-                   [](const Event& a, const Event& b) { return a.time < b.time; });
+                   [](const RunEvent& a, const RunEvent& b) { return a.time < b.time; });
   const PlanPart plan = parts.read(files.plan, plan_of);
   const SummaryPart summary = parts.read(files.summary, summary_of);
   if (lines.steps.empty() && plan.tasks == 0 && summary.json == "null") {
@@ -350,7 +350,7 @@ std::string run_data(const RunFiles& files, std::size_t most) {
   for (const Step& step : lines.steps)
     if (step[kStep] == summary.exposed_step) exposed_ms = step[kTook];
   JsonArray events;
-  for (const Event& e : lines.events)
+  for (const RunEvent& e : lines.events)
     events.add(JsonObject().add("step", e.step).add("time", e.time).add("event", e.what).add("more", e.more));
   const std::vector<Step> steps = thinned(lines.steps, most);
   JsonObject columns;
