@@ -7,20 +7,10 @@
 #include <regex>
 
 #include "base/error.h"
+#include "models/files/pattern.h"
 
 namespace strata::models {
 namespace {
-
-// Matching takes polynomial time in pattern and text (an option of libstdc++, without back-references). With the
-// default algorithm some patterns take forever, and patterns may come from downloaded adapters.
-std::regex compiled(const std::string& pattern) {
-  return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
-}
-
-// Like Python's re.fullmatch.
-bool matches_whole(const std::string& pattern, std::string_view text) {
-  return std::regex_match(text.begin(), text.end(), compiled(pattern));
-}
 
 constexpr std::size_t kMostPattern = 4096;
 
@@ -132,7 +122,7 @@ void check_pattern(std::string_view key, const std::string& pattern) {
     fail(Exit::usage, "{}: the regular expression has {} characters, and at most {} are supported", key, pattern.size(),
          kMostPattern);
   try {
-    (void)compiled(pattern);
+    (void)matches_whole(pattern, "");
   } catch (const std::regex_error&) {  // its words name the library's limits, or a wrong cause
     fail(Exit::usage, "{} = {} is not a valid regular expression, or too large a one: names of modules are a list", key,
          pattern);

@@ -9,9 +9,11 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <regex>
 
 #include "base/error.h"
 #include "models/files/config.h"
+#include "models/files/pattern.h"
 
 namespace strata::models {
 
@@ -31,11 +33,31 @@ std::optional<Quantisation> quantisation_of(const Config& config) {
                       config.texts(key("llm_int8_skip_modules"))};
 }
 
+namespace {
+
+// Whether a prefix of the name that ends with a module's name matches the regular expression.
+bool begins_as(std::string_view name, const std::string& pattern) {
+  const auto at_border = [&](std::size_t end) {
+    return end == name.size() || name[end] == '.' || (end > 0 && name[end - 1] == '.');
+  };
+  const bool plain = pattern.find_first_of("*+?[](){}|^$\\") == std::string::npos;
+  if (plain) return name.starts_with(pattern) && at_border(pattern.size());
+  try {
+    for (std::size_t end = 1; end <= name.size(); ++end)
+      if (at_border(end) && matches_whole(pattern, name.substr(0, end))) return true;
+  } catch (const std::regex_error&) {
+    return false;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool lies_in(std::span<const std::string> modules, std::string_view tensor) {
   constexpr std::string_view kWeight = ".weight";
   if (tensor.ends_with(kWeight)) tensor.remove_suffix(kWeight.size());
   return std::ranges::any_of(
-      modules, [&](const std::string& module) { return tensor.starts_with(module) || tensor.ends_with(module); });
+      modules, [&](const std::string& module) { return begins_as(tensor, module) || tensor.ends_with(module); });
 }
 
 namespace {

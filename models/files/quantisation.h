@@ -23,8 +23,8 @@ struct Quantisation {
 // Error{usage} for bitsandbytes' other formats.
 std::optional<Quantisation> quantisation_of(const Config& config);
 
-// Whether the tensor belongs to one of these modules, each named by the beginning or end of a name as in
-// llm_int8_skip_modules.
+// Whether the tensor belongs to one of these modules, as transformers understands llm_int8_skip_modules: each is a
+// regular expression that matches the beginning of a name up to a dot, or the end of a name.
 bool lies_in(std::span<const std::string> modules, std::string_view tensor);
 
 // A matrix as bitsandbytes stores it in NF4: the codes under its own name, NAME.absmax, NAME.quant_map,

@@ -114,6 +114,11 @@ void require_targets(const models::Model& model, const Modules& modules, const m
     if (other == modules.other.end() || models::is_saved_whole(adapter, *other + ".weight") ||
         models::matches(adapter.exclude_modules, *other))
       return;
+    if (folder)
+      fail(Exit::usage,
+           "{} has an adapter of {}, which is not a linear layer inside the model: merge the two with peft "
+           "(merge_and_unload, save_pretrained), and give the result",
+           folder->string(), *other);
     fail(Exit::usage,
          "adapter.target_modules: {} matches {}, which is not a linear layer inside the model and cannot have an "
          "adapter: train all of it (adapter.modules_to_save), or leave it out",
@@ -195,6 +200,11 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
       if (!shared) continue;
       const std::string& holder = model.units[shared->unit]->parameters()[shared->parameter].name;
       if (!models::is_saved_whole(one, holder) && !models::is_saved_whole(one, shared->name)) continue;
+      if (!adapter.ensure_weight_tying && folder)
+        fail(Exit::usage,
+             "{}: modules_to_save names {}, which is tied to {} (tie_word_embeddings), without ensure_weight_tying: "
+             "peft trained a copy of one of the two; untie the model (model.config.tie_word_embeddings = false)",
+             folder->string(), name, models::is_saved_whole(one, holder) ? shared->name : holder);
       if (!adapter.ensure_weight_tying)
         fail(Exit::usage,
              "adapter.modules_to_save: {} matches {}, which is tied to {} (tie_word_embeddings): peft would train a "

@@ -148,6 +148,12 @@ class StoredWeights final : public WeightSource {
         const bool missing = std::ranges::find(match.missing, parameters[p].name) != match.missing.end();
         if (place && models::is_nf4(file_, names[*place])) {
           nf4[p] = nf4_of(names[*place], shape);
+          if (model.quantised_in_files && model.quantised_as == device::StorageFormat::nf4 &&
+              nf4[p]->format() != model.quantised_as)
+            fail(Exit::usage,
+                 "{}: the scales of {} are not quantised, and quantization_config in config.json says that they are: "
+                 "set bnb_4bit_use_double_quant to false there",
+                 stored[*place]->file.string(), names[*place]);
           tensors.push_back(stored[*place]);
         } else if (place && model.quantised_in_files && parameters[p].pool() == models::PoolKind::quantised) {
           fail(Exit::usage,

@@ -109,19 +109,20 @@ std::string QuantisedExport::state_of(std::size_t unit, std::size_t parameter) c
 }
 
 void QuantisedExport::describe(models::Config& config) const {
-  // The linear layers that transformers would quantise and that are not quantised here. Once one of them is outside the
-  // head, all are listed.
+  // The linear layers that transformers would quantise and that are not quantised here. All are listed if one of them is
+  // outside the head, or if the head is quantised: without a list, transformers leaves out the head alone.
   std::vector<std::string> skipped;
-  bool twice = true, in_blocks = false;
+  bool twice = true, listed = false;
   const auto module_of = [](const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); };
   for (std::size_t unit = 0; unit < model_.units.size(); ++unit) {
     const auto parameters = model_.units[unit]->parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       if (formats_[unit][p]) {
         twice = twice && *formats_[unit][p] == StorageFormat::nf4;
+        listed = listed || model_.units[unit]->as_loss();
       } else if (parameters[p].shape.size() == 2) {
         skipped.push_back(module_of(parameters[p].name));
-        in_blocks = in_blocks || (model_.units[unit]->ports().input && !model_.units[unit]->as_loss());
+        listed = listed || (model_.units[unit]->ports().input && !model_.units[unit]->as_loss());
       }
     }
     if (const auto& shared = model_.units[unit]->shared()) skipped.push_back(module_of(shared->name));
@@ -135,7 +136,7 @@ void QuantisedExport::describe(models::Config& config) const {
                   R"("bnb_4bit_quant_storage": "uint8", "bnb_4bit_quant_type": "nf4", )"
                   R"("bnb_4bit_use_double_quant": {}, "llm_int8_enable_fp32_cpu_offload": false, )"
                   R"("llm_int8_has_fp16_weight": false, "llm_int8_skip_modules": {}, "llm_int8_threshold": 6.0}})",
-                  torch_name(dtype_), twice, in_blocks ? "[" + names + "]" : "null"));
+                  torch_name(dtype_), twice, listed ? "[" + names + "]" : "null"));
 }
 
 }  // namespace strata::runtime

@@ -213,6 +213,7 @@ bool changes_base(std::string init) {
 }
 
 void refuse_other_mathematics(const Keys& keys) {
+  if (!keys.find("peft_type")) fail(Exit::usage, "{} has no peft_type: it is not of an adapter of peft", keys.name());
   if (const std::string type = keys.text("peft_type"); type != "LORA")
     fail(Exit::usage, "{}: peft_type is \"{}\", which is not supported; LORA is", keys.name(), type);
   if (const std::string bias = keys.text("bias"); !bias.empty() && bias != "none")
@@ -235,6 +236,11 @@ models::AdapterInit init_of(const Keys& keys, std::vector<std::string>& notes) {
   const auto value = keys.find("init_lora_weights");
   if (!value || !value->is_string()) return models::AdapterInit::kaiming;
   const std::string init = keys.text("init_lora_weights");
+  if (changes_base(init) && (init.starts_with("loftq") || init.starts_with("milora")))
+    fail(Exit::usage,
+         "{}: init_lora_weights = \"{}\" changes the model's own weights and is not supported: merge the adapter with "
+         "the model that it was trained on (peft's merge_and_unload, save_pretrained), and give the result",
+         keys.name(), init);
   if (changes_base(init))
     fail(Exit::usage,
          "{}: init_lora_weights = \"{}\" changes the model's own weights and is not supported: convert the adapter to "

@@ -58,9 +58,20 @@ void refuse_other_names(const models::Safetensors& file, const fs::path& path, c
                                  const models::Model& model) {
   for (const auto& unit : model.units)
     for (const models::Parameter& p : unit->parameters()) {
-      if (tensor.name != kPeftPrefix + p.name) continue;
+      const bool is_shared = std::ranges::any_of(model.units, [&](const auto& other) {
+        const auto& shared = other->shared();
+        return shared && tensor.name == kPeftPrefix + shared->name &&
+               &model.units[shared->unit]->parameters()[shared->parameter] == &p;
+      });
+      if (tensor.name != kPeftPrefix + p.name && !is_shared) continue;
       const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
       const std::string module = p.name.substr(0, p.name.rfind('.'));
+      if (tensor.shape == shape && is_shared)
+        fail(Exit::usage,
+             "{} holds all of {}, which shares its table with {} (tie_word_embeddings) and which modules_to_save in "
+             "its {} does not name: add \"{}\" there, and \"ensure_weight_tying\": true, to read it (a training that "
+             "continues from this adapter trains it, too)",
+             folder.string(), tensor.name, p.name, kPeftConfigName, module.substr(module.rfind('.') + 1));
       if (tensor.shape == shape)
         fail(Exit::usage,
              "{} holds all of {}, which modules_to_save in its {} does not name: add \"{}\" there to read it (a "
@@ -103,6 +114,11 @@ class PeftWeights final : public WeightSource {
         if (!tensor->readable())
           fail(Exit::usage, "{}: {} is stored as {}, and adapters are read from F32, BF16, F16 or F64",
                (folder / kPeftWeightsName).string(), name, tensor->dtype);
+        if (tensor->elements() == 0)
+          fail(Exit::usage,
+               "{}: {} is empty, as DeepSpeed's ZeRO-3 leaves it in a process that has not gathered the parameters: "
+               "save the adapter again from gathered ones",
+               (folder / kPeftWeightsName).string(), name);
         if (tensor->shape != shape)
           fail(Exit::usage,
                "{} is an adapter of another model, or its {} says another rank: its {} is [{}], and that of this {} "
@@ -112,6 +128,7 @@ class PeftWeights final : public WeightSource {
         wanted[static_cast<std::size_t>(tensor - file_.tensors().data())] = true;
       }
     }
+    require_copies_of_tied(folder, model);
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (!wanted[i] && !is_copy_of_tied(file_.tensors()[i], folder, model))
         refuse_unknown(file_.tensors()[i], folder, model);
@@ -136,6 +153,20 @@ class PeftWeights final : public WeightSource {
   }
 
  private:
+  // A trained table that a layer shares is saved under both names (ensure_weight_tying). A folder that has one of them
+  // alone was trained without: peft then trained a copy that the other layer did not see.
+  void require_copies_of_tied(const fs::path& folder, const models::Model& model) const {
+    for (const auto& unit : model.units) {
+      const auto& shared = unit->shared();
+      if (!shared) continue;
+      const models::StoredTensor* table = tensors_[shared->unit][shared->parameter];
+      if (table && !file_.find(kPeftPrefix + shared->name))
+        fail(Exit::usage,
+             "{} has {} and no {}{}, which an adapter that was trained with ensure_weight_tying has: set that to false "
+             "in its {}, and untie the model (model.config.tie_word_embeddings = false)",
+             folder.string(), table->name, kPeftPrefix, shared->name, kPeftConfigName);
+    }
+  }
   // Whether the tensor is a trained table again, under the name of the layer that shares it (ensure_weight_tying).
   bool is_copy_of_tied(const models::StoredTensor& tensor, const fs::path& folder, const models::Model& model) const {
     for (const auto& unit : model.units) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/files/config.h"
+#include "models/files/quantisation.h"
 #include "models/model.h"
 #include "tests/failure.h"
 #include "tests/models/block_checks.h"
@@ -168,6 +169,23 @@ TEST(Gpt2Test, MatricesIn4BitsAreTransposed) {
   EXPECT_FALSE(model->units[1]->linear_layers()[0].input_major);
   EXPECT_FAILURE(in_4_bits("\"h.1.mlp.c_fc\""), Exit::usage,
                  ::testing::HasSubstr("leaves transformer.h.1.mlp.c_fc.weight out of 4 bits"));
+}
+
+// As should_convert_module() of transformers 5.24.
+TEST(QuantisationTest, SkippedModulesEndAtADot) {
+  const auto skips = [](const char* module, const char* name) {
+    const std::vector<std::string> modules = {module};
+    return lies_in(modules, name);
+  };
+  EXPECT_TRUE(skips("model.layers.1", "model.layers.1.mlp.up_proj.weight"));
+  EXPECT_FALSE(skips("model.layers.1", "model.layers.10.mlp.up_proj.weight"));
+  EXPECT_TRUE(skips("model.layers.1.", "model.layers.1.mlp.up_proj.weight"));
+  EXPECT_TRUE(skips("up_proj", "model.layers.1.mlp.up_proj.weight"));
+  EXPECT_TRUE(skips("model.layers.*.mlp", "model.layers.10.mlp.up_proj.weight"));
+  EXPECT_FALSE(skips("model.layers.*.mlp", "model.layers.10.mlp_2.up_proj.weight"));
+  EXPECT_TRUE(skips("model.layers.(0|11)", "model.layers.11.mlp.up_proj.weight"));
+  EXPECT_FALSE(skips("model.layers.(0|1)", "model.layers.11.mlp.up_proj.weight"));
+  EXPECT_FALSE(skips("model.(", "model.layers.1.mlp.up_proj.weight"));
 }
 
 }  // namespace
