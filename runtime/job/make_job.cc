@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/host/control_groups.h"
+#include "base/parallel.h"
 #include "base/quantity.h"
 #include "models/classes.h"
 #include "models/files/config.h"
@@ -42,13 +43,19 @@ bool trains_a_part(const Recipe& recipe) {
   return !recipe.training.freeze.empty() || recipe.adapter.kind != AdapterKind::none;
 }
 
+int cores_of_machine() {
+  return cores_within(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), cpu_quota());
+}
+
+// Stages that are planned at once: each takes memory for its tasks.
+constexpr int kMostPlanners = 8;
+
 models::RunShape shape_of(const Workload& workload, const device::Device& device, Purpose purpose,
                           int tensor_rank = 0) {
   const Recipe& recipe = workload.recipe;
   const bool all_quantised = recipe.model.quantised() && purpose != Purpose::train && !trains_a_part(recipe);
   const std::vector<std::string> freeze = all_quantised ? std::vector<std::string>{"*"} : recipe.training.freeze;
-  const int cores = cores_within(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)), cpu_quota());
-  const int threads = std::max(cores, static_cast<int>(recipe.device.threads.value_or(1)));
+  const int threads = std::max(cores_of_machine(), static_cast<int>(recipe.device.threads.value_or(1)));
   if (purpose == Purpose::generate) {
     const auto cache = static_cast<std::size_t>(recipe.data.seq_len);
     models::RunShape shape{
@@ -165,9 +172,14 @@ void check_reduce_group(const Recipe& recipe, int ranks) {
   const int data = recipe.parallel.data_ranks(ranks);
   const std::int64_t count = steps * data;
   if (count % group == 0) return;
+  // The nearest numbers that divide it.
+  std::int64_t below = group, above = group;
+  while (count % below != 0) --below;
+  while (above < count && count % above != 0) ++above;
   fail(Exit::usage, "training.reduce_group = {} does not divide the {} of a step ({} with {} each): set {}", group,
        counted(static_cast<std::uint64_t>(count), "micro-batch", "micro-batches"),
-       counted(static_cast<std::uint64_t>(data), noun_of_data(data, ranks)), steps, std::gcd(group, count));
+       counted(static_cast<std::uint64_t>(data), noun_of_data(data, ranks)), steps,
+       above > count ? fmt::format("{}", below) : fmt::format("{} or {}", below, above));
 }
 
 // The nodes of the data ranks of the first stage.
@@ -234,11 +246,12 @@ std::vector<Job> jobs_of_stages(const Workload& workload, int ranks, const Capac
 }
 
 std::vector<Job> jobs_of_later_stages(const Job& first, const Capacity& capacity) {
-  std::vector<Job> jobs;
   const Mesh mesh = first.plan.mesh();
-  for (int stage = 1; stage < mesh.stages; ++stage)
-    jobs.push_back(
-        make_job(first, first.ranks, capacity, Purpose::train, {}, mesh.rank_of(0, 0, stage), first.plan.pieces));
+  std::vector<Job> jobs(static_cast<std::size_t>(mesh.stages - 1));
+  parallel(jobs.size(), std::min(cores_of_machine(), kMostPlanners), [&](std::size_t i) {
+    const int rank = mesh.rank_of(0, 0, static_cast<int>(i) + 1);
+    jobs[i] = make_job(first, first.ranks, capacity, Purpose::train, {}, rank, first.plan.pieces);
+  });
   return jobs;
 }
 
@@ -271,7 +284,8 @@ Job make_job(const Workload& workload, int ranks, const Capacity& capacity, Purp
          "give its base model",
          recipe.model.path->string());
   if (shape.adapter)
-    require_adaptable(*job.model, *shape.adapter, recipe.adapter.path);
+    require_adaptable(*job.model, *shape.adapter,
+                      recipe.adapter.of_checkpoint ? recipe.model.path : recipe.adapter.path);
   else if (purpose == Purpose::train)
     require_freezable(*job.model, recipe.training.freeze);
   if (shape.quantise) require_quantised(*job.model);

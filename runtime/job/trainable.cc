@@ -224,7 +224,9 @@ void require_saved(const models::Model& model, const Modules& modules, const mod
                "adapter.modules_to_save: {} matches {}, which the model's files store in 4 bits, so it cannot be "
                "trained: leave it out, or start from the original model",
                name, p.name);
-    if (!folder && !tied && std::ranges::none_of(all, is_of))
+    // peft lists both names of a classifier's scores for every family.
+    const bool of_scores = model.objective != models::Objective::causal_lm && (name == "classifier" || name == "score");
+    if (!folder && !tied && !of_scores && std::ranges::none_of(all, is_of))
       fail(Exit::usage,
            "adapter.modules_to_save: no module of this {} model has a name that ends in {}; the nearest are {}",
            model.family, name, nearest(all, name));

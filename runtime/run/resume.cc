@@ -19,12 +19,14 @@
 #include "models/classes.h"
 #include "models/files/python_numbers.h"
 #include "runtime/checkpoint/choice.h"
+#include "runtime/checkpoint/export/model_folder.h"
 #include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/kept_best.h"
 #include "runtime/job/search/algorithms.h"
 #include "runtime/recipe/keys.h"
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/run/schedule.h"
+#include "runtime/weights/adapter/same_adapter.h"
 
 namespace strata::runtime {
 namespace {
@@ -119,6 +121,13 @@ bool same_evaluations(const Manifest& manifest, const Job& job) {
   return measure_of(manifest.recipe) == measure_of(job.recipe);
 }
 
+// Whether the run that wrote the checkpoint trained the job's adapter, by whatever names its keys called the layers.
+bool same_adapter(const Manifest& manifest, const Job& job) {
+  const Recipe::AdapterKeys was = adapter_of(manifest), &now = job.recipe.adapter;
+  return was.kind == now.kind && now.kind != AdapterKind::none &&
+         adapts_alike(job.config(), job.recipe.training.objective, was.lora, now.lora);
+}
+
 }  // namespace
 
 Progress progress_under(const Manifest& manifest, const fs::path& path, const Job& job) {
@@ -137,6 +146,7 @@ Progress progress_under(const Manifest& manifest, const fs::path& path, const Jo
                                : of_adapter                        ? key.text(Recipe{})
                                                                    : now;
     const std::string was = stored != manifest.recipe.end() ? stored->second : before;
+    if (was != now && chooses_modules(key.name) && same_adapter(manifest, job)) continue;
     if (was != now && !(packing && is_stream(was) && is_stream(now))) other_run(path, key.name, was, now);
   }
   require_same_shards(manifest, path, job.recipe);

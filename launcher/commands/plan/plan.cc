@@ -371,10 +371,12 @@ int plan(const PlanOptions& options) {
         .add("tasks", std::accumulate(counts.begin(), counts.end(), std::size_t{0}))
         .add("nearest", nearest_json(nearest));
     if (prediction) json.add_all(prediction_json(*prediction, slowest.plan));
-    if (options.stages)
-      json.add("stages", stages_json(stages));
-    else if (!pipeline.empty())
-      json.add("stages", pipeline_json(pipeline));
+    std::vector<PlannedStage> one;
+    if (pipeline.empty()) one = plan_pipeline(setup);
+    if (prediction && !one.empty()) one[0].step_ms = prediction->forecast.step_ms;
+    const bool of_zero = options.stages && pipeline.empty();
+    json.add("stages", of_zero ? stages_json(stages) : pipeline_json(pipeline.empty() ? one : pipeline));
+    if (options.stages) json.add("zero_stages", stages_json(stages));
     if (options.table) json.add("table", settings_json(settings));
     if (largest) json.add("max_batch", JsonText{max_batch_json(*largest)});
     file.write(json.text() + "\n");

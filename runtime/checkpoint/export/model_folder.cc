@@ -22,6 +22,7 @@
 #include "runtime/recipe/load_recipe.h"
 #include "runtime/weights/adapter/adapter_weights.h"
 #include "runtime/weights/adapter/peft_folder.h"
+#include "runtime/weights/adapter/same_adapter.h"
 #include "runtime/weights/tensor_match.h"
 
 namespace strata::runtime {
@@ -133,7 +134,7 @@ void require_peft_weights(const fs::path& folder) {
 
 // Takes the adapter's keys from peft's folder; keys that the recipe gives must agree with them. Returns the notes about
 // the folder.
-std::vector<std::string> take_peft_keys(Recipe& recipe) {
+std::vector<std::string> take_peft_keys(Recipe& recipe, const models::Config& model) {
   const fs::path path = *recipe.adapter.path;
   require_peft_folder(path);
   Recipe said;
@@ -143,11 +144,7 @@ std::vector<std::string> take_peft_keys(Recipe& recipe) {
   said.adapter.path = path;
   said.adapter.given = recipe.adapter.given;
   said.adapter.replaced = recipe.adapter.replaced;
-  for (const RecipeKey& key : recipe_keys())
-    if (std::ranges::find(recipe.adapter.given, key.name) != recipe.adapter.given.end() &&
-        key.text(recipe) != key.text(said))
-      fail(Exit::usage, "{} = {}, and {} has {}: leave the key out to continue from that adapter", key.name,
-           key.text(recipe), path.string(), key.text(said));
+  require_same_adapter(recipe, said, model);
   recipe.adapter = std::move(said.adapter);
   return std::move(config.notes);
 }
@@ -160,6 +157,8 @@ Recipe::Model frozen_format_of(const Manifest& manifest) {
   return stored_keys(manifest.recipe, names).model;
 }
 
+}  // namespace
+
 Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
   std::map<std::string, std::string> stored;
   std::vector<std::string_view> names;
@@ -170,8 +169,6 @@ Recipe::AdapterKeys adapter_of(const Manifest& manifest) {
   keys.path.reset();  // the run began with that adapter, but the checkpoint replaces it
   return keys;
 }
-
-}  // namespace
 
 bool ModelFolder::find() {
   if (type_at(path_ / "config.json") != fs::file_type::not_found) return true;
@@ -211,8 +208,7 @@ void require_peft(const fs::path& folder) {
 
 Workload open_workload(Recipe recipe) {
   const Recipe::Model& model = recipe.model;
-  std::vector<std::string> notes;
-  if (recipe.adapter.path) notes = take_peft_keys(recipe);
+  if (recipe.adapter.path) require_peft_folder(*recipe.adapter.path);
   if (!model.path && !model.preset)
     fail(Exit::usage,
          "the recipe names no model: set model.path to a Hugging Face directory or model.preset to one of "
@@ -220,7 +216,9 @@ Workload open_workload(Recipe recipe) {
   models::Config description =
       model.path ? ModelFolder(*model.path).config()
                  : models::Config::parse(models::preset_config(*model.preset), "preset " + *model.preset);
-  for (std::string& note : notes) description.remark(std::move(note));
+  if (recipe.adapter.path)
+    for (std::string& note : take_peft_keys(recipe, Workload{recipe, description}.config()))
+      description.remark(std::move(note));
   if (model.path && model.init == Init::pretrained) {
     const ModelFolder folder(*model.path);
     if (!folder.is_checkpoint()) {

@@ -64,6 +64,9 @@ class ModelFolder {
   std::shared_ptr<const Checkpoint> open_;  // set by whole()
 };
 
+// The adapter's keys of the run that wrote the checkpoint, without adapter.path; kind none if it had no adapter.
+Recipe::AdapterKeys adapter_of(const Manifest& manifest);
+
 // Throws Error{usage}, with what to do, if the folder is not one of peft's with its configuration and safetensors.
 void require_peft(const std::filesystem::path& folder);
 

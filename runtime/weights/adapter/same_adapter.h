@@ -1,0 +1,25 @@
+#pragma once
+#include <optional>
+#include <string_view>
+
+#include "models/adapter.h"
+#include "models/files/config.h"
+#include "models/objective.h"
+#include "runtime/recipe/recipe.h"
+
+namespace strata::runtime {
+
+// Whether two adapters train the same tensors of a model and compute the same from them, although their keys may be
+// written otherwise: "all-linear" and the list of all linear layers, or lists in another order. Throws what
+// models::make_model throws.
+bool adapts_alike(const models::Config& config, std::optional<models::Objective> objective, const models::Adapter& a,
+                  const models::Adapter& b);
+
+// Throws Error{usage} if an adapter key that the recipe gives means another adapter than `said`, the keys of the folder
+// said.adapter.path.
+void require_same_adapter(const Recipe& recipe, const Recipe& said, const models::Config& config);
+
+// The keys that choose an adapter's tensors by names. Two texts of theirs may mean the same tensors.
+bool chooses_modules(std::string_view key);
+
+}  // namespace strata::runtime
