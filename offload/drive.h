@@ -74,11 +74,11 @@ class Drive {
 
   // Calls Submitter::register_memory in the I/O thread and waits for it.
   int register_memory(std::span<std::byte> memory);
-  // Queues a share that has ranges. The share's call learns of its end.
+  // Queues a share, which must have ranges. Calls Call::finish() of its call when it ends.
   void start(Share& share);
-  // Issues no further requests of this share. It ends when those in flight have.
+  // Issues no further requests of this share. It ends when those in flight have completed.
   void stop(Share& share);
-  // Forgets the share and its requests in flight.
+  // Drops the share and its requests in flight: their completions are ignored.
   void abandon(Share& share);
 
  private:

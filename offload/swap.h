@@ -1,9 +1,9 @@
 #pragma once
-// offload/ moves one tier's bytes to drives and back. It knows nothing of plans or tensors, and of ranks only a number
-// for messages. The runtime sees only Swap (this header). Below it are an unnamed file per drive (swap_file.h), blocks
-// of 1 MiB striped over drives, an I/O thread with a queue per drive (drive.h), and three Submitters
-// (submitter.h): io_uring, libaio and a thread pool. climb() finds out at the start which of them works; io_options.h
-// holds what the recipe may force.
+// offload/ moves one tier's bytes to drives and back. It does not depend on plans or tensors, and uses the rank only in
+// messages. The runtime sees only Swap (this header). Below it are an unnamed file per drive (swap_file.h), blocks of 1
+// MiB striped over drives, an I/O thread with a queue per drive (drive.h), and three Submitters (submitter.h):
+// io_uring, libaio and a thread pool. climb() determines at the start which of them works; io_options.h holds the
+// settings that a recipe may force.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,8 +41,8 @@ class Swap {
   // the recipe forces registration, throws Error{usage}.
   void register_memory(std::span<std::byte> staging);
 
-  // Block the caller until everything has moved. Several threads may call at once if their ranges do not overlap or
-  // nobody writes. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
+  // Block the caller until everything has moved. Several threads may call at once if their ranges do not overlap or all
+  // of them read. Throw an Error{failed} with file, offset and reason, or Aborted soon after the abort token is set.
   void read(std::uint64_t offset, std::span<std::byte> to);
   void write(std::uint64_t offset, std::span<const std::byte> from);
   // The same for up to kMostRanges ranges, all in flight at once.
@@ -85,7 +85,7 @@ Chosen climb(SwapFile& file, const IoOptions& options, const AbortToken& abort);
 std::string registration_refused(int error);
 
 // Keeps an XXH3 hash in memory of every page written to a tier: 1/512 of its bytes. It hashes pages rather than blocks,
-// because a read may cover only parts of what several writes left. Thread-safe for calls whose ranges do not overlap.
+// because a read may cover parts of several writes. Thread-safe for calls whose ranges do not overlap.
 class Checksums {
  public:
   explicit Checksums(std::uint64_t bytes);

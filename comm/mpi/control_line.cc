@@ -42,7 +42,7 @@ ControlLine::~ControlLine() {
 }
 
 ControlLine::Notice ControlLine::notice(Kind kind, const Failure& failure) {
-  Notice notice{kind, failure.rank, static_cast<std::int32_t>(failure.code), failure.told ? 1 : 0, {}};
+  Notice notice{kind, failure.rank, static_cast<std::int32_t>(failure.code), failure.self_reported ? 1 : 0, {}};
   failure.cause.copy(notice.text.data(), notice.text.size() - 1);
   return notice;
 }
@@ -51,7 +51,7 @@ void ControlLine::listen() {
   STRATA_MPI(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &listening_));
 }
 
-void ControlLine::tell_others(const Notice& notice, std::vector<MPI_Request>& requests) {
+void ControlLine::send_to_others(const Notice& notice, std::vector<MPI_Request>& requests) {
   for (int peer = 0; peer < session_.size; ++peer) {
     // Nobody listens in a rank that died. One that left listens until all have left.
     const bool silent = peer == notice.rank && !left_[static_cast<std::size_t>(peer)];
@@ -70,7 +70,7 @@ void ControlLine::receive() {
     if (!arrived) return;
     if (incoming_.kind == Kind::failed) {
       const Failure failure{incoming_.rank, incoming_.text.data(), static_cast<Exit>(incoming_.code),
-                            incoming_.told != 0};
+                            incoming_.self_reported != 0};
       if (lowest_.rank < 0 || failure.rank < lowest_.rank) lowest_ = failure;
       token_.set(failure);
     } else {
@@ -82,16 +82,16 @@ void ControlLine::receive() {
 
 void ControlLine::fail_with(const Failure& failure) {
   token_.set(failure);
-  if (told_) return;
-  told_ = true;
+  if (reported_) return;
+  reported_ = true;
   failure_ = notice(Kind::failed, failure);
-  tell_others(failure_, failure_requests_);
+  send_to_others(failure_, failure_requests_);
 }
 
 void ControlLine::report_failure(const std::string& cause, Exit code) {
   const std::lock_guard lock(mutex_);
   // If the token names another rank, that rank's notice set it, and the notice went to all ranks.
-  if (told_ || yields_ || (token_.is_set() && token_.failure().rank != session_.rank)) return;
+  if (reported_ || yields_ || (token_.is_set() && token_.failure().rank != session_.rank)) return;
   // A rank whose notice has already arrived, even if nobody has read it, failed first and says so.
   try {
     receive();
@@ -175,7 +175,7 @@ bool ControlLine::leave_together() {
     const std::lock_guard lock(mutex_);
     left_[static_cast<std::size_t>(session_.rank)] = true;
     farewell_ = notice(Kind::left, {session_.rank, "", Exit::done, true});
-    tell_others(farewell_, farewell_requests_);
+    send_to_others(farewell_, farewell_requests_);
   }
   const std::int64_t since = now();
   while (!token_.is_set()) {

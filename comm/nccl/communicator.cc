@@ -207,7 +207,7 @@ void NcclCommunicator::exchange(const std::byte* mine, std::size_t bytes, std::b
   issue("ncclAllGather", bytes,
         [&](ncclComm_t comm) { return nccl().ncclAllGather(mine, all, bytes, ncclUint8, comm, stream_); });
   sent_.consensus += bytes * others();
-  sent_.between_nodes += levels_.told(bytes);
+  sent_.between_nodes += levels_.sent_to_all(bytes);
 }
 
 void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
@@ -216,7 +216,7 @@ void NcclCommunicator::broadcast(std::byte* data, std::size_t bytes, int root) {
         [&](ncclComm_t comm) { return nccl().ncclBroadcast(data, data, bytes, ncclUint8, root, comm, stream_); });
   if (root != rank_) return;
   sent_.broadcast += bytes * others();
-  sent_.between_nodes += levels_.told(bytes);
+  sent_.between_nodes += levels_.sent_to_all(bytes);
 }
 
 void NcclCommunicator::send(const std::byte* data, std::size_t bytes, int to) {

@@ -60,7 +60,7 @@ TEST(ControlBlock, FirstFailureWinsAndIsSeenByOthers) {
   EXPECT_EQ(other.failure().rank, 1);
   EXPECT_EQ(other.failure().cause, "first");
   EXPECT_EQ(other.failure().code, Exit::corrupt);
-  EXPECT_FALSE(other.failure().told);
+  EXPECT_FALSE(other.failure().self_reported);
   mine.leave(2);
   EXPECT_TRUE(other.left(2));
   EXPECT_FALSE(other.left(0));

@@ -54,7 +54,7 @@ void end_one_rank(World& world, std::string_view mode) {
 // Prints whether this rank is the one that reports the failure.
 void say_who_speaks(World& world) {
   const Failure failure = world.failure();
-  std::fprintf(stderr, "rank %d %s: %s\n", world.rank(), world.speaks() ? "speaks" : "is silent",
+  std::fprintf(stderr, "rank %d %s: %s\n", world.rank(), world.prints_failure() ? "speaks" : "is silent",
                failure.cause.c_str());
 }
 

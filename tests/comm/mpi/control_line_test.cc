@@ -43,11 +43,11 @@ struct Rank {
 };
 
 void expect_failure(const Failure& failure, int rank, const std::string& cause, Exit code = Exit::failed,
-                    bool told = true) {
+                    bool self_reported = true) {
   EXPECT_EQ(failure.rank, rank);
   EXPECT_EQ(failure.cause, cause);
   EXPECT_EQ(failure.code, code);
-  EXPECT_EQ(failure.told, told);
+  EXPECT_EQ(failure.self_reported, self_reported);
 }
 
 // Ranks wait here for each other, outside of MPI.

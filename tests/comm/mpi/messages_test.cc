@@ -172,7 +172,7 @@ void fail_amid_a_message(int failing, bool late) {
         const Failure failure = world->failure();
         EXPECT_EQ(failure.rank, failing);
         EXPECT_EQ(failure.code, Exit::does_not_fit);
-        EXPECT_EQ(world->speaks(), number == failing);
+        EXPECT_EQ(world->prints_failure(), number == failing);
         over.arrive_and_wait();
         fake_mpi::stop_data(1, 0, fake_mpi::kAll);
         // While the world ends, the rest may still arrive in buffers that the gather no longer has.
