@@ -17,8 +17,8 @@ class CudnnAttention {
 
   // "cuDNN" with its version.
   virtual std::string name() const = 0;
-  // Empty if it computes this shape, otherwise why it does not: there is no cuDNN, this version cannot, or it needs
-  // more workspace than was planned.
+  // Returns why cuDNN does not compute this shape: it is missing, its version does not support the shape, or it needs
+  // more workspace than was planned. Empty if it does.
   virtual const std::string& refusal(const AttentionShape& shape, DType dtype) = 0;
 
   // Like attention_forward and attention_backward, for shapes that it does not refuse, without dropout. Operands start
