@@ -55,10 +55,10 @@ void require_bool(const Config& config, std::string_view key, bool built, bool o
 // Throws Error{usage} if the run's objective is not in the list.
 void require_objective(const RunShape& run, std::string_view family, std::initializer_list<Objective> built);
 
-// Finds what a config.json of a known family may say but no family here computes: experts, soft caps, other scalings
-// and positions, quantised weights, draft models. Throws Error{usage}, with a message of its own for each key (or
-// architecture), if the value is not the one that changes nothing, whether or not transformers' class for that
-// model_type reads the key. Marks the other keys as read.
+// Finds keys that a config.json of a known family may have but that no family here supports: experts, soft caps, other
+// scalings and positions, quantised weights, draft models. Throws Error{usage}, with a message of its own for each key
+// (or architecture), unless its value changes nothing, whether or not transformers' class for that model_type reads the
+// key. Marks the other keys as read.
 void refuse_other_mathematics(const Config& config);
 
 }  // namespace strata::models
