@@ -13,8 +13,8 @@
 
 namespace strata::runtime {
 
-// What a rank computes on: the device that device.kind led to, and how many ranks share the same GPU as far as the
-// ranks have told each other.
+// What a rank computes on: the device chosen by device.kind, and how many ranks share the same GPU, once the ranks have
+// exchanged that.
 struct Seat {
   device::Device device;
   std::string gpu;  // its UUID; empty on the CPU
@@ -31,8 +31,8 @@ Seat planned_seat(DeviceKind kind);
 // "AMD EPYC (AVX-512, ...)", "NVIDIA H200 (GPU 0, shared by 2 ranks)".
 std::string describe(const Seat& seat);
 
-// Bytes of the seat's device that its rank may use: what is free now, or the total if that cannot be queried, or 0 if
-// it is unknown here. Calling it starts the GPU.
+// Bytes of the seat's device that its rank may use: the free memory now, or the total if that cannot be queried, or 0
+// if it is unknown here. This call starts the GPU.
 std::size_t device_memory(const Seat& seat);
 
 // The device that a rank uses, and the bytes that it may use in each tier. `together` limits device and host, which are

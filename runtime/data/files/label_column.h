@@ -16,9 +16,9 @@ class ClassSets {
   explicit ClassSets(std::size_t classes);
 
   std::size_t classes() const { return classes_; }
-  // Adds a set and returns its number. The classes come in any order.
+  // Adds a set and returns its number. The classes may be in any order.
   std::int32_t add(std::span<const std::int32_t> classes);
-  // The classes of a set, in the order in which they came.
+  // The classes of a set, in the order in which they were added.
   std::span<const std::uint16_t> of(std::int32_t set) const;
   // Writes the bits of a set, as device::class_set_words() says.
   void write(std::int32_t set, std::span<std::uint32_t> words) const;

@@ -13,7 +13,7 @@
 namespace strata::runtime {
 
 // Token files cut into consecutive sequences of seq_len rows, wherever the cuts fall: a sequence counts as one
-// document. The file's last token is in none: it is the label of the one before it.
+// document. The file's last token is in no sequence: it is the label of the token before it.
 class StreamSequences final : public Sequences {
  public:
   // The rows after a file's last full sequence are either left out, or form a sequence that is filled up with token 0

@@ -98,8 +98,8 @@ struct Pipeline {
 // several chunks (interleaved), it takes as many micro-batches as there are stages through one of its pieces, then
 // through the next; their number is a multiple of the stages'. Otherwise all forwards come before all backwards
 // (GPipe). The backwards of a piece always come in the order of micro-batches. All stages list the messages between
-// them in one common order, so that none waits for another for ever, even if a send ends only with its receive and
-// tasks wait for all that are listed before them.
+// them in one common order, so that no two stages wait for each other forever, even if a send ends only with its
+// receive and tasks wait for all tasks that are listed before them.
 std::vector<StageStep> steps_of_stage(int stage, const Pipeline& pipeline, int micro_batches);
 
 }  // namespace strata::runtime

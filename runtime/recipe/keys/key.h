@@ -11,8 +11,8 @@
 
 namespace strata::runtime {
 
-// A key of the recipe: where it is stored, which values are allowed, and what it means. Only this table knows; the
-// loader, to_text() and docs/recipe.md read it.
+// A key of the recipe: where it is stored, which values are allowed, and what it means. This table is the only
+// definition; the loader, to_text() and docs/recipe.md read it.
 struct RecipeKey {
   std::string name;     // "training.precision"
   std::string allowed;  // "\"fp32\", \"bf16\" or \"fp16\""
