@@ -52,8 +52,7 @@ Conversation conversation_of(const jinja::Value& record, DataFormat format);
 // Records of the formats completion and alpaca without a template. Alpaca uses its own prompt (Taori et al. 2023),
 // whose first sentence `system` replaces.
 Completion completion_of(const jinja::Value& record, DataFormat format);
-// JSON that a field holds as a text. Throws JsonFault for what a line of JSON may not hold either: a field twice, and
-// OddNumbers.
+// JSON that a field holds as a text. Throws JsonFault as for a line of JSON: for repeated fields and OddNumbers.
 jinja::Value exact_json(std::string_view text);
 // The string `field` of a record.
 const std::string& text_field(const jinja::Value& record, std::string_view field);
@@ -64,7 +63,7 @@ struct RecordFault {
   Exit code = Exit::corrupt;
 };
 
-// Whether a field tells trainers about its turn, under any of their names: `train` in axolotl, `loss` in ms-swift,
+// Whether a field says if its turn is trained on, under any trainer's name: `train` in axolotl, `loss` in ms-swift,
 // `weight` in OpenAI's and other formats. A template sees none of these fields.
 bool is_turn_mask(std::string_view field);
 

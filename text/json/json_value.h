@@ -14,7 +14,7 @@ struct JsonFault {
   std::size_t at;
 };
 
-// Whether an object may name a field twice: then the last one counts, as in Python; otherwise it is a JsonFault.
+// Whether an object may name a field twice: if so, the last one counts, as in Python; otherwise that is a JsonFault.
 enum class RepeatedKeys { last_counts, refused };
 
 // A number that a value cannot represent as written: an integer beyond 64 bits, a number beyond a double (1e400), NaN

@@ -1,7 +1,7 @@
 #pragma once
-// text/pipeline/ is a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
-// name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.cc and
-// decoder.cc are the stages around the model. sentence_piece.cc reads a tokenizer.model.
+// text/pipeline/ runs a tokenizer from end to end. load.cc reads a tokenizer.json and refuses unsupported components by
+// name; it also makes the tokenizer `byte`. Pipeline runs the stages. added_tokens.h, post_processor.cc and decoder.cc
+// are the stages around the model. sentence_piece.cc reads a tokenizer.model.
 
 #include <array>
 #include <filesystem>
