@@ -48,8 +48,8 @@ constexpr int kRanks = 8;  // of a node
         lane.since.store(now - 1'000'000);
       }
       for (int rank = 0; rank < kRanks; ++rank) *report.add_ranks() = report_of(node * kRanks + rank, *places, now);
-      streams[static_cast<std::size_t>(node)]->tell(report);
-      std::this_thread::sleep_for(1s / (2 * nodes));  // nodes do not tell at the same moment
+      streams[static_cast<std::size_t>(node)]->send(report);
+      std::this_thread::sleep_for(1s / (2 * nodes));  // nodes do not report at the same moment
     }
     std::this_thread::sleep_until(next);
   }

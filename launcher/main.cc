@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
     strata::launcher::complain(error.what(), error.code());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
-    strata::launcher::tell("strata: out of memory outside the plan\n");
+    strata::launcher::print_to_stderr("strata: out of memory outside the plan\n");
   } catch (const std::exception& error) {
     strata::launcher::complain(error.what(), Exit::failed);
   }

@@ -105,7 +105,7 @@ class Control::Impl {
       hub.say = say;
       hub.end = [this](const NodeMemory::Verdict& verdict) { memory_.give(verdict); };
       hub_.emplace(memory_, board_, std::move(hub));
-      setup.receive = [this](const pb::NodeReport& report) { hub_->told(report); };
+      setup.receive = [this](const pb::NodeReport& report) { hub_->receive(report); };
       setup.dump_number = [this] { return hub_->dump_number(); };
       // gRPC's threads are started by the rank monitor's thread, so that they inherit its low priority, and before the
       // run's own threads: if the system limits threads, the failure then happens here, where it is reported clearly.

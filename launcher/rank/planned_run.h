@@ -29,8 +29,8 @@ struct RunPlanning {
 void require_data(const runtime::Recipe& recipe, bool trains, comm::World& world);
 
 // Makes a recipe that all ranks have (read_recipe) into a job: seats, capacity, objective, data, micro-batch, plan.
-// Collective. A mistake that all ranks make is thrown alike on all as AgreedError, and printed once:
-// Error{does_not_fit} with what would fit, or what differs from rank 0 on other ranks.
+// Collective. Throws AgreedError on all ranks, which is printed once: Exit::does_not_fit with settings that would fit,
+// or the values of other ranks that differ from rank 0's.
 PlannedRun plan_run(const runtime::Recipe& recipe, comm::World& world, const RunPlanning& planning = {});
 // The same if the model's description was opened before.
 PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPlanning& planning = {});

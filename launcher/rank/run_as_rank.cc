@@ -50,9 +50,9 @@ std::unique_ptr<comm::World> connect(const std::optional<std::filesystem::path>&
     device = runtime::choose_seat(kind, world->node_rank()).device;
   } catch (const Error&) {
   }
-  const bool speaks = world->rank() == 0;
+  const bool prints = world->rank() == 0;
   return comm::nccl_world(std::move(world), device, backend, [&](const std::string& why) {
-    if (speaks) note(fmt::format("collectives go through memory of the host, not by NCCL: {}", why));
+    if (prints) note(fmt::format("collectives go through memory of the host, not by NCCL: {}", why));
   });
 }
 
@@ -65,7 +65,7 @@ std::string own_place(const comm::World& world, const std::string& name) {
 int end_failed(comm::World& world, const std::exception& error, const std::function<std::string(int)>& name_of) {
   world.report_failure(error.what(), exit_code(error));
   const Failure failure = world.failure(), own = world.abort_token().failure();
-  if (!world.speaks()) return static_cast<int>(failure.code);
+  if (!world.prints_failure()) return static_cast<int>(failure.code);
   const auto name = [&](int rank) { return name_of ? name_of(rank) : fmt::format("rank {}", rank); };
   const std::string place = own_place(world, name(world.rank()));
   if (failure.rank != world.rank())

@@ -30,13 +30,13 @@ std::string printable(std::string_view text, bool lines) {
   return out;
 }
 
-void tell(std::string_view text) {
+void print_to_stderr(std::string_view text) {
   // Not fmt::print, which throws if stderr cannot be written.
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
 void note(std::string_view text) {
-  tell("strata: " + printable(text) + "\n");
+  print_to_stderr("strata: " + printable(text) + "\n");
 }
 
 std::string complaint_end(Exit code, EndReason reason) {
@@ -46,10 +46,10 @@ std::string complaint_end(Exit code, EndReason reason) {
 void complain(std::string_view text, Exit code, EndReason reason) {
   std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
   if (std::getenv("STRATA_LAUNCH")) line += complaint_end(code, reason);
-  tell(line + "\n");
+  print_to_stderr(line + "\n");
 }
 
-void tell_remarks(std::span<const std::string> remarks, std::string_view of) {
+void print_remarks(std::span<const std::string> remarks, std::string_view of) {
   for (const std::string& remark : remarks) note(of.empty() ? remark : fmt::format("{}: {}", of, remark));
 }
 

@@ -113,8 +113,8 @@ constexpr std::chrono::seconds kLine{10};
 
 }  // namespace
 
-Activity::Activity(std::string what, Unit unit, bool speaks, std::FILE* out)
-    : what_(std::move(what)), unit_(unit), speaks_(speaks), live_(isatty(fileno(out)) == 1), out_(out) {
+Activity::Activity(std::string what, Unit unit, bool prints, std::FILE* out)
+    : what_(std::move(what)), unit_(unit), prints_(prints), live_(isatty(fileno(out)) == 1), out_(out) {
   next_ = start_ + kFirst;
 }
 
@@ -123,7 +123,7 @@ Activity::~Activity() {
 }
 
 void Activity::show(std::uint64_t done, std::uint64_t all, const std::string& more) {
-  if (!speaks_) return;
+  if (!prints_) return;
   const std::lock_guard lock(mutex_);
   const auto now = Clock::now();
   if (now < next_) return;

@@ -51,7 +51,7 @@ std::vector<std::string> wrapped(const std::string& label, const std::vector<std
                                  std::size_t columns = 91);
 
 // The variable in which `strata launch` passes its ranks the checkpoint.resume of the user's command line. At a restart
-// launch adds a value that nobody typed.
+// launch adds a value that the user did not type.
 inline constexpr const char* kTypedResume = "STRATA_LAUNCH_RESUME";
 
 // The command that resumes a stopped run: "the same command", plus what must be added to it. `resume`:

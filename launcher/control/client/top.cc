@@ -239,15 +239,15 @@ void show_lines(Client& client, const Target& target, std::int64_t max_steps) {
     const std::lock_guard lock(mutex);
     last = step;
   });
-  double told = 0;
+  double shown = 0;
   std::int64_t step = -1;
   try {
     do {
       const pb::Status status = client.status();
       std::string out;
       for (const pb::Event& event : status.events())
-        if (event.time() > told) out += fmt::format("{} {}\n", clock_text(event.time()), event.text());
-      if (status.events_size() > 0) told = std::max(told, status.events(status.events_size() - 1).time());
+        if (event.time() > shown) out += fmt::format("{} {}\n", clock_text(event.time()), event.text());
+      if (status.events_size() > 0) shown = std::max(shown, status.events(status.events_size() - 1).time());
       if (status.step() != step && status.has_last()) {
         step = status.step();
         out += step_line(status.last(), max_steps, status.seconds_left());

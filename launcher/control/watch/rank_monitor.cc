@@ -57,8 +57,8 @@ std::uint64_t moved_mib() {
 
 // Ends this rank for a reason that the control plane found. Sets the run's abort token, with which every wait of the
 // program ends. If the process is still there some seconds later (in a call of MPI or of a driver that polls no token),
-// ends it with Exit::failed. Prints `text` on stderr if `speaks`. Returns at once; callable from any thread.
-void end_run(AbortToken& token, const std::string& text, bool speaks) {
+// ends it with Exit::failed. Prints `text` on stderr if `prints`. Returns at once; callable from any thread.
+void end_run(AbortToken& token, const std::string& text, bool prints) {
   const auto last_resort = [] {
     be_quiet("strata-end");
     std::this_thread::sleep_for(kToUnwind);
@@ -73,8 +73,9 @@ void end_run(AbortToken& token, const std::string& text, bool speaks) {
   } catch (const std::system_error&) {
     is_armed = false;
   }
-  if (speaks) complain(text, Exit::failed);
-  // Rank -1: the fault is not that of a rank that could print it. `told` prevents a second print of the sentence.
+  if (prints) complain(text, Exit::failed);
+  // Rank -1: the fault is not that of a rank that could print it. `self_reported` prevents a second print of the
+  // sentence.
   token.set({-1, text, Exit::failed, true});
   if (!is_armed) last_resort();
 }
@@ -158,9 +159,9 @@ bool RankMonitor::ended() {
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
   if (now - verdict->given < kTogether + turn * kTurn) return false;
   // One sentence for all nodes if rank 0 can print it, otherwise one per node.
-  const bool speaks = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_speaker(now))
+  const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_speaker(now))
                                           : verdict->rank == -1 && is_speaker(now);
-  end_run(*setup_.token, verdict->text, speaks);
+  end_run(*setup_.token, verdict->text, prints);
   return true;
 }
 
@@ -222,7 +223,7 @@ void RankMonitor::speak(std::int64_t now) {
   if (!stream_)
     stream_ = std::make_unique<NodeStream>(setup_.target, setup_.credentials,
                                            [this](const pb::NodeOrder& order) { obey(order); });
-  stream_->tell(report(now));
+  stream_->send(report(now));
 }
 
 void RankMonitor::obey(const pb::NodeOrder& order) {

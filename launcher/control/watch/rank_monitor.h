@@ -15,8 +15,8 @@
 
 namespace strata::launcher::control {
 
-// A thread of every rank. It shows that the process runs, speaks for the node if no lower rank of the node can, and
-// ends the rank when there is a verdict.
+// A thread of every rank. It shows that the process runs, sends the node's reports if no lower rank of the node can,
+// and ends the rank when there is a verdict.
 class RankMonitor {
  public:
   struct Setup {
@@ -52,7 +52,7 @@ class RankMonitor {
   const int rank_;
   std::mutex mutex_;
   TaskNames names_;
-  NodeLife rank0_;  // as seen from this rank; left: nobody watches any more
+  NodeLife rank0_;  // as seen from this rank; left: rank 0 no longer watches
   std::atomic<std::uint32_t> dump_number_{0};
   std::uint32_t dump_reported_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far

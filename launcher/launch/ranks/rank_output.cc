@@ -86,7 +86,7 @@ constexpr int kStarter = -1;  // stands for the starter in place of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {
-  if (to == kError) return tell(text);
+  if (to == kError) return print_to_stderr(text);
   (void)std::fwrite(text.data(), 1, text.size(), stdout);
   (void)std::fflush(stdout);
 }

@@ -64,8 +64,8 @@ class LineWriter {
   double patience_;
 };
 
-// Writes the output of a launch, of its ranks and its own, to the screen. Up to some MiB wait while the screen takes
-// nothing (Ctrl-S, | less). The destructor waits a second for the rest; drain() waits longer.
+// Writes the output of a launch, of its ranks and its own, to the screen. Up to some MiB are buffered while the screen
+// is blocked (Ctrl-S, | less). The destructor waits a second for the rest; drain() waits longer.
 class LaunchScreen {
  public:
   LaunchScreen();
@@ -85,8 +85,8 @@ class LaunchScreen {
 };
 
 // Sends the ranks' output to the screen and, with `logs`, to a file per rank. The output of mpirun, srun or ssh goes to
-// launch.log and never extends a rank's last sentence. A screen or folder that hangs delays nobody: up to some MiB of
-// lines wait for it, and further ones are lost.
+// launch.log and never extends a rank's last sentence. A blocked screen or folder does not delay the ranks: up to some
+// MiB of lines are buffered, and further ones are lost.
 class RankOutput {
  public:
   // The screen must outlive it. Throws Error{usage} if files are opened now and one cannot be opened.
@@ -111,7 +111,7 @@ class RankOutput {
   // The last line of a rank that began with "strata: ", without that prefix, or its last step ("step 3/200"); empty if
   // there is none.
   const std::string& last_words() const { return last_words_; }
-  // Whether any rank has said anything yet.
+  // Whether any rank has printed anything yet.
   bool heard() const { return heard_; }
   // The last lines that the starter itself printed.
   const std::vector<std::string>& of_starter() const { return of_starter_; }
@@ -127,7 +127,7 @@ class RankOutput {
   bool open_ = false;  // the live line has no line break yet
   bool heard_ = false;
   std::map<std::pair<int, bool>, std::string> pieces_;  // unfinished lines, by rank and is_error
-  // paragraph_: the last line that began with "strata: ", and what the same rank said after it.
+  // paragraph_: the last line that began with "strata: ", and the lines that the same rank printed after it.
   std::string complaint_, paragraph_, last_words_;
   std::optional<int> complaint_code_;
   EndReason end_reason_;
@@ -140,8 +140,8 @@ class RankOutput {
   LaunchScreen& screen_;
 };
 
-// The cause that the messages of mpirun or srun contain, as a sentence of ours: the rank that a signal ended, or what
-// was not found. Empty if no known message is among them. The rank is named as in `mesh`.
+// The cause in the messages of mpirun or srun, in our own words: the rank that a signal ended, or the file that was not
+// found. Empty if there is no known message. The rank is named as in `mesh`.
 std::string cause_in(const std::vector<std::string>& of_starter, const std::vector<Share>& shares,
                      const runtime::Mesh& mesh = {});
 

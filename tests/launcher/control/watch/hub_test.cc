@@ -68,14 +68,14 @@ class HubTest : public testing::Test {
 };
 
 TEST_F(HubTest, TellsWhatItWasTold) {
-  hub_->told(report());
+  hub_->receive(report());
   EXPECT_EQ(status().ranks(0).compute_seconds(), 0.005);
   EXPECT_EQ(status().nodes_size(), 1);
 }
 
 // The rank is the first of a pipeline with two stages.
 TEST_F(HubTest, TellsWhereARankIsInTheMesh) {
-  hub_->told(report());
+  hub_->receive(report());
   EXPECT_EQ(status().ranks(0).coordinates(), "");
   TaskNames names;
   names.stages.resize(2);
@@ -97,14 +97,14 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
     pb::NodeReport other = report(node);
     other.set_dump_number(hub_->dump_number());
     other.add_dump()->set_rank(9);
-    hub_->told(other);
+    hub_->receive(other);
   }
   hub_->look(false);
   EXPECT_FALSE(dump.has_value()) << "no node of this run has told";
   pb::NodeReport own = report();
   own.set_dump_number(hub_->dump_number());
   own.add_dump()->set_rank(0);
-  hub_->told(own);
+  hub_->receive(own);
   hub_->look(false);
   ASSERT_TRUE(dump.has_value());
   ASSERT_EQ(dump->ranks_size(), 1);
@@ -113,7 +113,7 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
 
 // A request during a collection gets an answer, too, and the ranks are interrupted only once.
 TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLater) {
-  std::vector<int> told(3, -1);
+  std::vector<int> receive(3, -1);
   const auto ask = [&](std::size_t who) {
     hub_->dump([&, who](const pb::Dump& dump) { told[who] = dump.ranks_size(); });
   };
@@ -121,7 +121,7 @@ TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLate
     pb::NodeReport own = report();
     own.set_dump_number(hub_->dump_number());
     own.add_dump()->set_rank(0);
-    hub_->told(own);
+    hub_->receive(own);
     hub_->look(false);
   };
   ask(0);
@@ -172,7 +172,7 @@ class StuckHubTest : public HubTest {
     for (int naps = 0; naps < 1000 && !ended_; ++naps) {
       stuck.set_dump_number(hub_->dump_number());
       if (hub_->dump_number() > 0 && stuck.dump_size() == 0) stuck.add_dump()->set_rank(0);
-      hub_->told(stuck);
+      hub_->receive(stuck);
       hub_->look(false);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -192,7 +192,7 @@ TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
 
 TEST_F(StuckHubTest, ARunThatGoesOnToItsEndMeanwhileLeavesNoFile) {
   for (int naps = 0; naps < 1000 && hub_->dump_number() == 0; ++naps) {
-    hub_->told(stuck_report());
+    hub_->receive(stuck_report());
     hub_->look(false);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -270,7 +270,7 @@ TEST_F(HubTest, TakesReportsOfAnyContent) {
     pb::NodeReport changed;
     if (!changed.ParseFromString(bytes)) continue;
     ++read;
-    hub_->told(changed);
+    hub_->receive(changed);
     const pb::Status status = this->status();
     ASSERT_EQ(status.ranks_size(), 1);
     ASSERT_EQ(status.ranks(0).rank(), 0);
@@ -279,7 +279,7 @@ TEST_F(HubTest, TakesReportsOfAnyContent) {
   }
   EXPECT_GT(read, 1000);
   EXPECT_EQ(ended_, std::nullopt);
-  hub_->told(report());
+  hub_->receive(report());
   EXPECT_EQ(status().ranks(0).compute_seconds(), 0.005);
 }
 
