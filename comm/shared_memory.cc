@@ -166,7 +166,7 @@ SharedMemory::~SharedMemory() {
 
 void SharedMemory::add_arena(std::size_t bytes, const std::vector<const std::byte*>& bases) {
   const std::size_t n = arena_count_.load(std::memory_order_relaxed);
-  if (n == kMaxArenas) fail(Exit::failed, "a world has at most {} arenas: free none and reuse them", kMaxArenas);
+  if (n == kMaxArenas) fail(Exit::failed, "a world has at most {} arenas: keep them and reuse them", kMaxArenas);
   STRATA_CHECK_EQ(bases.size(), index(size()));
   arenas_[n] = {bytes, bases};
   arena_count_.store(n + 1, std::memory_order_release);

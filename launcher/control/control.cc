@@ -89,8 +89,8 @@ class Control::Impl {
     if (rank_ == 0) {
       if (!memory_.apart().empty())
         say(
-            fmt::format("control: ranks of one machine cannot map each other's memory, so each tells of itself over "
-                        "the network, as a node of its own ({})",
+            fmt::format("control: ranks of one machine cannot map each other's memory, so each reports over the "
+                        "network, as a node of its own ({})",
                         memory_.apart()));
       address_ = front.address;
       if (!front.refusal.empty()) say(fmt::format("control: off, because no socket can be made: {}", front.refusal));

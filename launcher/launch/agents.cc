@@ -35,7 +35,7 @@ std::string why_ended(Child& child) {
                      strsignal(code - 128));
 }
 std::string connection_ended(const std::string& host) {
-  return fmt::format("{} does not answer any more: {}", host, kConnectionEnded);
+  return fmt::format("{} no longer responds: {}", host, kConnectionEnded);
 }
 
 }  // namespace
@@ -117,7 +117,7 @@ void Agents::start(const std::vector<Host>& hosts, double seconds) {
     else
       problems_[host.name] = agent->child->is_over()
                                  ? why_not_reached(host.name, agent->errors, agent->child->exit_code())
-                                 : fmt::format("{} does not answer within {:.0f} s", host.name, seconds);
+                                 : fmt::format("{} does not respond within {:.0f} s", host.name, seconds);
     drop(host.name);
   }
 }
@@ -179,7 +179,7 @@ std::vector<Agents::Lost> Agents::lost() const {
     if (!agent->is_there())
       out.push_back({agent->host, why_ended(*agent->child)});
     else if (seconds_since(agent->heard) > kAgentPatience * timeout_)
-      out.push_back({agent->host, fmt::format("it was not heard of for {:.0f} s: it is down, or cut off",
+      out.push_back({agent->host, fmt::format("it was not heard from for {:.0f} s: it is down, or cut off",
                                               seconds_since(agent->heard))});
   }
   return out;

@@ -69,10 +69,8 @@ void add_word(std::vector<Host>& hosts, std::string_view word, std::optional<int
   if (colon == std::string_view::npos) return add_names(hosts, word, slots, where);
   const auto given = slots_of(word.substr(colon + 1));
   if (!given || slots)
-    fail(Exit::usage,
-         "{}: \"{}\" is not understood: after the colon stands how many ranks there is room for, from 1 to "
-         "4096",
-         where, word);
+    fail(Exit::usage, "{}: \"{}\" is not understood: after the colon comes the number of slots, from 1 to 4096", where,
+         word);
   add_names(hosts, word.substr(0, colon), given, where);
 }
 

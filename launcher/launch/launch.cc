@@ -241,8 +241,8 @@ class Launch {
     if (most_restarts() > 0 && allocation_.hosts.size() > 1)
       for (const std::string& one : front_sets(recipe_))
         screen_.say(
-            "if rank 0 has to move to another node, the run continues with {}, as the recipe's address is one node's: "
-            "give 0.0.0.0:PORT, which every node has",
+            "if rank 0 has to move to another node, the run continues with {}, because the recipe's address belongs to "
+            "one node: give 0.0.0.0:PORT, which every node has",
             one);
   }
 
@@ -268,8 +268,8 @@ class Launch {
     if (options_.interface) return screen_.say("MPI, NCCL and control use {}, as --interface says", *interface_);
     std::vector<std::string> others = interface_variables();
     if (!recipe_.control.interface.empty()) others.push_back("control.interface=" + recipe_.control.interface);
-    screen_.say("MPI, NCCL and control use {}, where the nodes' names lead{}", *interface_,
-                others.empty() ? "" : fmt::format(", but for what {} says", fmt::join(others, ", ")));
+    screen_.say("MPI, NCCL and control use {}, to which the nodes' names resolve{}", *interface_,
+                others.empty() ? "" : fmt::format(", except as set by {}", fmt::join(others, ", ")));
   }
   void refuse_or_warn(const std::vector<Remark>& remarks) {
     std::vector<std::string> refused;

@@ -214,7 +214,7 @@ std::string other_settings(const Manifest& manifest, const Job& job) {
   compare("the number of sequences per step", std::to_string(manifest.micro_batches_per_step * size),
           std::to_string(job.plan.micro_batches() * now));
   if (changes.empty()) return {};
-  return fmt::format("{}: the run goes on with that, and its bits are not those of a run that was never stopped",
+  return fmt::format("{}: the run continues with that, and its bits are not those of a run that was never stopped",
                      fmt::join(changes, ", "));
 }
 
@@ -280,11 +280,10 @@ Start start_or_resume(Trainer& trainer, const Job& job, comm::World& world, int 
       for (const std::string& text : {change, settings})
         if (!text.empty()) note_once(text);
       if (had_best && !progress.best)
-        note_once(job.evaluation
-                      ? "this run evaluates otherwise than the one that it goes on from (data.validation or "
-                        "evaluation.*): what is best is found anew"
-                      : "this run evaluates nothing, though the one that it goes on from did (data.validation, "
-                        "evaluation.every): which step is best is no longer known");
+        note_once(job.evaluation ? "this run evaluates differently from the one that it resumes (data.validation or "
+                                   "evaluation.*): the search for the best starts over"
+                                 : "this run does not evaluate, although the one that it resumes did (data.validation, "
+                                   "evaluation.every): the best step is no longer known");
       return true;
     } catch (const comm::AgreedError& error) {
       if (choice.one || error.code() != Exit::corrupt) throw;

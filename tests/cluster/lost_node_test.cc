@@ -161,7 +161,7 @@ TEST_F(LostNode, CutForAMomentTheRunGoesOn) {
   cluster.join("n3");
   const Outcome outcome = running.wait(300);
   EXPECT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.errors, AllOf(Not(HasSubstr("lost")), HasSubstr("n3 (ranks 4 to 5) is heard of again after "),
+  EXPECT_THAT(outcome.errors, AllOf(Not(HasSubstr("lost")), HasSubstr("n3 (ranks 4 to 5) is heard from again after "),
                                     HasSubstr("the run continues")));
   EXPECT_EQ(weights_hash(), bits);
 }

@@ -74,7 +74,7 @@ TEST_P(Killed, SurvivorsEndAndNameTheDead) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   const Outcome outcome = running.wait();
   EXPECT_NE(outcome.code, 0);
-  const std::string names = fmt::format("rank {} (pid {} on this node) ended without a word", victim, dead);
+  const std::string names = fmt::format("rank {} (pid {} on this node) ended without a message", victim, dead);
   EXPECT_THAT(outcome.complaints(),
               ElementsAre(AllOf(HasSubstr(names), HasSubstr(victim ? "rank 0 ends" : "rank 1 ends"))))
       << outcome.all();
@@ -98,7 +98,7 @@ TEST_P(Killed, OfAPipelineIsNamedWithItsCoordinates) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   const Outcome outcome = running.wait();
   EXPECT_NE(outcome.code, 0);
-  const std::string names = fmt::format("rank {} ({}, pid {} on this node) ended without a word", victim,
+  const std::string names = fmt::format("rank {} ({}, pid {} on this node) ended without a message", victim,
                                         victim ? "data 1, stage 1" : "data 0, stage 0", dead);
   EXPECT_THAT(outcome.complaints(),
               ElementsAre(AllOf(HasSubstr(names),

@@ -346,8 +346,10 @@ Conversation conversation_of(const Value& record, DataFormat format) {
     out.prompt = turns.size();
     add_all(record, "completion", out, turns);
   } else {
-    wrong("expected a list \"messages\" in each line, found the fields {}: tokenize files of different formats apart",
-          keys_of(record));
+    wrong(
+        "expected a list \"messages\" in each line, found the fields {}: tokenize files of different formats "
+        "separately",
+        keys_of(record));
   }
   if (turns.empty()) wrong("the conversation has no turn");
   out.messages = Value::list(std::move(turns));

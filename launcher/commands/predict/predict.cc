@@ -182,7 +182,8 @@ struct Classifier {
     const std::string key = fmt::format("{}.truncation", models::kTrainedOn);
     const std::string name = options.truncation.value_or(config.text_or(key, "longest_first"));
     const auto truncation = text::truncation(name);
-    if (!truncation) fail(Exit::usage, "{} is \"{}\", which is none: give --truncation", config.describe(key), name);
+    if (!truncation)
+      fail(Exit::usage, "{} is \"{}\", which is not a strategy: give --truncation", config.describe(key), name);
     text::require_possible(*truncation, options.pair.has_value());
     limit.truncation = *truncation;
   }

@@ -153,10 +153,9 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
   else if (prints && recipe.model.init == runtime::Init::pretrained)
     say("weights read in {:.2f} s", took.count());
   if (!job.evaluation && runtime::comes_to_evaluation(recipe, {trainer.steps_done(), true}))
-    throw AgreedError(Exit::failed,
-                      fmt::format("a checkpoint newer than {} was damaged, or went, while the run was planned from it: "
-                                  "run the same command again",
-                                  resumed ? resumed->string() : "the beginning"));
+    throw AgreedError(Exit::failed, fmt::format("a checkpoint newer than {} was damaged or removed while the run was "
+                                                "planned from it: run the same command again",
+                                                resumed ? resumed->string() : "the beginning"));
   if (prints) describe_data(job, trainer);
   if (prints && trainer.done() && resumed && trainer.progress().updates > 0)
     note("no step is left: raise training.max_steps to continue");
@@ -179,7 +178,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
     reports->event(resumed ? "resume" : "start", trainer.steps_done(), {{"ranks", std::to_string(world.size())}});
   });
   if (prints && recipe.evaluation.prompts && !recipe.report.jsonl)
-    note("the answers to evaluation.prompts go nowhere: set report.jsonl or report.dir");
+    note("the answers to evaluation.prompts are not kept: set report.jsonl or report.dir");
   if (recipe.checkpoint.dir && !control.settle(*recipe.checkpoint.dir))
     note("control.json cannot be written to checkpoint.dir: strata ctl and top need the socket's own path");
   control.train(trainer);

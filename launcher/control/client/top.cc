@@ -374,7 +374,7 @@ int top(const CtlOptions& options) {
   try {
     show_screen(client, target);
   } catch (const Unavailable&) {
-    note(fmt::format("the run of pid {} on {} has ended, or is out of reach", first.run().pid(), first.run().host()));
+    note(fmt::format("the run of pid {} on {} has ended, or cannot be reached", first.run().pid(), first.run().host()));
   }
   return static_cast<int>(Exit::done);
 }

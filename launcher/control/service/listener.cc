@@ -120,7 +120,7 @@ Listener Listener::unix_socket(const std::filesystem::path& path, std::string_vi
     std::error_code ignored;
     if (tries > 0 || !std::filesystem::is_socket(std::filesystem::symlink_status(path, ignored)) ||
         error_of_connecting(path) != ECONNREFUSED)
-      fail(Exit::usage, "{}: {} exists already, and is not what an ended run left: name another path", key,
+      fail(Exit::usage, "{}: {} exists already, and is not the socket of an ended run: name another path", key,
            path.string());
     (void)::unlink(path.c_str());
   }

@@ -224,9 +224,9 @@ class Service::Impl final : public pb::Run::CallbackService {
     sources_.dump([this, reactor, reply](pb::Dump dump) {
       dumps_.fetch_sub(1);
       *reply = std::move(dump);
-      reactor->Finish(reply->ranks_size() > 0
-                          ? grpc::Status::OK
-                          : grpc::Status(StatusCode::UNAVAILABLE, "no rank tells what it does, or the run has ended"));
+      reactor->Finish(reply->ranks_size() > 0 ? grpc::Status::OK
+                                              : grpc::Status(StatusCode::UNAVAILABLE,
+                                                             "no rank has reported its state, or the run has ended"));
     });
     return reactor;
   }

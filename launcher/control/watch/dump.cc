@@ -170,7 +170,7 @@ std::string backtraces() {
     if (asked.compare_exchange_strong(expected, 0)) continue;
     wait(-thread, kToWrite);
     if (asked.load() != 0) {
-      out += fmt::format("{} does not come to its end of telling: others are not asked\n", thread);
+      out += fmt::format("{} has not finished writing its stack: other threads are not asked\n", thread);
       return out;
     }
     // The first two frames are the handler's own.

@@ -175,7 +175,7 @@ void Hub::finish_stuck(double now) {
   }
   const StateFile file = *std::exchange(state_file_, std::nullopt);
   end({fmt::format("{}; the run ends, {}", file.finding.text,
-                   well ? "and what all ranks were in is in " + file.path
+                   well ? "and the state of all ranks is in " + file.path
                    : ready
                        ? file.path + " could not be written"
                        : fmt::format("{} could not be written within {} s", file.path, seconds_text(setup_.to_write))),

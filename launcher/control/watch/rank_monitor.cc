@@ -257,13 +257,13 @@ void RankMonitor::look_at_rank0(std::int64_t now) {
   const Node& here = memory_.map().of(rank_);
   const std::string time = seconds_text(silent);
   if (memory_.node() == 0)
-    memory_.give({fmt::format("{} stands still: its process has not run for {} s; without it nobody watches the "
-                              "others, and the run ends; last in {}",
+    memory_.give({fmt::format("{} has stalled: its process has not run for {} s; without it no rank is watched, and "
+                              "the run ends; last in {}",
                               setup_.rank0, time, place),
                   0});
   else
-    memory_.give({fmt::format("{} was not heard of on {} ({}) for {} s: it is down, or the network between them; last "
-                              "in {}; the ranks of this node end",
+    memory_.give({fmt::format("{} was not heard from on {} ({}) for {} s: it is down, or the network between them is; "
+                              "last in {}; the ranks of this node end",
                               setup_.rank0, here.name, ranks_text(here.ranks), time, place),
                   -1});
 }

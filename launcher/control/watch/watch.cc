@@ -123,8 +123,8 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
     const auto behind = std::min_element(known.ranks.begin(), known.ranks.end(),
                                          [&](int a, int b) { return ranks_[index(a)].step < ranks_[index(b)].step; });
     const std::string why = change == NodeLife::Change::ended
-                                ? "its processes have ended without a word"
-                                : fmt::format("not heard of for {} s, so it is down, or its network",
+                                ? "its processes have ended without a message"
+                                : fmt::format("not heard from for {} s, so it is down, or its network is",
                                               seconds_text(now - nodes_[node].heard()));
     out.push_back({Finding::Kind::lost, known.ranks.front(),
                    fmt::format("node {} ({}) is lost: {}; last in {}", known.name, ranks_text(known.ranks, names_.mesh),
@@ -133,8 +133,8 @@ std::vector<Watch::Finding> Watch::find_missed(double now) {
   }
   if (!unreachable.empty())
     out.push_back({Finding::Kind::unknown, first,
-                   fmt::format("{} never reached rank 0 on {} over the network, so nobody will notice if it is lost: "
-                               "name the network of the nodes by control.interface",
+                   fmt::format("{} never reached rank 0 on {} over the network, so its loss would not be noticed: name "
+                               "the network of the nodes by control.interface",
                                fmt::join(unreachable, ", "), map_.of(0).name)});
   return out;
 }
@@ -155,7 +155,7 @@ std::optional<Watch::Finding> Watch::find_returned() {
   if (names.empty()) return std::nullopt;
   return Finding{
       Finding::Kind::recovered, first,
-      fmt::format("{} {} heard of again after {} s without a word; the run continues", fmt::join(names, ", "),
+      fmt::format("{} {} heard from again after a silence of {} s; the run continues", fmt::join(names, ", "),
                   names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
 }
 
@@ -269,7 +269,7 @@ std::vector<Watch::Finding> Watch::look(double now) {
     if (in_place(ranks_[rank], now).is_stalled()) continue;
     still_[rank].warned.clear();
     out.push_back({Finding::Kind::recovered, static_cast<int>(rank),
-                   fmt::format("{} on {} is moving again: it is in {}", names_.mesh.name_of(static_cast<int>(rank)),
+                   fmt::format("{} on {} continues: it is in {}", names_.mesh.name_of(static_cast<int>(rank)),
                                map_.of(static_cast<int>(rank)).name, ranks_[rank].text(names_))});
   }
   if (!found) return out;

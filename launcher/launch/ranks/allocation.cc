@@ -236,8 +236,8 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
   std::string_view last = begin == std::string_view::npos ? std::string_view() : said.substr(begin);
   while (!last.empty() && (last.back() == '\n' || last.back() == '\r')) last.remove_suffix(1);
   if (const std::size_t line = last.rfind('\n'); line != std::string_view::npos) last.remove_prefix(line + 1);
-  if (last.empty()) return fmt::format("{} does not answer", host);
-  return fmt::format("{} does not answer: {}", host, last);
+  if (last.empty()) return fmt::format("{} does not respond", host);
+  return fmt::format("{} does not respond: {}", host, last);
 }
 
 }  // namespace strata::launcher

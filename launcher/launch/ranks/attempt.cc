@@ -72,8 +72,8 @@ std::string cause_of_starter(const RankOutput& output, Starter starter, int code
   if (words.size() > 12) words.erase(words.begin(), words.end() - 12);
   return fmt::format("{} ended with exit code {}{}{}{}", program_of(starter), code,
                      code > 128 ? fmt::format(" (signal {}, {})", code - 128, strsignal(code - 128)) : "",
-                     output.last_words().empty() ? " and without a word of a rank"
-                                                 : fmt::format("; the last that a rank said: {}", output.last_words()),
+                     output.last_words().empty() ? " and without a message from a rank"
+                                                 : fmt::format("; the last output of a rank: {}", output.last_words()),
                      words.empty() ? "" : fmt::format("; it said: {}", fmt::join(words, " ")));
 }
 
@@ -87,11 +87,11 @@ void settle_cause(Ended& out, const std::string& said, const RankOutput& output,
   if (out.printed) {
     out.cause = said;
     if (!node.empty() && said.find(out.lost[0]) == std::string::npos) {
-      out.cause += fmt::format("; {} does not answer any more", node);
+      out.cause += fmt::format("; {} no longer responds", node);
       out.printed = false;
     }
   }
-  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not answer", node);
+  if (out.cause.empty() && !node.empty()) out.cause = fmt::format("{} is lost: it ended, or does not respond", node);
   if (out.cause.empty()) out.cause = cause_in(output.of_starter(), start.shares, start.mesh);
   if (out.cause.empty()) out.cause = cause_of_starter(output, starter, code);
 }

@@ -188,7 +188,7 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"calculate_per_token_loss", "", "not needed: the loss is the mean over all labels of the global batch"},
     {"grad_accum_dtype accumulate_allreduce_grads_in_fp32 main_grads_dtype", "",
      "not needed: gradients are summed in fp32"},
-    {"async_save async_mode", "", "not needed: training goes on while a checkpoint is written"},
+    {"async_save async_mode", "", "not needed: training continues while a checkpoint is written"},
     {"ckpt_format dist_ckpt_format", "", "no counterpart: every checkpoint loads on any number of ranks"},
     {"deterministic_mode", "", "not needed: runs have the same bits"},
     {"use_checkpoint_opt_param_scheduler override_opt_param_scheduler", "",

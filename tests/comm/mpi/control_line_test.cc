@@ -267,7 +267,7 @@ TEST(ControlLine, ADeadNeighbourIsNamedToAllOthers) {
     rank.poll_until_failed();
     const Failure failure = rank.line.failure();
     expect_failure(failure, 1, failure.cause, Exit::failed, false);
-    EXPECT_THAT(failure.cause, HasSubstr("ended without a word"));
+    EXPECT_THAT(failure.cause, HasSubstr("ended without a message"));
     EXPECT_FALSE(rank.line.leave_together());
   });
   EXPECT_EQ(fake_mpi::calls(0, "Isend"), 1U) << "to rank 2 alone";

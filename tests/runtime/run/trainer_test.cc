@@ -176,7 +176,7 @@ TEST_F(NotFinite, EndsFp16AtTheThirdForwardInARow) {
   });
   EXPECT_EQ(errors[0], errors[1]);
   EXPECT_THAT(errors[0], AllOf(HasSubstr("step 4"), HasSubstr("3 steps in a row"), HasSubstr("block 1"),
-                               HasSubstr("no loss scale mends a forward")));
+                               HasSubstr("the loss scale does not affect forward")));
 }
 
 }  // namespace

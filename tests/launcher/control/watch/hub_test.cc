@@ -183,7 +183,7 @@ class StuckHubTest : public HubTest {
 
 TEST_F(StuckHubTest, WritesWhatAllRanksDoAndEndsTheRun) {
   EXPECT_THAT(verdict(),
-              testing::AllOf(testing::HasSubstr("for 700 s; the run ends, and what all ranks were in is in "),
+              testing::AllOf(testing::HasSubstr("for 700 s; the run ends, and the state of all ranks is in "),
                              testing::HasSubstr(file().string())));
   std::ifstream in(file());
   const std::string text{std::istreambuf_iterator<char>(in), {}};

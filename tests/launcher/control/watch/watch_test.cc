@@ -73,9 +73,10 @@ TEST_F(WatchTest, NamesASilentNodeItsRanksAndItsLastPlace) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].kind, Kind::lost);
   EXPECT_EQ(found[0].rank, 4);
-  EXPECT_EQ(found[0].text,
-            "node n3 (ranks 4 to 5) is lost: not heard of for 30 s, so it is down, or its network; last in 'reduce "
-            "block 3' of step 120");
+  EXPECT_EQ(
+      found[0].text,
+      "node n3 (ranks 4 to 5) is lost: not heard from for 30 s, so it is down, or its network is; last in 'reduce "
+      "block 3' of step 120");
   EXPECT_THAT(look(131, Kind::lost), IsEmpty()) << "once";
 }
 
@@ -111,7 +112,7 @@ TEST_F(WatchTest, AStreamThatBrokeWhileAllWasWellIsAnEndedProcess) {
   watch_.broke(1, 100.2);
   EXPECT_THAT(look(102, Kind::lost), IsEmpty()) << "it may come back";
   EXPECT_THAT(look(103.3, Kind::lost),
-              ElementsAre("node n2 (ranks 2 to 3) is lost: its processes have ended without a word; last in 'reduce "
+              ElementsAre("node n2 (ranks 2 to 3) is lost: its processes have ended without a message; last in 'reduce "
                           "block 3' of step 120"));
 }
 
@@ -272,8 +273,7 @@ TEST_F(WatchTest, SaysThatARankGoesOn) {
   tell(ranks, 100);
   EXPECT_EQ(look(100, Kind::warning).size(), 1U);
   tell(all_reducing(0.1), 101);
-  EXPECT_THAT(look(101, Kind::recovered),
-              ElementsAre("rank 5 on n3 is moving again: it is in 'reduce block 3' of step 120"));
+  EXPECT_THAT(look(101, Kind::recovered), ElementsAre("rank 5 on n3 continues: it is in 'reduce block 3' of step 120"));
 }
 
 TEST_F(WatchTest, ARankThatStandsStillForTooLongIsStuck) {
@@ -344,7 +344,7 @@ TEST_F(WatchTest, NodesThatComeBackAreToldOf) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].kind, Kind::recovered);
   EXPECT_EQ(found[0].text,
-            "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard of again after 7 s without a word; the run continues");
+            "n2 (ranks 2 to 3), n3 (ranks 4 to 5) are heard from again after a silence of 7 s; the run continues");
   for (const int node : {0, 1, 2}) hear(node, 10.9);
   EXPECT_THAT(watch_.look(10.9), IsEmpty()) << "less than 5 s is nothing to tell of";
 }
