@@ -209,8 +209,8 @@ class StagedCommunicator final : public Communicator {
     device::cast(lane_, device::ConstView{from, count, kNarrow}, device::View{to, count, kNarrow});
   }
 
-  // Runs on the host and puts the pieces next to each other in received(). Their places are known only here, and others
-  // may change them after the release.
+  // Runs on the host and copies the pieces next to each other in received(). Their places are known only now, and other
+  // ranks may overwrite them after the release.
   void receive_pieces(const ShardedRange& part, std::size_t bytes) {
     host_->all_to_all(part, in(), received(), host_pieces_.data());
     for (std::size_t r = 0; bytes > 0 && r < host_pieces_.size(); ++r)

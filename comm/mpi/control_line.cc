@@ -92,7 +92,7 @@ void ControlLine::report_failure(const std::string& cause, Exit code) {
   const std::lock_guard lock(mutex_);
   // If the token names another rank, that rank's notice set it, and the notice went to all ranks.
   if (reported_ || yields_ || (token_.is_set() && token_.failure().rank != session_.rank)) return;
-  // A rank whose notice has already arrived, even if nobody has read it, failed first and says so.
+  // A rank whose notice has already arrived, even if unread, failed first and prints the cause.
   try {
     receive();
   } catch (const Error&) {  // MPI itself may be the cause of the failure
@@ -148,7 +148,7 @@ void ControlLine::look(bool waiting) {
       next_look_ = time + kLookAfterNeighbours;
       for (const Process& process : session_.neighbours)
         if (!left_[static_cast<std::size_t>(process.rank)] && !process.alive()) {
-          // The rank may have said farewell between the two checks.
+          // The rank's farewell may have arrived between the two checks.
           receive();
           if (!left_[static_cast<std::size_t>(process.rank)])
             fail_with({process.rank, process.obituary(), Exit::failed, false});
@@ -205,7 +205,7 @@ bool ControlLine::leave_together() {
   }
   const std::lock_guard lock(mutex_);
   for (int naps = 0, sent = 0; naps < kTimeToSpeak / 5ms; ++naps) {
-    // Poll MPI no longer than needed: its progress also continues what the failure left in flight.
+    // Poll MPI no longer than needed: its progress also continues messages that the failure left in flight.
     if (!sent && MPI_Testall(session_.size, failure_requests_.data(), &sent, MPI_STATUSES_IGNORE) != MPI_SUCCESS)
       sent = 1;
     std::this_thread::sleep_for(5ms);

@@ -57,7 +57,7 @@ void StartWatch::watch(std::chrono::seconds patience, int rank, int ranks) {
       "program and command, or set {} if they need longer to start\n",
       rank, ranks, patience.count(), kVariable);
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
-  // exit() would take down what the thread inside MPI_Init still uses.
+  // exit() would destroy objects that the thread inside MPI_Init still uses.
   std::_Exit(static_cast<int>(Exit::failed));
 }
 

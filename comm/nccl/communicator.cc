@@ -74,7 +74,7 @@ void NcclCommunicator::deregister_buffers() {
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  // Leaving waits for the other ranks, which do not come if only this rank unwinds.
+  // Leaving waits for the other ranks, which do not leave if only this rank unwinds.
   if (!token_.is_set() && std::uncaught_exceptions() == exceptions_) take_leave();
   bool left = false;
   {
@@ -91,8 +91,8 @@ void NcclCommunicator::take_leave() noexcept {
   try {
     const ncclResult_t result = with_comm([](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
     settle(result == ncclSuccess ? ncclInProgress : result, "ncclCommFinalize", 0);
-    // From here on the watch must not wait for this communicator: the call may wait for the GPU, and so for what the
-    // watch has to abort.
+    // From here on the watch must not wait for this communicator: the call may wait for the GPU, and so for an
+    // operation that the watch has to abort.
     if (ncclComm_t const comm = take()) (void)nccl().ncclCommDestroy(comm);
   } catch (const Aborted&) {
   } catch (const std::exception& error) {

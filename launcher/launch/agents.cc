@@ -76,7 +76,7 @@ Agents::~Agents() {
 }
 
 void Agents::start(const std::vector<Host>& hosts, double seconds) {
-  attend(0);  // takes in what agents said meanwhile
+  attend(0);  // reads the lines that agents have sent meanwhile
   std::vector<Agent*> started;
   for (const Host& host : hosts) {
     if (Agent* known = find(host.name); known && known->is_there() && seconds_since(known->heard) < timeout_) continue;

@@ -158,7 +158,7 @@ class Launch {
 
   int most_restarts() const { return options_.max_restarts.value_or(recipe_.checkpoint.dir ? kRestarts : 0); }
 
-  // Counts a node's slots by its own GPUs, because the nodes need not be alike.
+  // Counts a node's slots by its own GPUs, because nodes may differ.
   void settle_slots() {
     for (Host& host : allocation_.hosts) {
       if (!agents_.answers(host.name)) continue;
@@ -246,7 +246,7 @@ class Launch {
             one);
   }
 
-  // Also chooses the interface: the one that was asked for, or the one to which the nodes' names lead.
+  // Also chooses the interface: that of --interface, or the one to which the nodes' names resolve.
   void look_first(const std::vector<Share>& shares) {
     std::vector<Host> hosts;
     hosts.reserve(shares.size());

@@ -35,8 +35,8 @@ std::optional<double> number_in(const std::string& answer, std::string_view key,
   return value;
 }
 
-// The address that the node's name leads to. Debian's installer gives a machine's own name the address 127.0.1.1, by
-// which no other node can reach it; then the first interface counts.
+// The address to which the node's name resolves. Debian's installer gives a machine's own name the address 127.0.1.1,
+// at which no other node can reach it; then the first interface counts.
 std::string address_by_name(const NodeCheck& node) {
   std::string out = address_of(node.host);
   if (out == "127.0.1.1" && !node.facts.interfaces.empty()) out = node.facts.interfaces[0].address;

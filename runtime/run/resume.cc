@@ -89,7 +89,7 @@ void require_same_config(const Manifest& manifest, const fs::path& path, const J
 }
 
 [[noreturn]] void other_run(const fs::path& path, std::string_view key, std::string_view was, std::string_view now) {
-  const bool packing = key == "data.packing";  // nobody need have set this key
+  const bool packing = key == "data.packing";  // this key may be unset
   fail(Exit::usage, "{} was written with {} = {}, and {} {}{}: keep the value, or start over from exported weights",
        path.string(), key, was, packing ? "this run has" : "the recipe says", now,
        packing ? " (auto is documents if a token file has a mask, else stream)" : "");
@@ -179,7 +179,7 @@ std::string schedule_change(const Manifest& manifest, const Recipe& recipe, std:
   const std::int64_t last = before.training.max_steps.value_or(0);
   if (last < steps_done || (next <= last && rate(before, next) == rate(recipe, next))) return {};
   const double old_rate = rate(before, steps_done), new_rate = rate(recipe, next);
-  if (last == steps_done && old_rate == new_rate) return {};  // the run had ended, and goes on at its last rate
+  if (last == steps_done && old_rate == new_rate) return {};  // the run had ended, and continues at its last rate
   const std::string from = fmt::format("{:.3g}", old_rate), to = fmt::format("{:.3g}", new_rate);
   if (from == to) return changes;
   return fmt::format("{}: the learning rate goes from {} to {} in step {}", changes, from, to, next);

@@ -1,6 +1,6 @@
 #include "device/cuda/libraries/cudnn_attention.h"
 
-// This comes before the frontend's header, from which it is hidden.
+// Included before the frontend's header, from which it is hidden.
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 

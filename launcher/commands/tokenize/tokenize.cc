@@ -288,7 +288,7 @@ int tokenize(const TokenizeOptions& options) {
   const auto tokenizer = text::load_tokenizer(options.tokenizer);
   print_remarks(tokenizer->remarks(), options.tokenizer);
   if (!options.labels.empty()) return tokenize_labels(options, inputs, bytes, *tokenizer, output);
-  // A template goes around whole documents.
+  // A template is put around whole documents.
   DocumentReader reader(inputs, !options.add_special, *tokenizer);
   const DataFormat format = format_of(options, reader);
   const bool is_text = inputs.front().kind == InputKind::plain;

@@ -249,7 +249,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
 }  // namespace
 
 int train(const TrainOptions& options) {
-  // Installed first: mpirun tells the survivors of a lost rank to stop, and they must first print why.
+  // Installed first: mpirun signals the survivors of a lost rank to stop, and they must first print why.
   const StopSignal stop;
   runtime::Mesh mesh;
   return run_as_rank(

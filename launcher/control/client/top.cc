@@ -323,7 +323,8 @@ std::string screen_text(const pb::Status& s, const std::vector<pb::Step>& steps,
   add(fmt::format("checkpoint: {}", s.has_checkpoint() ? fmt::format("step {}, {} ago", s.checkpoint().step(),
                                                                      duration_text(s.now() - s.checkpoint().time()))
                                                        : "none by this run yet"));
-  // Ranks are sorted by compute time, the slowest first, if there is no room for all of them; events fill what is left.
+  // If there is no room for all ranks, they are sorted by compute time, the slowest first. Events fill the remaining
+  // lines.
   std::vector<const pb::Rank*> ranks;
   std::vector<double> times;
   for (const pb::Rank& rank : s.ranks()) {

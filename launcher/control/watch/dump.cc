@@ -148,7 +148,7 @@ std::string backtraces() {
   const int self = static_cast<int>(syscall(SYS_gettid));
   for (const int thread : threads_of(getpid())) {
     if (thread == self) continue;
-    // Bit n - 1 of the mask stands for signal n.
+    // Bit n - 1 of the mask is signal n.
     std::ifstream status(fmt::format("/proc/self/task/{}/status", thread));
     std::uint64_t blocked = 0;
     for (std::string line; std::getline(status, line);)

@@ -148,8 +148,8 @@ void Hub::end(const NodeMemory::Verdict& verdict) {
   setup_.end(verdict);
 }
 
-// First asks all ranks what they do, which may take some seconds. The verdict follows when the answer is written, or
-// some seconds later if it is not: the drive may be what hangs.
+// First asks all ranks for their state, which may take some seconds. The verdict follows when the answer is written, or
+// after some seconds if it is not: the drive itself may hang.
 void Hub::end_stuck(const Watch::Finding& finding) {
   {
     const std::lock_guard lock(mutex_);

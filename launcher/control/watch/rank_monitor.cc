@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kTick = 100ms;
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kSilent = 3 * kSecond;    // a rank that was not seen to run for so long cannot speak
+constexpr std::int64_t kSilent = 3 * kSecond;  // a rank that was not seen to run for so long cannot report for its node
 constexpr std::int64_t kTogether = kSecond / 4;  // by then all ranks of a node have seen a verdict
 constexpr std::int64_t kTurn = kSecond * 7 / 10;
 constexpr int kMostTurns = 4;
@@ -125,7 +125,7 @@ void RankMonitor::run(const std::stop_token& stop) {
   std::condition_variable_any wake;
   while (!stop.stop_requested()) {
     const std::int64_t now = now_ns();
-    // A process that was stopped until now (Ctrl-Z, a debugger) has heard nobody, and nobody has heard it.
+    // A process that was stopped until now (Ctrl-Z, a debugger) has neither received nor sent reports.
     const bool resumed = now - last_ > kSilent;
     last_ = now;
     if (resumed) {
@@ -155,7 +155,7 @@ bool RankMonitor::ended() {
   if (!verdict) return false;
   const std::int64_t now = now_ns();
   // All ranks of a node leave together: otherwise the others would miss the first one before they know why. If rank 0
-  // is lost, nodes speak one after the other, and their launcher ends those that have not spoken yet.
+  // is lost, nodes print the cause one after the other, and their launcher ends those that have not printed it yet.
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
   if (now - verdict->given < kTogether + turn * kTurn) return false;
   // One sentence for all nodes if rank 0 can print it, otherwise one per node.
@@ -245,7 +245,7 @@ void RankMonitor::look_at_rank0(std::int64_t now) {
   double silent = 0;
   {
     const std::lock_guard lock(mutex_);
-    // A rank that becomes its node's speaker has not been told anything yet.
+    // A rank that becomes its node's speaker has not received anything yet.
     if (memory_.node() == 0)
       rank0_.hear(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
     else if (began)

@@ -16,7 +16,7 @@ namespace {
 
 // A process that was not seen to run for this many seconds counts as stopped.
 constexpr double kStopped = 5;
-// Task times vary: only after this many medians does a task stand still.
+// Task times vary: a task has stalled only after this many medians.
 constexpr double kMedians = 10;
 
 double or_never(double limit) {
@@ -207,17 +207,17 @@ std::string Watch::waiting_text(const Stalled& found, double now) const {
 }
 
 std::optional<Watch::Stalled> Watch::culprit(double now) const {
-  std::vector<Stalled> standing;
+  std::vector<Stalled> stalled;
   for (const RankView& rank : ranks_) {
     if (!is_watched(rank)) continue;
     if (const InPlace place = in_place(rank, now); place.is_stalled())
-      standing.push_back({rank.rank, place.age, place.stopped});
+      stalled.push_back({rank.rank, place.age, place.stopped});
   }
-  if (standing.empty()) return std::nullopt;
+  if (stalled.empty()) return std::nullopt;
   const auto oldest = [](const Stalled& a, const Stalled& b) { return a.age < b.age; };
   const auto among = [&](auto&& fits) -> std::optional<Stalled> {
     std::optional<Stalled> found;
-    for (const Stalled& s : standing)
+    for (const Stalled& s : stalled)
       if (fits(s) && (!found || oldest(*found, s))) found = s;
     return found;
   };
@@ -244,13 +244,13 @@ std::optional<Watch::Stalled> Watch::culprit(double now) const {
     }
     return std::tuple(r.step, stage_of(r), step, task);
   };
-  auto least = progress(standing.front().rank), most = least;
+  auto least = progress(stalled.front().rank), most = least;
   for (const RankView& rank : ranks_) {
     if (!is_watched(rank)) continue;
     least = std::min(least, progress(rank.rank));
     most = std::max(most, progress(rank.rank));
   }
-  if (least == most) return *std::max_element(standing.begin(), standing.end(), oldest);
+  if (least == most) return *std::max_element(stalled.begin(), stalled.end(), oldest);
   if (const auto found = among([&](const Stalled& s) { return progress(s.rank) == least; })) return found;
   return std::nullopt;  // the rank that is furthest behind still moves
 }

@@ -74,7 +74,7 @@ double take(int fd, std::vector<char>& block) {
   return static_cast<double>(bytes) * 8 / seconds_since(start) / 1e9;
 }
 
-// False if somebody else connected.
+// False if another process connected.
 bool serve(int fd, const std::string& token) {
   limit_waits(fd, 5);
   std::string said(token.size(), '\0');

@@ -225,7 +225,7 @@ std::string why_not_reached(const std::string& host, std::string_view said, std:
         host, said.substr(said.find("error while loading")));
   if (has("Unable to create step") && has("node configuration is not available"))
     return fmt::format("Slurm has taken {0} out of the job: scontrol show node {0} says why", host);
-  // Only this folder and this program are recognised: the message about any other missing file speaks for itself.
+  // Only this folder and this program are recognised: the message about any other missing file needs no advice.
   const std::string folder = std::filesystem::current_path().string(), program = own_program().string();
   if (has("cd: ") && has(folder))
     return fmt::format("{} has no folder {}: give every node the same folders, on a shared file system", host, folder);

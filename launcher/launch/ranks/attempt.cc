@@ -62,7 +62,7 @@ std::string with_ranks(const std::string& host, const RankStart& start) {
   return host;
 }
 
-// The cause if neither ranks nor nodes give one: what mpirun or srun said, with a rank's last words.
+// The cause if neither ranks nor nodes give one: the output of mpirun or srun, with a rank's last line.
 std::string cause_of_starter(const RankOutput& output, Starter starter, int code) {
   std::vector<std::string> words = output.of_starter();
   std::erase_if(words, [](const std::string& line) {
@@ -129,7 +129,7 @@ AskedToStop::AskedToStop() {
       sigaction(signal, &action, nullptr);
     }
   std::signal(SIGPIPE, SIG_IGN);
-  // If launch were stopped, its agents would hear nothing from it, and all of them would end their ranks.
+  // If launch were stopped, its agents would receive nothing from it, and all of them would end their ranks.
   for (const int signal : {SIGTSTP, SIGTTOU}) std::signal(signal, SIG_IGN);
 }
 
@@ -182,7 +182,7 @@ Ended run_ranks(const Allocation& allocation, const RankStart& start, Agents& ag
     for (const Agents::Lost& lost : agents.lost()) {
       if (!has_ranks(lost.host) || !out.lost.empty() || child.exit_code()) continue;
       out.lost.push_back(lost.host);
-      // A rank may have said it already, because the control service found it out.
+      // A rank may have printed it already, because the control service detected it.
       if (const std::string node = "node " + with_ranks(lost.host, start);
           output.complaint().find(node) == std::string::npos)
         out.cause = fmt::format("{} is lost: {}", node, lost.why);

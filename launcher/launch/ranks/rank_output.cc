@@ -77,12 +77,12 @@ std::string node_of(int rank, const std::vector<Share>& shares) {
   return "a node";
 }
 
-constexpr std::size_t kQueue = 4 << 20;       // bytes that a screen or a folder may lag behind
+constexpr std::size_t kQueue = 4 << 20;       // bytes that are buffered for a blocked screen or folder
 constexpr double kPatience = 10;              // seconds that the end waits for the folder
 constexpr std::size_t kKept = 1000;           // lines of the starter that are kept; the last ones say why it ended
 constexpr std::size_t kParagraph = 16 << 10;  // bytes of a sentence and what follows it
 constexpr std::size_t kLongestPiece = 64 << 10;
-constexpr int kStarter = -1;  // stands for the starter in place of a rank
+constexpr int kStarter = -1;  // means the starter instead of a rank
 constexpr int kOut = 1, kError = 2;
 
 void write_to_screen(int to, const std::string& text) {
