@@ -55,7 +55,7 @@ struct CommBytes {
     between_nodes += other.between_nodes;
     return *this;
   }
-  // What was sent since `earlier`.
+  // The bytes sent since `earlier`.
   CommBytes since(const CommBytes& earlier) const {
     return {all_gather - earlier.all_gather,         all_to_all - earlier.all_to_all,
             broadcast - earlier.broadcast,           consensus - earlier.consensus,
@@ -150,11 +150,11 @@ class World {
   // one died earlier, or is on another node and does not call it. The destructor leaves too, without an error.
   virtual void leave() {}
 
-  // Sets the abort token if another rank has failed or is gone. The world's own waits do so anyway. Any thread.
+  // Sets the abort token if another rank has failed or ended. The world's own waits do so anyway. Any thread.
   virtual void look_after_peers() {}
   // Tells the other ranks that this one failed, so that their waits end. Returns at once. The first cause wins.
   virtual void report_failure(const std::string& cause, Exit code) = 0;
-  // What ended the run: the first cause, if the ranks could agree on one.
+  // The failure that ended the run: the first one, if the ranks could agree on it.
   virtual Failure failure() { return abort_token().failure(); }
   // A failure is printed once. This is true on the rank that failed first or, if that rank died or left without a
   // message, on the lowest remaining rank of each node.

@@ -56,8 +56,8 @@ struct PairSlot {
   std::uint64_t bytes = 0;
 };
 
-// What the ranks of a node share besides their buffers: signals, small messages, and the first failure. This is a view;
-// the World owns the memory.
+// The state that the ranks of a node share besides their buffers: signals, small messages, and the first failure. This
+// is a view; the World owns the memory.
 class ControlBlock {
  public:
   static std::size_t bytes(int ranks);
@@ -122,10 +122,10 @@ class SharedMemory {
 
   // Waits until `signal` of rank `peer` has reached `target`. Throws Aborted if it never will.
   void wait(const Signal& signal, std::uint32_t target, int peer) const;
-  // Sets the abort token if the group has failed or a rank's process is gone. Any thread.
+  // Sets the abort token if the group has failed or a rank's process has ended. Any thread.
   void look_after_peers() const;
   void report_failure(const std::string& cause, Exit code) const;
-  // What ended the run, as the group has agreed, or else as far as this rank knows.
+  // The failure that ended the run, as the group has agreed, otherwise as far as this rank knows.
   Failure failure() const;
   // True if this is the lowest rank that has not left.
   bool lowest_left() const;

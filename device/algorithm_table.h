@@ -15,7 +15,7 @@
 
 namespace strata::device {
 
-// What a library's choice of an algorithm for a product depends on: the product's shape, and the alignment of its
+// The properties of a product on which a library's choice of an algorithm depends: its shape, and the alignment of its
 // operands and their rows in bytes.
 struct AlgorithmKey {
   ProductShape shape;

@@ -27,7 +27,7 @@ struct GpuLibrary {
   bool required;        // false: something else can do its work
 };
 
-// What this machine offers a program built with CUDA.
+// The GPUs, driver and libraries of this machine, for a program built with CUDA.
 struct Gpus {
   bool built = false;   // built with CUDA
   std::string driver;   // the newest CUDA version that the driver supports: "13.0"; empty without a driver

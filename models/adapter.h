@@ -45,7 +45,7 @@ struct Adapter {
   std::vector<std::pair<std::string, double>> alpha_pattern = {};
 };
 
-// What the adapter adds to one linear layer, and the places of A and B in the unit's trained pool. rank 0: nothing.
+// The adapter of one linear layer, and the places of A and B in the unit's trained pool. rank 0: nothing.
 struct LowRank {
   std::size_t rank = 0;
   float scale = 0;

@@ -164,7 +164,8 @@ class Unit {
   // Adds every library product of one micro-batch's forward and backward, from which the lower bound of a step's time
   // follows.
   virtual void list_products(std::vector<device::ProductShape>& out) const = 0;
-  // The cost of a pass of one micro-batch over these parts. What belongs to no part's parameters is divided evenly.
+  // The cost of a pass of one micro-batch over these parts. Work that belongs to no part's parameters is divided
+  // evenly.
   virtual Work work(Pass pass, const PartRange& parts) const = 0;
   // The FLOPs of a pass of one micro-batch over the complete unit, of which this rank may compute some virtual shards.
   virtual Work whole_work(Pass pass) const;

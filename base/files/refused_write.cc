@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-// What the user can do about lack of space; nullptr if the error is another.
+// Advice about lack of space; nullptr for any other error.
 const char* advice(int error) {
   switch (error) {
     case ENOSPC:

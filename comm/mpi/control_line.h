@@ -32,8 +32,8 @@ class ControlLine {
   void look_after();
   // Tells the other ranks; returns at once.
   void report_failure(const std::string& cause, Exit code);
-  // What ended the run. Several ranks may fail at the same moment, each before it receives the others' notices.
-  // Therefore a rank that failed listens for a short time, and the lowest failed rank counts.
+  // The failure that ended the run. Several ranks may fail at the same moment, each before it receives the others'
+  // notices. Therefore a rank that failed listens for a short time, and the lowest failed rank counts.
   Failure failure();
   // True if this is the lowest rank left on this node.
   bool lowest_left() const;

@@ -58,7 +58,7 @@ inline constexpr const char* kTypedResume = "STRATA_LAUNCH_RESUME";
 // checkpoint.resume on this process's command line.
 std::string resume_command(std::string_view resume);
 
-// What `strata eval` prints about a classifier: its metrics, a table of classes, and the confusion matrix if there are
+// The output of `strata eval` for a classifier: its metrics, a table of classes, and the confusion matrix if there are
 // few classes. The matrix's columns have names if they fit, otherwise numbers. Lines are at most `columns` wide; what
 // does not fit is left to --json, and a line says so. of: what was judged, "texts" or "words".
 std::string class_text(const runtime::ClassReport& report, std::span<const std::string> names, std::string_view of,

@@ -27,8 +27,8 @@ std::unique_ptr<Model> make_modernbert(const Config& config, const RunShape& run
 // The most tokens in a micro-batch.
 inline constexpr std::size_t kMostTokens = std::size_t{1} << 24;
 
-// What families read from a config. All throw Error{usage} naming the key if the value is not supported.
-// A size is at most `most`, so that no product of sizes overflows.
+// Functions with which families read a config. All throw Error{usage} naming the key if the value is not supported. A
+// size is at most `most`, so that no product of sizes overflows.
 inline constexpr std::size_t kMostWidth = std::size_t{1} << 20, kMostLayers = std::size_t{1} << 12,
                              kMostWords = std::size_t{1} << 24, kMostPositions = std::size_t{1} << 31;
 std::size_t size_of_key(const Config& config, std::string_view key, std::size_t most = kMostWidth);

@@ -19,8 +19,9 @@ bool is_checkpoint(const std::filesystem::path& path);
 std::optional<Checkpoint> newest_whole(const std::filesystem::path& folder, int threads, const Note& note,
                                        const Advance& advance = {});
 
-// What a run may resume from, by checkpoint.resume and checkpoint.dir: the newest first, or only the one that is named
-// (`one`). If `found` is empty, the run starts from the beginning. Throws Error{failed} if the folder cannot be read.
+// The checkpoints from which a run may resume, by checkpoint.resume and checkpoint.dir: the newest first, or only the
+// named one (`one`). If `found` is empty, the run starts from the beginning. Throws Error{failed} if the folder cannot
+// be read.
 struct ResumeChoice {
   bool one = false;
   std::filesystem::path folder;

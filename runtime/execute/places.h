@@ -8,7 +8,7 @@
 
 namespace strata::runtime {
 
-// What a rank is doing, inside or outside of steps.
+// The phase of a rank, inside or outside of steps.
 enum class Phase : std::uint32_t { starting, planning, hashing, loading, training, evaluating, writing, ending };
 inline constexpr std::array<const char*, 8> kPhaseNames = {
     "starting", "planning", "hashing files", "loading weights", "training", "evaluating", "writing reports", "ending"};

@@ -17,8 +17,8 @@
 
 namespace strata::runtime {
 
-// What a job's plan does: training steps; forward passes and losses only, one micro-batch per rank and step; or the
-// generation of one sequence of at most data.seq_len tokens.
+// The purpose of a job's plan: training steps; forward passes and losses only, one micro-batch per rank and step; or
+// the generation of one sequence of at most data.seq_len tokens.
 enum class Purpose : std::uint8_t { train, evaluate, generate };
 
 // The beginning of a training run: after which step, and whether the evaluation due at that step has been made.

@@ -24,7 +24,7 @@ struct ObjectiveRules {
   bool of_documents;
   // Whether models trained on it continue a text.
   bool generates;
-  // What its evaluations measure, which decides their metrics.
+  // The kind of predictions that evaluations score, which determines their metrics.
   Judged (*judged)(const Workload& workload);
   // Called once the data are settled. Adds notes about parts of the data that are ignored or unexpected.
   // `of_validation`: the labels of the validation data, if the run evaluates and the files have labels; otherwise null.

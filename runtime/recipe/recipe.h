@@ -74,8 +74,8 @@ struct DataSource {
 // The weights of all sources, in order: "[0.7, 0.3]".
 std::string weights_text(std::span<const DataSource> sources);
 
-// What a user asks for (docs/recipe.md): one member per key, with its default. Sizes are in bytes. Paths are resolved
-// from the recipe's folder (from the current one if `--set` gave them); data.* may be globs.
+// A recipe (docs/recipe.md): one member per key, with its default. Sizes are in bytes. Paths are resolved from the
+// recipe's folder (from the current one if `--set` gave them); data.* may be globs.
 struct Recipe {
   struct Model {
     std::optional<std::filesystem::path> path;  // a Hugging Face directory

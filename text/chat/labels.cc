@@ -156,7 +156,8 @@ class Turns {
     if (last_word.empty() || !rest_word.starts_with(last_word)) return std::nullopt;
     return whole_.text.size() - rest_word.size() + last_word.size();
   }
-  // What the template adds for an answer at this turn; empty: nothing, or it writes the turns before otherwise.
+  // The generation prompt of this turn; empty if there is none, or if the template writes the turns before it
+  // differently.
   std::string_view prompt_for(std::size_t turn) {
     const std::string *before = prefix(turn, false), *asked = prefix(turn, true);
     return before && asked && asked->starts_with(*before) ? std::string_view(*asked).substr(before->size())

@@ -9,8 +9,8 @@
 
 namespace strata::device::cuda {
 
-// cuDNN's fused attention in one lane: causal, grouped-query, with a deterministic backward. What it needs is built
-// once for each shape, at the first call with that shape. After that, no call allocates on the GPU.
+// cuDNN's fused attention in one lane: causal, grouped-query, with a deterministic backward. Its graphs are built once
+// for each shape, at the first call with that shape. After that, no call allocates on the GPU.
 class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;

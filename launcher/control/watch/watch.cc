@@ -159,7 +159,7 @@ std::optional<Watch::Finding> Watch::find_returned() {
                   names.size() == 1 ? "is" : "are", seconds_text(std::floor(longest)))};
 }
 
-// What is known of ranks on other nodes is outdated, or was never reported.
+// Reports of ranks on other nodes are outdated, or were never received.
 bool Watch::is_watched(const RankView& rank) const {
   return nodes_[index(map_.node_of[index(rank.rank)])].is_known();
 }

@@ -67,7 +67,7 @@ class BestFit {
   Bins bins_;
 };
 
-// What packing found in its files. A piece is a document, or a part of a long document that was cut.
+// The figures of packing a source's files. A piece is a document, or a part of a long document that was cut.
 struct PackingFigures {
   std::uint64_t documents = 0;  // all documents
   std::uint64_t pieces = 0, rows = 0;

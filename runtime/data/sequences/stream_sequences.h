@@ -50,7 +50,7 @@ std::unique_ptr<Sequences> every_label(std::vector<TokenFile> files, std::int64_
 // 0 and a label that does not count.
 class DisjointSequences {
  public:
-  // `most`: the number of sequences used. What the sequences keep must already be in its memory (keep_in).
+  // `most`: the number of sequences used. keep_in() must have been called for the sequences.
   DisjointSequences(std::unique_ptr<Sequences> sequences, std::int64_t seq_len, std::int64_t micro_batch_size,
                     std::uint64_t most = kAllSequences);
 

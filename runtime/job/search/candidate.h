@@ -26,7 +26,7 @@ Numbers numbers_with(const Recipe& recipe, const Changes& changes);
 // A change of this key lets the plan choose the tile size; its value is empty until there is a plan.
 inline constexpr const char* kTileKey = "memory.tile";
 
-// What a search looks for, and which changes it may make.
+// The scope of a search: which changes it may make.
 struct Scope {
   int ranks = 1;
   Purpose purpose = Purpose::train;

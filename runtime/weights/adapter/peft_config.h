@@ -9,7 +9,7 @@ namespace strata::runtime {
 
 inline constexpr const char* kPeftConfigName = "adapter_config.json";
 
-// What adapter_config.json of a LoRA folder says.
+// The content of a LoRA folder's adapter_config.json.
 struct PeftConfig {
   models::Adapter adapter;
   std::string base, task = {};          // the base model's name or path, and task_type; empty if unknown
