@@ -39,8 +39,8 @@ class Submitter {
   virtual void wake() = 0;
 };
 
-// A submitter of `rung` for the open file `descriptor`. Throws a std::system_error that names the failed call.
-std::unique_ptr<Submitter> open_submitter(const Rung& rung, int descriptor, int queue_depth);
+// A submitter of `mode` for the open file `descriptor`. Throws a std::system_error that names the failed call.
+std::unique_ptr<Submitter> open_submitter(const IoMode& mode, int descriptor, int queue_depth);
 
 // The three kinds; see each source.
 std::unique_ptr<Submitter> open_uring(int descriptor, int queue_depth, bool registered);
