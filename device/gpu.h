@@ -36,7 +36,7 @@ struct Gpus {
   std::vector<Gpu> gpus;
   std::vector<GpuLibrary> libraries;  // looked up only if there are GPUs
 
-  // Whether training can run on one of them, as far as can be told without starting it.
+  // Whether training can run on one of them, as far as can be determined without starting it.
   bool usable() const;
 };
 

@@ -45,7 +45,8 @@ class Control {
 
   // The requests for the next step, for Trainer::step(). Those of rank 0 apply to all ranks.
   std::uint64_t requests();
-  // Whether a stop was asked for, as the bits above. Asking again gives the same answer.
+  // The requests for a stop, as bits kStop and kStopAtOnce of runtime/run/trainer.h; 0 if there is none. Does not clear
+  // them.
   std::uint64_t stop_asked() const;
   // The same for an evaluation, which ends when a stop was asked for.
   std::uint64_t take_stop();

@@ -38,7 +38,7 @@ TEST_F(BareMpirun, ANodeThatIsCutOffIsNamedAndAllRanksEnd) {
   for (const char* node : {"n1", "n2", "n3"}) EXPECT_EQ(ranks_left(cluster, node), 0) << node;
 }
 
-// mpirun runs on another node: nobody watches all nodes any more, and each node's ranks end by themselves.
+// mpirun runs on another node: no process watches all nodes any more, and each node's ranks end by themselves.
 TEST_F(BareMpirun, TheNodeOfRankZeroThatIsKilledIsNamedAndTheOthersEnd) {
   const Cluster cluster(4);
   Running running(cluster.in("n4", mpirun({"control.timeout=4"})));

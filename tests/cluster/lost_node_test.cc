@@ -1,5 +1,4 @@
-// Nodes that are lost during a run: under launch it continues on the remaining ones, to the bits of a run that nobody
-// disturbed.
+// Nodes that are lost during a run: under launch it continues on the remaining ones, to the bits of an undisturbed run.
 #include <gmock/gmock.h>
 #include <simdjson.h>
 

@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 TEST(Signal, WakesASleeper) {
-  // A sleep that nobody ends takes 50 ms. The best of several tries counts, because the machine may be busy.
+  // A sleep that no rank ends takes 50 ms. The best of several tries counts, because the machine may be busy.
   auto best = Clock::duration::max();
   for (int i = 0; i < 5; ++i) {
     Signal signal;

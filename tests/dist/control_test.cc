@@ -29,7 +29,7 @@ class ControlDist : public testing::Test {
   std::vector<std::string> long_run(std::vector<std::string> sets = {}) const {
     sets.insert(sets.begin(), {"training.max_steps=1000000", "checkpoint.dir=" + run_.file("ck"),
                                "control.listen=unix:" + run_.file("s"), "device.threads=1",
-                               "report.every=500"});  // nobody reads the lines while a test asks
+                               "report.every=500"});  // no reader takes the lines while a test asks
     return run_.train(sets);
   }
   std::vector<std::string> ctl(const std::string& what, const std::vector<std::string>& more = {}) const {

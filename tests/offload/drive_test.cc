@@ -105,7 +105,7 @@ TEST_P(DriveFault, WrongBytesAreFoundByTheirChecksum) {
     EXPECT_FAILURE(run(number, true), Exit::failed,
                    AllOf(HasSubstr("not those that were written"), HasSubstr(folder_.path().string()),
                          HasSubstr("rank 7"), HasSubstr("offset")));
-    run(number);  // without checksums nobody notices: the spoiled byte is there
+    run(number);  // without checksums it is not noticed: the spoiled byte is there
     EXPECT_FALSE(came_back());
   }
   run(kRequests, true);

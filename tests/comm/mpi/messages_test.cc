@@ -165,7 +165,7 @@ void fail_amid_a_message(int failing, bool late) {
         }
         if (number == 0 && late) {
           std::this_thread::sleep_for(100ms);
-          EXPECT_FALSE(world->abort_token().is_set()) << "nobody has told it yet";
+          EXPECT_FALSE(world->abort_token().is_set()) << "no rank has set it yet";
           fake_mpi::delay_notices(failing, 0, 0);
         }
         EXPECT_THAT(gather.cause(number > 0), HasSubstr("the disk is full"));

@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses that nobody has
+const Host kFirst{"198.51.100.1", {}}, kSecond{"198.51.100.2", {}};  // addresses that no machine has
 
 // Agents of two nodes, started by a stand-in for ssh. It prints an agent's facts, keeps what it receives, and ends once
 // a file named "end" exists. The second node never answers.

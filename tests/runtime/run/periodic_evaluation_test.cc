@@ -258,7 +258,7 @@ class AnswersTest : public PeriodicEvaluationTest {
       const auto evaluate = [&] {
         std::size_t told = 0;
         const auto report = evaluation.run([](auto, auto) { return true; }, [&] { ++told; });
-        EXPECT_GE(told, report->answers.size()) << "who looks on sees that it goes on";
+        EXPECT_GE(told, report->answers.size()) << "an observer sees that it continues";
         for (const Answer& a : report->answers) lines.push_back(answer_line(trainer.steps_done(), a));
       };
       evaluate();

@@ -127,7 +127,7 @@ TEST_F(NotFinite, StopsBf16BeforeTheUpdateNamingStepAndUnit) {
 }
 
 // A forward that is not finite says nothing about the loss scale: the step is skipped, the scale and its count of good
-// steps stay, and training goes on. It is said once.
+// steps stay, and training continues. It is reported once.
 TEST_F(NotFinite, SkipsAForwardInFp16WithoutAnotherScale) {
   train("fp16", 9, [](Trainer& trainer, int rank) {
     (void)trainer.step(false);

@@ -100,7 +100,7 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
     hub_->receive(other);
   }
   hub_->look(false);
-  EXPECT_FALSE(dump.has_value()) << "no node of this run has told";
+  EXPECT_FALSE(dump.has_value()) << "no node of this run has answered";
   pb::NodeReport own = report();
   own.set_dump_number(hub_->dump_number());
   own.add_dump()->set_rank(0);
@@ -196,7 +196,7 @@ TEST_F(StuckHubTest, ARunThatGoesOnToItsEndMeanwhileLeavesNoFile) {
     hub_->look(false);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  ASSERT_GT(hub_->dump_number(), 0U) << "nobody asked what its ranks do";
+  ASSERT_GT(hub_->dump_number(), 0U) << "no state of the ranks was requested";
   hub_->leave();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // a file would be written meanwhile
   hub_->look(false);
@@ -209,7 +209,7 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheFileCannotBeWritten) {
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
 }
 
-// Opening a pipe that nobody reads would never return, so it is refused.
+// Opening a pipe without a reader would never return, so it is refused.
 TEST_F(StuckHubTest, EndsTheRunAlsoIfAPipeIsInTheFilesPlace) {
   ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
   EXPECT_THAT(verdict(), testing::HasSubstr("could not be written"));
@@ -231,7 +231,7 @@ TEST_F(StuckHubTest, EndsTheRunAlsoIfTheDriveHangs) {
   EXPECT_FALSE(std::filesystem::exists(file()));
   drive.set_value();
   done->get_future().get();
-  EXPECT_TRUE(std::filesystem::exists(file())) << "nobody would read the state of the ranks";
+  EXPECT_TRUE(std::filesystem::exists(file())) << "the state of the ranks was not written";
 }
 
 TEST_F(HubTest, KnowsWhetherItLooks) {

@@ -323,7 +323,7 @@ TEST_F(WatchTest, ANodeThatNeverCameIsToldOfAndNotLost) {
   for (double now = 0; now < 1000; ++now) {
     watch_.heard(0, std::span(ranks).subspan(0, 2), now);
     const auto found = watch_.look(now);
-    ASSERT_EQ(found.size(), now == 30 ? 1U : 0U) << now << ": what nobody knows of stands still for nobody";
+    ASSERT_EQ(found.size(), now == 30 ? 1U : 0U) << now << ": a rank that was never seen has not stalled";
     if (found.empty()) continue;
     EXPECT_EQ(found[0].kind, Kind::unknown);
     EXPECT_THAT(found[0].text, testing::HasSubstr("n2, n3 never reached rank 0 on n1"));

@@ -83,7 +83,7 @@ TEST(KeyKindsTest, WhatIsTooLargeNamesTheMost) {
   for (const char* key : {"memory.device", "memory.host", "memory.tile"})
     for (const char* value : {"99999999999GiB", "4194305TiB", "5000000000GB"})
       refused(std::string(key) + "=" + value, "; the maximum is 4194304TiB");
-  // Nothing else is told about it.
+  // Nothing else is reported about it.
   for (const char* set : {"optimizer.weight_decay=-1", "training.max_steps=-1", "memory.device=0", "training.seed=x",
                           "memory.device=inf", "memory.device=2X", "zero.stage=4", "training.max_steps=1.5"})
     EXPECT_FAILURE(recipe_with({set}), Exit::usage, testing::Not(HasSubstr("the most")));
