@@ -136,7 +136,7 @@ void RankMonitor::run(const std::stop_token& stop) {
     if (ended()) return;
     answer_dump();
     if (setup_.tick) setup_.tick(resumed);
-    if (is_speaker(now)) speak(now);
+    if (is_reporter(now)) send_report(now);
     look_at_rank0(now);
     wake.wait_for(lock, stop, kTick, [] { return false; });
   }
@@ -159,14 +159,14 @@ bool RankMonitor::ended() {
   const int turn = verdict->rank == -1 ? std::clamp(memory_.node() - 1, 0, kMostTurns) : 0;
   if (now - verdict->given < kTogether + turn * kTurn) return false;
   // One sentence for all nodes if rank 0 can print it, otherwise one per node.
-  const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_speaker(now))
-                                          : verdict->rank == -1 && is_speaker(now);
+  const bool prints = memory_.node() == 0 ? rank_ == 0 || (verdict->rank == 0 && is_reporter(now))
+                                          : verdict->rank == -1 && is_reporter(now);
   end_run(*setup_.token, verdict->text, prints);
   return true;
 }
 
-// Whether this is the lowest rank of the node whose process runs.
-bool RankMonitor::is_speaker(std::int64_t now) const {
+// Whether this rank sends the node's reports: of the node's ranks whose processes run, it is the lowest.
+bool RankMonitor::is_reporter(std::int64_t now) const {
   for (int other = 0; other < memory_.index(); ++other)
     if (now - memory_.places_of(static_cast<std::size_t>(other)).beat.load(kRelaxed) < kSilent) return false;
   return true;
@@ -213,11 +213,11 @@ void RankMonitor::answer_dump() {
   answer.number.store(asked);
 }
 
-void RankMonitor::speak(std::int64_t now) {
+void RankMonitor::send_report(std::int64_t now) {
   const std::uint32_t asked = setup_.dump_number ? setup_.dump_number() : dump_number_.load();
   // Reports once a second, and more often while a dump is asked for.
-  if (now - spoke_ < kSecond && asked == dump_reported_) return;
-  spoke_ = now;
+  if (now - sent_at_ < kSecond && asked == dump_reported_) return;
+  sent_at_ = now;
   if (setup_.receive) return setup_.receive(report(now));
   if (memory_.node() == 0) return;
   if (!stream_)
@@ -236,16 +236,16 @@ void RankMonitor::obey(const pb::NodeOrder& order) {
   if (!order.verdict().empty()) memory_.give({order.verdict(), order.verdict_rank()});
 }
 
-// Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 cannot judge: rank 0 reports that
+// Gives the node's own verdict if rank 0 is lost. A node that never reached rank 0 gives none: rank 0 reports that node
 // (Watch).
 void RankMonitor::look_at_rank0(std::int64_t now) {
-  const bool began = !std::exchange(speaker_, is_speaker(now)) && speaker_;
-  if (rank_ == 0 || !speaker_) return;
+  const bool began = !std::exchange(reporter_, is_reporter(now)) && reporter_;
+  if (rank_ == 0 || !reporter_) return;
   std::string place;
   double silent = 0;
   {
     const std::lock_guard lock(mutex_);
-    // A rank that becomes its node's speaker has not received anything yet.
+    // A rank that becomes its node's reporter has not received anything yet.
     if (memory_.node() == 0)
       rank0_.hear(std::max(rank0_.heard(), seconds(memory_.places_of(0).beat.load(kRelaxed))));
     else if (began)

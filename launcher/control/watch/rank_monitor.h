@@ -39,8 +39,8 @@ class RankMonitor {
  private:
   void run(const std::stop_token& stop);
   void beat(std::int64_t now);
-  bool is_speaker(std::int64_t now) const;
-  void speak(std::int64_t now);
+  bool is_reporter(std::int64_t now) const;
+  void send_report(std::int64_t now);
   void look_at_rank0(std::int64_t now);
   void obey(const pb::NodeOrder& order);
   void answer_dump();
@@ -56,8 +56,8 @@ class RankMonitor {
   std::atomic<std::uint32_t> dump_number_{0};
   std::uint32_t dump_reported_ = 0;
   std::uint64_t moved_ = 0;  // bytes and pages of the process so far
-  std::int64_t last_, spoke_ = 0;
-  bool speaker_ = false;
+  std::int64_t last_, sent_at_ = 0;
+  bool reporter_ = false;
   std::unique_ptr<NodeStream> stream_;
   std::jthread thread_;
 };
