@@ -129,12 +129,12 @@ int main(int argc, char** argv) {
   try {
     return run(argc, words.data());
   } catch (const strata::Error& error) {
-    strata::launcher::complain(error.what(), error.code());
+    strata::launcher::print_failure(error.what(), error.code());
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
     strata::launcher::print_to_stderr("strata: out of memory outside the plan\n");
   } catch (const std::exception& error) {
-    strata::launcher::complain(error.what(), Exit::failed);
+    strata::launcher::print_failure(error.what(), Exit::failed);
   }
   return static_cast<int>(Exit::failed);
 }

@@ -21,7 +21,7 @@ class EventTwin final : public Event::Twin {
 
   // For the issuing thread.
   void record(cudaStream_t stream, std::uint64_t n);
-  bool tells_host() const { return recorded_.has_value(); }
+  bool host_waits() const { return recorded_.has_value(); }
   cudaEvent_t newest() const { return event_.get(); }
   // Sets the flag once the host lane has reached record n. Call it under the state's mutex.
   void set_at(std::uint64_t n, Flag flag) { waiting_.push_back({n, std::move(flag)}); }

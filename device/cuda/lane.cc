@@ -89,7 +89,7 @@ CudnnAttention* StreamLane::cudnn_attention() {
 void StreamLane::record(Event::State& event) {
   EventTwin& twin = twin_of(event);
   cudaStream_t const here = stream();
-  if (twin.tells_host()) require_running("tells the host");
+  if (twin.host_waits()) require_running("signals the host");
   event.recorder = Kind::cuda;
   twin.record(here, ++event.issued);
 }

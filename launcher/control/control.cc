@@ -138,10 +138,10 @@ class Control::Impl {
     if (!is_on() && job.plan.mesh().stages == 1) return;
     const TaskNames names(job.plan, *job.model, world);
     if (!is_on()) return;
-    monitor_->know(names);
+    monitor_->set_names(names);
     if (rank_ != 0) return;
     for (const std::string& line : reached_) note(line);
-    hub_->know(names);
+    hub_->set_names(names);
     run_.set_family(job.model->family);
     run_.set_parameters(job.model->parameters());
     run_.set_device(job.plan.device.kind == device::Kind::cpu ? "cpu" : "cuda");

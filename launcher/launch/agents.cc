@@ -24,7 +24,7 @@ using Clock = SteadyClock;
 // starts them again elsewhere.
 constexpr double kAgentPatience = 1.25;
 
-constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's complaints; the first ones say why it does not start
+constexpr std::size_t kErrors = 16 << 10;  // bytes of an agent's error output; its beginning says why it does not start
 
 constexpr const char* kConnectionEnded = "its connection ended: it is down, or was shut down";
 // A signal ended only the agent, or the ssh or srun that started it: the node itself may still be up.
@@ -45,7 +45,7 @@ struct Agents::Agent {
   std::unique_ptr<Child> child;
   std::optional<NodeFacts> facts;
   bool is_other = false;  // another build, whose facts cannot be read here
-  std::string errors;     // what ssh or the agent complained of
+  std::string errors;     // the error output of ssh and the agent
   Clock::time_point heard, pinged;
   double pinged_at = 0;  // on this machine's clock
   std::uint64_t ping = 0;

@@ -339,9 +339,9 @@ class Launch {
     words.insert(words.begin(), own_program().string());
     words.insert(words.end(),
                  {"--ranks", std::to_string(total(shares)), "--ranks-per-node", std::to_string(shares[0].ranks)});
-    const Said said = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false), 120,
-                                  [this] { agents_.attend(0); });
-    return said.code != static_cast<int>(Exit::does_not_fit) && said.code != static_cast<int>(Exit::usage);
+    const ProgramResult result = run_program(on_node(allocation_, shares[0].host, words, agent_environment(), false),
+                                             120, [this] { agents_.attend(0); });
+    return result.code != static_cast<int>(Exit::does_not_fit) && result.code != static_cast<int>(Exit::usage);
   }
 
   void wait(double seconds) {

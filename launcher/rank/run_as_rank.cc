@@ -69,12 +69,12 @@ int end_failed(comm::World& world, const std::exception& error, const std::funct
   const auto name = [&](int rank) { return name_of ? name_of(rank) : fmt::format("rank {}", rank); };
   const std::string place = own_place(world, name(world.rank()));
   if (failure.rank != world.rank())
-    complain(fmt::format("{} ends: {}", place, with_name(failure.cause, failure.rank, name(failure.rank))),
-             failure.code);
+    print_failure(fmt::format("{} ends: {}", place, with_name(failure.cause, failure.rank, name(failure.rank))),
+                  failure.code);
   else if (world.size() > 1)
-    complain(fmt::format("{}: {}", place, own.cause), own.code);
+    print_failure(fmt::format("{}: {}", place, own.cause), own.code);
   else
-    complain(own.cause, own.code);
+    print_failure(own.cause, own.code);
   return static_cast<int>(failure.code);
 }
 
@@ -113,11 +113,11 @@ int run_as_rank(const std::optional<std::filesystem::path>& path, std::span<cons
     // A rank that no mpirun has started has no rank 0 to print the error.
     const std::string left_over = world ? "" : left_over_rank();
     if (!left_over.empty()) {
-      complain(fmt::format("{}; or unset what the environment still has of another run, such as {}", error.what(),
-                           left_over),
-               error.code(), error.reason());
+      print_failure(fmt::format("{}; or unset what the environment still has of another run, such as {}", error.what(),
+                                left_over),
+                    error.code(), error.reason());
     } else if ((world ? world->rank() : comm::launched_rank()) == 0) {
-      complain(error.what(), error.code(), error.reason());
+      print_failure(error.what(), error.code(), error.reason());
     } else if (!world) {
       std::this_thread::sleep_for(kRankZeroSpeaks);
     }
@@ -140,7 +140,7 @@ std::string with_name(std::string_view cause, int rank, std::string_view name) {
 int refuse_as_rank(const Error& error) {
   if (comm::launched_ranks() > 1)
     return run_as_rank(std::nullopt, {}, [&](comm::World& world) { comm::agree(world, [&] { throw Error(error); }); });
-  complain(error.what(), error.code());
+  print_failure(error.what(), error.code());
   return static_cast<int>(error.code());
 }
 

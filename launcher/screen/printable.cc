@@ -39,13 +39,13 @@ void note(std::string_view text) {
   print_to_stderr("strata: " + printable(text) + "\n");
 }
 
-std::string complaint_end(Exit code, EndReason reason) {
-  return fmt::format("{}{} {} {}", kComplaintEnd, static_cast<int>(code), static_cast<int>(reason.kind), reason.step);
+std::string failure_end(Exit code, EndReason reason) {
+  return fmt::format("{}{} {} {}", kFailureEnd, static_cast<int>(code), static_cast<int>(reason.kind), reason.step);
 }
 
-void complain(std::string_view text, Exit code, EndReason reason) {
+void print_failure(std::string_view text, Exit code, EndReason reason) {
   std::string line = "strata: " + printable(text, code == Exit::does_not_fit);
-  if (std::getenv("STRATA_LAUNCH")) line += complaint_end(code, reason);
+  if (std::getenv("STRATA_LAUNCH")) line += failure_end(code, reason);
   print_to_stderr(line + "\n");
 }
 

@@ -40,12 +40,12 @@ void say(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 // Prints "strata: TEXT" for what ends the program: one line, plus one for each change with which a plan would fit.
-// Under `strata launch` (STRATA_LAUNCH) it ends with complaint_end(), which launch removes. By this ending, launch
+// Under `strata launch` (STRATA_LAUNCH) it ends with failure_end(), which launch removes. By this ending, launch
 // distinguishes the cause from other output, and the rank's exit code from mpirun's.
-void complain(std::string_view text, Exit code, EndReason reason = {});
+void print_failure(std::string_view text, Exit code, EndReason reason = {});
 // A character that no other text contains, then three numbers: the exit code and the reason.
-inline constexpr char kComplaintEnd = '\x1e';
-std::string complaint_end(Exit code, EndReason reason = {});
+inline constexpr char kFailureEnd = '\x1e';
+std::string failure_end(Exit code, EndReason reason = {});
 
 // A stream that passes its input to another stream line by line, made printable, whatever names and paths it contains.
 class PrintableStream : private std::streambuf, public std::ostream {

@@ -66,7 +66,7 @@ void Progress::remark(std::string_view text) {
 }
 
 void Progress::show(const runtime::StepReport& r) {
-  // The first step is left out of the mean: it touches every page for the first time, so its time says nothing about
+  // The first step is left out of the mean: it touches every page for the first time, so its time does not represent
   // later steps.
   smooth_ms_ = ++shown_ <= 2 ? r.step_ms : 0.9 * smooth_ms_ + 0.1 * r.step_ms;
   const std::int64_t steps = *job_.recipe.training.max_steps;

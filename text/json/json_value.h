@@ -35,6 +35,6 @@ jinja::Value parse_json(std::string_view text, RepeatedKeys repeated = RepeatedK
 std::string_view kind_text(const jinja::Value& value);
 
 // Whether a value is null, or an empty text, list or object.
-bool says_nothing(const jinja::Value& value);
+bool is_empty_value(const jinja::Value& value);
 
 }  // namespace strata::text

@@ -388,7 +388,7 @@ int plan(const PlanOptions& options) {
   }
   if (fits) return static_cast<int>(Exit::done);
   const auto too_large = std::ranges::find_if_not(pipeline, fits_stage);
-  complain(runtime::refusal(pipeline.empty() ? job : too_large->job, capacity, nearest), Exit::does_not_fit);
+  print_failure(runtime::refusal(pipeline.empty() ? job : too_large->job, capacity, nearest), Exit::does_not_fit);
   return static_cast<int>(Exit::does_not_fit);
 }
 

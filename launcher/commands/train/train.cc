@@ -166,7 +166,7 @@ void run(const TrainOptions& options, const runtime::Recipe& asked, comm::World&
       trace.emplace(job.plan, std::move(*steps), trainer.steps_done(), recipe.training.max_steps.value_or(0));
     });
   Evaluations evaluations(job, world, trainer, stop, std::move(prompts));
-  evaluations.tell_rounds([&control] { control.evaluated_round(); });
+  evaluations.on_round([&control] { control.evaluated_round(); });
   evaluations.ask_stop([&control] { return control.take_stop(); });
   std::optional<runtime::RunReports> reports;  // opened last, when everything else is known to exist
   agree(world, [&] {

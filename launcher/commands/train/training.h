@@ -69,7 +69,7 @@ class Evaluations {
               std::optional<runtime::Prompts> prompts);
 
   // Sets a callback for the beginning of an evaluation, each of its rounds, and each token that it generates.
-  void tell_rounds(std::function<void()> round) { round_ = std::move(round); }
+  void on_round(std::function<void()> round) { round_ = std::move(round); }
   // Sets a source of stop requests (kStop, kStopAtOnce) in addition to the signal. It is called repeatedly during an
   // evaluation, and a request on any rank counts.
   void ask_stop(std::function<std::uint64_t()> asked) { asked_ = std::move(asked); }

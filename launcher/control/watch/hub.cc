@@ -84,9 +84,9 @@ Hub::~Hub() {
   server_.reset();
 }
 
-void Hub::know(TaskNames names) {
+void Hub::set_names(TaskNames names) {
   const std::lock_guard lock(mutex_);
-  watch_.know(std::move(names));
+  watch_.set_names(std::move(names));
 }
 
 std::uint32_t Hub::dump_number() const {

@@ -47,7 +47,7 @@ class Hub {
   // Starts accepting the streams of other nodes. gRPC's threads are started by the calling thread.
   void open();
 
-  void know(TaskNames names);
+  void set_names(TaskNames names);
   // A report of rank 0's own node.
   void receive(const pb::NodeReport& report);
   // Call it ten times per second. `resumed`: this process was stopped until now.

@@ -73,7 +73,7 @@ void end_run(AbortToken& token, const std::string& text, bool prints) {
   } catch (const std::system_error&) {
     is_armed = false;
   }
-  if (prints) complain(text, Exit::failed);
+  if (prints) print_failure(text, Exit::failed);
   // Rank -1: the fault is not that of a rank that could print it. `self_reported` prevents a second print of the
   // sentence.
   token.set({-1, text, Exit::failed, true});
@@ -114,7 +114,7 @@ RankMonitor::~RankMonitor() {
   if (stream_) stream_->leave(report(now_ns()));
 }
 
-void RankMonitor::know(TaskNames names) {
+void RankMonitor::set_names(TaskNames names) {
   const std::lock_guard lock(mutex_);
   names_ = std::move(names);
 }
@@ -222,11 +222,11 @@ void RankMonitor::send_report(std::int64_t now) {
   if (memory_.node() == 0) return;
   if (!stream_)
     stream_ = std::make_unique<NodeStream>(setup_.target, setup_.credentials,
-                                           [this](const pb::NodeOrder& order) { obey(order); });
+                                           [this](const pb::NodeOrder& order) { apply(order); });
   stream_->send(report(now));
 }
 
-void RankMonitor::obey(const pb::NodeOrder& order) {
+void RankMonitor::apply(const pb::NodeOrder& order) {
   {
     const std::lock_guard lock(mutex_);
     rank0_.hear(seconds(now_ns()));

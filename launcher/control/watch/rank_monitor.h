@@ -34,7 +34,7 @@ class RankMonitor {
   RankMonitor(NodeMemory& memory, Setup setup);
   ~RankMonitor();
 
-  void know(TaskNames names);
+  void set_names(TaskNames names);
 
  private:
   void run(const std::stop_token& stop);
@@ -42,7 +42,7 @@ class RankMonitor {
   bool is_reporter(std::int64_t now) const;
   void send_report(std::int64_t now);
   void look_at_rank0(std::int64_t now);
-  void obey(const pb::NodeOrder& order);
+  void apply(const pb::NodeOrder& order);
   void answer_dump();
   pb::NodeReport report(std::int64_t now);
   bool ended();

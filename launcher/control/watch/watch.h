@@ -31,7 +31,7 @@ class Watch {
   };
 
   Watch(const Limits& limits, NodeMap map, double now);
-  void know(TaskNames names) { names_ = std::move(names); }
+  void set_names(TaskNames names) { names_ = std::move(names); }
   const TaskNames& names() const { return names_; }
 
   // Called when a node has reported; left(): when it has announced that it leaves; broke(): when its connection broke

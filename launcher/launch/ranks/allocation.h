@@ -61,7 +61,7 @@ Program on_node(const Allocation& allocation, const std::string& host, const std
 // The agent by which the user's Open MPI variables make mpirun reach other nodes; empty: ssh.
 std::string remote_shell_agent();
 
-// Why a program did not run on a node, by the output `said` of ssh or srun: a sentence that says what to do.
-std::string why_not_reached(const std::string& host, std::string_view said, std::optional<int> code);
+// Why a program did not run on a node, from the output of ssh or srun: a sentence that says what to do.
+std::string why_not_reached(const std::string& host, std::string_view output, std::optional<int> code);
 
 }  // namespace strata::launcher

@@ -79,11 +79,11 @@ class Child {
 
 // A program's output and how it ended. After that many seconds it is killed, and there is no code. meanwhile: called
 // every 20 ms.
-struct Said {
+struct ProgramResult {
   std::optional<int> code;
   std::string out, errors;
 };
-Said run_program(const Program& program, double seconds, const std::function<void()>& meanwhile = {});
+ProgramResult run_program(const Program& program, double seconds, const std::function<void()>& meanwhile = {});
 
 // The path of the program of this name in PATH; empty if there is none.
 std::string find_program(std::string_view name);

@@ -57,7 +57,7 @@ class LineWriter {
     int lost_to = 0;  // destination of the first lost line
     bool writing = false, over = false;
   };
-  void tell_lost();
+  void add_lost_note();
 
   std::shared_ptr<Queue> queue_;
   std::size_t most_;
@@ -103,14 +103,14 @@ class RankOutput {
   // Waits for at most this many seconds until all is written. False if it is not.
   bool drain(double seconds);
 
-  // The sentence that a rank ended with (complain()), without "strata: "; empty if none did.
-  const std::string& complaint() const { return complaint_; }
+  // The sentence that a rank ended with (print_failure()), without "strata: "; empty if none did.
+  const std::string& failure() const { return failure_; }
   // The exit code that this rank announced, and the reason.
-  std::optional<int> complaint_code() const { return complaint_code_; }
+  std::optional<int> failure_code() const { return failure_code_; }
   EndReason end_reason() const { return end_reason_; }
   // The last line of a rank that began with "strata: ", without that prefix, or its last step ("step 3/200"); empty if
   // there is none.
-  const std::string& last_words() const { return last_words_; }
+  const std::string& last_message() const { return last_message_; }
   // Whether any rank has printed anything yet.
   bool heard() const { return heard_; }
   // The last lines that the starter itself printed.
@@ -120,7 +120,7 @@ class RankOutput {
   void keep(std::string_view line);
   void say(int rank, bool is_error, std::string_view text);
   void show(bool is_error, const std::string& line);
-  void tell_failure();
+  void print_log_failure();
 
   Starter starter_;
   bool live_;          // steps overwrite each other on a terminal
@@ -128,14 +128,14 @@ class RankOutput {
   bool heard_ = false;
   std::map<std::pair<int, bool>, std::string> pieces_;  // unfinished lines, by rank and is_error
   // paragraph_: the last line that began with "strata: ", and the lines that the same rank printed after it.
-  std::string complaint_, paragraph_, last_words_;
-  std::optional<int> complaint_code_;
+  std::string failure_, paragraph_, last_message_;
+  std::optional<int> failure_code_;
   EndReason end_reason_;
-  int speaker_ = -1;
+  int paragraph_rank_ = -1;
   bool in_paragraph_ = false;
   std::vector<std::string> of_starter_;
-  std::filesystem::path folder_;         // the logs'
-  std::shared_ptr<LogFailure> failure_;  // shared with the writer, which may outlive this object
+  std::filesystem::path folder_;             // the logs'
+  std::shared_ptr<LogFailure> log_failure_;  // shared with the writer, which may outlive this object
   std::optional<LineWriter> logs_;
   LaunchScreen& screen_;
 };

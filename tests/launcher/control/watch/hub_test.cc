@@ -80,7 +80,7 @@ TEST_F(HubTest, TellsWhereARankIsInTheMesh) {
   TaskNames names;
   names.stages.resize(2);
   names.mesh = {2, {}, 0, 1, 2};
-  hub_->know(names);
+  hub_->set_names(names);
   EXPECT_EQ(status().ranks(0).coordinates(), "stage 0");
   pb::Dump dump;
   pb::RankDump& rank = *dump.add_ranks();

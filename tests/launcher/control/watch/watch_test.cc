@@ -38,7 +38,7 @@ RankView at(int rank, LaneId lane, int task, double age, std::int64_t step = 120
 
 class WatchTest : public testing::Test {
  protected:
-  WatchTest() { watch_.know(names()); }
+  WatchTest() { watch_.set_names(names()); }
 
   // All nodes report at `now`.
   void tell(const std::vector<RankView>& ranks, double now) {
@@ -181,7 +181,7 @@ TEST_F(WatchTest, ATaskMayTakeTenTimesWhatItUsuallyDoes) {
 TEST_F(WatchTest, AStepOfADeviceMayTakeTenTimesWhatStepsUsuallyDo) {
   for (const bool running : {true, false}) {
     Watch watch({30, 60, 600}, three_nodes(), 0);
-    watch.know(names());
+    watch.set_names(names());
     const auto found_at = [&](double age) {
       std::vector<RankView> ranks;
       for (int rank = 0; rank < 6; ++rank) {
@@ -254,7 +254,7 @@ TEST_F(WatchTest, WatchesTheOthersWhenANodeHasLeft) {
 
 TEST_F(WatchTest, WithoutWarningsAStuckRankIsStillFound) {
   Watch watch({30, 0, 600}, three_nodes(), 0);
-  watch.know(names());
+  watch.set_names(names());
   for (const double age : {598.0, 599.0, 600.0}) {
     std::vector<RankView> ranks = all_reducing(age);
     for (int node = 0; node < 3; ++node)
@@ -361,7 +361,7 @@ TEST_F(WatchTest, AProcessThatWasStoppedItselfTellsOfNobodysReturn) {
 
 TEST_F(WatchTest, ZeroMeansNever) {
   Watch never({0, 0, 0}, three_nodes(), 0);
-  never.know(names());
+  never.set_names(names());
   const std::vector<RankView> ranks = all_reducing(1e6);
   never.heard(0, std::span(ranks).first(2), 0);
   EXPECT_THAT(never.look(1e6), IsEmpty());

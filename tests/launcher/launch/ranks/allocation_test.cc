@@ -159,9 +159,9 @@ TEST(Allocation, WordsReachTheNodeAsTheyAre) {
   const Program program = on_node(allocation, "198.51.100.1", {"/a b/strata", "it's"}, {"STRATA_X=$1"}, true);
   ASSERT_EQ(program.words.front(), "ssh");
   EXPECT_THAT(program.words, testing::Contains("BatchMode=yes"));
-  const Said said =
+  const ProgramResult result =
       run_program({{"sh", "-c", "set -- \"$1\"; printf %s \"${1##*&& exec env }\"", "sh", program.words.back()}}, 10);
-  EXPECT_EQ(said.out, "'STRATA_X=$1' '/a b/strata' 'it'\\''s'\n");
+  EXPECT_EQ(result.out, "'STRATA_X=$1' '/a b/strata' 'it'\\''s'\n");
 }
 
 TEST(Allocation, ThisMachineNeedsNoSsh) {
