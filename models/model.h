@@ -212,8 +212,8 @@ class Unit {
     freeze_ = std::move(patterns);
     adapter_ = std::move(adapter);
   }
-  // Call before adding parameters: frozen matrices of linear layers are quantised, except as RunShape::not_quantised
-  // says.
+  // Call before adding parameters: frozen matrices of linear layers are quantised, except for those of
+  // RunShape::not_quantised.
   void quantise_matrices(std::shared_ptr<const std::vector<std::string>> but) {
     quantises_ = true;
     not_quantised_ = std::move(but);

@@ -48,8 +48,8 @@ class BitFile {
 };
 
 // Writes tokens to a file, `width` bytes each. The separator between two documents belongs to the first of them. A
-// second file says where documents begin, and a third which tokens count as labels (docs/formats.md). Documents without
-// tokens are left out. The caller owns the files and commits them after finish().
+// second file holds the beginnings of documents, and a third marks the tokens that count as labels (docs/formats.md).
+// Documents without tokens are left out. The caller owns the files and commits them after finish().
 class TokenWriter {
  public:
   // mask: null if every token counts.

@@ -99,7 +99,7 @@ std::vector<std::string> batch_sets(const runtime::Recipe& recipe, std::int64_t 
 // The checkpoints in a folder, with the times they were written.
 using Checkpoints = std::set<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
 Checkpoints checkpoints_in(const std::optional<std::filesystem::path>& folder);
-// The keys that make a restart resume from what this launch has written since `before`, whatever checkpoint.resume says
+// The keys that make a restart resume from what this launch has written since `before`, whatever checkpoint.resume is
 // for the first start.
 std::vector<std::string> resume_sets(const runtime::Recipe& recipe, const Checkpoints& before);
 

@@ -39,7 +39,7 @@ PlannedRun plan_run(runtime::Workload workload, comm::World& world, const RunPla
 // here is reported to `note` and not counted. Returns what was opened. Throws Error{usage} if all files are here and
 // the recipe asks for something that they do not have.
 runtime::OpenedData settle_as_far_as_seen(runtime::Workload& workload, const Note& note);
-// Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and says which.
+// Replaces training.micro_batch_size = auto by a number (runtime/job/search/micro_batch.h), and prints the result.
 void settle_batch(runtime::Workload& workload, int ranks, device::Device device);
 
 }  // namespace strata::launcher

@@ -33,7 +33,7 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
 // only partly written or removed.
 bool is_name_of_run(std::string_view name);
 
-// A checkpoint found in a folder: what its manifest says, or why it cannot be used.
+// A checkpoint found in a folder: the contents of its manifest, or why it cannot be used.
 struct FoundCheckpoint {
   std::filesystem::path path;
   std::uint64_t serial = 0;

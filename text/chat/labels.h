@@ -47,7 +47,7 @@ class TokenPlaces {
   TokenPlaces(const Tokenizer& tokenizer, Tokenizer::Workspace& workspace);
 
   // For each of `ids`, the tokens of `text`: whether it covers a byte of `labels` (in order and disjoint), as
-  // transformers' char_to_token says. False if that cannot be determined.
+  // transformers' char_to_token does. False if that cannot be determined.
   bool mark(std::string_view text, std::span<const std::uint32_t> ids, std::span<const jinja::Stretch> labels,
             std::vector<std::uint8_t>& counts);
 

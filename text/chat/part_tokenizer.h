@@ -49,12 +49,12 @@ struct RecordCounts {
 struct RecordRules {
   DataFormat format = DataFormat::text;
   bool found = false;                  // the format was found in the first record; a second format is refused
-  bool field_given = false;            // --field says which field is read, and the others are ignored
+  bool field_given = false;            // --field names the field to read, and the others are ignored
   std::string field = "text";          // the field of text records
   bool add_special = false;            // put the tokenizer's template around each text
   const ChatTemplate* made = nullptr;  // the template for conversations; with one, Alpaca's records are conversations
   TrainOn train_on = TrainOn::all;
-  // A conversation of prompt and completion is trained on the completion only, whatever train_on says (TRL's
+  // A conversation of prompt and completion is trained on the completion only, whatever train_on is (TRL's
   // completion_only_loss).
   bool completion_alone = false;
   std::optional<std::uint32_t> end;  // the token after each completion, which counts as a label

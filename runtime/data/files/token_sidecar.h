@@ -38,8 +38,7 @@ struct TokenSidecar {
     std::string truncation = {};
   };
   std::optional<Labels> labels = {};
-  // From the tokenizer: the mask token, if it has one; and the tokens that are not text. nullopt: the sidecar does not
-  // say.
+  // From the tokenizer: the mask token, if it has one; and the tokens that are not text. nullopt: not in the sidecar.
   std::optional<std::uint32_t> mask_token = {};
   std::optional<std::vector<std::uint32_t>> special_tokens = {};
   // For conversations: the template that wrote them, and the XXH3-64 of its texts, 16 hex digits; otherwise empty.

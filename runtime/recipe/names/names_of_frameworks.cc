@@ -56,10 +56,10 @@ constexpr NamesElsewhere kFrameworkRows[] = {
     {"zero_allow_untested_optimizer zero_force_ds_cpu_optimizer ignore_unused_parameters", "",
      "not needed: every optimizer works with every stage"},
     {"data_efficiency curriculum_learning sparse_attention compression_training", "", "not supported"},
-    {"dump_state memory_efficient_linear", "", "no counterpart: strata plan says what takes memory"},
+    {"dump_state memory_efficient_linear", "", "no counterpart: strata plan shows what takes memory"},
     {"hostfile", "", "use strata launch --hosts FILE -- train, which reads the same file"},
     {"zero3_init_flag deepspeed_config_file deepspeed", "",
-     "no counterpart: a recipe says all; docs/coming-from.md maps its keys"},
+     "no counterpart: a recipe is complete; docs/coming-from.md maps its keys"},
     // FSDP and Accelerate.
     {"fsdp_sharding_strategy", "zero.stage", "3 for FULL_SHARD, 2 for SHARD_GRAD_OP, 0 for NO_SHARD"},
     {"FULL_SHARD", "zero.stage", "3"},

@@ -19,7 +19,7 @@
 namespace strata::runtime {
 
 // Reads one sequence piece by piece and returns the logits of the next token. Its plan consists of forwards only, whose
-// blocks keep keys and values. Every rank makes the same calls, with the weights placed as the job says, and gets the
+// blocks keep keys and values. Every rank makes the same calls, with the weights placed as in the job, and gets the
 // same bits. Job (made for Purpose::generate) and world must outlive it.
 class Generator {
  public:
