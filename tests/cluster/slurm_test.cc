@@ -64,7 +64,7 @@ TEST_F(Slurm, TheJobGoesOnAfterItsTimeToTheSameBits) {
   EXPECT_EQ(weights_hash(), bits);
 }
 
-// scancel ends both ranks and agents. Ranks have KillWait for their checkpoint, and no node counts as lost. The job //
+// scancel ends both ranks and agents. Ranks have KillWait for their checkpoint, and no node counts as lost. The job
 // inherits no environment, as on some sites.
 TEST_F(Slurm, AJobThatIsCancelledWasStoppedOnRequest) {
   const Cluster cluster(2, true);

@@ -85,7 +85,7 @@ TEST(Planner, UpdatedParametersAreGatheredBesideTheNextStep) {
   }
 }
 
-// The host's writes wait until the previous step no longer needs their target. Its reads wait for nothing after the //
+// The host's writes wait until the previous step no longer needs their target. Its reads wait for nothing after the
 // consensus: the update continues when the step has ended.
 TEST(Planner, TheHostWaitsForTheConsensusAndThenForTheUpdate) {
   const PlanCase c = make_case(small(false), 1, 2, 0, device::DType::bf16, false, false, 2, {});

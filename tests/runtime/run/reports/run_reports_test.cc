@@ -92,7 +92,7 @@ TEST_F(RunReportsTest, ARunThatGoesOnIsOneRunInEveryReport) {
   EXPECT_EQ(lines_of(read("events.jsonl")).size(), 1u);
 }
 
-// The reports of a run that was stopped before the evaluation of its last step, made it after resuming, and was then //
+// The reports of a run that was stopped before the evaluation of its last step, made it after resuming, and was then
 // killed.
 TEST_F(RunReportsTest, AnEvaluationThatIsMadeAgainIsThereOnce) {
   const auto evaluate = [](RunReports& reports, std::int64_t step, double loss) {
