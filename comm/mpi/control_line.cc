@@ -16,7 +16,7 @@ std::int64_t now() {
 }
 // Each check reads a file of /proc per neighbour.
 constexpr std::int64_t kLookAfterNeighbours = 250ms / 1ns;
-// A rank's last data may arrive later than its farewell, because they take different ways.
+// A rank's last data may arrive later than its farewell, because they take different paths.
 constexpr std::int64_t kPatienceAfterFarewell = 3s / 1ns;
 
 }  // namespace
@@ -53,7 +53,7 @@ void ControlLine::listen() {
 
 void ControlLine::send_to_others(const Notice& notice, std::vector<MPI_Request>& requests) {
   for (int peer = 0; peer < session_.size; ++peer) {
-    // Nobody listens in a rank that died. One that left listens until all have left.
+    // A rank that died receives nothing. One that left receives until all have left.
     const bool silent = peer == notice.rank && !left_[static_cast<std::size_t>(peer)];
     if (peer == session_.rank || silent) continue;
     const int code =

@@ -43,13 +43,13 @@ const Value* arguments_of(const Value& call) {
   return function && function->is(Kind::dict) ? function->find("arguments") : call.find("arguments");
 }
 
-// The object that a call's arguments hold as JSON, and why it is not what the text says; empty: it is.
+// The object that a call's arguments hold as JSON. fault: in what the object differs from the text; empty if in nothing.
 struct DecodedArguments {
   Value object;
   std::string fault;
 };
 
-// Nullopt if the arguments are not a text with an object.
+// nullopt if the arguments are not a text with an object.
 std::optional<DecodedArguments> decoded(const Value& call) {
   const Value* arguments = arguments_of(call);
   if (!arguments || !arguments->is(Kind::text)) return std::nullopt;

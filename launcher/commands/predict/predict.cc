@@ -145,7 +145,7 @@ struct Classifier {
   models::Objective objective{};
   TextLimit limit;
 
-  // `asked`: training.objective, if something says it.
+  // `asked`: training.objective, if it is set.
   Classifier(const PredictOptions& options, const runtime::ModelFolder& folder, const models::Config& config,
              std::optional<models::Objective> asked)
       : objective(asked ? *asked : models::objective_of(config)) {
