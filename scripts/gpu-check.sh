@@ -104,7 +104,7 @@ fi
 libraries=$work/lib${STRATA_CUDA_LIBRARIES:+:$STRATA_CUDA_LIBRARIES}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 ours=(env "LD_LIBRARY_PATH=$libraries" CUDA_DEVICE_MAX_CONNECTIONS=32 "STRATA_ALGORITHMS=$logs/algorithms.txt")
 
-# A line of the report: NAME, exit status or what stands for one, seconds, command.
+# Adds a line to the report: NAME, exit status or a word in its place, seconds, command.
 record() { printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "${4//"$work/"/}" >>"$work/parts.tsv"; }
 
 # The report of what there is by now; its status is 0 if all parts passed.

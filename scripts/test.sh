@@ -34,8 +34,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# Prints from CTest's JUnit files, that of the second attempts first: what was skipped and why, what failed and what it
-# said, and the plain line.
+# Prints from CTest's JUnit files, that of the second attempts first: the skipped tests and the reasons, the failed ones
+# and their output, and the plain line.
 summarize() {
   awk -v again="$1" '
     function attribute(name,  text) {

@@ -43,7 +43,7 @@ const Value* arguments_of(const Value& call) {
   return function && function->is(Kind::dict) ? function->find("arguments") : call.find("arguments");
 }
 
-// The object that a call's arguments hold as JSON. fault: in what the object differs from the text; empty if in nothing.
+// The object that a call's arguments hold as JSON. fault: how the object differs from the text; empty if it does not.
 struct DecodedArguments {
   Value object;
   std::string fault;
