@@ -113,9 +113,9 @@ TEST_F(HubTest, ADumpWaitsForTheNodesOfTheRunAlone) {
 
 // A request during a collection gets an answer, too, and the ranks are interrupted only once.
 TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLater) {
-  std::vector<int> receive(3, -1);
+  std::vector<int> ranks(3, -1);
   const auto ask = [&](std::size_t who) {
-    hub_->dump([&, who](const pb::Dump& dump) { told[who] = dump.ranks_size(); });
+    hub_->dump([&, who](const pb::Dump& dump) { ranks[who] = dump.ranks_size(); });
   };
   const auto answer = [&] {
     pb::NodeReport own = report();
@@ -128,7 +128,7 @@ TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLate
   ask(1);
   EXPECT_EQ(hub_->dump_number(), 1U);
   answer();
-  EXPECT_THAT(told, testing::ElementsAre(1, 1, -1));
+  EXPECT_THAT(ranks, testing::ElementsAre(1, 1, -1));
   ask(2);
   EXPECT_EQ(hub_->dump_number(), 1U) << "not at once";
   for (int naps = 0; naps < 2000 && hub_->dump_number() == 1; ++naps) {
@@ -137,7 +137,7 @@ TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLate
   }
   EXPECT_EQ(hub_->dump_number(), 2U);
   answer();
-  EXPECT_EQ(told[2], 1);
+  EXPECT_EQ(ranks[2], 1);
 }
 
 TEST_F(HubTest, NobodyWaitsForADumpOnceRank0HasLeft) {
