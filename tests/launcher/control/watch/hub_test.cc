@@ -141,16 +141,16 @@ TEST_F(HubTest, OneCollectionAnswersAllWhoAskMeanwhileAndTheNextComesSecondsLate
 }
 
 TEST_F(HubTest, NobodyWaitsForADumpOnceRank0HasLeft) {
-  int told = 0;
+  int answers = 0;
   const auto count = [&](const pb::Dump& dump) {
     EXPECT_EQ(dump.ranks_size(), 0);
-    ++told;
+    ++answers;
   };
   hub_->dump(count);
   hub_->leave();
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(answers, 1);
   hub_->dump(count);
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(answers, 2);
 }
 
 class StuckHubTest : public HubTest {
